@@ -1,0 +1,238 @@
+"""What a method, dataset or partition can be told: read from its source, so that nothing heavy is imported."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal
+
+from pflbench import names
+from pflbench.errors import UsageError, unknown
+
+REQUIRED: Final = object()
+"""The default of a field that has none."""
+
+# Bases that bring no fields; any other base means importing the class to see what it inherits.
+_FIELDLESS = {"Method", "Dataset", "Partition", "Protocol", "Generic"}
+
+
+@dataclass(frozen=True)
+class FieldInfo:
+    """One field. `type` is its annotation as text; `choices` are a `Literal`'s values."""
+
+    type: str
+    default: Any = REQUIRED
+    choices: tuple[Any, ...] | None = None
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class Info:
+    """A dataclass behind a name; `doc` is its docstring's first line."""
+
+    noun: ClassVar[str] = "option"
+
+    name: str
+    reference: str
+    fields: dict[str, FieldInfo]
+    doc: str
+
+
+@dataclass(frozen=True)
+class MethodInfo(Info):
+    """A method: `name` is the one used in specs; `version` is its own, or its source file's hash."""
+
+    noun: ClassVar[str] = "hyperparameter"
+
+    version: str
+
+
+@dataclass(frozen=True)
+class _Schema:
+    fields: dict[str, FieldInfo]
+    doc: str
+    version: int | None
+
+
+def describe(name: str) -> MethodInfo:
+    """The method behind an id, `path/to/file.py:Class` or `module:Class`."""
+    reference = names.locate("methods", name)
+    schema = _schema(reference)
+    where, attribute = names.split_reference(reference)
+    if where.endswith(".py"):
+        path = names.source_file(reference)
+        return MethodInfo(f"{path.name}:{attribute}", reference, schema.fields, schema.doc, names.source_hash(path))
+    version = schema.version
+    if version is None:  # perhaps inherited
+        version = _imported(reference).version
+    if version is None:
+        raise UsageError(f"The method {name!r} declares no version: write `version: ClassVar[int] = 1`.")
+    return MethodInfo(name, reference, schema.fields, schema.doc, str(version))
+
+
+def describe_options(kind: Literal["datasets", "partitions"], name: str) -> Info:
+    """The dataset or partition behind a name or `module:Class`."""
+    reference = names.locate(kind, name)
+    if reference.rpartition(":")[0].endswith(".py"):
+        raise UsageError(f"{name!r}: a file's path would become part of a run's identity; write module:Class instead.")
+    schema = _schema(reference)
+    return Info(name, reference, schema.fields, schema.doc)
+
+
+def coerce(info: Info, key: str, value: Any) -> Any:
+    """`value` as the field `key` wants it: integers become floats where it is a float, nothing else changes type."""
+    field = _field(info, key)
+    types = _types(field.type)
+    if field.choices is not None and any(value == c and type(value) is type(c) for c in field.choices):
+        return value
+    if type(value) is int and "int" not in types and "float" in types and abs(value) < 2**53:
+        value = float(value)
+    if type(value).__name__ in types and not (isinstance(value, float) and not math.isfinite(value)):
+        return value
+    raise _refusal(info, key, field, value)
+
+
+def parse(info: Info, key: str, text: str) -> Any:
+    """The value that `text`, typed on the command line, means for the field `key`."""
+    field = _field(info, key)
+    types = _types(field.type)
+    readings: dict[str, Any] = {str(choice): choice for choice in field.choices or ()}
+    if "bool" in types:
+        readings |= {"true": True, "false": False}
+    if "NoneType" in types:
+        readings["none"] = None
+    if text in readings:
+        return readings[text]
+    for kind, read in (("int", int), ("float", float), ("str", str)):
+        if kind in types:
+            try:
+                return coerce(info, key, read(text))
+            except ValueError:
+                continue
+    raise _refusal(info, key, field, text)
+
+
+def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every field's value: `given` (already coerced), else the default. A required field left out is an error."""
+    missing = [k for k, field in info.fields.items() if field.default is REQUIRED and k not in given]
+    if missing:
+        raise UsageError(f"{info.name} needs a value for {', '.join(missing)}.")
+    return {k: given.get(k, field.default) for k, field in info.fields.items()}
+
+
+def _field(info: Info, key: str) -> FieldInfo:
+    if key not in info.fields:
+        raise unknown(f"{info.noun} of {info.name}", key, info.fields)
+    return info.fields[key]
+
+
+def _refusal(info: Info, key: str, field: FieldInfo, value: Any) -> UsageError:
+    if field.choices is not None:
+        return unknown(f"value of {info.name}.{key}", str(value), map(str, field.choices))
+    return UsageError(f"{info.name}.{key} must be {field.type}, not {value!r}.")
+
+
+def _schema(reference: str) -> _Schema:
+    return _read(reference) or _imported(reference)
+
+
+def _read(reference: str) -> _Schema | None:
+    # None where the source alone does not tell: unknown bases, computed defaults, re-exported classes.
+    path, attribute = names.source_file(reference), names.split_reference(reference)[1]
+    node = _class(path, attribute)
+    if node is None or any(_base_name(b) not in _FIELDLESS for b in node.bases):
+        return None
+    if not any(ast.unparse(d).split("(")[0].endswith("dataclass") for d in node.decorator_list):
+        return None
+    fields: dict[str, FieldInfo] = {}
+    version: int | None = None
+    docs = _docs(node)
+    for item in node.body:
+        if not (isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)):
+            continue
+        try:
+            default: Any = REQUIRED if item.value is None else ast.literal_eval(item.value)
+        except ValueError:
+            return None
+        kind, name = ast.unparse(item.annotation), item.target.id
+        if "ClassVar" in kind:
+            version = default if name == "version" else version
+        else:
+            fields[name] = FieldInfo(kind, default, _choices(kind), docs.get(name, ""))
+    return _Schema(fields, _first_line(ast.get_docstring(node)), version)
+
+
+def _imported(reference: str) -> _Schema:
+    cls = names.load(reference)
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+        raise UsageError(f"{reference!r} is not a dataclass: its fields are what a suite can set.")
+    node = _class(names.source_file(reference), cls.__name__)
+    docs = _docs(node) if node else {}
+    fields = {}
+    for f in dataclasses.fields(cls):
+        kind = f.type if isinstance(f.type, str) else f.type.__name__ if type(f.type) is type else str(f.type)
+        default = REQUIRED if f.default is MISSING else f.default
+        default = default if f.default_factory is MISSING else f.default_factory()
+        fields[f.name] = FieldInfo(kind, default, _choices(kind), docs.get(f.name, ""))
+    return _Schema(fields, _first_line(cls.__doc__), getattr(cls, "version", None))
+
+
+def _class(path: Path, name: str) -> ast.ClassDef | None:
+    # None if the file has the name, but not as a class of its own.
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        raise UsageError(f"{path}, line {error.lineno}: {error.msg}.") from error
+    classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)}
+    if name in classes:
+        return classes[name]
+    bound = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
+    bound |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    if name in bound or "*" in bound:
+        return None
+    raise unknown(f"class of {path}", name, classes)
+
+
+def _docs(node: ast.ClassDef) -> dict[str, str]:
+    # A field's doc is the string literal right below it.
+    docs = {}
+    for item, below in zip(node.body, node.body[1:], strict=False):
+        if isinstance(item, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            docs[ast.unparse(item.target)] = " ".join(str(below.value.value).split())
+    return docs
+
+
+def _base_name(node: ast.expr) -> str:
+    node = node.value if isinstance(node, ast.Subscript) else node
+    return ast.unparse(node).rpartition(".")[2]
+
+
+def _first_line(doc: str | None) -> str:
+    return doc.strip().splitlines()[0] if doc and doc.strip() else ""
+
+
+def _alternatives(annotation: str) -> list[ast.expr]:
+    def split(node: ast.expr) -> list[ast.expr]:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return split(node.left) + split(node.right)
+        if isinstance(node, ast.Subscript) and _base_name(node) == "Optional":
+            return [*split(node.slice), ast.Constant(None)]
+        return [node]
+
+    return split(ast.parse(annotation, mode="eval").body)
+
+
+def _types(annotation: str) -> set[str]:
+    return {"NoneType" if ast.unparse(n) == "None" else ast.unparse(n) for n in _alternatives(annotation)}
+
+
+def _choices(annotation: str) -> tuple[Any, ...] | None:
+    for node in _alternatives(annotation):
+        if isinstance(node, ast.Subscript) and _base_name(node) == "Literal":
+            values = ast.literal_eval(node.slice)
+            return values if isinstance(values, tuple) else (values,)
+    return None

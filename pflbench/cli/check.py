@@ -1,0 +1,25 @@
+"""`pflbench check`: does a method keep the contract?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pflbench.cli.common import console
+
+
+def check(
+    method: Annotated[str, typer.Argument(help="A method's id, path/to/file.py:Class, or module:Class.")],
+) -> int:
+    """Run the public contract on a method: purity, masks, loop = vectorized, seeds alone = together, and more."""
+    from pflbench.methods.testing import contract
+
+    failed = 0
+    for name, problem in contract(method):
+        console().print(f"{'ok  ' if problem is None else 'FAIL'} {name}", markup=False)
+        if problem is not None:
+            failed += 1
+            console().print(f"     {problem}", markup=False)
+    console().print(f"{failed} of the checks failed." if failed else "All checks passed.")
+    return 1 if failed else 0

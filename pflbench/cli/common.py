@@ -1,0 +1,121 @@
+"""What the verbs share: option types, consoles, and the way from options to an expanded suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+from rich.console import Console
+
+from pflbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from pflbench.suite.expand import Expansion
+
+Suites = Annotated[
+    Optional[list[str]], typer.Option("--suite", "-s", envvar="PFLBENCH_SUITE", help="A suite's name, or a .toml file.")
+]
+Methods = Annotated[
+    Optional[list[str]],
+    typer.Option("--method", "-m", envvar="PFLBENCH_METHOD", help="A method or row id, or path/to/file.py:Class."),
+]
+Datasets = Annotated[
+    Optional[list[str]], typer.Option("--dataset", "-d", envvar="PFLBENCH_DATASET", help="Only columns on this dataset.")
+]
+Partitions = Annotated[
+    Optional[list[str]],
+    typer.Option("--partition", envvar="PFLBENCH_PARTITION", help="Only columns with this partition."),
+]
+Clients = Annotated[
+    Optional[list[int]],
+    typer.Option("--clients", envvar="PFLBENCH_CLIENTS", help="Only columns with this number of clients."),
+]
+Columns = Annotated[
+    Optional[list[str]], typer.Option("--column", envvar="PFLBENCH_COLUMN", help="Only this column, by id.")
+]
+Seeds = Annotated[
+    Optional[str], typer.Option("--seeds", envvar="PFLBENCH_SEEDS", help="Instead of the suite's: 0-4 or 0,2,5.")
+]
+Profile = Annotated[
+    str, typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="paper (full protocol), quick, or smoke.")
+]
+Rounds = Annotated[
+    Optional[int], typer.Option("--rounds", min=1, envvar="PFLBENCH_ROUNDS", help="Instead of the suite's.")
+]
+Sets = Annotated[
+    Optional[list[str]],
+    typer.Option("--set", envvar="PFLBENCH_SET", help="A hyperparameter: method.key=value, or finetune.key=value."),
+]
+Precision = Annotated[
+    str, typer.Option("--precision", envvar="PFLBENCH_PRECISION", help="fp32 or fp64; part of a run's identity.")
+]
+Results = Annotated[
+    Path, typer.Option("--results", "-r", envvar="PFLBENCH_RESULTS", help="The folder that holds the results.")
+]
+DataDir = Annotated[
+    Optional[Path],
+    typer.Option("--data-dir", envvar="PFLBENCH_DATA_DIR", help="Where the datasets are (~/.cache/pflbench/data)."),
+]
+Jobs = Annotated[
+    Optional[int],
+    typer.Option("--jobs", "-j", min=1, envvar="PFLBENCH_JOBS", help="Runs at a time (default: one per core)."),
+]
+DEFAULT_RESULTS = Path("results")
+
+
+def console() -> Console:
+    """Standard output."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def errors() -> Console:
+    """Standard error."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def expansions(
+    suites: list[str],
+    *,
+    profile: str,
+    methods: list[str] | None = None,
+    datasets: list[str] | None = None,
+    partitions: list[str] | None = None,
+    clients: list[int] | None = None,
+    columns: list[str] | None = None,
+    seeds: str | None = None,
+    rounds: int | None = None,
+    sets: list[str] | None = None,
+    precision: str = "fp32",
+) -> list[Expansion]:
+    """The asked-for part of each suite. Raises `UsageError` for anything unknown."""
+    from pflbench.suite.expand import expand, parse_seeds
+    from pflbench.suite.load import load
+
+    if precision not in ("fp32", "fp64"):
+        raise UsageError(f"Unknown precision {precision!r}; known: fp32, fp64.")
+    return [
+        expand(
+            load(name),
+            profile=profile,
+            methods=methods or None,
+            datasets=datasets or None,
+            partitions=partitions or None,
+            clients=clients or None,
+            columns=columns or None,
+            seeds=parse_seeds(seeds) if seeds else None,
+            rounds=rounds,
+            sets=sets or (),
+            precision=precision,  # type: ignore[arg-type]
+        )
+        for name in suites
+    ]
+
+
+def required(suites: list[str] | None) -> list[str]:
+    """The suites of a verb that needs one; the error lists what there is."""
+    if suites:
+        return suites
+    from pflbench.suite.load import available
+
+    raise UsageError(f"Which suite? Write --suite NAME. There are: {', '.join(available())}; or the path of a .toml file.")

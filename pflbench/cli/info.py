@@ -1,0 +1,32 @@
+"""`pflbench info`: the environment, for bug reports."""
+
+from __future__ import annotations
+
+import json
+import platform
+
+from pflbench.cli.common import console
+
+
+def info() -> int:
+    """Print versions, devices and folders: paste it into a bug report."""
+    import torch
+
+    from pflbench.data.root import data_root
+    from pflbench.executor import provenance
+    from pflbench.executor.local import cores
+    from pflbench.suite.load import folder
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    found = {
+        **provenance.versions(),
+        **provenance.code(),
+        "platform": platform.platform(),
+        "processor": provenance.device_name("cpu"),
+        "cores": cores(),
+        "gpus": gpus,
+        "data_root": str(data_root()),
+        "suites": str(folder()),
+    }
+    console().print(json.dumps(found, indent=2), markup=False)
+    return 0

@@ -1,0 +1,86 @@
+"""The `pflbench` program: collects the verbs and turns errors into one message and an exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from typing import Annotated
+
+import typer
+
+import pflbench
+from pflbench.cli import check, data, info, ls, plan, report, run, show, status
+from pflbench.cli.common import errors
+from pflbench.errors import PflbenchError
+
+app = typer.Typer(
+    name="pflbench",
+    help="Reproducible benchmark tables for personalized federated learning.",
+    epilog="With --debug anywhere on the line, an error shows its traceback.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"pflbench {pflbench.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("run")(run.run)
+app.command("report")(report.report)
+app.command("plan")(plan.plan)
+app.command("status")(status.status)
+app.command("ls")(ls.ls)
+app.add_typer(data.app, name="data")
+app.command("show")(show.show)
+app.command("check")(check.check)
+app.command("info")(info.info)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 a run failed, 2 a wrong request, 130 interrupted."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"]
+    warnings.showwarning = _warn
+    sys.exit(_call(arguments, debug))
+
+
+def _call(arguments: list[str], debug: bool) -> int:
+    try:
+        result = app(args=arguments, prog_name="pflbench", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except PflbenchError as error:
+        code, message = error.code, str(error)
+    except typer.TyperException as error:
+        code, message = error.exit_code, error.format_message()
+    except (typer.Abort, KeyboardInterrupt):
+        errors().print("Interrupted. Finished runs are kept; the same command goes on from there.")
+        return 130
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        code, message = 1, f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
+    if debug:
+        traceback.print_exc()
+    if message:
+        errors().print(f"Error: {message}", markup=False)
+    return code
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    errors().print(f"Warning: {message}", markup=False)
+

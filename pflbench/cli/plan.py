@@ -1,0 +1,108 @@
+"""`pflbench plan`: what a run would do, and what it would cost as far as finished runs tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from pflbench.cli import common
+from pflbench.cli.common import console
+
+if TYPE_CHECKING:
+    from pflbench.spec import RunSpec
+    from pflbench.store import Store
+
+BYTES_PER_RUN = 40_000  # a stored run of 20 clients × 51 points, measured
+
+
+def plan(
+    suite: common.Suites = None,
+    method: common.Methods = None,
+    dataset: common.Datasets = None,
+    clients: common.Clients = None,
+    partition: common.Partitions = None,
+    column: common.Columns = None,
+    seeds: common.Seeds = None,
+    profile: common.Profile = "paper",
+    rounds: common.Rounds = None,
+    set_: common.Sets = None,
+    precision: common.Precision = "fp32",
+    results: common.Results = common.DEFAULT_RESULTS,
+) -> int:
+    """Say what `pflbench run` with the same options would do: runs, what is done, time, disk. Trains nothing.
+
+    The time comes from finished runs of the same method, network and batch in this results folder, wherever they
+    were made; without one it is unknown.
+    """
+    from pflbench.store import Store
+
+    store = Store(results)
+    tables = common.expansions(
+        common.required(suite),
+        profile=profile,
+        methods=method,
+        datasets=dataset,
+        partitions=partition,
+        clients=clients,
+        columns=column,
+        seeds=seeds,
+        rounds=rounds,
+        sets=set_,
+        precision=precision,
+    )
+    speeds = _seconds_per_round(store)
+    for table in tables:
+        grid = Table(title=f"{table.title} · profile {table.profile}")
+        for head in ("column", "method", "runs", "done", "failed", "rounds", "time to do"):
+            grid.add_column(head, justify="left" if head in ("column", "method") else "right")
+        total, unknown, to_do = 0.0, 0, 0
+        seen: set[str] = set()
+        for cell in table.cells:
+            specs = [s for s in cell.runs if s.id not in seen]
+            seen |= {s.id for s in specs}
+            if not specs:
+                continue
+            states = [store.status(s.id) for s in specs]
+            missing = [s for s, state in zip(specs, states, strict=True) if state == "missing"]
+            times = [speeds[key] * s.rounds for s in missing if (key := _kind(s)) in speeds]
+            to_do += len(missing)
+            total += sum(times)
+            unknown += len(missing) - len(times)
+            cost = _duration(sum(times)) if len(times) == len(missing) else "unknown"
+            grid.add_row(
+                cell.column.id,
+                specs[0].method.name,
+                str(len(specs)),
+                str(states.count("done")),
+                str(states.count("failed")),
+                str(specs[0].rounds),
+                cost,
+            )
+        console().print(grid)
+        disk = to_do * BYTES_PER_RUN / 1e6
+        known = f"{_duration(total)} of computing for those with a known speed" if total else "no known speed yet"
+        console().print(f"{to_do} runs to do: {known}; unknown for {unknown}; about {disk:.1f} MB of results.")
+    return 0
+
+
+def _kind(spec: RunSpec) -> str:
+    return "|".join([spec.method.name, spec.model, str(spec.batch), str(spec.cohort), spec.dataset.name, spec.precision])
+
+
+def _seconds_per_round(store: Store) -> dict[str, float]:
+    """The median seconds a round took, scoring included, by method, network, batch, cohort and dataset."""
+    from statistics import median
+
+    found: dict[str, list[float]] = {}
+    for run in store.list():
+        if run.failure is None and run.provenance.get("wall_seconds"):
+            found.setdefault(_kind(run.spec), []).append(run.provenance["wall_seconds"] / run.spec.rounds)
+    return {key: median(values) for key, values in found.items()}
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, hours = round(seconds / 60), round(seconds / 3600, 1)
+    return f"{minutes} min" if minutes < 120 else f"{hours} h"

@@ -1,0 +1,124 @@
+"""`pflbench report`: the tables, from the stored runs alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from pflbench.cli import common
+from pflbench.cli.common import console
+from pflbench.errors import StoreError, UsageError, unknown
+
+if TYPE_CHECKING:
+    from pflbench.report.table import TableInput
+    from pflbench.store import Store
+    from pflbench.suite.expand import Expansion
+
+FORMATS = ("terminal", "markdown", "csv")
+
+
+def report(
+    suite: common.Suites = None,
+    profile: Annotated[
+        Optional[str],
+        typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="Only this one (default: each that has results)."),
+    ] = None,
+    rounds: common.Rounds = None,
+    seeds: common.Seeds = None,
+    format_: Annotated[
+        str, typer.Option("--format", envvar="PFLBENCH_FORMAT", help="terminal, markdown, or csv (long form).")
+    ] = "terminal",
+    compare_paper: Annotated[
+        bool, typer.Option("--compare-paper/--no-compare-paper", help="The paper's numbers beside ours, with a verdict.")
+    ] = True,
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", envvar="PFLBENCH_OUTPUT", help="Write to this file instead.")
+    ] = None,
+    results: common.Results = common.DEFAULT_RESULTS,
+) -> int:
+    """Print the tables of the suites that have results, as the paper prints them, with the paper's numbers beside ours."""
+    from pflbench.report.layout import lay_out
+    from pflbench.report.render import render
+    from pflbench.store import Store
+
+    if format_ not in FORMATS:
+        raise unknown("format", format_, FORMATS)
+    store = Store(results)
+    tables = [table_input(e) for e in with_results(suite, profile, rounds, seeds, store)]
+    if not tables:
+        raise UsageError(f"No results of {_what(suite, profile)} in {str(results)!r}. `pflbench run` makes them.")
+    texts = [render(lay_out(table, store), format_, compare_paper) for table in tables]  # type: ignore[arg-type]
+    if format_ == "csv":  # one header for all
+        texts = [texts[0], *(text.split("\n", 1)[1] for text in texts[1:])]
+    _emit(("" if format_ == "csv" else "\n").join(texts), output)
+    return 0
+
+
+def _what(suite: list[str] | None, profile: str | None) -> str:
+    named = " and ".join(suite) if suite else "any suite"
+    return f"{named} under profile {profile}" if profile else named
+
+
+def _emit(text: str, output: Path | None) -> None:
+    if output is None:
+        console().out(text, end="", highlight=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"Cannot write {str(output)!r}: {error.strerror or error}.") from error
+
+
+def with_results(
+    suites: list[str] | None, profile: str | None, rounds: int | None, seeds: str | None, store: Store
+) -> list[Expansion]:
+    """The suites × profiles that are asked for and have a stored run; asked for by name, a lone one need have none."""
+    from pflbench.suite.load import available, load
+
+    stored = {run.spec.id for run in store.list()}
+    settings = {run.spec.setting() for run in store.list()}
+    found = []
+    for name in suites or available():
+        profiles = [profile] if profile else ["paper", *(p for p in load(name).profiles if p != "paper")]
+        for one in profiles:
+            (table,) = common.expansions([name], profile=one, rounds=rounds, seeds=seeds)
+            own = any(run.id in stored for run in table.runs)
+            # A user's own rows are results too, even where the suite's own are missing.
+            if own or any(run.setting() in settings for run in table.runs) or (suites and profile):
+                found.append(table)
+    return found
+
+
+def table_input(table: Expansion) -> TableInput:
+    """An expanded suite as the report's input."""
+    from pflbench.report import table as t
+
+    return t.TableInput(
+        suite=table.suite,
+        title=table.title,
+        paper=table.paper,
+        profile=table.profile,
+        rows=tuple(t.RowHead(r.id, r.title) for r in table.rows),
+        columns=tuple(
+            t.ColumnHead(c.id, c.title, c.group, c.dataset, c.partition, c.clients) for c in table.columns
+        ),
+        cells={
+            (cell.row.id, cell.column.id): t.CellInput(
+                row=cell.row.id,
+                column=cell.column.id,
+                stage=cell.stage,
+                steps=cell.steps if cell.stage == "finetuned" else None,
+                runs=cell.runs,
+                reference=cell.reference and t.Reference(cell.reference.mean, cell.reference.spread),
+            )
+            for cell in table.cells
+        },
+        spread=t.Spread(table.spread.kind, table.spread.ddof, table.spread.of),
+        decimals=table.decimals,
+        bold_best=table.bold == "best-per-column",
+        protocol=table.protocol,
+        notes=table.notes,
+        comparable=table.profile == "paper" and table.full_protocol,
+    )

@@ -1,0 +1,200 @@
+"""`pflbench run`: train and score what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pflbench.cli import common
+from pflbench.cli.common import console, errors
+from pflbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from pflbench.executor.work import Done, Place, Task
+    from pflbench.spec import RunSpec
+    from pflbench.store.store import Store
+    from pflbench.suite.expand import Expansion
+
+
+def run(
+    suite: common.Suites = None,
+    method: common.Methods = None,
+    dataset: common.Datasets = None,
+    clients: common.Clients = None,
+    partition: common.Partitions = None,
+    column: common.Columns = None,
+    seeds: common.Seeds = None,
+    profile: common.Profile = "paper",
+    rounds: common.Rounds = None,
+    set_: common.Sets = None,
+    precision: common.Precision = "fp32",
+    device: Annotated[
+        str, typer.Option("--device", envvar="PFLBENCH_DEVICE", help="auto, cpu, cuda, or cuda:0.")
+    ] = "auto",
+    jobs: common.Jobs = None,
+    redo: Annotated[
+        str,
+        typer.Option(
+            "--redo", envvar="PFLBENCH_REDO", help="missing: only what has no result; failed: those too; always: all."
+        ),
+    ] = "missing",
+    results: common.Results = common.DEFAULT_RESULTS,
+    data_dir: common.DataDir = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Start nothing more after a run that fails.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems only.")] = False,
+) -> int:
+    """Train and score every run of a suite that has no result yet.
+
+    A finished run is kept whatever happens next: interrupt it, and the same command goes on from there.
+    """
+    from pflbench.data.root import data_root
+    from pflbench.store.store import Store
+
+    if redo not in ("missing", "failed", "always"):
+        raise UsageError(f"Unknown --redo {redo!r}; known: missing, failed, always.")
+    tables = common.expansions(
+        common.required(suite),
+        profile=profile,
+        methods=method,
+        datasets=dataset,
+        partitions=partition,
+        clients=clients,
+        columns=column,
+        seeds=seeds,
+        rounds=rounds,
+        sets=set_,
+        precision=precision,
+    )
+    store = Store(results)
+    root = data_root(data_dir)
+    specs = {spec.id: spec for table in tables for spec in table.runs}
+    states = {id: store.status(id) for id in specs}
+    wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}[redo]
+    todo = [specs[id] for id, state in states.items() if state in wanted]
+    say = (lambda _: None) if quiet else console().print
+    say(_summary(states, len(todo)))
+    if dry_run:
+        for spec in todo:
+            say(f"  {_name(spec)}")
+        return 0
+    runnable, problems = _with_data(todo, root)
+    for problem in problems:
+        errors().print(f"Error: {problem}", markup=False)
+    dones: list[Done] = []
+    if runnable:
+        store.check_writable()
+        dones = _execute(runnable, tables, results, root, device, jobs, fail_fast, quiet)
+    return _conclude(dones, states, redo, store, bool(problems) or len(dones) < len(runnable), quiet)
+
+
+def _summary(states: dict[str, str], todo: int) -> str:
+    done = sum(state == "done" for state in states.values())
+    failed = sum(state == "failed" for state in states.values())
+    return f"{len(states)} runs: {done} done, {failed} failed before, {todo} to do."
+
+
+def _name(spec: RunSpec) -> str:
+    return f"{spec.dataset.name} {spec.partition.name} · {spec.method.name} · seed {spec.seed} · {spec.rounds} rounds"
+
+
+def _with_data(specs: list[RunSpec], root: Path) -> tuple[list[RunSpec], list[str]]:
+    """The specs whose dataset is there, and one message per dataset that is not."""
+    from pflbench import names
+
+    problems: dict[str, str] = {}
+    runnable = []
+    for spec in specs:
+        named = spec.dataset
+        key = named.model_dump_json()
+        if key not in problems:
+            status = names.resolve("datasets", named.name)(**named.options).status(root)
+            problems[key] = "" if status.startswith("ready") else status
+        if not problems[key]:
+            runnable.append(spec)
+    texts = [
+        f"the dataset of some columns is {text} `pflbench data fetch` downloads it where there is a network."
+        for text in problems.values()
+        if text
+    ]
+    return runnable, texts
+
+
+def _execute(
+    specs: list[RunSpec],
+    tables: list[Expansion],
+    results: Path,
+    root: Path,
+    device: str,
+    jobs: int | None,
+    fail_fast: bool,
+    quiet: bool,
+) -> list[Done]:
+    from pflbench.cli.progress import Display
+    from pflbench.executor.local import cores, execute
+    from pflbench.executor.work import Place
+
+    device = choose_device(device)
+    place = Place(results, root, device, "vectorized" if device.startswith("cuda") else "loop")
+    tasks = _tasks(specs, tables, place)
+    jobs = jobs or (1 if device.startswith("cuda") else min(cores(), len(tasks)))
+    with Display(total=len(specs), columns=_columns(tables), quiet=quiet) as display:
+        display.say(f"Running on {device}, {jobs} at a time.")
+        return execute(tasks, place, jobs=jobs, on_event=display.event, fail_fast=fail_fast)
+
+
+def choose_device(name: str) -> str:
+    """`auto` → the first GPU, else the CPU. Raises `UsageError` for a device that is not there."""
+    import torch
+
+    if name == "auto":
+        return "cuda:0" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"Unknown device {name!r}; known: auto, cpu, cuda, cuda:0, …") from error
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"Device {name!r} is not supported; known: auto, cpu, cuda, cuda:0, …")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(f"There is no device {name!r}; this machine has {torch.cuda.device_count()} CUDA devices.")
+    return name
+
+
+def _tasks(specs: list[RunSpec], tables: list[Expansion], place: Place) -> list[Task]:
+    """Single runs on a CPU; on a GPU, all seeds of a cell together."""
+    from pflbench import names
+    from pflbench.executor.work import Task
+
+    locations = {id: where for table in tables for id, where in table.locations.items()}
+    groups: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        groups.setdefault(spec.group() if place.execution == "vectorized" else spec.id, []).append(spec)
+    return [
+        Task(tuple(group), locations.get(group[0].id) or names.locate("methods", group[0].method.name))
+        for group in groups.values()
+    ]
+
+
+def _columns(tables: list[Expansion]) -> dict[str, str]:
+    """Run id → the column it belongs to, for the display."""
+    return {run.id: cell.column.id for table in tables for cell in table.cells for run in cell.runs}
+
+
+def _conclude(
+    dones: list[Done], states: dict[str, str], redo: str, store: Store, incomplete: bool, quiet: bool
+) -> int:
+    """Say what went wrong, and return the exit code."""
+    bad = [d for d in dones if d.status != "done"]
+    for done in bad:
+        errors().print(f"Error: {_name(done.spec)}: {done.message}", markup=False)
+    earlier = [id for id, state in states.items() if state == "failed"] if redo == "missing" else []
+    if earlier:
+        errors().print(f"{len(earlier)} runs failed before and were left alone: --redo failed tries them again.")
+        for id in earlier:
+            errors().print(f"  {_name(store.read(id).spec)}: {store.read(id).failure}", markup=False)
+    if not quiet and dones:
+        console().print(f"{sum(d.status == 'done' for d in dones)} runs finished, {len(bad)} failed.")
+    return 1 if bad or earlier or incomplete else 0
+

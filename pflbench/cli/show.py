@@ -1,0 +1,41 @@
+"""`pflbench show`: one stored run in full."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from pflbench.cli import common
+from pflbench.cli.common import console
+from pflbench.errors import UsageError
+
+
+def show(
+    run: Annotated[str, typer.Argument(help="A run's id, or enough of its beginning.")],
+    results: common.Results = common.DEFAULT_RESULTS,
+) -> int:
+    """Print a run's spec, where it came from, and its scores."""
+    from pflbench.store import Store
+
+    store = Store(results)
+    found = [stored.spec.id for stored in store.list() if stored.spec.id.startswith(run)]
+    if len(found) != 1:
+        many = f"{len(found)} runs start with {run!r}: {', '.join(found[:8])}" if found else f"No run starts with {run!r}"
+        raise UsageError(f"{many} in {str(results)!r}; `pflbench status` and the folder runs/ tell which there are.")
+    result = store.read(found[0])
+    out = console().print
+    out(f"run {found[0]}: {'failed' if result.failure else 'done'}", markup=False)
+    if result.failure:
+        out(f"failure: {result.failure}", markup=False)
+    out("spec:", json.dumps(result.spec.model_dump(mode="json"), indent=2), markup=False)
+    out("provenance:", json.dumps(result.provenance, indent=2), markup=False)
+    moments: dict[tuple[str, int, int], list[float]] = {}
+    for s in result.scores:
+        moments.setdefault((s.stage, s.round, s.step), []).append(100 * s.accuracy)
+    out("accuracy, mean over clients (min … max):", markup=False)
+    for (stage, round_, step), values in moments.items():
+        mean = sum(values) / len(values)
+        out(f"  {stage:<10} round {round_:>5} step {step:>3}  {mean:6.2f}  ({min(values):.2f} … {max(values):.2f})")
+    return 0

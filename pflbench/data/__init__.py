@@ -1,0 +1,1 @@
+"""Datasets, partitions, and the federation they make: who holds which rows of one pool."""

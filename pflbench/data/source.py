@@ -1,0 +1,108 @@
+"""What a dataset is: options that load into a `Source`, and the checks that dataset files share."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench.errors import PflbenchError
+
+if TYPE_CHECKING:
+    import torch
+
+
+class UnofficialFile(UserWarning):
+    """A dataset file is not, byte for byte, the one its publisher distributes; it is used all the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What a dataset loads: one pool of examples, not yet divided among clients.
+
+    Attributes:
+        images: uint8 ["pool", "channels", "height", "width"], on the CPU.
+        labels: int64 ["pool"], in [0, classes).
+        kind: int64 ["pool"], a group the label does not tell (the rotation group of RMNIST), or None.
+        classes: number of classes.
+        hash: `content_hash` of the data before any seed-dependent transformation: equal for all seeds.
+    """
+
+    images: torch.Tensor
+    labels: npt.NDArray[np.int64]
+    kind: npt.NDArray[np.int64] | None
+    classes: int
+    hash: str
+
+
+class Dataset(Protocol):
+    """A frozen dataclass whose fields are its options; the first line of its docstring is its description."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of one image, known without loading."""
+
+    @property
+    def classes(self) -> int:
+        """Number of classes, known without loading."""
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The pool for this seed, from files under `root`; never touches the network.
+
+        Raises:
+            DataMissing: Files are not there; the message names them.
+            PflbenchError: A file is there but damaged; the message names it.
+        """
+
+    def fetch(self, root: Path) -> None:
+        """Download what `load` needs into `root`; nothing happens if it is there.
+
+        Raises:
+            DataMissing: The download failed; the message names the files to put there by hand.
+        """
+
+    def status(self, root: Path) -> str:
+        """One line, starting with "ready" or "missing:". Looks at names and sizes only."""
+
+
+def content_hash(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> str:
+    """16 hex digits of the SHA-256 of the images' bytes followed by the labels' (little-endian int64)."""
+    digest = hashlib.sha256(np.ascontiguousarray(images).data)
+    digest.update(np.ascontiguousarray(labels, dtype="<i8").data)
+    return digest.hexdigest()[:16]
+
+
+def read_bytes(path: Path, size: int) -> npt.NDArray[np.uint8]:
+    """The bytes of a file that must be exactly `size` long, as a writable uint8 ["size"] array.
+
+    Raises:
+        PflbenchError: The file cannot be read or has another size.
+    """
+    try:
+        data = np.fromfile(path, dtype=np.uint8)
+    except OSError as error:
+        raise PflbenchError(f"Cannot read {path}: {error.strerror or error}.") from error
+    if len(data) != size:
+        raise PflbenchError(f"{path} has {len(data):,} bytes instead of {size:,}: delete it and fetch it again.")
+    return data
+
+
+def check_labels(path: Path, labels: npt.NDArray[np.int64], classes: int) -> None:
+    """Raise `PflbenchError` naming `path` unless all labels lie in [0, classes)."""
+    if len(labels) and not (0 <= labels.min() and labels.max() < classes):
+        raise PflbenchError(f"{path} holds labels outside 0..{classes - 1}: it is not what its name says.")
+
+
+def warn_unofficial(sums: Mapping[Path, str]) -> None:
+    """Warn once, with `UnofficialFile`, naming every file whose MD5 is not the one given for it."""
+    other = [path for path, md5 in sums.items() if hashlib.md5(path.read_bytes()).hexdigest() != md5]
+    if other:
+        names = ", ".join(path.name for path in other)
+        text = f"Not the official file (MD5 differs), used all the same: {names} in {other[0].parent}."
+        warnings.warn(text, UnofficialFile, stacklevel=3)

@@ -1,0 +1,178 @@
+"""The loss a method sees, for one client at a time (`LoopObjective`) or under `torch.vmap` (`StackedObjective`).
+
+Both gather images from the pool at use, scale uint8 to [0, 1], and take the mean cross-entropy over real rows.
+Under `vmap` each call is one `autograd.Function` whose batching rule runs the stacked network on all clients, so the
+number of gradient calls does not grow with clients × seeds; derivatives are plain autograd of the summed losses,
+which separate exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pflbench.methods.base import Batch
+from pflbench.models.network import Network
+from pflbench.typing import Params, Part, Pool, Scalar
+
+
+class Task(NamedTuple):
+    """What an objective evaluates: a network on rows of a pool."""
+
+    network: Network
+    pool: Pool
+
+    def images(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        """Rows [*lead] → images [*lead, "channels", "height", "width"] in [0, 1]."""
+        found = self.pool.index_select(0, rows.flatten()).to(dtype).div_(255)
+        return found.unflatten(0, rows.shape)
+
+
+def cut(w: Tensor, wrt: slice | None) -> tuple[list[Tensor], Tensor]:
+    """Pieces of w along its last axis, and the one that a derivative is taken by (a leaf that requires gradients)."""
+    where = wrt or slice(0, w.shape[-1])
+    leaf = w[..., where].detach().requires_grad_()
+    pieces = [w[..., : where.start].detach(), leaf, w[..., where.stop :].detach()]
+    return [p for p in pieces if p.shape[-1] or p is leaf], leaf
+
+
+class LoopObjective:
+    """One client at a time; batches are trimmed to their real rows. `gradient_calls` counts autograd calls."""
+
+    def __init__(self, task: Task):
+        self.task = task
+        self.gradient_calls = 0
+
+    def _loss(self, pieces: list[Tensor], b: Batch) -> Tensor:
+        logits = self.task.network.logits(pieces, self.task.images(b.rows, pieces[0].dtype))
+        return F.cross_entropy(logits, b.labels)
+
+    def __call__(self, w: Params, b: Batch) -> Scalar:
+        """See `methods.base.Objective`."""
+        with torch.no_grad():
+            return self._loss([w], b)
+
+    def grad(self, w: Params, b: Batch, *, wrt: str | None = None) -> Part:
+        """See `methods.base.Objective`."""
+        self.gradient_calls += 1
+        with torch.enable_grad():
+            pieces, leaf = cut(w, self.part(wrt) if wrt else None)
+            return torch.autograd.grad(self._loss(pieces, b), leaf)[0]
+
+    def hvp(self, w: Params, b: Batch, v: Params) -> Params:
+        """See `methods.base.Objective`."""
+        self.gradient_calls += 1
+        with torch.enable_grad():
+            pieces, leaf = cut(w, None)
+            (g,) = torch.autograd.grad(self._loss(pieces, b), leaf, create_graph=True)
+            return torch.autograd.grad(g, leaf, v)[0]
+
+    def logits(self, w: Params, b: Batch) -> Tensor:
+        """See `methods.base.Objective`."""
+        with torch.no_grad():
+            return self.task.network.logits([w], self.task.images(b.rows, w.dtype))
+
+    def part(self, name: str) -> slice:
+        """See `methods.base.Objective`."""
+        return self.task.network.layout.part(name)
+
+
+class StackedObjective:
+    """The same under `torch.vmap`: w and the batch's tensors carry a hidden leading axis of clients × seeds."""
+
+    def __init__(self, task: Task):
+        self.task = task
+        self.gradient_calls = 0
+
+    def __call__(self, w: Params, b: Batch) -> Scalar:
+        """See `methods.base.Objective`."""
+        return _apply(self._loss, w, b)
+
+    def grad(self, w: Params, b: Batch, *, wrt: str | None = None) -> Part:
+        """See `methods.base.Objective`."""
+        where = self.part(wrt) if wrt else None
+        return _apply(lambda w, b: self._grad(w, b, where), w, b)
+
+    def hvp(self, w: Params, b: Batch, v: Params) -> Params:
+        """See `methods.base.Objective`."""
+        return _apply(self._hvp, w, b, v)
+
+    def logits(self, w: Params, b: Batch) -> Tensor:
+        """See `methods.base.Objective`."""
+        return _apply(self._logits, w, b)
+
+    def part(self, name: str) -> slice:
+        """See `methods.base.Objective`."""
+        return self.task.network.layout.part(name)
+
+    # From here on tensors are physical: a leading axis of clients everywhere.
+
+    def _logits(self, w: Tensor, b: Batch) -> Tensor:
+        with torch.no_grad():
+            return self.task.network.stacked_logits([w], self.task.images(b.rows, w.dtype), b.mask)
+
+    def _losses(self, pieces: list[Tensor], b: Batch) -> Tensor:
+        """Each client's mean loss ["clients"]."""
+        logits = self.task.network.stacked_logits(pieces, self.task.images(b.rows, pieces[0].dtype), b.mask)
+        each = F.cross_entropy(logits.flatten(0, 1), b.labels.flatten(), reduction="none").view(b.labels.shape)
+        if b.mask is None:
+            return each.mean(1)
+        real = b.mask.to(each.dtype)
+        return (each * real).sum(1) / real.sum(1).clamp(min=1)
+
+    def _loss(self, w: Tensor, b: Batch) -> Tensor:
+        with torch.no_grad():
+            return self._losses([w], b)
+
+    def _grad(self, w: Tensor, b: Batch, where: slice | None) -> Tensor:
+        self.gradient_calls += 1
+        with torch.enable_grad():
+            pieces, leaf = cut(w, where)
+            return torch.autograd.grad(self._losses(pieces, b).sum(), leaf)[0]
+
+    def _hvp(self, w: Tensor, b: Batch, v: Tensor) -> Tensor:
+        self.gradient_calls += 1
+        with torch.enable_grad():
+            pieces, leaf = cut(w, None)
+            (g,) = torch.autograd.grad(self._losses(pieces, b).sum(), leaf, create_graph=True)
+            return torch.autograd.grad(g, leaf, v)[0]
+
+
+def _apply(fn: Callable[..., Tensor], w: Tensor, b: Batch, *more: Tensor) -> Tensor:
+    """`fn` on the physical stack behind vmapped arguments."""
+    mask = [] if b.mask is None else [b.mask]
+    result: Tensor = _OnStack.apply(fn, len(more), w, *more, b.rows, b.labels, *mask)
+    return result
+
+
+class _OnStack(torch.autograd.Function):
+    """An opaque call with a batching rule; never differentiated through."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(fn: Callable[..., Tensor], extra: int, *tensors: Tensor) -> Tensor:
+        one = _call(fn, extra, [t[None] for t in tensors])
+        return one[0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], fn: Callable[..., Tensor], extra: int, *tensors: Tensor) -> Any:
+        stacked = [
+            t.expand(info.batch_size, *t.shape) if d is None else t.movedim(d, 0)
+            for t, d in zip(tensors, in_dims[2:], strict=True)
+        ]
+        return _call(fn, extra, stacked), 0
+
+
+def _call(fn: Callable[..., Tensor], extra: int, tensors: list[Tensor]) -> Tensor:
+    w, *rest = tensors
+    more, (rows, labels, *mask) = rest[:extra], rest[extra:]
+    return fn(w, Batch(rows, labels, mask[0] if mask else None), *more)

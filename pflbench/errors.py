@@ -1,0 +1,38 @@
+"""Errors a user meets: one readable message, one exit code, no traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PflbenchError(Exception):
+    """Something went wrong that the message explains in full; the CLI prints it and exits with `code`."""
+
+    code = 1
+
+
+class UsageError(PflbenchError):
+    """The request itself is wrong: an unknown name, a bad option, an unreadable suite file."""
+
+    code = 2
+
+
+class DataMissing(PflbenchError):
+    """A dataset is neither in the data root nor downloadable; the message names the files to put there."""
+
+
+class Diverged(PflbenchError):
+    """A run's parameters or losses stopped being finite."""
+
+
+class StoreError(PflbenchError):
+    """The results folder cannot be read or written."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that does not exist, with near matches and the whole list."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    return UsageError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(names) or 'none'}.")

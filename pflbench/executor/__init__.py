@@ -1,0 +1,1 @@
+"""Running RunSpecs somewhere: building what they name, in this process or in single-threaded workers."""

@@ -1,0 +1,163 @@
+"""Run tasks on this machine: in this process, or in single-threaded worker processes, one task at a time each.
+
+A worker that dies (killed, out of memory) costs its task only; the parent's death ends the workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from pflbench.executor.work import Done, Place, Task, work
+
+ROUND_INTERVAL = 0.2  # seconds between two progress messages of one worker
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A task moved: so many rounds are finished. `rounds` is None when it has just started."""
+
+    task: Task
+    rounds: int | None
+
+
+OnEvent = Callable[["Progress | Done"], None]
+
+
+def cores() -> int:
+    """Processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def execute(
+    tasks: Sequence[Task], place: Place, *, jobs: int, on_event: OnEvent, fail_fast: bool = False
+) -> list[Done]:
+    """Run all tasks, `jobs` at a time; every finished run is in the store before its `Done` is reported.
+
+    With `fail_fast` no further task starts after the first run that is not done. KeyboardInterrupt passes through
+    after the workers were stopped.
+    """
+    if jobs <= 1 or len(tasks) <= 1:
+        return _in_process(tasks, place, on_event, fail_fast)
+    return _Pool(place, min(jobs, len(tasks)), on_event, fail_fast).run(list(tasks))
+
+
+def _in_process(tasks: Sequence[Task], place: Place, on_event: OnEvent, fail_fast: bool) -> list[Done]:
+    found: list[Done] = []
+    for task in tasks:
+        on_event(Progress(task, None))
+        throttle = _Throttle(lambda n, task=task: on_event(Progress(task, n)))  # type: ignore[misc]
+        for done in work(task, place, throttle):
+            on_event(done)
+            found.append(done)
+        if fail_fast and any(d.status != "done" for d in found):
+            break
+    return found
+
+
+class _Throttle:
+    """Passes on at most one round number per interval."""
+
+    def __init__(self, send: Callable[[int], None]):
+        self.send, self.last = send, 0.0
+
+    def __call__(self, rounds: int) -> None:
+        now = time.monotonic()
+        if now - self.last >= ROUND_INTERVAL:
+            self.last = now
+            self.send(rounds)
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    task: Task | None = None
+
+
+class _Pool:
+    def __init__(self, place: Place, jobs: int, on_event: OnEvent, fail_fast: bool):
+        self.place, self.jobs, self.on_event, self.fail_fast = place, jobs, on_event, fail_fast
+        self.context = multiprocessing.get_context("spawn")
+        self.found: list[Done] = []
+
+    def run(self, waiting: list[Task]) -> list[Done]:
+        workers = [self._start() for _ in range(self.jobs)]
+        try:
+            self._serve(workers, waiting)
+        finally:
+            for worker in workers:
+                worker.process.terminate()
+            for worker in workers:
+                worker.process.join()
+        return self.found
+
+    def _serve(self, workers: list[_Worker], waiting: list[Task]) -> None:
+        while True:
+            if self.fail_fast and any(d.status != "done" for d in self.found):
+                waiting.clear()
+            for worker in workers:
+                if worker.task is None and waiting:
+                    worker.task = waiting.pop(0)
+                    worker.pipe.send(worker.task)
+                    self.on_event(Progress(worker.task, None))
+            busy = {w.pipe: w for w in workers if w.task is not None}
+            if not busy:
+                return
+            for pipe in wait(list(busy)):
+                self._hear(busy[pipe], workers)  # type: ignore[index]
+
+    def _hear(self, worker: _Worker, workers: list[_Worker]) -> None:
+        assert worker.task is not None
+        try:
+            message = worker.pipe.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            reason = f"its worker process ended unexpectedly (exit code {worker.process.exitcode}; out of memory?)"
+            self._report([Done(spec, "error", reason) for spec in worker.task.specs])
+            workers[workers.index(worker)] = self._start()
+            return
+        if isinstance(message, int):
+            self.on_event(Progress(worker.task, message))
+            return
+        worker.task = None
+        self._report(message)
+
+    def _report(self, dones: list[Done]) -> None:
+        for done in dones:
+            self.found.append(done)
+            self.on_event(done)
+
+    def _start(self) -> _Worker:
+        mine, theirs = self.context.Pipe()
+        process = self.context.Process(target=_serve_tasks, args=(theirs, self.place), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, mine)
+
+
+def _serve_tasks(pipe: Connection, place: Place) -> None:
+    """A worker's life: receive a task, send round numbers, send the list of `Done`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            task: Task = pipe.recv()
+            pipe.send(work(task, place, _Throttle(pipe.send)))
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,81 @@
+"""Where a number came from: code, versions, machine, and cost. Recorded beside every run, never part of its identity."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import pflbench
+
+
+@cache
+def code() -> dict[str, Any]:
+    """Commit and dirty flag of the checkout that pflbench runs from; None for an installed wheel."""
+    folder = Path(pflbench.__file__).parent
+    try:
+        top = _git(folder, "rev-parse", "--show-toplevel")
+        if Path(top) != folder.parent:  # an installed copy inside somebody else's repository
+            return {"commit": None, "dirty": None}
+        changed = _git(folder, "status", "--porcelain", "--", "pflbench", "benchmarks", cwd=Path(top))
+        return {"commit": _git(folder, "rev-parse", "--short=12", "HEAD"), "dirty": bool(changed)}
+    except (OSError, subprocess.CalledProcessError):
+        return {"commit": None, "dirty": None}
+
+
+def _git(folder: Path, *arguments: str, cwd: Path | None = None) -> str:
+    done = subprocess.run(["git", *arguments], cwd=cwd or folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    return {
+        "pflbench": pflbench.__version__,
+        "torch": torch.__version__,
+        "torchvision": version("torchvision"),
+        "numpy": version("numpy"),
+        "python": platform.python_version(),
+    }
+
+
+@cache
+def device_name(device: str) -> str:
+    """The device in words: the GPU's name, or the processor's model."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def peak_memory() -> int:
+    """Peak resident memory of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def record(device: str, execution: str, data_hash: str, wall_seconds: float, rounds: int) -> dict[str, Any]:
+    """The provenance of one run, flat and JSON-ready."""
+    return {
+        **code(),
+        **versions(),
+        "device": device_name(device),
+        "execution": execution,
+        "threads": torch.get_num_threads(),
+        "data_hash": data_hash,
+        "wall_seconds": round(wall_seconds, 3),
+        "rounds_per_second": round(rounds / wall_seconds, 4) if wall_seconds else None,
+        "peak_memory": peak_memory(),
+    }

@@ -1,0 +1,56 @@
+"""Per-FedAvg (Fallah et al. 2020, Algorithm 1), Hessian-free by default, as CAFeMe's tables use it.
+
+Departures, as in the authors' CAFeMe code:
+1. Every meta step consumes four minibatches of the stream; the fourth only logged a loss there, so it is skipped here.
+2. The Hessian-vector product is a central difference along the query gradient on a third minibatch, delta = 1e-3.
+`order="first"` drops the Hessian term; `order="exact"` computes it by differentiating twice.
+Special cases: alpha = 0 = FedAvg with learning rate beta on every second-of-four minibatch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, steps
+from pflbench.typing import Params
+
+
+@dataclass(frozen=True)
+class PerFedAvg(Method[Params, tuple[()], Params]):
+    """MAML in a federation: the global model is trained to be good after one local SGD step."""
+
+    version: ClassVar[int] = 1
+    steps: int = 5
+    """Meta steps S per participation."""
+    inner_lr: float = 0.05
+    """Inner learning rate alpha."""
+    outer_lr: float = 1e-3
+    """Meta learning rate beta (plain SGD)."""
+    order: Literal["hf", "first", "exact"] = "hf"
+    """Hessian term: central difference, none, or exact."""
+    delta: float = 1e-3
+    """Step of the central difference."""
+
+    def takes(self) -> tuple[Take, ...]:
+        """Four minibatches per meta step."""
+        return (Take(steps=4 * self.steps),)
+
+    def client(
+        self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
+    ) -> tuple[Params, tuple[()]]:
+        """S meta steps from the global model."""
+        (batches,) = taken
+
+        def meta(w: Params, support: Batch, query: Batch, third: Batch) -> Params:
+            g = f.grad(w - self.inner_lr * f.grad(w, support), query)
+            return w - self.outer_lr * (g - self.inner_lr * self._hessian_term(f, w, third, g))
+
+        return steps(meta, server, batches[0::4], batches[1::4], batches[2::4]), state
+
+    def _hessian_term(self, f: Objective, w: Params, b: Batch, v: Params) -> Params:
+        if self.order == "first":
+            return v.new_zeros(v.shape)
+        if self.order == "exact":
+            return f.hvp(w, b, v)
+        return (f.grad(w + self.delta * v, b) - f.grad(w - self.delta * v, b)) / (2 * self.delta)

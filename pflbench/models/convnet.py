@@ -1,0 +1,147 @@
+"""Convolution blocks, then dense blocks, then a linear classifier; and the modulator that CAFeMe puts in front.
+
+CAFeMe, Sec. 5.1 and the authors' code: every block is convolution or linear, batch normalization without running
+statistics, ReLU (and 2×2 max pooling after a convolution).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pflbench.errors import UsageError
+from pflbench.models.network import (
+    Gate,
+    Network,
+    conv_parameters,
+    linear_parameters,
+    norm_parameters,
+    ungated,
+)
+from pflbench.models.ops import Ops
+from pflbench.vector import Parameter
+
+
+@dataclass(frozen=True)
+class ConvNet:
+    """The sizes of one architecture.
+
+    `before` and `after`: the modulator's hidden layers before and after the mean over the batch.
+    """
+
+    channels: tuple[int, ...]
+    kernel: int
+    padding: int
+    flat: int
+    hidden: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    def network(self, shape: tuple[int, int, int], classes: int) -> Network:
+        """The plain network. Parts: `base` (convolution blocks) and `head` (all dense layers)."""
+        dense = (self.flat, *self.hidden)
+
+        def parameters() -> Iterable[Parameter]:
+            yield from self._conv_parameters("base", shape[0], batch_norm=True)
+            for i in range(len(self.hidden)):
+                yield from linear_parameters(f"head.dense{i}", dense[i], dense[i + 1])
+                yield from norm_parameters(f"head.dense{i}.norm", dense[i + 1])
+            yield from linear_parameters("head.out", dense[-1], classes)
+
+        def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
+            h = gate(len(self.channels), self._blocks(ops, p, "base", x, gate, batch_norm=True))
+            for i in range(len(self.hidden)):
+                name = f"head.dense{i}"
+                h = ops.linear(h, p[f"{name}.weight"], p[f"{name}.bias"])
+                h = ops.batch_norm(h, p[f"{name}.norm.scale"], p[f"{name}.norm.shift"]).relu()
+                h = gate(len(self.channels) + 1 + i, h)
+            return ops.linear(h, p["head.out.weight"], p["head.out.bias"])
+
+        plain = Network(
+            parameters=tuple(parameters()),
+            forward=forward,
+            shape=shape,
+            classes=classes,
+            gated=(*self.channels, *dense),
+        )
+        return replace(plain, modulated=lambda mode, batch_norm: self._modulated(plain, mode, batch_norm))
+
+    def _conv_parameters(self, prefix: str, inputs: int, batch_norm: bool) -> Iterable[Parameter]:
+        sizes = (inputs, *self.channels)
+        for i in range(len(self.channels)):
+            yield from conv_parameters(f"{prefix}.conv{i}", sizes[i], sizes[i + 1], self.kernel)
+            if batch_norm:
+                yield from norm_parameters(f"{prefix}.conv{i}.norm", sizes[i + 1])
+
+    def _blocks(
+        self, ops: Ops, p: dict[str, Tensor], prefix: str, x: Tensor, gate: Gate, *, batch_norm: bool
+    ) -> Tensor:
+        h = ops.images(x)
+        for i in range(len(self.channels)):
+            name = f"{prefix}.conv{i}"
+            h = ops.conv(h, p[f"{name}.weight"], p[f"{name}.bias"], self.padding)
+            if batch_norm:
+                h = ops.batch_norm(h, p[f"{name}.norm.scale"], p[f"{name}.norm.shift"])
+            # ReLU and max pooling commute exactly; pooling first leaves a quarter of the values to clip.
+            h = gate(i, ops.pool(h).relu())
+        return ops.flatten(h)
+
+    def _modulated(self, base: Network, mode: str, batch_norm: bool) -> Network:
+        """`base` with gates computed from the same batch (CAFeMe Eq. 4.3–4.4; authors' code: no labels in the context).
+
+        `mode`: "c1" a·sigmoid(z), "c0" a + z, "c2" z_a·a + z_b. The context is the mean over the batch.
+        """
+        if mode not in ("c0", "c1", "c2"):
+            raise UsageError(f"Unknown modulation {mode!r}; known: c0, c1, c2.")
+        per_unit = 2 if mode == "c2" else 1
+        widths = [per_unit * n for n in base.gated]
+        before, after = (self.flat, *self.before), (self.before[-1], *self.after, sum(widths))
+
+        def parameters() -> Iterable[Parameter]:
+            yield from self._conv_parameters("modulator", base.shape[0], batch_norm)
+            for i in range(len(before) - 1):
+                yield from linear_parameters(f"modulator.before{i}", before[i], before[i + 1])
+            for i in range(len(after) - 1):
+                yield from linear_parameters(f"modulator.after{i}", after[i], after[i + 1])
+
+        def context(ops: Ops, p: dict[str, Tensor], x: Tensor) -> Tensor:
+            h = self._blocks(ops, p, "modulator", x, ungated, batch_norm=batch_norm)
+            for i in range(len(before) - 1):
+                h = ops.linear(h, p[f"modulator.before{i}.weight"], p[f"modulator.before{i}.bias"]).relu()
+            h = ops.mean(h)
+            for i in range(len(after) - 1):
+                h = ops.context_linear(h, p[f"modulator.after{i}.weight"], p[f"modulator.after{i}.bias"])
+                h = h.relu() if i < len(after) - 2 else h
+            return h
+
+        def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
+            zeta = context(ops, p, x).split(widths, dim=-1)
+
+            def modulate(i: int, a: Tensor) -> Tensor:
+                z = zeta[i]
+                if mode == "c1":
+                    return gate(i, a * ops.over(a, torch.sigmoid(z)))
+                if mode == "c0":
+                    return gate(i, a + ops.over(a, z))
+                scale, shift = z.split(base.gated[i], dim=-1)
+                return gate(i, a * ops.over(a, scale) + ops.over(a, shift))
+
+            return base.forward(ops, p, x, modulate)
+
+        return Network(
+            parameters=(*parameters(), *base.parameters),
+            forward=forward,
+            shape=base.shape,
+            classes=base.classes,
+            gated=base.gated,
+            streams={"modulator": "modulator"},
+        )
+
+
+def require_shape(name: str, expected: tuple[int, int, int], shape: tuple[int, int, int]) -> None:
+    """Raise `UsageError` unless images have the (channels, height, width) that an architecture is built for."""
+    if shape != expected:
+        raise UsageError(f"{name} takes {'×'.join(map(str, expected))} images; this dataset has {'×'.join(map(str, shape))}.")

@@ -1,0 +1,97 @@
+"""`Network`: a forward pass over a vector of parameters, for one client or a stack of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from pflbench.errors import UsageError
+from pflbench.models.ops import Ops, Single, Stacked
+from pflbench.rng import torch_stream
+from pflbench.typing import Params
+from pflbench.vector import Layout, Parameter
+
+Gate = Callable[[int, Tensor], Tensor]
+"""Applied to the i-th gated layer's activations; the identity for a plain network."""
+Forward = Callable[[Ops, dict[str, Tensor], Tensor, Gate], Tensor]
+
+
+def ungated(_: int, x: Tensor) -> Tensor:
+    """The gate of a plain network."""
+    return x
+
+
+def linear_parameters(name: str, inputs: int, outputs: int) -> tuple[Parameter, Parameter]:
+    """Weight and bias of a linear layer, with PyTorch's default initial range."""
+    bound = inputs**-0.5
+    return Parameter(f"{name}.weight", (outputs, inputs), bound), Parameter(f"{name}.bias", (outputs,), bound)
+
+
+def conv_parameters(name: str, inputs: int, outputs: int, kernel: int) -> tuple[Parameter, Parameter]:
+    """Weight and bias of a convolution, with PyTorch's default initial range."""
+    bound = (inputs * kernel * kernel) ** -0.5
+    return (
+        Parameter(f"{name}.weight", (outputs, inputs, kernel, kernel), bound),
+        Parameter(f"{name}.bias", (outputs,), bound),
+    )
+
+
+def norm_parameters(name: str, features: int) -> tuple[Parameter, Parameter]:
+    """Scale (1) and shift (0) of a normalization."""
+    return Parameter(f"{name}.scale", (features,), fill=1.0), Parameter(f"{name}.shift", (features,))
+
+
+@dataclass(frozen=True)
+class Network:
+    """A differentiable function of (parameters, images), without state.
+
+    `gated`: sizes of the layers that a modulator may gate, in order of application; `modulated` builds the network
+    with a modulator in front (None where the architecture defines none).
+    `streams`: the random stream that each part's initial values come from (default: "model").
+    """
+
+    parameters: tuple[Parameter, ...]
+    forward: Forward
+    shape: tuple[int, int, int]
+    classes: int
+    gated: tuple[int, ...] = ()
+    modulated: Callable[[str, bool], Network] | None = None
+    streams: dict[str, str] = field(default_factory=dict)
+    layout: Layout = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layout", Layout(self.parameters))
+
+    def init(self, seed: int, k: int = 0) -> Params:
+        """Initial parameters, float32 on the CPU ["params"]: PyTorch's default ranges, from the seed's own streams.
+
+        `k` counts independent models of one seed; 0 is the one that every method of the seed starts from.
+        """
+        pieces = []
+        for part in self.layout.parts:
+            generator = torch_stream(seed, self.streams.get(part, "model"), part, k)
+            pieces += [p.draw(generator) for p in self.parameters if p.part == part]
+        return torch.cat(pieces).to(torch.float32)
+
+    def logits(self, pieces: Sequence[Tensor], x: Tensor) -> Tensor:
+        """Logits ["batch", "classes"] of images x ["batch", "channels", "height", "width"].
+
+        `pieces`: the parameter vector, whole or cut at part boundaries.
+        """
+        return self.forward(Single(), self.layout.views(pieces), x, ungated)
+
+    def stacked_logits(self, pieces: Sequence[Tensor], x: Tensor, mask: Tensor | None) -> Tensor:
+        """Logits ["clients", "batch", "classes"] of x ["clients", "batch", "channels", "height", "width"].
+
+        `pieces`: ["clients", "piece"] each; `mask` ["clients", "batch"]: real rows, None for all.
+        """
+        return self.forward(Stacked(x.shape[0], mask), self.layout.views(pieces), x, ungated)
+
+    def with_modulator(self, mode: str, batch_norm: bool) -> Network:
+        """This network behind a modulator. Raises `UsageError` where the architecture defines none."""
+        if self.modulated is None:
+            raise UsageError("This network defines no modulator, so CAFeMe cannot use it; cnn2 and cnn3 do.")
+        return self.modulated(mode, batch_norm)

@@ -1,0 +1,158 @@
+"""The few layer operations networks are written in, for one client and for a stack of clients.
+
+A network's forward pass is written once. `Single` runs it for one vector of parameters on trimmed batches;
+`Stacked` runs it for a matrix ["clients", "params"] in one go: grouped convolutions, batched matrix products and
+normalizations that use a mask's real rows only. Inside a stack images are ["batch", "clients*channels", "height",
+"width"] and features ["clients", "batch", "features"].
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+EPS = 1e-5
+
+
+class Ops(Protocol):
+    """What a forward pass may use."""
+
+    def images(self, x: Tensor) -> Tensor:
+        """Bring gathered images into the layout that `conv` takes."""
+
+    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
+        """2-d convolution, stride 1."""
+
+    def pool(self, x: Tensor) -> Tensor:
+        """2×2 max pooling."""
+
+    def flatten(self, x: Tensor) -> Tensor:
+        """Images to features."""
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Affine map of features."""
+
+    def batch_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """Normalization by this batch's statistics (no running buffers), of images or features."""
+
+    def mean(self, x: Tensor) -> Tensor:
+        """Mean of features over the batch."""
+
+    def context_linear(self, c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Affine map of one vector per client, as `mean` returns it."""
+
+    def over(self, x: Tensor, values: Tensor) -> Tensor:
+        """`values` (one per channel or feature, per client) shaped to broadcast over `x`."""
+
+
+class Single:
+    """One client: images ["batch", "channels", "height", "width"], features ["batch", "features"]."""
+
+    def images(self, x: Tensor) -> Tensor:
+        """Channels last: measured 1.2–1.7 times as fast on CPUs, the same numbers."""
+        return x.contiguous(memory_format=torch.channels_last)
+
+    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
+        """See `Ops`."""
+        return F.conv2d(x, weight, bias, padding=padding)
+
+    def pool(self, x: Tensor) -> Tensor:
+        """See `Ops`."""
+        return F.max_pool2d(x, 2)
+
+    def flatten(self, x: Tensor) -> Tensor:
+        """See `Ops`."""
+        return x.flatten(1)
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """See `Ops`."""
+        return F.linear(x, weight, bias)
+
+    def batch_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """See `Ops`. One lone value per channel normalizes to the shift (PyTorch refuses it)."""
+        if x.numel() == x.shape[1]:
+            return 0 * x + self.over(x, shift)
+        return F.batch_norm(x, None, None, scale, shift, training=True, eps=EPS)
+
+    def mean(self, x: Tensor) -> Tensor:
+        """See `Ops`."""
+        return x.mean(0)
+
+    def context_linear(self, c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """See `Ops`; c ["features"]."""
+        return F.linear(c, weight, bias)
+
+    def over(self, x: Tensor, values: Tensor) -> Tensor:
+        """See `Ops`."""
+        return values.reshape(1, -1, *([1] * (x.dim() - 2)))
+
+
+class Stacked:
+    """Several clients at once. `mask` ["clients", "batch"] marks real rows; None means all are."""
+
+    def __init__(self, clients: int, mask: Tensor | None):
+        self.clients = clients
+        self.mask = mask
+
+    def images(self, x: Tensor) -> Tensor:
+        """["clients", "batch", "channels", "height", "width"] → ["batch", "clients*channels", "height", "width"]."""
+        return x.transpose(0, 1).flatten(1, 2)
+
+    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
+        """See `Ops`; weight ["clients", "out", "in", "kernel", "kernel"]."""
+        return F.conv2d(x, weight.flatten(0, 1), bias.flatten(), padding=padding, groups=self.clients)
+
+    def pool(self, x: Tensor) -> Tensor:
+        """See `Ops`."""
+        return F.max_pool2d(x, 2)
+
+    def flatten(self, x: Tensor) -> Tensor:
+        """See `Ops`."""
+        return x.unflatten(1, (self.clients, -1)).flatten(2).transpose(0, 1)
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """See `Ops`; weight ["clients", "out", "in"]."""
+        return torch.baddbmm(bias[:, None], x, weight.mT)
+
+    def batch_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """See `Ops`; statistics of real rows only."""
+        features = x.dim() == 3
+        y = x.permute(1, 0, 2) if features else x.unflatten(1, (self.clients, -1))  # [batch, clients, channels, …]
+        if self.mask is None and y.numel() > y.shape[1] * y.shape[2]:
+            out = F.batch_norm(y.flatten(1, 2), None, None, scale.flatten(), shift.flatten(), training=True, eps=EPS)
+            y = out.unflatten(1, (self.clients, -1))
+        else:
+            y = self._masked_norm(y, scale, shift)
+        return y.permute(1, 0, 2) if features else y.flatten(1, 2)
+
+    def _masked_norm(self, y: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        tail = [1] * (y.dim() - 3)
+        pixels = y.shape[3:].numel()
+        mask = y.new_ones(self.clients, y.shape[0]) if self.mask is None else self.mask.to(y.dtype)
+        real = mask.t().reshape(y.shape[0], self.clients, 1, *tail)
+        dims = (0, *range(3, y.dim()))
+        n = (real.sum(0, keepdim=True) * pixels).clamp(min=1)
+        center = y - (y * real).sum(dims, keepdim=True) / n
+        variance = (center.square() * real).sum(dims, keepdim=True) / n
+        shape = (1, self.clients, -1, *tail)
+        return center * (variance + EPS).rsqrt() * scale.reshape(shape) + shift.reshape(shape)
+
+    def mean(self, x: Tensor) -> Tensor:
+        """See `Ops`; over real rows only."""
+        if self.mask is None:
+            return x.mean(1)
+        real = self.mask.to(x.dtype)[:, :, None]
+        return (x * real).sum(1) / real.sum(1).clamp(min=1)
+
+    def context_linear(self, c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """See `Ops`; c ["clients", "features"]."""
+        return torch.baddbmm(bias[:, None], c[:, None], weight.mT)[:, 0]
+
+    def over(self, x: Tensor, values: Tensor) -> Tensor:
+        """See `Ops`; values ["clients", "channels"]."""
+        if x.dim() == 3:
+            return values[:, None]
+        return values.reshape(1, -1, 1, 1)

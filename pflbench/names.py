@@ -1,0 +1,132 @@
+"""Names → things: built-in tables, entry points, and `file.py:Class` or `module:attr` references."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pflbench.errors import UsageError, unknown
+
+Kind = Literal["methods", "datasets", "models", "partitions"]
+
+BUILT_IN: dict[str, dict[str, str]] = {
+    "methods": {
+        "fedavg": "pflbench.methods.fedavg:FedAvg",
+        "ifca": "pflbench.methods.ifca:IFCA",
+        "ditto": "pflbench.methods.ditto:Ditto",
+        "fedrep": "pflbench.methods.fedrep:FedRep",
+        "per-fedavg": "pflbench.methods.per_fedavg:PerFedAvg",
+        "cafeme": "pflbench.methods.cafeme:CAFeMe",
+    },
+    "datasets": {
+        "digits": "pflbench.data.digits:Digits",
+        "rotated-digits": "pflbench.data.digits:RotatedDigits",
+        "mnist": "pflbench.data.mnist:MNIST",
+        "rmnist": "pflbench.data.mnist:RMNIST",
+        "cifar10": "pflbench.data.cifar10:CIFAR10",
+    },
+    "partitions": {
+        "shards": "pflbench.data.partition:Shards",
+        "dirichlet": "pflbench.data.partition:Dirichlet",
+        "kinds": "pflbench.data.partition:Kinds",
+    },
+    "models": {
+        "cnn2": "pflbench.models.cnn2:cnn2",
+        "cnn3": "pflbench.models.cnn3:cnn3",
+    },
+}
+
+
+@cache
+def known(kind: Kind) -> dict[str, str]:
+    """Every name of this kind with its `module:attr`: built-ins, then entry points of the group `pflbench.<kind>`."""
+    found = {e.name: e.value for e in importlib.metadata.entry_points(group=f"pflbench.{kind}")}
+    return found | BUILT_IN[kind]
+
+
+def is_reference(name: str) -> bool:
+    """Whether `name` points at code (`path/to/file.py:Class`, `module:attr`) rather than naming an entry."""
+    return ":" in name
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """`"a/b.py:C"` → `("a/b.py", "C")`; a usage error if the part after the colon is missing."""
+    where, _, attribute = reference.rpartition(":")
+    if not where or not attribute.isidentifier():
+        raise UsageError(f"{reference!r} is not a reference: write path/to/file.py:Class or module:Class.")
+    return where, attribute
+
+
+def locate(kind: Kind, name: str) -> str:
+    """The reference behind a name (or `name` itself if it is one already). Raises `UsageError` if unknown."""
+    if is_reference(name):
+        return name
+    table = known(kind)
+    if name not in table:
+        raise unknown(kind[:-1], name, table)
+    return table[name]
+
+
+def source_file(reference: str) -> Path:
+    """The Python file a reference points into, found without importing the module itself."""
+    where, _ = split_reference(reference)
+    if where.endswith(".py"):
+        path = Path(where)
+        if not path.is_file():
+            raise UsageError(f"There is no file {where!r} (from {reference!r}).")
+        return path
+    try:
+        found = importlib.util.find_spec(where)
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"Cannot find the module {where!r} (from {reference!r}): {error}.") from error
+    if found is None or found.origin is None:
+        raise UsageError(f"Cannot find the module {where!r} (from {reference!r}).")
+    return Path(found.origin)
+
+
+def source_hash(path: Path) -> str:
+    """The first 12 hex digits of the SHA-256 of a source file: the version of a user's method."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def load(reference: str) -> Any:
+    """Import what a reference points at. Raises `UsageError` with the cause in one line."""
+    where, attribute = split_reference(reference)
+    try:
+        module = _load_file(source_file(reference)) if where.endswith(".py") else importlib.import_module(where)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"Importing {where!r} failed: {type(error).__name__}: {error}") from error
+    if not hasattr(module, attribute):
+        names = [n for n in vars(module) if not n.startswith("_")]
+        raise unknown(f"attribute of {where}", attribute, names)
+    return getattr(module, attribute)
+
+
+def resolve(kind: Kind, name: str) -> Any:
+    """The object behind a name or reference."""
+    return load(locate(kind, name))
+
+
+def _load_file(path: Path) -> Any:
+    # The module's name carries the content, so an edited file is never served from sys.modules.
+    name = f"_pflbench_user_{path.stem}_{source_hash(path)}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,35 @@
+"""Optimizers as pure functions on vectors; they agree with `torch.optim` (a test compares them)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from pflbench.typing import Part, Scalar
+
+
+class AdamState(NamedTuple):
+    """Adam's memory: first and second moment, and the number of updates made (float64, so that powers are exact)."""
+
+    first: Part
+    second: Part
+    count: Scalar
+
+
+def adam_init(w: Part) -> AdamState:
+    """A fresh state for a vector like `w`."""
+    return AdamState(torch.zeros_like(w), torch.zeros_like(w), w.new_zeros((), dtype=torch.float64))
+
+
+def adam(
+    w: Part, g: Part, state: AdamState, *, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+) -> tuple[Part, AdamState]:
+    """One Adam update (Kingma & Ba 2015, Algorithm 1, with PyTorch's placement of eps). Returns (w, state)."""
+    b1, b2 = betas
+    count = state.count + 1
+    first = b1 * state.first + (1 - b1) * g
+    second = b2 * state.second + (1 - b2) * g * g
+    scale = (lr / (1 - b1**count)).to(w.dtype)
+    root = torch.sqrt(1 - b2**count).to(w.dtype)
+    return w - scale * first / (second.sqrt() / root + eps), AdamState(first, second, count)

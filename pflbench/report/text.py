@@ -1,0 +1,74 @@
+"""How a number, a cell and a comparison are written, the same in a terminal and in Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pflbench.report.table import CellValue, Row, Table
+
+NONE = "–"
+
+
+class Line(NamedTuple):
+    """One cell against the paper's, as text."""
+
+    row: str
+    column: str
+    ours: str
+    paper: str
+    difference: str
+    verdict: str
+
+
+COMPARISON = Line("Row", "Column", "Ours", "Paper", "Difference", "Verdict")
+LEFT = ("", COMPARISON.row, COMPARISON.column, COMPARISON.verdict)
+"""Headers of the columns that hold words."""
+
+
+def number(mean: float, spread: float | None, decimals: int) -> str:
+    """`45.10 ± 1.20`, or `45.10` without a spread."""
+    text = f"{mean:.{decimals}f}"
+    return text if spread is None else f"{text} ± {spread:.{decimals}f}"
+
+
+def cell(value: CellValue | None, decimals: int) -> str:
+    """A cell as the paper prints it; missing and failed seeds are always visible."""
+    if value is None:
+        return NONE
+    if value.mean is None:
+        return f"failed ({value.failed}/{value.expected})" if value.failed else f"0/{value.expected}"
+    text = number(value.mean, value.spread, decimals)
+    if not value.complete:
+        failed = f", {value.failed} failed" if value.failed else ""
+        text += f" ({value.done}/{value.expected}{failed})"
+    return f"{text} †" if value.mixed else text
+
+
+def comparison(table: Table) -> tuple[list[Line], list[str]]:
+    """A line per cell of the suite, and the footnotes of its verdicts. Empty if the paper has no number at all."""
+    if not any(value and value.reference for row in table.rows for value in row.cells):
+        return [], []
+    notes: dict[str, int] = {}
+    lines = [line for row in table.rows for line in _lines(row, table, notes)]
+    return lines, [f"[{mark}] {reason}" for reason, mark in notes.items()]
+
+
+def _lines(row: Row, table: Table, notes: dict[str, int]) -> Sequence[Line]:
+    lines = []
+    for column, value in zip(table.columns, row.cells, strict=True):
+        if value is None:
+            continue
+        paper = difference = verdict = NONE
+        if value.reference is not None:
+            paper = number(value.reference.mean, value.reference.spread, table.decimals)
+        if value.difference is not None:
+            difference = f"{value.difference:+.{table.decimals}f}"
+        if value.verdict is not None:
+            mark = notes.setdefault(value.verdict.reason, len(notes) + 1)
+            ratio = value.verdict.ratio
+            shown = "" if ratio is None or math.isinf(ratio) else f" ({ratio:.1f})"
+            verdict = f"{value.verdict.label}{shown} [{mark}]"
+        lines.append(Line(row.title, column.name, cell(value, table.decimals), paper, difference, verdict))
+    return lines

@@ -1,0 +1,33 @@
+"""What one run leaves behind: scores per client and moment, provenance, or the failure. Plain values, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pflbench.spec import RunSpec
+
+
+class Score(NamedTuple):
+    """One client scored once. `round` counts finished rounds; `step` counts fine-tuning updates (0 = none)."""
+
+    stage: str
+    round: int
+    step: int
+    client: int
+    correct: int
+    count: int
+    loss_sum: float
+    accuracy: float
+    """In [0, 1], formed as the spec's `scoring.average` says (so not always correct / count)."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished or failed run. `failure` is None for a finished one; a failed run has no scores."""
+
+    spec: RunSpec
+    scores: tuple[Score, ...] = ()
+    provenance: dict[str, Any] = field(default_factory=dict)
+    """Flat JSON values: commit, dirty, versions, device, data_hash, wall_seconds, …"""
+    failure: str | None = None

@@ -1,0 +1,108 @@
+"""`RunSpec`: everything that changes a stored number, and nothing else. Its hash is the run's identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Options = dict[str, Any]
+Stage = Literal["global", "personalized", "finetuned"]
+Positive = Annotated[int, Field(gt=0)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class MethodSpec(_Strict):
+    """A method: its name, every hyperparameter (defaults filled in), and its version.
+
+    `name` is a built-in or entry-point id, or `file.py:Class` for a user's file; `version` is the method's declared
+    version, or the first 12 hex digits of the SHA-256 of the user's source file.
+    """
+
+    name: str
+    version: str
+    hyper: Options = {}
+
+
+class Named(_Strict):
+    """A dataset or a partition: its name and the options that differ from nothing (defaults filled in)."""
+
+    name: str
+    options: Options = {}
+
+
+class Finetune(_Strict):
+    """Test-time fine-tuning: `steps` plain SGD steps, learning rate `lr * decay ** (step // every)`."""
+
+    steps: Positive
+    lr: Annotated[float, Field(gt=0)]
+    decay: Annotated[float, Field(gt=0)] = 1.0
+    every: Positive = 1
+    optimizer: Literal["sgd"] = "sgd"
+
+
+class Scoring(_Strict):
+    """Who is scored after the last round, at which stages, and how a client's accuracy is formed.
+
+    `average = "batches"`: a client's accuracy is the unweighted mean over its query batches (a tail batch of one
+    example is skipped unless it is the only one); `"examples"`: correct / count.
+    `first` limits scoring to the first so many of the clients concerned, in id order (None: all).
+    """
+
+    clients: Literal["held-out", "training", "all"] = "held-out"
+    first: Positive | None = None
+    stages: tuple[Stage, ...] = ("global",)
+    average: Literal["batches", "examples"] = "batches"
+    finetune: Finetune | None = None
+
+
+class RunSpec(_Strict):
+    """One training with one seed. Two runs with equal specs are the same run, wherever they were asked for."""
+
+    method: MethodSpec
+    dataset: Named
+    partition: Named
+    model: str
+    clients: Positive
+    training_clients: Positive
+    cohort: Positive
+    query: Annotated[float, Field(gt=0, lt=1)]
+    weights: Literal["uniform", "examples"] = "uniform"
+    batch: Positive
+    batches: Literal["static"] = "static"
+    tail: Literal["drop", "keep"] = "drop"
+    tiny_client: Literal["single-batch", "error"] = "single-batch"
+    rounds: Positive
+    scoring: Scoring
+    protocol: str = "code"
+    precision: Literal["fp32", "fp64"] = "fp32"
+    seed: Annotated[int, Field(ge=0)]
+
+    def canonical(self) -> str:
+        """The spec as JSON with sorted keys and no spaces: what the id hashes."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def id(self) -> str:
+        """16 hex digits of the SHA-256 of `canonical()`."""
+        return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
+
+    def setting(self) -> str:
+        """What two runs must share to stand in one column: the canonical spec without method, seed and fine-tuning rate."""
+        fields = self.model_dump(mode="json", exclude={"method": True, "seed": True})
+        if fields["scoring"]["finetune"]:
+            fields["scoring"]["finetune"].pop("lr")
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+    def group(self) -> str:
+        """What two runs must share to be trained as one batch: everything but the seed."""
+        return json.dumps(self.model_dump(mode="json", exclude={"seed": True}), sort_keys=True, separators=(",", ":"))
+
+    def __hash__(self) -> int:
+        """Hash of the id, so that specs with dictionary options can be members of sets."""
+        return hash(self.id)

@@ -1,0 +1,57 @@
+"""Suite files on disk: where they are, and from TOML to a checked `Suite`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pflbench
+from pflbench.errors import UsageError, unknown
+from pflbench.suite.expand import expand
+from pflbench.suite.schema import Suite, parse
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def folder(package: Path | None = None) -> Path:
+    """The folder of suite files: inside an installed package, or beside it in a checkout."""
+    package = package or Path(pflbench.__file__).parent
+    inside, beside = package / "benchmarks", package.parent / "benchmarks"
+    # Beside an installed package lie other packages: only a project's own folder counts.
+    return beside if not inside.is_dir() and (package.parent / "pyproject.toml").is_file() else inside
+
+
+def available() -> dict[str, Path]:
+    """Every suite that comes with pflbench: `cafeme/table1.toml` is `cafeme-table1`."""
+    root = folder()
+    files = sorted(root.rglob("*.toml"))
+    return {"-".join(path.relative_to(root).with_suffix("").parts): path for path in files}
+
+
+def find(name: str) -> Path:
+    """The file of a suite given by name, or by a path (anything that ends in `.toml`)."""
+    if name.endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise UsageError(f"There is no suite file {name!r}.")
+        return path
+    suites = available()
+    if name not in suites:
+        raise unknown("suite", name, suites)
+    return suites[name]
+
+
+def load(name: str) -> Suite:
+    """A suite by name or path, every profile of it checked down to each method's hyperparameters."""
+    path = find(name)
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    suite = parse(raw, path)
+    for profile in suite.profiles:
+        expand(suite, profile=profile)
+    return suite

@@ -1,0 +1,140 @@
+"""What one row in one column comes to: defaults, suite, column, row and command line, the later winning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from pflbench import names
+from pflbench.catalog import FieldInfo, Info, coerce, complete, describe_options, parse
+from pflbench.errors import UsageError, unknown
+from pflbench.spec import Finetune, Named
+from pflbench.suite.schema import Document, FederationKeys, FinetuneKeys, NamedTable, Suite, at
+from pflbench.suite.select import Line, all_known
+
+_FINETUNE = Info(
+    "finetune",
+    "pflbench.spec:Finetune",
+    {key: FieldInfo(kind) for key, kind in (("steps", "int"), ("lr", "float"), ("decay", "float"), ("every", "int"))},
+    "Test-time fine-tuning.",
+)
+
+
+class Setting(NamedTuple):
+    """One `--set target.key=value`."""
+
+    target: str
+    key: str
+    value: Any
+
+
+def settings(document: Document, sets: Sequence[str], lines: Sequence[Line]) -> list[Setting]:
+    """Parse `method.key=value` and `finetune.key=value`; a target that no selected row has is an error."""
+    targets: dict[str, Info] = {alias: line.info for line in lines for alias in line.aliases}
+    if document.evaluation.finetune:
+        targets["finetune"] = _FINETUNE
+    found = []
+    for text in sets:
+        with at(f"--set {text}"):
+            path, equals, value = text.partition("=")
+            target, _, key = path.strip().rpartition(".")
+            if not (equals and target):
+                raise UsageError("Write method.key=value or finetune.key=value.")
+            if target not in targets:
+                raise unknown("method", target, targets)
+            found.append(Setting(target, key, parse(targets[target], key, value.strip())))
+    return found
+
+
+def check_method_keys(suite: Suite, document: Document, lines: Sequence[Line]) -> None:
+    """Reject a table of hyperparameters or fine-tuning for a method that no row has."""
+    keys = {line.key for line in lines}
+    tables = {"hyper": list(document.hyper)}
+    for i, column in enumerate(document.column):
+        tables[f"column[{i}].hyper"] = list(column.hyper)
+        tables[f"column[{i}].finetune"] = list(column.finetune.model_extra or {})
+    for place, methods in tables.items():
+        with at(f"{suite.path}: {place}"):
+            all_known("method", methods, keys)
+
+
+def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
+    """The part of a `RunSpec` that all runs of a column have in common."""
+    column, place = document.column[index], f"{suite.path}: column[{index}]"
+    keys = set(FederationKeys.model_fields)
+    federation = document.federation.model_dump(exclude_none=True)
+    federation |= column.model_dump(include=keys, exclude_none=True)
+    if not federation["cohort"] <= federation["training_clients"] <= federation["clients"]:
+        raise UsageError(f"{place}: cohort ≤ training_clients ≤ clients does not hold.")
+    if document.evaluation.clients == "held-out" and federation["training_clients"] == federation["clients"]:
+        raise UsageError(f"{place}.training_clients: no client is left to be held out.")
+    with at(f"{place}.model"):
+        names.locate("models", column.model)
+    return federation | {
+        "dataset": _named("datasets", column.dataset, f"{place}.dataset"),
+        "partition": _named("partitions", column.partition, f"{place}.partition"),
+        "model": column.model,
+        "rounds": column.rounds,
+        "batch": column.batch,
+        "protocol": document.suite.protocol,
+    }
+
+
+def hyperparameters(
+    suite: Suite, document: Document, index: int, line: Line, overrides: Sequence[Setting]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Every hyperparameter's value, and the source of those the suite file gives one for."""
+    layers = [
+        (f"{suite.path}: hyper.{line.key}", document.hyper.get(line.key, {})),
+        (f"{suite.path}: column[{index}].hyper.{line.key}", document.column[index].hyper.get(line.key, {})),
+        (line.place, line.hyper),
+    ]
+    values: dict[str, Any] = {}
+    sources: dict[str, str | None] = {}
+    for place, layer in layers:
+        for key, entry in layer.items():
+            with at(f"{place}.{key}"):
+                values[key], sources[key] = coerce(line.info, key, entry.value), entry.source
+    for target, key, value in overrides:
+        if target in line.aliases:
+            values[key], sources[key] = value, None
+    return complete(line.info, values), {key: source for key, source in sources.items() if source}
+
+
+def finetuning(
+    suite: Suite, document: Document, index: int, line: Line, overrides: Sequence[Setting]
+) -> Finetune | None:
+    """The fine-tuning of one method in one column; None if the suite has none."""
+    if document.evaluation.finetune is None:
+        return None
+    column = document.column[index].finetune
+    own = (column.model_extra or {}).get(line.key, FinetuneKeys())
+    keys: dict[str, Any] = {}
+    for layer in (document.evaluation.finetune, column, own):
+        keys |= layer.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True)
+    keys |= {key: value for target, key, value in overrides if target == "finetune"}
+    if "lr" not in keys:
+        raise UsageError(f"{suite.path}: column[{index}].finetune.lr: missing")
+    with at("finetune"):
+        return Finetune(**keys)
+
+
+def reported_steps(suite: Suite, document: Document, finetune: Finetune) -> tuple[int, ...]:
+    """The fine-tuning steps that a cell averages: the suite's, else the last."""
+    report = document.evaluation.report
+    steps = tuple(report.steps) if report else (finetune.steps,)
+    if max(steps) > finetune.steps:
+        place = f"{suite.path}: evaluation.report.steps"
+        raise UsageError(f"{place}: step {max(steps)} is not there, fine-tuning ends with step {finetune.steps}.")
+    return steps
+
+
+def _named(kind: Literal["datasets", "partitions"], table: NamedTable, place: str) -> Named:
+    with at(f"{place}.name"):
+        info = describe_options(kind, table.name)
+    options = {}
+    for key, value in (table.model_extra or {}).items():
+        with at(f"{place}.{key}"):
+            options[key] = coerce(info, key, value)
+    with at(place):
+        return Named(name=table.name, options=complete(info, options))

@@ -1,0 +1,120 @@
+"""Which rows and columns of a suite are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pflbench import names
+from pflbench.catalog import MethodInfo, describe
+from pflbench.errors import UsageError, unknown
+from pflbench.spec import Stage
+from pflbench.suite.schema import Column, Document, Hyper, Suite, at
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row: `method` is the name in the runs' specs."""
+
+    id: str
+    title: str
+    method: str
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row and its method. `key` is what the suite's tables call the method; `place` is where `hyper` stands."""
+
+    row: TableRow
+    info: MethodInfo
+    key: str
+    hyper: Hyper
+    place: str
+
+    @property
+    def aliases(self) -> set[str]:
+        """What `--set` may call the method: its name or its class."""
+        return {self.info.name, names.split_reference(self.info.reference)[1]}
+
+    @property
+    def location(self) -> str | None:
+        """Where a user's method lives; None for built-in ones and entry points."""
+        return self.info.reference if names.is_reference(self.key) else None
+
+
+def all_known(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None:
+    """Raise the error with near matches for the first name that does not exist."""
+    known = set(known)
+    for name in wanted:
+        if name not in known:
+            raise unknown(kind, name, known)
+
+
+def suite_lines(suite: Suite, document: Document) -> list[Line]:
+    """Every row of the suite; a method in a file is found relative to the suite file."""
+    lines = []
+    for i, row in enumerate(document.row):
+        with at(f"{suite.path}: row[{i}].method"):
+            info = describe(_anchored(row.method, suite.path.parent))
+        table_row = TableRow(row.id, row.title, info.name, row.stage)
+        lines.append(Line(table_row, info, row.method, row.hyper, f"{suite.path}: row[{i}].hyper"))
+    return lines
+
+
+def select_lines(
+    lines: list[Line], rows: Sequence[str] | None, methods: Sequence[str] | None, stage: Stage
+) -> list[Line]:
+    """The rows that `--method` and row ids leave; a reference that is no row becomes one, read at `stage`."""
+    if rows is not None:
+        all_known("row", rows, [line.row.id for line in lines])
+        lines = [line for line in lines if line.row.id in rows]
+    if methods is None:
+        return lines
+    ids = [m for m in methods if not names.is_reference(m)]
+    all_known("method", ids, [n for line in lines for n in (line.row.id, line.info.name)])
+    picked = [line for line in lines if line.row.id in ids or line.info.name in ids]
+    for reference in dict.fromkeys(_anchored(m, Path.cwd()) for m in methods if names.is_reference(m)):
+        info = describe(reference)
+        row = TableRow(info.name, names.split_reference(reference)[1], info.name, stage)
+        same = [line for line in lines if line.location == reference]
+        picked += [line for line in same or [Line(row, info, reference, {}, "")] if line not in picked]
+    if len({line.row.id for line in picked}) < len(picked):
+        raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
+    return picked
+
+
+def select_columns(
+    suite: Suite,
+    document: Document,
+    ids: Sequence[str] | None,
+    datasets: Sequence[str] | None,
+    partitions: Sequence[str] | None,
+    clients: Sequence[int] | None,
+) -> list[int]:
+    """The indices of the columns that are all of what is asked for."""
+    sizes = None if clients is None else [str(n) for n in clients]
+    filters: list[tuple[str, Sequence[str] | None, Callable[[Document, Column], str]]] = [
+        ("column", ids, lambda d, c: c.id),
+        ("dataset", datasets, lambda d, c: c.dataset.name),
+        ("partition", partitions, lambda d, c: c.partition.name),
+        ("number of clients", sizes, lambda d, c: str(c.clients or d.federation.clients)),
+    ]
+    chosen = list(range(len(document.column)))
+    for kind, wanted, name in filters:
+        if wanted is not None:
+            # A column answers to what it is in the paper even where the profile puts something smaller there.
+            answers = [
+                {name(d, d.column[i]) for d in (suite.document(), document)} for i in range(len(document.column))
+            ]
+            all_known(kind, wanted, [n for having in answers for n in having])
+            chosen = [i for i in chosen if answers[i] & set(wanted)]
+    if not chosen:
+        raise UsageError("No column has all of what --column, --dataset, --partition and --clients ask for.")
+    return chosen
+
+
+def _anchored(method: str, folder: Path) -> str:
+    where, _, attribute = method.rpartition(":")
+    return f"{(folder / where).resolve()}:{attribute}" if where.endswith(".py") else method

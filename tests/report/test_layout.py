@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pflbench.report.footer import ranges
+from pflbench.report.layout import lay_out
+from pflbench.report.table import CellInput, CellValue, Reference, RowHead, Spread, Table
+from pflbench.report.text import cell as text
+from pflbench.store import CorruptFile, Store
+
+if TYPE_CHECKING:
+    from conftest import Build
+
+A, B = 0, 1
+DEVIATION = math.sqrt(2 / 3) * 10  # of three numbers ten apart, ddof = 0
+
+
+def value(table: Table, row: str, column: int = A) -> CellValue:
+    (found,) = [r for r in (*table.rows, *table.extra) if row in (r.id, r.title)]
+    cell = found.cells[column]
+    assert cell is not None
+    return cell
+
+
+def foot(table: Table, start: str) -> str:
+    (line,) = [line for line in table.footer if line.startswith(start)]
+    return line
+
+
+def test_one_run_fills_two_rows(build: Build, store: Store) -> None:
+    build.fill(store)
+    table = lay_out(build.table(spread=Spread("std", 0, "each-step")), store)
+    before, after = value(table, "fedavg"), value(table, "fedavg-ft")
+    assert (before.stage, after.stage) == ("global", "finetuned")
+    assert [before.mean, before.spread] == pytest.approx([30, DEVIATION])
+    assert [after.mean, after.spread] == pytest.approx([75, DEVIATION])
+    assert after.sem == pytest.approx(10 / math.sqrt(3))
+    assert (after.done, after.expected, after.failed, after.rounds, after.method) == (3, 3, 0, 3, "fedavg")
+    assert value(table, "fedavg", B).mean == pytest.approx(40)
+    assert table.extra == ()
+
+
+def test_an_empty_store_is_an_empty_table(build: Build, store: Store) -> None:
+    table = lay_out(build.table(), store)
+    assert [text(c, 2) for row in table.rows for c in row.cells] == ["0/3"] * 4
+    assert foot(table, "Runs:") == "Runs: 0 of 6 done, 0 failed."
+    assert not store.root.joinpath("runs").exists()
+
+
+def test_missing_seeds_show(build: Build, store: Store) -> None:
+    build.fill(store, seeds=2)
+    table = lay_out(build.table(), store)
+    assert text(value(table, "fedavg"), 2) == "25.00 ± 5.00 (2/3)"
+    assert "only k of n seeds" in foot(table, "Seeds:")
+    (store.runs / f"{build.spec(0).id}.parquet").unlink()
+    assert text(value(lay_out(build.table(), store), "fedavg"), 2) == "30.00 (1/3)"
+
+
+def test_a_single_seed_has_no_spread(build: Build, store: Store) -> None:
+    build.fill(store, seeds=1)
+    table = lay_out(build.table(seeds=1), store)
+    assert text(value(table, "fedavg"), 2) == "20.00"
+    assert foot(table, "Seeds:") == "Seeds: 0 (n = 1). n = 1: no spread."
+
+
+def test_failures_show(build: Build, store: Store) -> None:
+    store.write(build.failed(build.spec(0)))
+    table = lay_out(build.table(), store)
+    assert text(value(table, "fedavg"), 2) == "failed (1/3)"
+    build.fill(store)
+    (store.runs / f"{build.spec(2).id}.parquet").unlink()
+    store.write(build.failed(build.spec(2), "Diverged: nan\nTraceback"))
+    table = lay_out(build.table(), store)
+    assert text(value(table, "fedavg"), 2) == "25.00 ± 5.00 (2/3, 1 failed)"
+    assert (
+        foot(table, "Failed:")
+        == "Failed: Diverged: nan (FedAvg × Digits Dir 0.3, seed 2; FedAvg-FT × Digits Dir 0.3, seed 2)"
+    )
+    assert foot(table, "Runs:") == "Runs: 5 of 6 done, 1 failed."
+
+
+def test_damaged_files_are_missing_seeds(build: Build, store: Store) -> None:
+    build.fill(store)
+    path = store.runs / f"{build.spec(2).id}.parquet"
+    content = bytearray(path.read_bytes())
+    content[60] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.warns(CorruptFile):
+        table = lay_out(build.table(), store)
+    assert text(value(table, "fedavg"), 2) == "25.00 ± 5.00 (2/3)"
+    assert foot(table, "Runs:") == "Runs: 5 of 6 done, 0 failed."
+
+
+def test_cells_the_paper_leaves_out(build: Build, store: Store) -> None:
+    given = build.table()
+    cells = {place: cell for place, cell in given.cells.items() if place != ("fedavg", "digits-b")}
+    table = lay_out(replace(given, cells=cells), store)
+    assert [text(c, 2) for c in table.rows[0].cells] == ["0/3", "–"]
+
+
+def test_the_best_of_a_column(build: Build, store: Store) -> None:
+    build.fill(store)
+    table = lay_out(build.table(), store)
+    assert [value(table, row, c).best for row in ("fedavg", "fedavg-ft") for c in (A, B)] == [False, False, True, True]
+    assert not value(lay_out(build.table(bold_best=False), store), "fedavg-ft").best
+    assert not value(lay_out(build.table(seeds=4), store), "fedavg-ft").best  # incomplete: does not compete
+
+
+def test_cells_that_print_alike_are_best_alike(build: Build, store: Store) -> None:
+    for seed in range(3):
+        store.write(build.result(build.spec(seed), 0.5, (0.500001, 0.500001)))
+    table = lay_out(build.table(), store)
+    assert value(table, "fedavg").best
+    assert value(table, "fedavg-ft").best
+
+
+def test_verdicts(build: Build, store: Store) -> None:
+    build.fill(store)
+    references = {
+        ("fedavg", "digits-a"): Reference(31.0, 1.0),
+        ("fedavg", "digits-b"): Reference(90.0, 1.0),
+        ("fedavg-ft", "digits-a"): Reference(75.0, 1.0, suspect="a misprint"),
+    }
+    table = lay_out(build.table(references=references), store)
+    assert value(table, "fedavg").difference == pytest.approx(-1)
+    labels = [v.verdict and v.verdict.label for row in table.rows for v in row.cells if v]
+    assert labels == ["within 1", "off", "reference suspect", None]
+    table = lay_out(build.table(references=references, profile="smoke", comparable=False), store)
+    verdict = value(table, "fedavg").verdict
+    assert verdict and verdict.label == "not comparable"
+    assert "profile: smoke" in verdict.reason
+    assert table.title == "Demo, Table 1 [profile: smoke]"
+
+
+def test_no_verdict_without_runs(build: Build, store: Store) -> None:
+    table = lay_out(build.table(references={("fedavg", "digits-a"): Reference(31.0, 1.0)}), store)
+    assert value(table, "fedavg").verdict is None
+    assert value(table, "fedavg").difference is None
+
+
+def test_mixed_data_is_never_silent(build: Build, store: Store) -> None:
+    build.fill(store)
+    store.write(build.result(build.spec(1), 0.3, (0.7, 0.8), data_hash="d2"))
+    table = lay_out(build.table(references={("fedavg", "digits-a"): Reference(30.0, 1.0)}), store)
+    assert table.footer[0].startswith("† MIXED DATA in Digits Dir 0.3: d1 in FedAvg (seeds 0, 2)")
+    assert "d2 in FedAvg (seeds 1)" in table.footer[0]
+    assert text(value(table, "fedavg"), 2) == "30.00 ± 8.16 †"
+    assert (value(table, "fedavg").mixed, value(table, "fedavg", B).mixed) == (True, False)
+    assert (value(table, "fedavg-ft").best, value(table, "fedavg-ft", B).best) == (False, True)
+    verdict = value(table, "fedavg").verdict
+    assert verdict and verdict.label == "not comparable"
+    assert foot(table, "Data:") == "Data: d1 / d2 (Digits Dir 0.3), d1 (Digits Dir 5)."
+
+
+def test_data_of_an_extra_row_counts(build: Build, store: Store) -> None:
+    build.fill(store)
+    store.write(build.result(build.spec(0, "lab/foo.py:Foo"), 0.5, data_hash="d2"))
+    assert value(lay_out(build.table(), store), "fedavg").mixed
+
+
+def test_mixed_versions_are_never_silent(build: Build, store: Store) -> None:
+    build.fill(store)
+    given = build.table()
+    old = tuple(build.spec(seed, version="0") for seed in range(3))
+    for spec in old:
+        store.write(build.result(spec, 0.5))
+    cells = dict(given.cells) | {("fedavg", "digits-a"): CellInput("fedavg", "digits-a", "global", None, old)}
+    table = lay_out(replace(given, cells=cells), store)
+    assert foot(table, "†").startswith("† MIXED VERSIONS of fedavg in Digits Dir 0.3: 0, 1")
+    assert value(table, "fedavg").mixed
+
+
+def test_extra_rows_are_labeled_by_class(build: Build, store: Store) -> None:
+    for seed in range(3):
+        store.write(build.result(build.spec(seed, "lab/foo.py:Foo"), 0.1, (0.6, 0.8)))
+    table = lay_out(build.table(), store)
+    assert [row.title for row in table.extra] == ["Foo"]
+    cell = value(table, "Foo")
+    assert cell.mean == pytest.approx(70)
+    assert (cell.stage, cell.method) == ("finetuned", "lab/foo.py:Foo")
+    assert table.extra[0].cells[B] is None
+    assert foot(table, "Runs:") == "Runs: 0 of 6 done, 0 failed."
+
+
+def test_extra_rows_of_two_files_or_versions(build: Build, store: Store) -> None:
+    for name, version in (
+        ("a.py:Foo", "1"),
+        ("b.py:Foo", "1"),
+        ("c.py:Bar", "aa"),
+        ("c.py:Bar", "bb"),
+        ("fedavg", "0"),
+    ):
+        store.write(build.result(build.spec(0, name, version=version), 0.5))
+    table = lay_out(build.table(), store)
+    assert [row.title for row in table.extra] == ["Bar@aa", "Bar@bb", "a.py:Foo", "b.py:Foo", "fedavg@0"]
+    assert text(value(table, "Bar@aa"), 2) == "50.00 (1/3)"
+
+
+def test_extra_rows_show_what_differs(build: Build, store: Store) -> None:
+    build.fill(store)
+    store.write(build.result(build.spec(0, local_lr=3.0), 0.5))
+    store.write(build.result(build.spec(0, finetune_lr=0.5), 0.5))
+    table = lay_out(build.table(), store)
+    assert [row.title for row in table.extra] == ["fedavg (finetune lr=0.5)", "fedavg (local_lr=3.0)"]
+
+
+def test_extra_rows_join_over_columns(build: Build, store: Store) -> None:
+    for alpha, lr in ((0.3, 0.1), (5.0, 0.2)):
+        store.write(build.result(build.spec(0, "foo.py:Foo", alpha=alpha, lr=lr), 0.5))
+    (row,) = lay_out(build.table(), store).extra
+    assert row.title == "Foo"
+    assert all(row.cells)
+    store.write(build.result(build.spec(0, "foo.py:Foo", lr=0.3), 0.5))
+    titles = [row.title for row in lay_out(build.table(), store).extra]
+    assert titles == ["Foo (lr=0.1)", "Foo (lr=0.2)", "Foo (lr=0.3)"]
+
+
+def test_an_extra_row_never_takes_a_suite_rows_place(build: Build, store: Store) -> None:
+    given = build.table(rows=(RowHead("ditto", "Ditto"),))
+    cells = {
+        ("ditto", c.column): replace(c, row="ditto", runs=tuple(build.spec(s, "ditto", alpha=a) for s in range(3)))
+        for a, c in ((0.3, given.cells["fedavg", "digits-a"]), (5.0, given.cells["fedavg", "digits-b"]))
+    }
+    store.write(build.result(build.spec(0, "file.py:ditto"), 0.5))
+    table = lay_out(replace(given, cells=cells), store)
+    assert text(table.rows[0].cells[A], 2) == "0/3"
+    assert [row.title for row in table.extra] == ["file.py:ditto"]
+
+
+def test_runs_of_other_settings_stay_out(build: Build, store: Store) -> None:
+    store.write(build.result(build.spec(0, "foo.py:Foo", rounds=99), 0.5))
+    assert lay_out(build.table(), store).extra == ()
+
+
+def test_further_seeds_of_a_suite_row_are_counted(build: Build, store: Store) -> None:
+    build.fill(store)
+    store.write(build.result(build.spec(7), 0.9))
+    table = lay_out(build.table(), store)
+    assert table.extra == ()
+    assert value(table, "fedavg").mean == pytest.approx(30)
+    assert foot(table, "Not shown:").startswith("Not shown: 1 stored run(s)")
+    assert foot(table, "Not shown:").endswith("(7).")
+
+
+def test_the_footer_says_what_the_numbers_are(build: Build, store: Store) -> None:
+    build.fill(store, commit="0123456789abcdef", dirty=True, device="NVIDIA H200")
+    table = lay_out(build.table(spread=Spread("std", 0, "each-step"), notes=("A note.",)), store)
+    assert table.footer == (
+        "Paper: arXiv:0000.00000. Protocol: code.",
+        "Selection: global (the server's model); finetuned (fine-tuned on each client's support), mean of fine-tuning "
+        "steps 1, 2; after the last round, nothing is selected on test data.",
+        "Seeds: 0–2 (n = 3). ± is the standard deviation over seeds (ddof = 0), averaged over the steps read.",
+        "Scored: 2 held-out clients of 4, each counting the same (accuracy: unweighted mean over its query batches).",
+        "Rounds: 3.",
+        "Runs: 6 of 6 done, 0 failed.",
+        "Commit: 0123456789ab (dirty). Device: NVIDIA H200. torch: 2.11.",
+        "Data: d1.",
+        "A note.",
+    )
+    assert "standard error of the mean" in foot(lay_out(build.table(spread=Spread("sem", 1)), store), "Seeds:")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "printed"),
+    [([0, 1, 2, 3, 4], "0–4"), ([5, 0, 2], "0, 2, 5"), ([48, 49], "48, 49"), ([0, 2, 3, 4], "0, 2–4"), ([], "")],
+)
+def test_ranges(numbers: list[int], printed: str) -> None:
+    assert ranges(numbers) == printed
+
+
+def test_it_depends_on_nothing_else(
+    build: Build, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build.fill(store)
+    table = lay_out(build.table(), store)
+    monkeypatch.chdir(tmp_path)
+    assert lay_out(build.table(), Store(store.root)) == table

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+from pflbench.report.layout import lay_out
+from pflbench.report.render import CSV_COLUMNS, render
+from pflbench.report.table import Reference, Table
+from pflbench.store import Store
+
+if TYPE_CHECKING:
+    from conftest import Build
+
+
+@pytest.fixture
+def table(build: Build, store: Store) -> Table:
+    build.fill(store)
+    store.write(build.result(build.spec(0, "lab/foo.py:Foo", version="abc"), 0.1, (0.6, 0.8)))
+    references = {
+        ("fedavg", "digits-a"): Reference(31.0, 1.0),
+        ("fedavg", "digits-b"): Reference(90.0, 1.0),
+        ("fedavg-ft", "digits-a"): Reference(70.0, None, suspect="a misprint"),
+    }
+    return lay_out(build.table(references=references), store)
+
+
+def test_terminal(table: Table) -> None:
+    shown = render(table, "terminal", width=100, color=False)
+    assert "\x1b" not in shown
+    assert max(map(len, shown.splitlines())) <= 100
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["┃", "Digits", "┃", "Digits"] in lines
+    assert ["FedAvg", "│", "30.00", "±", "8.16", "│", "40.00", "±", "8.16"] in lines
+    assert ["Foo", "│", "70.00", "(1/3)", "│", "–"] in lines
+    order = [shown.index(part) for part in ("Demo, Table 1", "FedAvg-FT", "not in the suite", "Foo", "Seeds:", "Ours")]
+    assert order == sorted(order)
+    assert "30.00 ± 8.16  31.00 ± 1.00       -1.00  within 1 (0.1) [1]" in shown
+    assert "40.00 ± 8.16  90.00 ± 1.00      -50.00  off (6.1) [1]" in shown
+    assert "75.00 ± 8.16         70.00       +5.00  reference suspect [2]" in shown
+    assert "85.00 ± 8.16             –           –  –" in shown
+    assert "[2] a misprint" in shown
+
+
+def test_comparing_is_optional(table: Table) -> None:
+    for format in ("terminal", "markdown"):
+        assert "31.00" in render(table, format, width=100)
+        assert "31.00" not in render(table, format, compare=False, width=100)
+
+
+def test_no_comparison_without_references(build: Build, store: Store) -> None:
+    build.fill(store)
+    assert "Ours" not in render(lay_out(build.table(), store), "terminal", width=100)
+
+
+@pytest.mark.parametrize("width", [30, 44, 60])
+def test_a_narrow_terminal_gets_several_blocks(table: Table, width: int) -> None:
+    shown = render(table, "terminal", width=width, color=False)
+    assert max(map(len, shown.splitlines())) <= width
+    for number in ("30.00 ± 8.16", "40.00 ± 8.16", "75.00 ± 8.16", "85.00 ± 8.16"):
+        assert number in shown
+
+
+def test_styles(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    best = "\x1b[1m75.00 ± 8.16"
+    assert best in render(table, "terminal", width=100, color=True)
+    assert "\x1b[1m30.00" not in render(table, "terminal", width=100, color=True)
+    failed = replace(table, footer=("Failed: x",))
+    assert "\x1b[33mFailed" in render(failed, "terminal", width=100, color=True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = render(failed, "terminal", width=100, color=True)
+    assert best in plain
+    assert "\x1b[3" not in plain.replace("\x1b[3m", "")
+
+
+def test_output_that_is_no_terminal_has_no_styles(table: Table) -> None:
+    assert "\x1b" not in render(table, "terminal")  # pytest captures standard output
+
+
+def test_titles_are_text_not_markup(table: Table) -> None:
+    shown = render(replace(table, title="[red]T[/red] :smile:", footer=("[/]",)), "terminal", width=100)
+    assert "[red]T[/red] :smile:" in shown
+    assert "\n[/]\n" in shown
+
+
+def test_markdown(table: Table) -> None:
+    shown = render(table, "markdown")
+    cells = [[field.strip() for field in line.strip("|").split("|")] for line in shown.splitlines() if "|" in line]
+    assert cells[0] == ["", "Digits Dir 0.3", "Digits Dir 5"]
+    assert ["FedAvg", "30.00 ± 8.16", "40.00 ± 8.16"] in cells
+    assert ["FedAvg-FT", "**75.00 ± 8.16**", "**85.00 ± 8.16**"] in cells
+    assert cells.index(["*not in the suite:*", "", ""]) + 1 == cells.index(["Foo", "70.00 (1/3)", "–"])
+    assert ["FedAvg", "Digits Dir 0.3", "30.00 ± 8.16", "31.00 ± 1.00", "-1.00", "within 1 (0.1) [1]"] in cells
+    assert ["FedAvg-FT", "Digits Dir 5", "85.00 ± 8.16", "–", "–", "–"] in cells
+    assert shown.startswith("### Demo, Table 1\n\n|")
+    assert "\n- Rounds: 3.\n" in shown
+
+
+def test_markdown_escapes_pipes(table: Table) -> None:
+    row = replace(table.rows[0], title="a|b")
+    assert "| a\\|b " in render(replace(table, rows=(row,)), "markdown")
+
+
+def test_csv_is_the_table(table: Table) -> None:
+    frame = pd.read_csv(io.StringIO(render(table, "csv")))
+    assert tuple(frame.columns) == CSV_COLUMNS
+    assert len(frame) == 5
+    assert set(frame.suite) == {"demo"}
+    assert set(frame.profile) == {"paper"}
+    for row in (*table.rows, *table.extra):
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            found = frame[(frame.row == row.title) & (frame.column == column.id)]
+            if cell is None:
+                assert found.empty
+                continue
+            (line,) = found.to_dict("records")
+            assert (line["method"], line["stage"], line["n"]) == (cell.method, cell.stage, cell.done)
+            assert (line["rounds"], line["expected"], line["failed"]) == (cell.rounds, cell.expected, cell.failed)
+            assert (line["dataset"], line["partition"], line["clients"]) == ("digits", "dirichlet", 4)
+            for name in ("mean", "std", "sem", "difference"):
+                assert line[name] == pytest.approx(
+                    getattr(cell, name) if getattr(cell, name) is not None else float("nan"), nan_ok=True
+                )
+    first = frame.iloc[0]
+    assert (first.reference_mean, first.reference_spread, first.verdict) == (31.0, 1.0, "within 1")
+    assert frame[frame.row == "Foo"][["std", "sem", "reference_mean", "verdict"]].isna().all(axis=None)
+
+
+def test_csv_leaves_out_what_has_no_result(build: Build, store: Store) -> None:
+    store.write(build.failed(build.spec(0)))
+    assert render(lay_out(build.table(), store), "csv") == ",".join(CSV_COLUMNS) + "\n"
+
+
+def test_an_empty_table_renders(build: Build, store: Store) -> None:
+    empty = lay_out(build.table(references={("fedavg", "digits-a"): Reference(31.0, 1.0)}), store)
+    for format in ("terminal", "markdown"):
+        assert "0/3" in render(empty, format, width=100)
+        assert "31.00 ± 1.00" in render(empty, format, width=100)

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import errno
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pflbench.errors import StoreError
+from pflbench.result import RunResult, Score
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.store import CorruptFile, MissingRun, Store
+from pflbench.store import store as module
+
+
+def spec(seed: int = 0, name: str = "fedavg") -> RunSpec:
+    return RunSpec(
+        method=MethodSpec(name=name, version="1", hyper={"local_lr": 0.1}),
+        dataset=Named(name="digits"),
+        partition=Named(name="dirichlet", options={"alpha": 0.3}),
+        model="cnn2",
+        clients=4,
+        training_clients=2,
+        cohort=2,
+        query=0.25,
+        batch=10,
+        rounds=3,
+        scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=2, lr=0.1)),
+        seed=seed,
+    )
+
+
+def done(seed: int = 0, **provenance: object) -> RunResult:
+    scores = tuple(Score("global", 3, 0, c, c, 4, 0.5, c / 4) for c in (2, 3))
+    return RunResult(spec(seed), scores, {"data_hash": "d1", "commit": "c0ffee", "dirty": False, **provenance})
+
+
+def failed(seed: int = 0) -> RunResult:
+    return RunResult(spec(seed), failure="Diverged: the loss is not finite")
+
+
+def names(store: Store) -> list[str]:
+    return sorted(p.name for p in store.runs.iterdir())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "results")
+
+
+whole = st.integers(-(2**63), 2**63 - 1)
+real = st.floats(allow_nan=False)
+stored_text = st.text(st.characters(codec="utf-8"))
+scores = st.lists(st.builds(Score, stored_text, whole, whole, whole, whole, whole, real, real)).map(tuple)
+provenance = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | real | st.text())
+any_spec = st.builds(spec, st.integers(0, 2**31), st.sampled_from(["fedavg", "ü/my.py:Föö"]))
+finished = st.builds(RunResult, any_spec, scores, provenance.map(lambda p: p | {"wall_seconds": 1.5}))
+# Lone surrogates included: that is how Python spells an undecodable file name inside an error message.
+broken = st.builds(RunResult, any_spec, st.just(()), st.just({}), st.text(st.characters()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(finished | broken)
+def test_round_trip(result: RunResult) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder))
+        store.write(result)
+        assert store.read(result.spec.id) == result
+        (stored,) = store.list()
+        assert stored[:3] == (result.spec, result.provenance, result.failure)
+        assert store.status(result.spec.id) == ("done" if result.failure is None else "failed")
+
+
+def test_nan_survives(store: Store) -> None:
+    store.write(RunResult(spec(), (Score("global", 1, 0, 0, 0, 1, math.nan, 0.0),)))
+    assert math.isnan(store.read(spec().id).scores[0].loss_sum)
+
+
+def test_nothing_is_created_before_a_write(store: Store) -> None:
+    assert store.status(spec().id) == "missing"
+    assert store.list() == []
+    with pytest.raises(MissingRun, match=spec().id):
+        store.read(spec().id)
+    assert not store.root.exists()
+
+
+def test_plain_pandas_reads_a_glob(store: Store) -> None:
+    for seed in range(3):
+        store.write(done(seed, device="cpu", wall_seconds=2))
+    store.write(failed(3))
+    frame = pd.concat([pd.read_parquet(p) for p in store.runs.glob("*.parquet")])
+    assert len(frame) == 6
+    assert set(frame.seed) == {0, 1, 2}
+    assert set(frame.run_id) == {spec(seed).id for seed in range(3)}
+    first = frame.iloc[0]
+    assert (first.method, first.method_version, first.hyper) == ("fedavg", "1", '{"local_lr": 0.1}')
+    assert (first.dataset, first.partition, first.partition_options) == ("digits", "dirichlet", '{"alpha": 0.3}')
+    assert (first.model, first.clients, first.rounds, first.batch) == ("cnn2", 4, 3, 10)
+    assert (first.protocol, first.precision, first.data_hash, first.commit) == ("code", "fp32", "d1", "c0ffee")
+    assert (first.device, first.wall_seconds) == ("cpu", 2.0)
+    assert frame.groupby("seed").accuracy.mean().tolist() == [0.625] * 3
+
+
+def test_list_is_sorted_by_id(store: Store) -> None:
+    for seed in range(5):
+        store.write(done(seed))
+    ids = [stored.spec.id for stored in store.list()]
+    assert ids == sorted(spec(seed).id for seed in range(5))
+
+
+@pytest.mark.parametrize(
+    ("function", "error"), [("replace", OSError(errno.EIO, "I/O error")), ("fsync", KeyboardInterrupt())]
+)
+def test_an_interrupted_write_leaves_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch, function: str, error: BaseException
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(os, function, interrupt)
+    with pytest.raises(StoreError if isinstance(error, OSError) else KeyboardInterrupt):
+        store.write(done())
+    assert names(store) == []
+
+
+def test_an_interrupted_rewrite_keeps_the_old_result(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write(done(device="cpu"))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "write_table", full)
+        with pytest.raises(StoreError, match=r"results.*No space left on device"):
+            store.write(done(device="cuda"))
+    assert store.read(spec().id) == done(device="cpu")
+    assert names(store) == [f"{spec().id}.parquet"]
+
+
+def test_results_replace_failures_and_never_the_other_way(store: Store) -> None:
+    store.write(failed())
+    assert store.status(spec().id) == "failed"
+    assert store.read(spec().id).failure == "Diverged: the loss is not finite"
+    store.write(done())
+    store.write(failed())
+    assert store.read(spec().id) == done()
+    store.write(done(device="other"))
+    assert store.read(spec().id).provenance["device"] == "other"
+
+
+def test_check_writable(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.check_writable()
+    assert names(store) == []
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        store.check_writable()
+    assert names(store) == []
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("not a folder")
+    store = Store(tmp_path / "results")
+    for use in (store.check_writable, lambda: store.write(done())):
+        with pytest.raises(StoreError, match="Cannot write results to") as caught:
+            use()
+        assert "\n" not in str(caught.value)
+    assert store.status(spec().id) == "missing"
+    assert store.list() == []
+
+
+def not_parquet(path: Path) -> None:
+    path.write_bytes(b"PAR1 no more than that")
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def no_metadata(path: Path) -> None:
+    pq.write_table(pa.table({"x": [1]}), path)
+
+
+def other_name(path: Path) -> None:
+    path.write_bytes(path.with_name(f"{spec(1).id}.parquet").read_bytes())
+
+
+def _change(path: Path, key: bytes, value: bytes) -> None:
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, key: value}), path)
+
+
+def other_version(path: Path) -> None:
+    _change(path, b"pflbench.schema", b"999")
+
+
+def bad_spec(path: Path) -> None:
+    _change(path, b"pflbench.spec", b'{"seed": -1}')
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (not_parquet, "footer|magic"),
+        (empty, "Parquet"),
+        (truncated, "footer|magic"),
+        (no_metadata, "no pflbench metadata"),
+        (other_name, "not its name"),
+        (other_version, "schema version 999, expected 1"),
+        (bad_spec, "unreadable metadata"),
+    ],
+)
+def test_a_corrupt_file_is_set_aside_and_named(store: Store, damage: object, reason: str) -> None:
+    store.write(done(1))
+    path = store.write(done())
+    for aside in (f"{path.name}.corrupt", f"{path.name}.corrupt-2"):
+        damage(path)  # type: ignore[operator]
+        with pytest.warns(CorruptFile, match=rf"{path.name}.*({reason})"):
+            assert store.status(path.stem) == "missing"
+        assert aside in names(store)
+        assert not path.exists()
+        store.write(done())
+    damage(path)  # type: ignore[operator]
+    with pytest.warns(CorruptFile, match=path.name):
+        assert [stored.spec for stored in store.list()] == [spec(1)]
+
+
+def test_damaged_data_pages_are_found_when_read(store: Store) -> None:
+    path = store.write(done())
+    content = bytearray(path.read_bytes())
+    content[60] ^= 0xFF
+    path.write_bytes(content)
+    assert store.status(path.stem) == "done"
+    with pytest.warns(CorruptFile, match=path.name), pytest.raises(MissingRun):
+        store.read(path.stem)
+    assert store.status(path.stem) == "missing"
+
+
+def test_missing_columns_are_found_when_read(store: Store) -> None:
+    path = store.write(done())
+    pq.write_table(pq.read_table(path).drop_columns(["accuracy"]), path)
+    with pytest.warns(CorruptFile, match="accuracy"), pytest.raises(MissingRun):
+        store.read(path.stem)
+
+
+def test_what_cannot_be_set_aside_is_named_and_ignored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write(done(1))
+    path = store.write(done())
+    not_parquet(path)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.warns(CorruptFile, match="could not be set aside: Read-only file system"):
+        assert [stored.spec.seed for stored in store.list()] == [1]
+    assert path.exists()
+
+
+def test_an_unreadable_file_is_an_error_and_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = store.write(done())
+
+    def deny(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "open", deny)
+    with pytest.raises(StoreError, match="Permission denied"):
+        store.status(path.stem)
+    assert names(store) == [path.name]
+
+
+def test_other_files_are_left_alone(store: Store) -> None:
+    store.write(done())
+    (store.runs / "deeper").mkdir()
+    others = ("notes.txt", "old.parquet.corrupt", "deeper/x.parquet", ".x.host.1.ab.tmp", "mine.tmp")
+    for name in others:
+        (store.runs / name).write_text("?")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(store.list()) == 1
+        store.write(done(1))
+    assert all((store.runs / name).exists() for name in others)
+
+
+def test_leftovers_of_killed_processes_are_cleaned_at_write(store: Store) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    store.runs.mkdir(parents=True)
+    dead, alive, elsewhere, old = (
+        store.runs / f".x.{host}.{pid}.ab12.tmp"
+        for host, pid in ((module._HOST, gone.pid), (module._HOST, os.getpid()), ("elsewhere", 1), ("old", 1))
+    )
+    for path in (dead, alive, elsewhere, old):
+        path.write_bytes(b"half")
+    yesterday = time.time() - 25 * 3600
+    os.utime(old, (yesterday, yesterday))
+    store.write(done())
+    assert {p.name for p in store.runs.glob("*.tmp")} == {alive.name, elsewhere.name}
+
+
+def test_stores_merge_by_copying(store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path / "other")
+    shutil.copy(other.write(done(1)), store.write(done()).parent)
+    assert {stored.spec.seed for stored in store.list()} == {0, 1}
+
+
+def test_torch_stays_out() -> None:
+    code = "import sys, pflbench.store; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pflbench.errors import UsageError
+from pflbench.suite.expand import Expansion, expand, parse_seeds
+from pflbench.suite.load import load
+from pflbench.suite.schema import Suite, parse
+
+from .samples import raw
+
+# CAFeMe, Table 1 as printed: CIFAR-10 shards, dirichlet, RMNIST shards, dirichlet.
+PRINTED = {
+    "FedAvg": [(27.87, 1.10), (40.91, 1.98), (60.26, 3.77), (79.16, 2.93)],
+    "FedAvg-FT": [(87.00, 2.40), (67.13, 1.48), (87.08, 3.39), (89.47, 1.43)],
+    "IFCA": [(29.01, 2.06), (42.10, 3.00), (65.13, 6.26), (80.50, 1.69)],
+    "IFCA-FT": [(87.26, 2.50), (64.96, 1.21), (88.52, 3.32), (89.84, 1.21)],
+    "Ditto": [(89.87, 1.02), (70.71, 1.54), (90.44, 1.44), (89.27, 1.50)],
+    "FedRep": [(88.77, 1.43), (68.44, 2.16), (90.95, 1.64), (89.88, 1.46)],
+    "Per-FedAvg": [(88.41, 2.06), (71.04, 1.91), (83.86, 1.74), (74.57, 3.12)],
+    "CAFeMe": [(90.66, 0.66), (74.97, 1.67), (98.82, 0.11), (94.31, 1.00)],
+}
+FEDFOO = "@dataclass(frozen=True)\nclass FedFoo(Method[P, S, U]):\n    lr: float = 0.5\n"
+
+
+@pytest.fixture(scope="module")
+def table1() -> Suite:
+    return load("cafeme-table1")
+
+
+def tiny(table: dict[str, Any] | None = None) -> Suite:
+    return parse(table or raw(), Path("tiny.toml"))
+
+
+def ids(expansion: Expansion) -> list[str]:
+    return [run.id for run in expansion.runs]
+
+
+def test_table1_has_160_scores_from_120_runs(table1: Suite) -> None:
+    full = expand(table1)
+    assert sum(len(cell.runs) for cell in full.cells) == 160
+    assert len(full.runs) == len(set(ids(full))) == 120
+    order = [(r.dataset.name, r.partition.name) for r in full.runs[::30]]
+    assert order == [(d, p) for d in ("cifar10", "rmnist") for p in ("shards", "dirichlet")]
+    assert [(r.method.name, r.seed) for r in full.runs[3:7]] == [("fedavg", 3), ("fedavg", 4), ("ifca", 0), ("ifca", 1)]
+
+
+def test_table1_reads_as_printed(table1: Suite) -> None:
+    full = expand(table1)
+    assert len(full.cells) == 32
+    found: dict[str, list[Any]] = {}
+    for cell in full.cells:
+        found.setdefault(cell.row.title, []).append(cell.reference)
+    assert found == PRINTED
+    assert [(c.group, c.title) for c in full.columns] == [
+        (g, t) for g in ("CIFAR-10", "RMNIST") for t in ("Shards", "Dirichlet")
+    ]
+    assert (full.decimals, full.bold, full.spread.model_dump()) == (
+        2,
+        "best-per-column",
+        {"kind": "std", "ddof": 0, "of": "each-step"},
+    )
+
+
+def test_table1_follows_the_sheet(table1: Suite) -> None:
+    full = expand(table1, seeds=[0])
+    for run in full.runs:
+        cifar, hyper, finetune = run.dataset.name == "cifar10", run.method.hyper, run.scoring.finetune
+        assert finetune is not None
+        assert (run.model, run.batch, run.rounds) == (("cnn3", 50, 1000) if cifar else ("cnn2", 30, 1000))
+        assert (run.clients, run.training_clients, run.cohort, run.query) == (100, 80, 5, 0.2)
+        lr = {True: (0.05, 0.01), False: (0.01, 0.001)}[cifar][run.method.name != "cafeme"]
+        assert (finetune.steps, finetune.lr, finetune.decay, finetune.every) == (50, lr, 0.8, 5)
+        assert hyper.get("clusters") == ((3 if cifar else 4) if run.method.name == "ifca" else None)
+        assert run.scoring.stages == ("global", "finetuned")
+    hyper = {run.method.name: run.method.hyper for run in full.runs}
+    assert hyper["fedavg"] == {"epochs": 5, "lr": 0.001}
+    assert hyper["ditto"] == {"steps": 5, "lr": 0.001, "personal_lr": 0.001, "lam": 0.1}
+    assert (hyper["cafeme"]["inner_lr"], hyper["cafeme"]["outer_lr"], hyper["cafeme"]["outer_batches"]) == (
+        0.05,
+        1e-3,
+        6,
+    )
+    assert (hyper["per-fedavg"]["order"], hyper["per-fedavg"]["delta"]) == ("hf", 1e-3)
+    assert full.cells[-1].sources["steps"] == "paper" and full.cells[-1].sources["inner_lr"] == "code"
+
+
+def test_profiles_of_table1(table1: Suite) -> None:
+    quick, smoke = (expand(table1, profile=p) for p in ("quick", "smoke"))
+    assert (quick.seeds, smoke.seeds) == ((0,), (0, 1))
+    assert [c.rounds for c in quick.columns] == [10, 10, 50, 50]
+    assert {r.scoring.first for r in quick.runs} == {8}
+    assert [c.dataset for c in smoke.columns] == ["digits", "digits", "rotated-digits", "rotated-digits"]
+    assert {r.clients for r in smoke.runs} == {20} and smoke.cells[-1].steps == (8, 9, 10)
+    assert {r.dataset.options.get("channels") for r in smoke.runs if r.model == "cnn3"} == {3}
+    assert not set(ids(quick)) & set(ids(smoke)) and not set(ids(smoke)) & set(ids(expand(table1)))
+
+
+def test_fedavg_and_fedavg_ft_are_one_run(table1: Suite) -> None:
+    full = expand(table1)
+    for column in full.columns:
+        runs = {c.row.id: c.runs for c in full.cells if c.column == column}
+        assert runs["fedavg"] == runs["fedavg-ft"] and runs["ifca"] == runs["ifca-ft"]
+    plain, tuned = (next(c for c in full.cells if c.row.id == r) for r in ("fedavg", "fedavg-ft"))
+    assert (plain.stage, plain.steps, tuned.stage, tuned.steps) == ("global", (0,), "finetuned", (48, 49, 50))
+
+
+def test_a_run_is_the_same_whatever_is_selected_beside_it(table1: Suite) -> None:
+    full = ids(expand(table1))
+    for selection in (
+        {"rows": ["fedavg"]},
+        {"columns": ["rmnist-shards"]},
+        {"datasets": ["rmnist"], "partitions": ["dirichlet"]},
+        {"methods": ["cafeme", "ifca-ft"], "seeds": [4]},
+        {"clients": [100]},
+    ):
+        part = ids(expand(table1, **selection))
+        assert part and [i for i in full if i in part] == part
+    assert len(ids(expand(table1, datasets=["rmnist"], methods=["cafeme"], seeds=[0]))) == 2
+
+
+def test_ids_do_not_depend_on_the_order_of_keys() -> None:
+    def shuffled(value: Any) -> Any:
+        if isinstance(value, dict):
+            items = [(k, shuffled(v)) for k, v in value.items()]
+            return dict(random.Random(3).sample(items, len(items)))
+        return [shuffled(v) for v in value] if isinstance(value, list) else value
+
+    assert ids(expand(tiny(shuffled(raw())))) == ids(expand(tiny()))
+
+
+def test_a_default_spelled_out_is_the_same_run() -> None:
+    table = raw()
+    table["row"][2]["hyper"] |= {"outer_batches": 6, "modulation": "c1"}
+    table["column"][0]["dataset"]["rotations"] = 10
+    table["column"][0]["weights"] = "uniform"
+    assert ids(expand(tiny(table))) == ids(expand(tiny()))
+
+
+def test_later_layers_win() -> None:
+    cafeme = expand(tiny(), methods=["cafeme"]).runs[0]
+    fedavg = expand(tiny(), methods=["fedavg"], sets=["FedAvg.lr=1"]).runs[0]
+    assert cafeme.scoring.finetune and cafeme.scoring.finetune.lr == 0.2
+    assert fedavg.scoring.finetune and fedavg.scoring.finetune.lr == 0.1
+    assert (cafeme.method.hyper["steps"], fedavg.method.hyper) == (3, {"epochs": 2, "lr": 1.0})
+    everyone = expand(tiny(), sets=["finetune.lr=0.3", "finetune.steps=9"], rounds=7).runs
+    assert {r.scoring.finetune.lr for r in everyone if r.scoring.finetune} == {0.3}
+    assert {r.rounds for r in everyone} == {7}
+
+
+def test_sources_follow_the_value() -> None:
+    assert expand(tiny()).cells[0].sources == {"lr": "code"}
+    assert expand(tiny(), sets=["fedavg.lr=0.01"]).cells[0].sources == {}
+
+
+def test_the_steps_reported_default_to_the_last() -> None:
+    table = raw()
+    del table["evaluation"]["report"]
+    assert expand(tiny(table)).cells[-1].steps == (5,)
+
+
+def test_columns_answer_to_the_papers_name_under_a_profile(table1: Suite) -> None:
+    by_paper = expand(table1, profile="smoke", datasets=["rmnist"], clients=[100])
+    assert ids(by_paper) == ids(expand(table1, profile="smoke", datasets=["rotated-digits"], clients=[20]))
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        ({"profile": "quik"}, "Unknown profile 'quik'. Did you mean 'quick'"),
+        ({"rows": ["fedavg-tf"]}, "Unknown row 'fedavg-tf'. Did you mean 'fedavg-ft'"),
+        ({"columns": ["rmnist-shard"]}, "Unknown column 'rmnist-shard'. Did you mean 'rmnist-shards'"),
+        ({"datasets": ["mnist"]}, "Unknown dataset 'mnist'. Did you mean 'rmnist'"),
+        ({"partitions": ["shard"]}, "Unknown partition 'shard'. Did you mean 'shards'"),
+        ({"clients": [50]}, "Unknown number of clients '50'. Known: 100"),
+        ({"methods": ["cafme"]}, "Unknown method 'cafme'. Did you mean 'cafeme'"),
+        ({"columns": ["rmnist-shards"], "datasets": ["cifar10"]}, "No column has all"),
+        ({"sets": ["fedavg.epoch=3"]}, "--set fedavg.epoch=3: Unknown hyperparameter of fedavg 'epoch'. Did you mean"),
+        ({"sets": ["fedavg.epochs=x"]}, "--set fedavg.epochs=x: fedavg.epochs must be int, not 'x'"),
+        ({"sets": ["fedvg.lr=1"]}, "--set fedvg.lr=1: Unknown method 'fedvg'. Did you mean 'fedavg'"),
+        ({"sets": ["fedavg.lr=1"], "methods": ["ifca"]}, "--set fedavg.lr=1: Unknown method 'fedavg'"),
+        ({"sets": ["lr=1"]}, "--set lr=1: Write method.key=value"),
+        ({"sets": ["finetune.rl=1"]}, "--set finetune.rl=1: Unknown option of finetune 'rl'. Did you mean 'lr'"),
+        ({"sets": ["finetune.lr=-1"]}, "finetune.lr: Input should be greater than 0"),
+        ({"sets": ["finetune.steps=9"]}, "evaluation.report.steps: step 50 is not there"),
+        ({"rounds": 0}, "run.rounds: Input should be greater than 0, not 0"),
+        ({"methods": ["nowhere.py:Foo"]}, "There is no file"),
+    ],
+)
+def test_wrong_selections(table1: Suite, selection: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        expand(table1, **selection)
+    assert message in str(caught.value)
+
+
+def test_a_users_method_is_a_row_of_its_own(table1: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lab" / "fedfoo.py"
+    path.parent.mkdir()
+    path.write_text(FEDFOO)
+    monkeypatch.chdir(tmp_path)
+    mine = expand(table1, methods=["lab/fedfoo.py:FedFoo"], sets=["FedFoo.lr=0.25"])
+    assert [(r.id, r.title, r.stage) for r in mine.rows] == [("fedfoo.py:FedFoo", "FedFoo", "finetuned")]
+    assert len(mine.runs) == 20 and set(mine.locations) == set(ids(mine))
+    assert set(mine.locations.values()) == {f"{path.resolve()}:FedFoo"}
+    assert {r.method.hyper["lr"] for r in mine.runs} == {0.25}
+    assert [c.runs[0].scoring.finetune.lr for c in mine.cells if c.runs[0].scoring.finetune] == [0.01, 0.01, 1e-3, 1e-3]
+    # It stands in the suite's columns: same setting as the suite's own runs there.
+    theirs = {run.setting() for run in expand(table1).runs}
+    assert {run.setting() for run in mine.runs} == theirs
+    both = expand(table1, methods=["fedavg", str(path) + ":FedFoo"])
+    assert [r.id for r in both.rows] == ["fedavg", "fedavg-ft", "fedfoo.py:FedFoo"]
+
+
+def test_moving_the_file_keeps_the_run_and_editing_it_makes_another(table1: Suite, tmp_path: Path) -> None:
+    found = []
+    for folder, source in (("a", FEDFOO), ("b", FEDFOO), ("c", FEDFOO + "\n# edited\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "fedfoo.py").write_text(source)
+        found.append(ids(expand(table1, methods=[f"{tmp_path}/{folder}/fedfoo.py:FedFoo"])))
+    assert found[0] == found[1] and not set(found[0]) & set(found[2])
+    with pytest.raises(UsageError, match="same file and class name"):
+        expand(table1, methods=[f"{tmp_path}/{folder}/fedfoo.py:FedFoo" for folder in "ac"])
+
+
+def test_without_finetuning_a_users_row_is_global(tmp_path: Path) -> None:
+    table = raw()
+    del table["evaluation"]["finetune"], table["evaluation"]["report"], table["row"][1:]
+    for column in table["column"]:
+        del column["finetune"]
+    (tmp_path / "fedfoo.py").write_text(FEDFOO)
+    mine = expand(tiny(table), methods=[f"{tmp_path}/fedfoo.py:FedFoo"])
+    assert mine.cells[0].stage == "global" and mine.runs[0].scoring.finetune is None
+    with pytest.raises(UsageError, match="Unknown method 'finetune'"):
+        expand(tiny(table), sets=["finetune.lr=1"])
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("0-4", (0, 1, 2, 3, 4)), ("0,2,5", (0, 2, 5)), ("3, 0-1,1", (3, 0, 1)), ("7", (7,))]
+)
+def test_parse_seeds(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "a", "3-1", "-1", "1,", "1-", "1.5"])
+def test_parse_seeds_refuses(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a list of seeds"):
+        parse_seeds(text)

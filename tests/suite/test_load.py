@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pflbench.errors import UsageError
+from pflbench.suite.expand import expand
+from pflbench.suite.load import available, find, folder, load
+
+from .samples import raw, suites, write
+
+
+def test_shipped_suites_load_and_are_named_after_their_files() -> None:
+    assert "cafeme-table1" in available()
+    for name, path in available().items():
+        suite = load(name)
+        assert (suite.name, suite.path) == (name, path)
+
+
+def test_unknown_suite_has_a_near_match() -> None:
+    with pytest.raises(UsageError, match=r"Unknown suite 'cafeme-tabel1'. Did you mean 'cafeme-table1'"):
+        load("cafeme-tabel1")
+    with pytest.raises(UsageError, match=r"There is no suite file 'nowhere.toml'"):
+        find("nowhere.toml")
+
+
+def test_folder_in_a_wheel_and_in_a_checkout(tmp_path: Path) -> None:
+    package = tmp_path / "pflbench"
+    package.mkdir()
+    (tmp_path / "benchmarks").mkdir()  # next to an installed package: somebody else's
+    assert folder(package) == package / "benchmarks"
+    (tmp_path / "pyproject.toml").touch()
+    assert folder(package) == tmp_path / "benchmarks"
+    (package / "benchmarks").mkdir()
+    assert folder(package) == package / "benchmarks"
+
+
+def test_broken_toml_names_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "broken.toml"
+    path.write_text("[suite]\nname = \n")
+    with pytest.raises(UsageError, match=r"broken\.toml: .*line 2"):
+        load(str(path))
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match=r"broken\.toml: "):
+        load(str(path))
+
+
+@settings(max_examples=25, deadline=None)
+@given(suites())
+def test_round_trip_through_a_file(table: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder_:
+        expansion = expand(load(write(Path(folder_) / "s.toml", table)))
+    columns, rows, seeds = table["column"], table["row"], table["suite"]["seeds"]
+    assert len(expansion.cells) == len(columns) * len(rows)
+    assert [c.id for c in expansion.columns] == [c["id"] for c in columns]
+    assert [r.title for r in expansion.rows] == [r["title"] for r in rows]
+    assert len(expansion.runs) == len(columns) * len({r["method"] for r in rows}) * len(seeds)
+    ditto = expansion.runs[0]
+    assert ditto.method.hyper["lam"] == columns[0]["hyper"]["ditto"]["lam"]
+    assert ditto.scoring.finetune and ditto.scoring.finetune.lr == columns[0]["finetune"]["ditto"]["lr"]
+    assert ditto.partition.options == {"alpha": columns[0]["partition"]["alpha"], "minimum": 10}
+
+
+def keys(table: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    # Every key of the file, except a profile's name, which is the author's to choose.
+    found: list[tuple[str | int, ...]] = []
+    for key, value in table.items() if isinstance(table, dict) else enumerate(table):
+        if isinstance(key, str) and path != ("profile",):
+            found.append((*path, key))
+        if isinstance(value, dict | list):
+            found += keys(value, (*path, key))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(keys(raw())), st.data())
+def test_a_misspelled_key_is_always_named(path: tuple[str | int, ...], data: st.DataObject) -> None:
+    *parents, last = path
+    assert isinstance(last, str)
+    i = data.draw(st.integers(0, len(last)))
+    wrong = last[:i] + data.draw(st.sampled_from("qzx")) + last[i:]
+    table = raw()
+    place: Any = table
+    for key in parents:
+        place = place[key]
+    place[wrong] = place.pop(last)
+    with tempfile.TemporaryDirectory() as folder_, pytest.raises(UsageError) as caught:
+        load(write(Path(folder_) / "wrong.toml", table))
+    assert wrong in str(caught.value) and "wrong.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        (("column", 0, "dataset", "rotation"), 5, "column[0].dataset.rotation: Unknown option of rotated-digits"),
+        (("column", 0, "dataset", "name"), "mnits", "column[0].dataset.name: Unknown dataset 'mnits'. Did you mean"),
+        (("column", 0, "dataset", "name"), "x.py:X", "column[0].dataset.name: 'x.py:X': a file's path"),
+        (("column", 0, "partition", "shards"), "many", "column[0].partition.shards: shards.shards must be int"),
+        (("column", 0, "model"), "cnn4", "column[0].model: Unknown model 'cnn4'"),
+        (("column", 0, "cohort"), 9, "column[0]: cohort ≤ training_clients"),
+        (("column", 0, "training_clients"), 10, "column[0].training_clients: no client is left"),
+        (("column", 0, "hyper", "fedavg"), {"epoch": 1}, "column[0].hyper.fedavg.epoch: Unknown hyperparameter"),
+        (("column", 0, "hyper", "fedavgg"), {}, "column[0].hyper: Unknown method 'fedavgg'"),
+        (("column", 0, "finetune", "ditto"), {"lr": 1}, "column[0].finetune: Unknown method 'ditto'"),
+        (("column", 1, "finetune"), {"decay": 0.5}, "column[1].finetune.lr: missing"),
+        (("row", 2, "hyper"), {"steps": 1.5}, "row[2].hyper.steps: cafeme.steps must be int, not 1.5"),
+        (("row", 2, "hyper"), {"order": "frist"}, "row[2].hyper.order: Unknown value of cafeme.order 'frist'. Did"),
+        (("row", 2, "method"), "cafme", "row[2].method: Unknown method 'cafme'. Did you mean 'cafeme'"),
+        (("row", 2, "method"), "nowhere.py:Foo", "row[2].method: There is no file"),
+        (("evaluation", "report", "steps"), [6], "evaluation.report.steps: step 6 is not there"),
+    ],
+)
+def test_names_and_values_are_checked(
+    tmp_path: Path, path: tuple[str | int, ...], value: object, expected: str
+) -> None:
+    table = raw()
+    place: Any = table
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(UsageError) as caught:
+        load(write(tmp_path / "s.toml", table))
+    assert f"s.toml: {expected}" in str(caught.value)
+
+
+def test_a_method_file_is_found_beside_the_suite(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("@dataclass\nclass Mine(Method):\n    lr: float = 1.0\n")
+    table = raw()
+    table["row"][2] = {"id": "mine", "title": "Mine", "method": "mine.py:Mine", "stage": "global"}
+    for column in table["column"]:
+        del column["finetune"]["cafeme"]
+    table["hyper"]["mine.py:Mine"] = {"lr": 2}
+    expansion = expand(load(write(tmp_path / "s.toml", table)), rows=["mine"])
+    (run, *_) = expansion.runs
+    assert (run.method.name, run.method.hyper) == ("mine.py:Mine", {"lr": 2.0})
+    assert expansion.locations[run.id] == f"{tmp_path / 'mine.py'}:Mine"
+
+
+def test_suites_and_schemas_leave_torch_alone() -> None:
+    code = """
+import sys
+from pflbench import catalog, names
+from pflbench.suite.expand import expand
+from pflbench.suite.load import available, load
+for name in available():
+    for profile in load(name).profiles:
+        expand(load(name), profile=profile)
+for name in names.known("methods"):
+    catalog.describe(name)
+sys.exit("torch" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pflbench import names
+from pflbench.catalog import REQUIRED, FieldInfo, Info, coerce, complete, describe, describe_options, parse
+from pflbench.errors import UsageError
+
+SOURCE = '''
+"""A user's file: `Method` is not imported, so it can only be read, not run."""
+@dataclass(frozen=True)
+class Fed(Method[int, str, float]):
+    """Fed, in one line.
+
+    And more.
+    """
+
+    version: ClassVar[int] = 3
+    lr: float = 1e-2
+    """Learning
+    rate."""
+    steps: int
+    order: Literal["hf", "exact"] | None = "hf"
+    nesterov: bool = False
+    depth: Optional[int] = -1
+    tag: str = "x"
+
+    def client(self) -> None: ...
+'''
+INFO = Info(
+    "fed",
+    "",
+    {
+        "lr": FieldInfo("float", 0.1),
+        "steps": FieldInfo("int", 5),
+        "flag": FieldInfo("bool", True),
+        "order": FieldInfo("Literal['hf', 'exact'] | None", "hf", ("hf", "exact")),
+        "tag": FieldInfo("str", ""),
+        "sizes": FieldInfo("tuple[int, ...]", (1,)),
+    },
+    "",
+)
+
+
+def test_a_file_is_read_without_running_it(tmp_path: Path) -> None:
+    path = tmp_path / "fed.py"
+    path.write_text(SOURCE)
+    info = describe(f"{path}:Fed")
+    assert (info.name, info.doc, info.version) == ("fed.py:Fed", "Fed, in one line.", names.source_hash(path))
+    assert info.reference == f"{path}:Fed"
+    assert list(info.fields) == ["lr", "steps", "order", "nesterov", "depth", "tag"]
+    assert info.fields["lr"] == FieldInfo("float", 0.01, None, "Learning rate.")
+    assert info.fields["steps"].default is REQUIRED
+    assert info.fields["order"].choices == ("hf", "exact")
+    assert info.fields["depth"].default == -1
+
+
+@pytest.mark.parametrize(("name", "reference"), names.BUILT_IN["methods"].items())
+def test_built_in_methods(name: str, reference: str) -> None:
+    info = describe(name)
+    assert (info.name, info.reference) == (name, reference)
+    assert info.version.isdecimal() and info.doc
+    assert all(field.doc and field.default is not REQUIRED for field in info.fields.values())
+    assert describe(reference).name == reference
+
+
+@pytest.mark.parametrize("kind", ["datasets", "partitions"])
+def test_built_in_datasets_and_partitions(kind: names.Kind) -> None:
+    for name in names.BUILT_IN[kind]:
+        assert describe_options(kind, name).doc  # type: ignore[arg-type]
+
+
+def test_static_reading_agrees_with_the_class() -> None:
+    import dataclasses
+
+    for name in names.BUILT_IN["methods"]:
+        fields = dataclasses.fields(names.resolve("methods", name))
+        assert {f.name: f.default for f in fields} == {k: f.default for k, f in describe(name).fields.items()}
+
+
+def test_a_subclass_is_imported_for_what_it_inherits(tmp_path: Path) -> None:
+    path = tmp_path / "sub.py"
+    path.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass, field\n"
+        "@dataclass(frozen=True)\nclass Base:\n    lr: float = 0.5\n"
+        "@dataclass(frozen=True)\nclass Sub(Base):\n    '''Sub.'''\n    steps: int = 2 + 2\n    '''Steps.'''\n"
+        "    need: int = field(kw_only=True)\n"
+    )
+    info = describe(f"{path}:Sub")
+    assert {k: f.default for k, f in info.fields.items()} == {"lr": 0.5, "steps": 4, "need": REQUIRED}
+    assert (info.fields["steps"].doc, info.fields["lr"].type, info.doc) == ("Steps.", "float", "Sub.")
+
+
+def test_a_module_is_versioned_by_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fedlab_here.py").write_text(
+        "from dataclasses import dataclass\n@dataclass\nclass Base:\n    version = 4\n@dataclass\nclass Old(Base): ...\n"
+        "@dataclass\nclass New: ...\nclass Plain: ...\n"
+    )
+    (tmp_path / "fedlab_again.py").write_text("from fedlab_here import Old\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert describe("fedlab_here:Old").version == "4"
+    assert describe("fedlab_again:Old").version == "4"
+    with pytest.raises(UsageError, match="declares no version"):
+        describe("fedlab_here:New")
+    with pytest.raises(UsageError, match="is not a dataclass"):
+        describe("fedlab_here:Plain")
+    for name in ("fedlab_here", "fedlab_again"):
+        sys.modules.pop(name, None)
+
+
+def test_missing_things_have_near_matches(tmp_path: Path) -> None:
+    path = tmp_path / "fed.py"
+    path.write_text(SOURCE)
+    with pytest.raises(UsageError, match=r"'Fedd'. Did you mean 'Fed'"):
+        describe(f"{path}:Fedd")
+    with pytest.raises(UsageError, match=r"Unknown method 'fedavgg'. Did you mean 'fedavg'"):
+        describe("fedavgg")
+    with pytest.raises(UsageError, match="There is no file"):
+        describe(f"{tmp_path}/nowhere.py:Fed")
+    path.write_text("class Fed(\n")
+    with pytest.raises(UsageError, match=r"fed\.py, line 1"):
+        describe(f"{path}:Fed")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "result"),
+    [
+        ("lr", 1, 1.0),
+        ("lr", 0.5, 0.5),
+        ("steps", 3, 3),
+        ("flag", False, False),
+        ("order", "exact", "exact"),
+        ("tag", "3", "3"),
+    ],
+)
+def test_coerce(key: str, value: object, result: object) -> None:
+    found = coerce(INFO, key, value)
+    assert found == result and type(found) is type(result)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("lr", "0.1"),
+        ("lr", True),
+        ("lr", float("nan")),
+        ("lr", 10**400),
+        ("steps", 1.0),
+        ("steps", True),
+        ("flag", 1),
+        ("order", "h"),
+        ("tag", 3),
+        ("sizes", 3),
+        ("step", 3),
+    ],
+)
+def test_coerce_refuses(key: str, value: object) -> None:
+    with pytest.raises(UsageError, match=key):
+        coerce(INFO, key, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "result"),
+    [
+        ("lr", "0.1", 0.1),
+        ("lr", "1", 1.0),
+        ("lr", "1e-3", 1e-3),
+        ("steps", "3", 3),
+        ("flag", "true", True),
+        ("flag", "false", False),
+        ("order", "exact", "exact"),
+        ("order", "none", None),
+        ("tag", "0.1", "0.1"),
+    ],
+)
+def test_parse(key: str, text: str, result: object) -> None:
+    found = parse(INFO, key, text)
+    assert found == result and type(found) is type(result)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"), [("lr", "x"), ("lr", "nan"), ("lr", "1e999"), ("steps", "1.5"), ("flag", "1"), ("order", "hff")]
+)
+def test_parse_refuses(key: str, text: str) -> None:
+    with pytest.raises(UsageError, match=key):
+        parse(INFO, key, text)
+
+
+def test_complete_fills_in_defaults_and_asks_for_the_rest() -> None:
+    info = Info("fed", "", {"lr": FieldInfo("float", 0.1), "steps": FieldInfo("int")}, "")
+    assert complete(info, {"steps": 2}) == {"lr": 0.1, "steps": 2}
+    with pytest.raises(UsageError, match="fed needs a value for steps"):
+        complete(info, {})
