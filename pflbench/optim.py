@@ -14,7 +14,7 @@ class AdamState(NamedTuple):
 
     first: Part
     second: Part
-    count: Scalar
+    updates: Scalar
 
 
 def adam_init(w: Part) -> AdamState:
@@ -27,9 +27,9 @@ def adam(
 ) -> tuple[Part, AdamState]:
     """One Adam update (Kingma & Ba 2015, Algorithm 1, with PyTorch's placement of eps). Returns (w, state)."""
     b1, b2 = betas
-    count = state.count + 1
+    updates = state.updates + 1
     first = b1 * state.first + (1 - b1) * g
     second = b2 * state.second + (1 - b2) * g * g
-    scale = (lr / (1 - b1**count)).to(w.dtype)
-    root = torch.sqrt(1 - b2**count).to(w.dtype)
-    return w - scale * first / (second.sqrt() / root + eps), AdamState(first, second, count)
+    scale = (lr / (1 - b1**updates)).to(w.dtype)
+    root = torch.sqrt(1 - b2**updates).to(w.dtype)
+    return w - scale * first / (second.sqrt() / root + eps), AdamState(first, second, updates)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Options = dict[str, Any]
-Stage = Literal["global", "personalized", "finetuned"]
+Stage = Literal["global", "finetuned"]
 Positive = Annotated[int, Field(gt=0)]
 
 
@@ -84,8 +84,12 @@ class RunSpec(_Strict):
     seed: Annotated[int, Field(ge=0)]
 
     def canonical(self) -> str:
-        """The spec as JSON with sorted keys and no spaces: what the id hashes."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """The spec as JSON with sorted keys and no spaces: what the id hashes.
+
+        Fields at their default are left out, so that a field added later leaves old ids alone if its default is what
+        was done before. Hence a default in this file never changes.
+        """
+        return _compact(self.model_dump(mode="json", exclude_defaults=True))
 
     @property
     def id(self) -> str:
@@ -93,16 +97,20 @@ class RunSpec(_Strict):
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
 
     def setting(self) -> str:
-        """What two runs must share to stand in one column: the canonical spec without method, seed and fine-tuning rate."""
+        """What two runs must share to stand in one column: all but method, seed and fine-tuning rate."""
         fields = self.model_dump(mode="json", exclude={"method": True, "seed": True})
         if fields["scoring"]["finetune"]:
             fields["scoring"]["finetune"].pop("lr")
-        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+        return _compact(fields)
 
     def group(self) -> str:
         """What two runs must share to be trained as one batch: everything but the seed."""
-        return json.dumps(self.model_dump(mode="json", exclude={"seed": True}), sort_keys=True, separators=(",", ":"))
+        return _compact(self.model_dump(mode="json", exclude={"seed": True}))
 
     def __hash__(self) -> int:
         """Hash of the id, so that specs with dictionary options can be members of sets."""
         return hash(self.id)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

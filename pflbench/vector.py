@@ -17,7 +17,7 @@ from pflbench.errors import UsageError
 class Parameter:
     """One named parameter. The name's first word is its part: `base.conv1.weight` belongs to part `base`.
 
-    `bound`: initial values are uniform in ±bound (PyTorch's default for convolutions and linear layers, 1/sqrt(fan in));
+    `bound`: initial values are uniform in ±bound (PyTorch's default for its layers: 1/sqrt(fan in));
     `fill`: a constant instead (1 and 0 for a normalization's scale and shift).
     """
 
@@ -86,7 +86,7 @@ class Layout:
             while room and waiting:
                 mine.append(waiting.pop(0))
                 room -= mine[-1].size
-            chunks = piece.split([p.size for p in mine], dim=-1)
+            chunks = torch.split(piece, [p.size for p in mine], dim=-1)
             for p, chunk in zip(mine, chunks, strict=True):
                 found[p.name] = chunk.reshape(*piece.shape[:-1], *p.shape)
         return found

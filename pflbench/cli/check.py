@@ -13,8 +13,11 @@ def check(
     method: Annotated[str, typer.Argument(help="A method's id, path/to/file.py:Class, or module:Class.")],
 ) -> int:
     """Run the public contract on a method: purity, masks, loop = vectorized, seeds alone = together, and more."""
-    from pflbench.methods.testing import contract
+    import torch
 
+    from pflbench.testing import contract
+
+    torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
     failed = 0
     for name, problem in contract(method):
         console().print(f"{'ok  ' if problem is None else 'FAIL'} {name}", markup=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
     from pflbench.suite.expand import Expansion
 
 Suites = Annotated[
-    Optional[list[str]], typer.Option("--suite", "-s", envvar="PFLBENCH_SUITE", help="A suite's name, or a .toml file.")
+    list[str] | None, typer.Option("--suite", "-s", envvar="PFLBENCH_SUITE", help="A suite's name, or a .toml file.")
 ]
 Methods = Annotated[
-    Optional[list[str]],
+    list[str] | None,
     typer.Option("--method", "-m", envvar="PFLBENCH_METHOD", help="A method or row id, or path/to/file.py:Class."),
 ]
 Datasets = Annotated[
-    Optional[list[str]], typer.Option("--dataset", "-d", envvar="PFLBENCH_DATASET", help="Only columns on this dataset.")
+    list[str] | None, typer.Option("--dataset", "-d", envvar="PFLBENCH_DATASET", help="Only columns on this dataset.")
 ]
 Partitions = Annotated[
-    Optional[list[str]],
+    list[str] | None,
     typer.Option("--partition", envvar="PFLBENCH_PARTITION", help="Only columns with this partition."),
 ]
 Clients = Annotated[
-    Optional[list[int]],
+    list[int] | None,
     typer.Option("--clients", envvar="PFLBENCH_CLIENTS", help="Only columns with this number of clients."),
 ]
 Columns = Annotated[
-    Optional[list[str]], typer.Option("--column", envvar="PFLBENCH_COLUMN", help="Only this column, by id.")
+    list[str] | None, typer.Option("--column", envvar="PFLBENCH_COLUMN", help="Only this column, by id.")
 ]
 Seeds = Annotated[
-    Optional[str], typer.Option("--seeds", envvar="PFLBENCH_SEEDS", help="Instead of the suite's: 0-4 or 0,2,5.")
+    str | None, typer.Option("--seeds", envvar="PFLBENCH_SEEDS", help="Instead of the suite's: 0-4 or 0,2,5.")
 ]
 Profile = Annotated[
     str, typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="paper (full protocol), quick, or smoke.")
 ]
 Rounds = Annotated[
-    Optional[int], typer.Option("--rounds", min=1, envvar="PFLBENCH_ROUNDS", help="Instead of the suite's.")
+    int | None, typer.Option("--rounds", min=1, envvar="PFLBENCH_ROUNDS", help="Instead of the suite's.")
 ]
 Sets = Annotated[
-    Optional[list[str]],
+    list[str] | None,
     typer.Option("--set", envvar="PFLBENCH_SET", help="A hyperparameter: method.key=value, or finetune.key=value."),
 ]
 Precision = Annotated[
@@ -54,11 +54,11 @@ Results = Annotated[
     Path, typer.Option("--results", "-r", envvar="PFLBENCH_RESULTS", help="The folder that holds the results.")
 ]
 DataDir = Annotated[
-    Optional[Path],
+    Path | None,
     typer.Option("--data-dir", envvar="PFLBENCH_DATA_DIR", help="Where the datasets are (~/.cache/pflbench/data)."),
 ]
 Jobs = Annotated[
-    Optional[int],
+    int | None,
     typer.Option("--jobs", "-j", min=1, envvar="PFLBENCH_JOBS", help="Runs at a time (default: one per core)."),
 ]
 DEFAULT_RESULTS = Path("results")
@@ -118,4 +118,6 @@ def required(suites: list[str] | None) -> list[str]:
         return suites
     from pflbench.suite.load import available
 
-    raise UsageError(f"Which suite? Write --suite NAME. There are: {', '.join(available())}; or the path of a .toml file.")
+    raise UsageError(
+        f"Which suite? Write --suite NAME. There are: {', '.join(available())}; or the path of a .toml file."
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from pflbench.errors import unknown
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: what is there, and fetching what is not.")
 
-Names = Annotated[Optional[list[str]], typer.Argument(help="Datasets (default: all).")]
+Names = Annotated[list[str] | None, typer.Argument(help="Datasets (default: all).")]
 
 
 @app.command("status")

@@ -51,7 +51,7 @@ def _options(what: str) -> list[tuple[str, str]]:
     from pflbench.names import known
 
     found = []
-    for name in sorted(known(what)):  # type: ignore[arg-type]
+    for name in sorted(known(what)):
         info = describe_options(what, name)  # type: ignore[arg-type]
         options = ", ".join(f"{key}={field.default!r}" for key, field in info.fields.items())
         found.append((name, info.doc + (f" [{options}]" if options else "")))

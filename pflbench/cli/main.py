@@ -73,7 +73,10 @@ def _call(arguments: list[str], debug: bool) -> int:
     except BrokenPipeError:
         return 1
     except Exception as error:
-        code, message = 1, f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
+        code, message = (
+            1,
+            f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)",
+        )
     if debug:
         traceback.print_exc()
     if message:
@@ -83,4 +86,3 @@ def _call(arguments: list[str], debug: bool) -> int:
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     errors().print(f"Warning: {message}", markup=False)
-

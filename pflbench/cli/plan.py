@@ -87,7 +87,9 @@ def plan(
 
 
 def _kind(spec: RunSpec) -> str:
-    return "|".join([spec.method.name, spec.model, str(spec.batch), str(spec.cohort), spec.dataset.name, spec.precision])
+    return "|".join(
+        [spec.method.name, spec.model, str(spec.batch), str(spec.cohort), spec.dataset.name, spec.precision]
+    )
 
 
 def _seconds_per_round(store: Store) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,7 @@ FORMATS = ("terminal", "markdown", "csv")
 def report(
     suite: common.Suites = None,
     profile: Annotated[
-        Optional[str],
+        str | None,
         typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="Only this one (default: each that has results)."),
     ] = None,
     rounds: common.Rounds = None,
@@ -31,14 +31,15 @@ def report(
         str, typer.Option("--format", envvar="PFLBENCH_FORMAT", help="terminal, markdown, or csv (long form).")
     ] = "terminal",
     compare_paper: Annotated[
-        bool, typer.Option("--compare-paper/--no-compare-paper", help="The paper's numbers beside ours, with a verdict.")
+        bool,
+        typer.Option("--compare-paper/--no-compare-paper", help="The paper's numbers beside ours, with a verdict."),
     ] = True,
     output: Annotated[
-        Optional[Path], typer.Option("--output", "-o", envvar="PFLBENCH_OUTPUT", help="Write to this file instead.")
+        Path | None, typer.Option("--output", "-o", envvar="PFLBENCH_OUTPUT", help="Write to this file instead.")
     ] = None,
     results: common.Results = common.DEFAULT_RESULTS,
 ) -> int:
-    """Print the tables of the suites that have results, as the paper prints them, with the paper's numbers beside ours."""
+    """Print the tables of the suites that have results, as the paper prints them, its numbers beside ours."""
     from pflbench.report.layout import lay_out
     from pflbench.report.render import render
     from pflbench.store import Store
@@ -46,7 +47,10 @@ def report(
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
     store = Store(results)
-    tables = [table_input(e) for e in with_results(suite, profile, rounds, seeds, store)]
+    tables = [
+        table_input(e, comparable=rounds is None and e.profile == "paper")
+        for e in with_results(suite, profile, rounds, seeds, store)
+    ]
     if not tables:
         raise UsageError(f"No results of {_what(suite, profile)} in {str(results)!r}. `pflbench run` makes them.")
     texts = [render(lay_out(table, store), format_, compare_paper) for table in tables]  # type: ignore[arg-type]
@@ -91,8 +95,8 @@ def with_results(
     return found
 
 
-def table_input(table: Expansion) -> TableInput:
-    """An expanded suite as the report's input."""
+def table_input(table: Expansion, *, comparable: bool) -> TableInput:
+    """An expanded suite as the report's input; `comparable`: it follows the paper's full protocol."""
     from pflbench.report import table as t
 
     return t.TableInput(
@@ -101,9 +105,7 @@ def table_input(table: Expansion) -> TableInput:
         paper=table.paper,
         profile=table.profile,
         rows=tuple(t.RowHead(r.id, r.title) for r in table.rows),
-        columns=tuple(
-            t.ColumnHead(c.id, c.title, c.group, c.dataset, c.partition, c.clients) for c in table.columns
-        ),
+        columns=tuple(t.ColumnHead(c.id, c.title, c.group, c.dataset, c.partition, c.clients) for c in table.columns),
         cells={
             (cell.row.id, cell.column.id): t.CellInput(
                 row=cell.row.id,
@@ -120,5 +122,5 @@ def table_input(table: Expansion) -> TableInput:
         bold_best=table.bold == "best-per-column",
         protocol=table.protocol,
         notes=table.notes,
-        comparable=table.profile == "paper" and table.full_protocol,
+        comparable=comparable,
     )

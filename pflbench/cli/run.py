@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from pflbench.cli import common
 from pflbench.cli.common import console, errors
@@ -74,11 +76,11 @@ def run(
     states = {id: store.status(id) for id in specs}
     wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}[redo]
     todo = [specs[id] for id, state in states.items() if state in wanted]
-    say = (lambda _: None) if quiet else console().print
-    say(_summary(states, len(todo)))
+    out = Console(quiet=True) if quiet else console()
+    out.print(_summary(states, len(todo)))
     if dry_run:
         for spec in todo:
-            say(f"  {_name(spec)}")
+            out.print(f"  {_name(spec)}", markup=False)
         return 0
     runnable, problems = _with_data(todo, root)
     for problem in problems:
@@ -90,7 +92,7 @@ def run(
     return _conclude(dones, states, redo, store, bool(problems) or len(dones) < len(runnable), quiet)
 
 
-def _summary(states: dict[str, str], todo: int) -> str:
+def _summary(states: Mapping[str, str], todo: int) -> str:
     done = sum(state == "done" for state in states.values())
     failed = sum(state == "failed" for state in states.values())
     return f"{len(states)} runs: {done} done, {failed} failed before, {todo} to do."
@@ -183,7 +185,7 @@ def _columns(tables: list[Expansion]) -> dict[str, str]:
 
 
 def _conclude(
-    dones: list[Done], states: dict[str, str], redo: str, store: Store, incomplete: bool, quiet: bool
+    dones: list[Done], states: Mapping[str, str], redo: str, store: Store, incomplete: bool, quiet: bool
 ) -> int:
     """Say what went wrong, and return the exit code."""
     bad = [d for d in dones if d.status != "done"]
@@ -197,4 +199,3 @@ def _conclude(
     if not quiet and dones:
         console().print(f"{sum(d.status == 'done' for d in dones)} runs finished, {len(bad)} failed.")
     return 1 if bad or earlier or incomplete else 0
-

@@ -22,7 +22,9 @@ def show(
     store = Store(results)
     found = [stored.spec.id for stored in store.list() if stored.spec.id.startswith(run)]
     if len(found) != 1:
-        many = f"{len(found)} runs start with {run!r}: {', '.join(found[:8])}" if found else f"No run starts with {run!r}"
+        many = (
+            f"{len(found)} runs start with {run!r}: {', '.join(found[:8])}" if found else f"No run starts with {run!r}"
+        )
         raise UsageError(f"{many} in {str(results)!r}; `pflbench status` and the folder runs/ tell which there are.")
     result = store.read(found[0])
     out = console().print

@@ -52,7 +52,7 @@ def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
             if spec.tiny_client == "error":
                 raise UsageError(
                     f"Client {client} has {len(rows)} support rows, fewer than one batch of {spec.batch}; "
-                    "set tiny_client = \"single-batch\", a smaller batch, or another seed."
+                    'set tiny_client = "single-batch", a smaller batch, or another seed.'
                 )
             batches = (rows,)
         found.append(Stream(batches))

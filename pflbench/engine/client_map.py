@@ -109,7 +109,7 @@ class ClientMap:
             plan, packed = self._pad(drawn, [item.seed for item in items])
             plans.append(plan)
             tensors.append(packed)
-        in_dims = (0, None if len(set(i.seed for i in items)) == 1 else 0, 0)
+        in_dims = (0, None if len({i.seed for i in items}) == 1 else 0, 0)
 
         def call(own: list[Tensor], common: list[Tensor], packed: list[list[Tensor]]) -> list[Tensor]:
             taken = [plan.unpack(p) for plan, p in zip(plans, packed, strict=True)]
@@ -138,13 +138,13 @@ class ClientMap:
             for s, mine in enumerate(d):
                 rows[i, s, : len(mine)] = mine + self.data.offsets[seed]
                 mask[i, s, : len(mine)] = True
-        real = mask.any(-1)
+        real = np.asarray(mask.any(-1))
         packed = [self._tensor(rows), self._tensor(self.data.labels[rows])]
         if not mask.all():
             packed.append(self._tensor(mask))
         if not real.all():
             packed.append(self._tensor(real))
-        return _Plan(n_steps, not mask.all(), not real.all()), packed
+        return _Plan(n_steps, not bool(mask.all()), not bool(real.all())), packed
 
 
 @dataclass(frozen=True)

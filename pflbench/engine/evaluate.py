@@ -25,7 +25,7 @@ class Tally(NamedTuple):
     """One client scored once: exact counts, summed loss, and the mean of batch accuracies."""
 
     correct: Tensor
-    count: Tensor
+    examples: Tensor
     loss_sum: Tensor
     batch_accuracy: Tensor
 
@@ -39,12 +39,12 @@ def score(f: Objective, w: Params, query: Batches) -> Tally:
         loss = F.cross_entropy(logits, b.labels, reduction="none")
         hit = logits.argmax(-1) == b.labels
         mask = torch.ones_like(hit) if b.mask is None else b.mask
-        correct, count = (hit & mask).sum().double(), mask.sum().double()
+        correct, examples = (hit & mask).sum().double(), mask.sum().double()
         new = Tally(
             tally.correct + correct,
-            tally.count + count,
+            tally.examples + examples,
             tally.loss_sum + (loss.double() * mask).sum(),
-            tally.batch_accuracy + correct / count.clamp(min=1),
+            tally.batch_accuracy + correct / examples.clamp(min=1),
         )
         tally, used = keep(b, (new, used + 1), (tally, used))
     return tally._replace(batch_accuracy=tally.batch_accuracy / used)
@@ -100,8 +100,8 @@ def evaluate(
 
 
 def _rows(spec: RunSpec, client: int, tally: Tally) -> list[Score]:
-    correct, count, loss_sum, batch_accuracy = (v.cpu().numpy() for v in tally)
-    accuracy = batch_accuracy if spec.scoring.average == "batches" else correct / count
+    correct, examples, loss_sum, batch_accuracy = (v.cpu().numpy() for v in tally)
+    accuracy = batch_accuracy if spec.scoring.average == "batches" else correct / examples
 
     def row(stage: str, step: int) -> Score:
         return Score(
@@ -110,12 +110,12 @@ def _rows(spec: RunSpec, client: int, tally: Tally) -> list[Score]:
             step,
             client,
             int(correct[step]),
-            int(count[step]),
+            int(examples[step]),
             float(loss_sum[step]),
             float(accuracy[step]),
         )
 
     found = [row("global", 0)] if "global" in spec.scoring.stages else []
     if "finetuned" in spec.scoring.stages:
-        found += [row("finetuned", step) for step in range(len(count))]
+        found += [row("finetuned", step) for step in range(len(examples))]
     return found

@@ -29,7 +29,7 @@ class Task(NamedTuple):
     def images(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """Rows [*lead] → images [*lead, "channels", "height", "width"] in [0, 1]."""
         found = self.pool.index_select(0, rows.flatten()).to(dtype).div_(255)
-        return found.unflatten(0, rows.shape)
+        return found.reshape(*rows.shape, *found.shape[1:])
 
 
 def cut(w: Tensor, wrt: slice | None) -> tuple[list[Tensor], Tensor]:

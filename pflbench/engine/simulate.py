@@ -15,7 +15,7 @@ from pflbench.engine.batches import Stream, support_streams
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item
 from pflbench.engine.evaluate import evaluate
 from pflbench.engine.objective import Task
-from pflbench.errors import Diverged
+from pflbench.errors import Diverged, PflbenchError
 from pflbench.methods.base import Method, Round
 from pflbench.models.network import Network
 from pflbench.result import Score
@@ -43,7 +43,7 @@ class Outcome:
     """What one run of a group came to: its scores, or why it stopped; and its last server state, for the curious."""
 
     scores: tuple[Score, ...] = ()
-    failure: Diverged | None = None
+    failure: PflbenchError | None = None
     server: Tree = None
 
 
@@ -196,7 +196,9 @@ def _finish(runs: list[_Run], method: Method[Any, Any, Any], clients: ClientMap)
         outcomes[i].scores = scores
         if not all(np.isfinite(s.loss_sum) for s in scores):
             outcomes[i].scores = ()
-            outcomes[i].failure = Diverged("diverged while scoring: a loss is not finite; a smaller learning rate may help")
+            outcomes[i].failure = Diverged(
+                "diverged while scoring: a loss is not finite; a smaller learning rate may help"
+            )
     return outcomes
 
 

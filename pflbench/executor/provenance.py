@@ -1,4 +1,4 @@
-"""Where a number came from: code, versions, machine, and cost. Recorded beside every run, never part of its identity."""
+"""Where a number came from: code, versions, machine, cost. Recorded beside every run, never part of its identity."""
 
 from __future__ import annotations
 

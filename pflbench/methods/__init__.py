@@ -1,1 +1,1 @@
-"""Methods: one file per method. `pflbench.names.BUILT_IN` lists them; `pflbench.methods.testing` is their contract."""
+"""Methods: one file per method. `pflbench.names.BUILT_IN` lists them; `pflbench.testing` is their contract."""

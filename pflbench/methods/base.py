@@ -1,7 +1,7 @@
 """The protocol of a method: pure functions for one client of one seed, mapped over clients and seeds by the engine.
 
 A method sees vectors, the objective `f` and minibatches. It never sees data loading, seeds, devices, or logging, and
-it never calls autograd: gradients come from `f`, which is what lets one engine loop over clients and another stack them.
+it never calls autograd: gradients come from `f`, which lets one engine loop over clients and another stack them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Take:
             raise ValueError("only a Take of steps can be merged into one batch")
 
 
-class Round(NamedTuple):
+@dataclass(frozen=True)
+class Round:
     """What a method may know of the round besides its arguments; plain Python values, so `if` on them is allowed."""
 
     index: int

@@ -2,7 +2,7 @@
 
 Departures:
 1. The global part is S Adam steps with a state per client that is kept between participations (authors' CAFeMe code).
-2. The proximal anchor is the global model received in this round (the authors' code anchors at the client's stale copy).
+2. The proximal anchor is the global model received in this round (authors' code: the client's stale copy).
 3. CAFeMe's tables score the fine-tuned global model, never the personal one; the personal steps still advance the
    client's stream, as in the authors' code.
 Special cases: lambda = 0: the personal model is trained as by plain local SGD on the same minibatches.

@@ -118,7 +118,7 @@ class ConvNet:
             return h
 
         def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
-            zeta = context(ops, p, x).split(widths, dim=-1)
+            zeta = torch.split(context(ops, p, x), widths, dim=-1)
 
             def modulate(i: int, a: Tensor) -> Tensor:
                 z = zeta[i]
@@ -126,7 +126,7 @@ class ConvNet:
                     return gate(i, a * ops.over(a, torch.sigmoid(z)))
                 if mode == "c0":
                     return gate(i, a + ops.over(a, z))
-                scale, shift = z.split(base.gated[i], dim=-1)
+                scale, shift = torch.split(z, base.gated[i], dim=-1)
                 return gate(i, a * ops.over(a, scale) + ops.over(a, shift))
 
             return base.forward(ops, p, x, modulate)
@@ -144,4 +144,6 @@ class ConvNet:
 def require_shape(name: str, expected: tuple[int, int, int], shape: tuple[int, int, int]) -> None:
     """Raise `UsageError` unless images have the (channels, height, width) that an architecture is built for."""
     if shape != expected:
-        raise UsageError(f"{name} takes {'×'.join(map(str, expected))} images; this dataset has {'×'.join(map(str, shape))}.")
+        raise UsageError(
+            f"{name} takes {'×'.join(map(str, expected))} images; this dataset has {'×'.join(map(str, shape))}."
+        )

@@ -111,7 +111,7 @@ class Stacked:
 
     def flatten(self, x: Tensor) -> Tensor:
         """See `Ops`."""
-        return x.unflatten(1, (self.clients, -1)).flatten(2).transpose(0, 1)
+        return self._apart(x).flatten(2).transpose(0, 1)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """See `Ops`; weight ["clients", "out", "in"]."""
@@ -120,13 +120,17 @@ class Stacked:
     def batch_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         """See `Ops`; statistics of real rows only."""
         features = x.dim() == 3
-        y = x.permute(1, 0, 2) if features else x.unflatten(1, (self.clients, -1))  # [batch, clients, channels, …]
+        y = x.permute(1, 0, 2) if features else self._apart(x)  # [batch, clients, channels, …]
         if self.mask is None and y.numel() > y.shape[1] * y.shape[2]:
             out = F.batch_norm(y.flatten(1, 2), None, None, scale.flatten(), shift.flatten(), training=True, eps=EPS)
-            y = out.unflatten(1, (self.clients, -1))
+            y = self._apart(out)
         else:
             y = self._masked_norm(y, scale, shift)
         return y.permute(1, 0, 2) if features else y.flatten(1, 2)
+
+    def _apart(self, x: Tensor) -> Tensor:
+        """["batch", "clients*channels", …] → ["batch", "clients", "channels", …]."""
+        return x.reshape(x.shape[0], self.clients, -1, *x.shape[2:])
 
     def _masked_norm(self, y: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         tail = [1] * (y.dim() - 3)

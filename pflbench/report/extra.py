@@ -14,7 +14,7 @@ from pflbench.names import is_reference, split_reference
 from pflbench.report.table import CellInput, TableInput
 from pflbench.spec import RunSpec
 
-_PREFERRED = ("finetuned", "personalized", "global")
+_PREFERRED = ("finetuned", "global")
 
 
 class Variant(NamedTuple):

@@ -11,7 +11,6 @@ from pflbench.store import Stored
 
 _STAGES = {
     "global": "the server's model",
-    "personalized": "the method's own personalization",
     "finetuned": "fine-tuned on each client's support",
 }
 _LONGEST = 120

@@ -251,7 +251,7 @@ class Document(Table):
     @property
     def stages(self) -> tuple[Stage, ...]:
         """Every stage some row shows: all runs of the suite are scored at each of them."""
-        order: tuple[Stage, ...] = ("global", "personalized", "finetuned")
+        order: tuple[Stage, ...] = ("global", "finetuned")
         return tuple(s for s in order if any(r.stage == s for r in self.row))
 
     @model_validator(mode="after")
