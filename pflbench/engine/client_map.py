@@ -172,4 +172,7 @@ class _Plan:
 
 def _stack_trees(trees: list[Tree]) -> tuple[list[Tensor], Any]:
     flat = [pytree.tree_flatten(tree) for tree in trees]
+    for leaf in flat[0][0]:
+        if not isinstance(leaf, Tensor):
+            raise TypeError(f"states hold tensors only, not {type(leaf).__name__}; write () for nothing")
     return [torch.stack(leaves) for leaves in zip(*[leaves for leaves, _ in flat], strict=True)], flat[0][1]

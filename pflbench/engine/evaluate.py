@@ -88,10 +88,10 @@ def evaluate(
     updates = scoring.finetune.steps if scoring.finetune and "finetuned" in scoring.stages else 0
     items, owners = [], []
     for seed, federation in enumerate(federations):
-        for client in scored_clients(scoring, federation.training):
+        for client in scored_clients(scoring, federation.training).tolist():
             drawn, _ = streams[seed][client].draw((Take(epochs=1), Take(steps=updates)), 0)
             items.append(Item(seed, (), (*drawn, query_batches(federation, client, specs[0]))))
-            owners.append((seed, int(client)))
+            owners.append((seed, client))
     tallies = clients(lambda *args: curve(method, scoring, *args), servers, items)
     rows: list[list[Score]] = [[] for _ in specs]
     for (seed, client), tally in zip(owners, tallies, strict=True):

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from pflbench.models.network import Network
 from pflbench.typing import Float, Params, Part, Rows, Scalar
-
-if TYPE_CHECKING:
-    from pflbench.models.network import Network
 
 S = TypeVar("S")
 """Server state: vectors, or a NamedTuple of tensors."""
@@ -72,6 +70,7 @@ class Round:
     index: int
 
 
+@runtime_checkable
 class Objective(Protocol):
     """The loss a method sees: mean cross-entropy of a model on a minibatch's real rows, and what derives from it."""
 
@@ -91,6 +90,7 @@ class Objective(Protocol):
         """Where a part (`base`, `head`, `modulator`) lies in the vector."""
 
 
+@runtime_checkable
 class Initializer(Protocol):
     """Makes initial models of one seed, and knows where their parts lie."""
 

@@ -16,14 +16,12 @@ through all inner steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, path, steps
+from pflbench.models.network import Network
 from pflbench.optim import AdamState, adam, adam_init
 from pflbench.typing import Params
-
-if TYPE_CHECKING:
-    from pflbench.models.network import Network
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from pflbench.vector import replace
 
 
 class FedRepClient(NamedTuple):
-    """Adam's states for the head and for the base; None under plain SGD."""
+    """Adam's states for the head and for the base; `()` under plain SGD."""
 
-    head: AdamState | None
-    base: AdamState | None
+    head: AdamState | tuple[()]
+    base: AdamState | tuple[()]
 
 
-Carry = tuple[Params, AdamState | None]
+Carry = tuple[Params, AdamState | tuple[()]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class FedRep(Method[Params, FedRepClient, Params]):
     def init_client(self, server: Params, new: Initializer) -> FedRepClient:
         """Two fresh states, each as long as its part."""
         if self.optimizer == "sgd":
-            return FedRepClient(None, None)
+            return FedRepClient((), ())
         return FedRepClient(adam_init(server[new.part("head")]), adam_init(server[new.part("base")]))
 
     def client(
@@ -70,8 +70,8 @@ class FedRep(Method[Params, FedRepClient, Params]):
         def step(carry: Carry, b: Batch) -> Carry:
             w, moments = carry
             g = f.grad(w, b, wrt=part)
-            if moments is None:
-                return replace(w, where, w[where] - lr * g), None
+            if not isinstance(moments, AdamState):
+                return replace(w, where, w[where] - lr * g), ()
             piece, moments = adam(w[where], g, moments, lr=lr)
             return replace(w, where, piece), moments
 

@@ -121,15 +121,16 @@ def test_list_is_sorted_by_id(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "error"), [("replace", OSError(errno.EIO, "I/O error")), ("fsync", KeyboardInterrupt())]
+    ("place", "function", "error"),
+    [(Path, "replace", OSError(errno.EIO, "I/O error")), (os, "fsync", KeyboardInterrupt())],
 )
 def test_an_interrupted_write_leaves_nothing(
-    store: Store, monkeypatch: pytest.MonkeyPatch, function: str, error: BaseException
+    store: Store, monkeypatch: pytest.MonkeyPatch, place: object, function: str, error: BaseException
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(os, function, interrupt)
+    monkeypatch.setattr(place, function, interrupt)
     with pytest.raises(StoreError if isinstance(error, OSError) else KeyboardInterrupt):
         store.write(done())
     assert names(store) == []

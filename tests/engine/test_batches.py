@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pflbench.data.federation import Federation
+from pflbench.engine.batches import Stream, query_batches, support_streams
+from pflbench.errors import UsageError
+from pflbench.methods.base import Take
+from pflbench.spec import RunSpec
+from pflbench.testing import tiny_federation, tiny_spec
+
+
+def stream(count: int, size: int = 2) -> Stream:
+    """Batch i holds rows 10i, 10i+1, …"""
+    return Stream(tuple(np.arange(10 * i, 10 * i + size) for i in range(count)))
+
+
+def numbers(drawn: list[np.ndarray]) -> list[int]:
+    return [int(rows[0]) // 10 for rows in drawn]
+
+
+def of_sizes(support: list[int], query: list[int] | None = None) -> Federation:
+    rows = iter(range(10_000))
+    held = [np.array([next(rows) for _ in range(n)], np.int64) for n in (*support, *(query or []))]
+    return replace(tiny_federation(0), support=tuple(held[: len(support)]), query=tuple(held[len(support) :]))
+
+
+def spec(**changes: Any) -> RunSpec:
+    return tiny_spec().model_copy(update=changes)
+
+
+def test_batches_are_cut_from_the_static_order_and_the_tail_is_dropped_or_kept() -> None:
+    federation = of_sizes([13, 10])
+    dropped, exact = support_streams(federation, spec(tail="drop"))
+    kept, _ = support_streams(federation, spec(tail="keep"))
+    assert [len(b) for b in dropped.batches] == [5, 5]
+    assert [len(b) for b in kept.batches] == [5, 5, 3]
+    assert np.concatenate(kept.batches).tolist() == federation.support[0].tolist()
+    assert [len(b) for b in exact.batches] == [5, 5]
+
+
+@pytest.mark.parametrize("tail", ["drop", "keep"])
+def test_a_tiny_client_has_one_batch_of_all_its_rows(tail: str) -> None:
+    federation = of_sizes([3, 20])
+    (tiny, _) = support_streams(federation, spec(tail=tail))
+    assert [b.tolist() for b in tiny.batches] == [federation.support[0].tolist()]
+
+
+def test_a_tiny_client_is_an_error_if_the_suite_says_so() -> None:
+    with pytest.raises(UsageError, match="Client 1 has 4 support rows, fewer than one batch of 5"):
+        support_streams(of_sizes([20, 4]), spec(tail="drop", tiny_client="error"))
+
+
+def test_steps_go_on_where_the_last_participation_stopped() -> None:
+    s, takes = stream(4), (Take(steps=3),)
+    (first,), cursor = s.draw(takes, 0)
+    (second,), cursor = s.draw(takes, cursor)
+    (third,), cursor = s.draw(takes, cursor)
+    assert numbers(first + second + third) == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+    assert cursor == 1
+
+
+def test_epochs_start_at_batch_zero_and_leave_the_cursor() -> None:
+    drawn, cursor = stream(3).draw((Take(steps=2), Take(epochs=2), Take(steps=2)), 2)
+    assert [numbers(d) for d in drawn] == [[2, 0], [0, 1, 2, 0, 1, 2], [1, 2]]
+    assert cursor == 0
+
+
+@given(count=st.integers(1, 9), cursor=st.integers(0, 8), sizes=st.lists(st.integers(0, 12), max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_draws_are_one_cyclic_walk(count: int, cursor: int, sizes: list[int]) -> None:
+    cursor %= count
+    drawn, after = stream(count).draw([Take(steps=n) for n in sizes], cursor)
+    walked = [n for d in drawn for n in numbers(d)]
+    assert [len(d) for d in drawn] == sizes
+    assert walked == [(cursor + i) % count for i in range(sum(sizes))]
+    assert after == (cursor + sum(sizes)) % count
+
+
+CAFEME = (Take(steps=5), Take(steps=6, merge=True))
+
+
+def test_the_outer_batch_is_six_minibatches_in_one() -> None:
+    (inner, outer), cursor = stream(16).draw(CAFEME, 0)
+    assert numbers(inner) == [0, 1, 2, 3, 4] and len(outer) == 1
+    assert outer[0].tolist() == [10 * i + j for i in range(5, 11) for j in range(2)]
+    assert cursor == 11
+
+
+def test_the_outer_batch_overlaps_the_inner_ones_on_a_short_stream() -> None:
+    (inner, (outer,)), cursor = stream(8).draw(CAFEME, 0)  # CIFAR shards: 8 minibatches, 5 + 6 drawn
+    assert numbers(inner) == [0, 1, 2, 3, 4]
+    assert (outer[::2] // 10).tolist() == [5, 6, 7, 0, 1, 2]
+    assert cursor == 3
+
+
+def test_with_one_minibatch_the_outer_batch_is_six_copies_of_it() -> None:
+    (inner, (outer,)), cursor = stream(1, size=3).draw(CAFEME, 0)
+    assert numbers(inner) == [0] * 5 and outer.tolist() == [0, 1, 2] * 6 and cursor == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes"), [(12, [5, 5, 2]), (11, [5, 5]), (10, [5, 5]), (6, [5]), (4, [4]), (1, [1]), (5, [5])]
+)
+def test_query_keeps_its_tail_but_a_lone_example_only_if_it_is_all(rows: int, sizes: list[int]) -> None:
+    federation = of_sizes([5], [rows])
+    for tail in ("drop", "keep"):
+        assert [len(b) for b in query_batches(federation, 0, spec(tail=tail))] == sizes
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"steps": 1, "epochs": 1}, {"steps": -1}, {"epochs": 2, "merge": True}, {"steps": 0, "merge": True}]
+)
+def test_a_take_says_one_amount(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="Take"):
+        Take(**wrong)

@@ -1,0 +1,251 @@
+"""Every built-in method keeps the contract; and each of its checks fails for a method that breaks it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from pflbench import names
+from pflbench.engine.batches import support_streams
+from pflbench.engine.client_map import ClientMap, Item
+from pflbench.engine.simulate import sample_cohort, simulate
+from pflbench.methods.base import Batches, Method, Objective, Round, Take, steps
+from pflbench.methods.fedavg import FedAvg
+from pflbench.optim import adam, adam_init
+from pflbench.testing import CHECKS, Case, contract, tiny_federation, tiny_network, tiny_spec
+
+SCAFFOLD = str(Path(__file__).parents[1] / "examples" / "scaffold.py") + ":Scaffold"
+OPTIONS = {
+    "per-fedavg exact": ("per-fedavg", {"order": "exact"}),
+    "cafeme exact": ("cafeme", {"order": "exact", "modulation": "c2", "modulator_batch_norm": False}),
+    "fedrep sgd": ("fedrep", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
+}
+METHODS = {**{name: (name, {}) for name in names.BUILT_IN["methods"]}, **OPTIONS, "scaffold (example)": (SCAFFOLD, {})}
+
+
+@cache
+def case(name: str) -> Case:
+    reference, options = METHODS[name]
+    return Case(names.resolve("methods", reference)(**options))
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("method", METHODS)
+def test_contract(method: str, check: str) -> None:
+    CHECKS[check](case(method))
+
+
+# Broken methods: FedAvg with one thing wrong each.
+
+
+@dataclass(frozen=True)
+class Local(FedAvg):
+    epochs: int = 2
+    lr: float = 0.01
+
+
+class ServerInPlace(Local):
+    def server(self, server: Tensor, uploads: Tensor, n: Tensor, round: Round) -> Tensor:
+        return server.copy_(uploads.mean(0))
+
+
+class UploadsInPlace(Local):
+    def server(self, server: Tensor, uploads: Tensor, n: Tensor, round: Round) -> Tensor:
+        return uploads.mul_(n[:, None]).sum(0)
+
+
+class ClientInPlace(Local):
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        for b in taken[0]:
+            server.sub_(self.lr * f.grad(server, b))
+        return server.clone(), state
+
+
+class FirstComeFirstServed(Local):
+    def server(self, server: Tensor, uploads: Tensor, n: Tensor, round: Round) -> Tensor:
+        return 0.9 * uploads[0] + 0.1 * uploads[1:].mean(0)
+
+
+class CountsRows(Local):
+    """Takes the batch's length, padding and all."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        return steps(lambda w, b: w - self.lr * b.rows.shape[0] * f.grad(w, b), server, taken[0]), state
+
+
+class SumsLabels(Local):
+    """Reads padded rows."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        return steps(lambda w, b: w + 1e-3 * b.labels.sum(), server, taken[0]), state
+
+
+class CountsSteps(Local):
+    """Takes the number of steps, padded ones and all."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        w, _ = super().client(f, server, state, *taken, round=round)
+        return w + (w - server) / len(taken[0]), state
+
+
+class OwnLoop(Local):
+    """Adam moves on when a padded step's gradient is 0."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        w, moments = server, adam_init(server)
+        for b in taken[0]:
+            w, moments = adam(w, f.grad(w, b), moments, lr=self.lr)
+        return w, state
+
+
+class ReadsValues(Local):
+    """Plain Python on a value cannot be mapped."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        w, _ = super().client(f, server, state, *taken, round=round)
+        return (w if f(w, taken[0][0]).item() < 10 else server), state
+
+
+class Remembers(Local):
+    """Keeps something outside of its states."""
+
+    seen: ClassVar[list[Tensor]] = []
+
+    def server(self, server: Tensor, uploads: Tensor, n: Tensor, round: Round) -> Tensor:
+        self.seen.append(uploads.mean(0))
+        return self.seen[-1] + 0.1 * (self.seen[-1] - self.seen[max(0, len(self.seen) - 2)])
+
+
+class Climbs(Local):
+    lr = 0.01
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        return steps(lambda w, b: w + self.lr * f.grad(w, b), server, taken[0]), state
+
+
+class DeploysAll(Local):
+    def deploy(self, f: Objective, server: Tensor, support: Batches) -> Tensor:
+        return torch.cat([server, server])
+
+
+class DeploysInPlace(Local):
+    def deploy(self, f: Objective, server: Tensor, support: Batches) -> Tensor:
+        return server.mul_(0.5)
+
+
+class UndefinedState(Local):
+    def init_client(self, server: Tensor, new: Any) -> Any:
+        return torch.full_like(server, torch.nan)
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        return super().client(f, server, (), *taken, round=round)[0], state
+
+
+class Moody(Local):
+    asked: ClassVar[list[int]] = []
+
+    def takes(self) -> tuple[Take, ...]:
+        self.asked.append(1)
+        return (Take(steps=len(self.asked)),)
+
+
+BROKEN = [
+    (ServerInPlace, "arguments survive"),
+    (UploadsInPlace, "arguments survive"),
+    (ClientInPlace, "arguments survive"),
+    (FirstComeFirstServed, "clients are exchangeable"),
+    (CountsRows, "a masked step is no step"),
+    (CountsRows, "vectorized = loop"),
+    (SumsLabels, "a masked step is no step"),
+    (SumsLabels, "vectorized = loop"),
+    (CountsSteps, "a masked step is no step"),
+    (CountsSteps, "chunk size changes nothing"),
+    (OwnLoop, "a masked step is no step"),
+    (OwnLoop, "vectorized = loop"),
+    (Remembers, "a seed alone = together with others"),
+    (Climbs, "it learns"),
+    (DeploysAll, "a held-out client can be personalized"),
+    (DeploysInPlace, "a held-out client can be personalized"),
+    (UndefinedState, "state survives saving"),
+    (Moody, "draws are stable"),
+]
+
+
+def test_what_the_broken_methods_start_from_is_sound() -> None:
+    assert dict(contract(Local())) == dict.fromkeys(CHECKS)
+
+
+@pytest.mark.parametrize(("broken", "check"), BROKEN, ids=lambda x: x if isinstance(x, str) else x.__name__)
+def test_the_check_fails_for_a_broken_method(broken: type[Local], check: str) -> None:
+    with pytest.raises(AssertionError):
+        CHECKS[check](Case(broken()))
+
+
+def test_a_method_that_cannot_be_mapped_is_reported_not_raised() -> None:
+    problems = dict(contract(ReadsValues()))
+    assert "item()" in problems["vectorized = loop"]
+    assert problems["arguments survive"] is None
+
+
+def test_a_silent_fallback_to_the_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClientMap, "_stack", ClientMap._loop)
+    with pytest.raises(AssertionError, match="6 clients take"):
+        CHECKS["gradient calls do not grow with clients"](Case(Local()))
+
+
+def test_every_check_can_fail() -> None:
+    assert {check for _, check in BROKEN} == set(CHECKS) - {"gradient calls do not grow with clients"}
+
+
+# SCAFFOLD: the protocol is enough for a method with two uploads, kept control variates, and N.
+
+
+def scaffold(**options: Any) -> Method[Any, Any, Any]:
+    return names.resolve("methods", SCAFFOLD)(**options)
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorized"])
+def test_scaffolds_client_controls_sum_to_n_times_the_servers(execution: str) -> None:
+    method = scaffold()
+    spec, federation = tiny_spec(), tiny_federation(0)
+    streams, clients = support_streams(federation, spec), Case(method).map(execution, federation)
+    server, fresh = Case(method).start()
+    assert server.clients == federation.training.sum()
+    states: dict[int, Tensor] = {}
+    for index in range(4):
+        now, cohort = Round(index), sample_cohort(spec, federation.training, index).tolist()
+        items = [Item(0, states.get(c, fresh), tuple(streams[c].draw(method.takes(), 0)[0])) for c in cohort]
+        results = clients(lambda *args, now=now: method.client(*args, round=now), [server], items)
+        states |= {c: state for c, (_, state) in zip(cohort, results, strict=True)}
+        uploads = pytree.tree_map(lambda *u: torch.stack(u), *[upload for upload, _ in results])
+        server = method.server(server, uploads, torch.full((3,), 1 / 3, dtype=torch.float64), now)
+        total = torch.stack(list(states.values())).sum(0)
+        torch.testing.assert_close(total, server.clients * server.c, rtol=1e-9, atol=1e-9)
+    assert len(states) > 3 and server.c.norm() > 0.1
+
+
+def test_scaffold_with_one_client_is_sgd() -> None:
+    spec = tiny_spec(clients=3, cohort=1, rounds=3)
+    federation = tiny_federation(0, sizes=(20, 23, 17))
+    assert np.count_nonzero(federation.training) == 1
+    (ours,) = simulate([spec], [federation], scaffold(epochs=2, lr=0.05), tiny_network())
+    (sgd,) = simulate([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network())
+    torch.testing.assert_close(ours.server.x, sgd.server, rtol=1e-10, atol=1e-10)
+
+
+def test_scaffold_counts_real_steps_only() -> None:
+    """A short client padded to a long one's steps has the control variate (x - y) / (K lr) of its own K."""
+    method, federation = scaffold(), tiny_federation(0)
+    for execution in ("loop", "vectorized"):
+        results, _ = Case(method).once(execution, federation, [6, 3])
+        for client, (upload, state) in zip((6, 3), results, strict=True):
+            made = 2 * len(support_streams(federation, tiny_spec())[client].batches)
+            torch.testing.assert_close(state, -upload.model / (made * method.lr), rtol=1e-9, atol=1e-12)

@@ -1,0 +1,342 @@
+"""The two architectures and CAFeMe's modulator against the sheet (§3) and against torch modules written here."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import vector_to_parameters
+
+from pflbench.errors import UsageError
+from pflbench.models.cnn2 import cnn2
+from pflbench.models.cnn3 import cnn3
+from pflbench.models.network import Network
+from pflbench.models.ops import Single, Stacked
+from pflbench.testing import tiny_network
+from pflbench.vector import Layout, Parameter, replace
+
+SHAPES = {"cnn2": (1, 28, 28), "cnn3": (3, 32, 32)}
+MODES = ("c0", "c1", "c2")
+
+
+def network(name: str, classes: int = 10) -> Network:
+    return {"cnn2": cnn2, "cnn3": cnn3}[name](SHAPES[name], classes)
+
+
+def part_size(net: Network, *parts: str) -> int:
+    return sum(p.size for p in net.parameters if p.part in parts)
+
+
+def weights(net: Network, seed: int = 0) -> Tensor:
+    """Not initial values: normalizations must have scales and shifts that matter."""
+    noise = torch.randn(net.layout.size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return net.init(seed).double() + 0.05 * noise
+
+
+def images(net: Network, *lead: int, seed: int = 1) -> Tensor:
+    return torch.rand(*lead, *net.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# Sizes, as printed in the sheet.
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "size", "head"),
+    [("cnn2", 10, 583_242, 530_954), ("cnn2", 62, 609_918, 557_630), ("cnn3", 10, 1_006_858, 930_826)],
+)
+def test_plain_networks_have_the_sheets_parameter_counts(name: str, classes: int, size: int, head: int) -> None:
+    net = network(name, classes)
+    assert net.layout.size == size
+    assert list(net.layout.parts) == ["base", "head"]
+    assert part_size(net, "head") == head
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "mode", "batch_norm", "modulator", "full"),
+    [
+        ("cnn2", 10, "c1", True, 543_220, 1_126_462),
+        ("cnn2", 10, "c0", True, 543_220, 1_126_462),
+        ("cnn2", 62, "c1", True, 543_220, 1_153_138),
+        ("cnn2", 10, "c2", True, 871_252, 1_454_494),
+        ("cnn2", 10, "c1", False, 543_028, 1_126_270),
+        ("cnn3", 10, "c1", True, 725_000, 1_731_858),
+        ("cnn3", 10, "c2", True, 1_200_968, 2_207_826),
+    ],
+)
+def test_cafeme_has_the_sheets_parameter_counts(
+    name: str, classes: int, mode: str, batch_norm: bool, modulator: int, full: int
+) -> None:
+    net = network(name, classes).with_modulator(mode, batch_norm)
+    assert part_size(net, "modulator") == modulator
+    assert net.layout.size == full
+    assert list(net.layout.parts) == ["modulator", "base", "head"]
+
+
+# The forward pass.
+
+
+def norm2d(n: int) -> nn.Module:
+    return nn.BatchNorm2d(n, track_running_stats=False)
+
+
+def norm1d(n: int) -> nn.Module:
+    return nn.BatchNorm1d(n, track_running_stats=False)
+
+
+class Reference(nn.Module):
+    """Sheet §3.1–§3.5, written as a torch module; parameters in the order modulator, convolutions, dense."""
+
+    def __init__(self, name: str, classes: int, mode: str | None = None, batch_norm: bool = True):
+        super().__init__()
+        self.mode = mode
+        if name == "cnn2":
+            convs, dense, before, after = [(1, 32, 5, 0), (32, 64, 5, 0)], [1024, 512], [1024, 100, 200], [200, 200]
+        else:
+            convs = [(3, 64, 3, 1), (64, 64, 3, 1), (64, 64, 3, 1)]
+            dense, before, after = [1024, 576, 576], [1024, 100, 100, 200], [200, 200]
+        self.gates = [c[1] for c in convs] + dense
+        if mode:
+            outputs = sum(self.gates) * (2 if mode == "c2" else 1)
+            self.context_blocks = self.blocks(convs, batch_norm)
+            self.context_before = self.mlp(before)
+            self.context_after = nn.Sequential(*self.mlp(after), nn.Linear(200, outputs))
+        self.convolutions = self.blocks(convs, True)
+        self.dense = nn.ModuleList(nn.Sequential(nn.Linear(i, o), norm1d(o), nn.ReLU()) for i, o in pairwise(dense))
+        self.out = nn.Linear(dense[-1], classes)
+
+    @staticmethod
+    def blocks(convs: list[tuple[int, int, int, int]], batch_norm: bool) -> nn.ModuleList:
+        return nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(i, o, k, padding=pad),
+                norm2d(o) if batch_norm else nn.Identity(),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+            )
+            for i, o, k, pad in convs
+        )
+
+    @staticmethod
+    def mlp(sizes: list[int]) -> nn.Sequential:
+        return nn.Sequential(*[layer for i, o in pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())])
+
+    def gate(self, a: Tensor, zeta: list[Tensor]) -> Tensor:
+        """Takes what this layer needs from the front of the list of single outputs."""
+        if self.mode is None:
+            return a
+        n = a.shape[1]
+        shape = (1, n) + (1,) * (a.dim() - 2)
+        z, zeta[0] = zeta[0][:n].reshape(shape), zeta[0][n:]
+        if self.mode == "c0":
+            return a + z
+        if self.mode == "c1":
+            return a / (1 + torch.exp(-z))
+        shift, zeta[0] = zeta[0][:n].reshape(shape), zeta[0][n:]
+        return z * a + shift
+
+    def forward(self, x: Tensor) -> Tensor:
+        zeta = []
+        if self.mode:
+            h = x
+            for block in self.context_blocks:
+                h = block(h)
+            zeta = [self.context_after(self.context_before(h.flatten(1)).mean(0))]
+        for block in self.convolutions:
+            x = self.gate(block(x), zeta)
+        x = self.gate(x.flatten(1), zeta)
+        for layer in self.dense:
+            x = self.gate(layer(x), zeta)
+        assert not zeta or len(zeta[0]) == 0
+        return self.out(x)
+
+
+CASES = [
+    ("cnn2", None, True),
+    ("cnn3", None, True),
+    *[("cnn2", mode, True) for mode in MODES],
+    ("cnn2", "c1", False),
+    ("cnn3", "c1", True),
+    ("cnn3", "c2", True),
+]
+
+
+@pytest.mark.parametrize(("name", "mode", "batch_norm"), CASES)
+def test_the_forward_pass_is_the_sheets(name: str, mode: str | None, batch_norm: bool) -> None:
+    net = network(name, 7)
+    if mode:
+        net = net.with_modulator(mode, batch_norm)
+    module = Reference(name, 7, mode, batch_norm).double()
+    w, x = weights(net), images(net, 4)
+    assert [tuple(p.shape) for p in module.parameters()] == [p.shape for p in net.parameters]
+    vector_to_parameters(w, module.parameters())
+    with torch.no_grad():
+        torch.testing.assert_close(net.logits([w], x), module(x), rtol=1e-10, atol=1e-10)
+
+
+def test_a_wrong_order_of_gates_would_be_seen() -> None:
+    net = network("cnn2").with_modulator("c1", True)
+    module = Reference("cnn2", 10, "c1").double()
+    w, x = weights(net), images(net, 4)
+    vector_to_parameters(w.clone(), module.parameters())
+    last = module.context_after[-1]
+    with torch.no_grad():
+        last.weight[:96] = last.weight[:96].flip(0)
+        last.bias[:96] = last.bias[:96].flip(0)
+        assert (net.logits([w], x) - module(x)).abs().max() > 1e-6
+
+
+# Stacks of clients.
+
+NETWORKS = {
+    "plain": tiny_network(),
+    **{mode: tiny_network().with_modulator(mode, True) for mode in MODES},
+    "c1 without norm": tiny_network().with_modulator("c1", False),
+    "cnn2": network("cnn2", 5),
+    "cnn3 c2": network("cnn3").with_modulator("c2", True),
+}
+
+
+def one_stack(net: Network, rows: tuple[int, ...], batch: int) -> tuple[Tensor, Tensor, Tensor]:
+    w = torch.stack([weights(net, seed) for seed in range(len(rows))])
+    mask = torch.arange(batch)[None] < torch.tensor(rows)[:, None]
+    return w, images(net, len(rows), batch), mask
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_stack_is_its_clients(name: str) -> None:
+    net = NETWORKS[name]
+    w, x, _ = one_stack(net, (4, 4), 4)
+    stacked = net.stacked_logits([w], x, None)
+    assert stacked.shape == (2, 4, net.classes)
+    for i in range(2):
+        torch.testing.assert_close(stacked[i], net.logits([w[i]], x[i]), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_ragged_stack_is_its_clients(name: str) -> None:
+    net, rows = NETWORKS[name], (5, 3, 1)
+    w, x, mask = one_stack(net, rows, 5)
+    stacked = net.stacked_logits([w], x, mask)
+    for i, n in enumerate(rows):
+        torch.testing.assert_close(stacked[i, :n], net.logits([w[i]], x[i, :n]), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["plain", *MODES])
+def test_padded_rows_never_reach_real_ones(name: str) -> None:
+    net, rows = NETWORKS[name], (5, 2)
+    w, x, mask = one_stack(net, rows, 5)
+    other = torch.where(mask[:, :, None, None, None], x, 1 - x)
+    a, b = net.stacked_logits([w], x, mask), net.stacked_logits([w], other, mask)
+    assert torch.equal(a[mask], b[mask])
+
+
+def test_masked_batch_norm_uses_real_rows_only() -> None:
+    g = torch.Generator().manual_seed(0)
+    y = torch.randn(2, 6, 3, generator=g, dtype=torch.float64)  # features ["clients", "batch", "features"]
+    mask = torch.arange(6)[None] < torch.tensor([[6], [4]])
+    scale, shift = torch.rand(2, 2, 3, generator=g, dtype=torch.float64)
+    out = Stacked(2, mask).batch_norm(y, scale, shift)
+    for i, n in enumerate((6, 4)):
+        real = y[i, :n]
+        expected = (real - real.mean(0)) / (real.var(0, unbiased=False) + 1e-5).sqrt() * scale[i] + shift[i]
+        torch.testing.assert_close(out[i, :n], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_one_row_normalizes_to_the_shift_alone_and_stacked() -> None:
+    scale, shift = torch.tensor([2.0, 3.0]), torch.tensor([0.5, -1.0])
+    x = torch.tensor([[7.0, -3.0]])
+    assert torch.equal(Single().batch_norm(x, scale, shift), shift[None])
+    assert torch.equal(Stacked(1, None).batch_norm(x[None], scale[None], shift[None])[0], shift[None])
+
+
+@pytest.mark.parametrize("name", ["plain", *MODES, "cnn2"])
+def test_one_row_batches_work_and_have_equal_gradients(name: str) -> None:
+    net = NETWORKS[name]
+    w, x, _ = one_stack(net, (1, 1), 1)
+    labels = torch.tensor([[1], [0]])
+    w.requires_grad_()
+    loss = F.cross_entropy(net.stacked_logits([w], x, None).flatten(0, 1), labels.flatten(), reduction="sum")
+    (stacked,) = torch.autograd.grad(loss, w)
+    for i in range(2):
+        alone = w[i].detach().requires_grad_()
+        (single,) = torch.autograd.grad(F.cross_entropy(net.logits([alone], x[i]), labels[i]), alone)
+        assert torch.isfinite(single).all()
+        torch.testing.assert_close(stacked[i], single, rtol=1e-9, atol=1e-9)
+
+
+# Initial values.
+
+
+@pytest.mark.parametrize("name", ["cnn2", "cnn3"])
+def test_initial_values_are_pytorchs_default_ranges(name: str) -> None:
+    net = network(name).with_modulator("c1", True)
+    values = net.layout.views([net.init(3)])
+    for key, value in values.items():
+        if ".norm." in key:
+            assert (value == (1 if key.endswith("scale") else 0)).all(), key
+            continue
+        fan_in = math.prod(values[key.rsplit(".", 1)[0] + ".weight"].shape[1:])
+        bound = 1 / math.sqrt(fan_in)
+        assert value.abs().max() <= bound * (1 + 1e-6), key
+        if value.numel() >= 500:
+            assert value.max() > 0.98 * bound and value.min() < -0.98 * bound, key
+            assert value.mean().abs() < 0.2 * bound, key
+
+
+def test_initial_values_belong_to_seed_and_number() -> None:
+    net = tiny_network()
+    assert net.init(0).dtype == torch.float32
+    assert torch.equal(net.init(0), net.init(0))
+    different = [net.init(0), net.init(0, 1), net.init(0, 2), net.init(1), net.init(1, 1)]
+    assert len({tuple(w.tolist()) for w in different}) == len(different)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("k", [0, 1])
+def test_cafemes_base_is_the_baselines_initial_model(mode: str, k: int) -> None:
+    plain = network("cnn2")
+    gated = plain.with_modulator(mode, True)
+    assert torch.equal(gated.init(5, k)[-plain.layout.size :], plain.init(5, k))
+
+
+# Refusals, and the vector.
+
+
+@pytest.mark.parametrize(("name", "shape"), [("cnn2", (3, 28, 28)), ("cnn2", (1, 32, 32)), ("cnn3", (1, 28, 28))])
+def test_wrong_images_are_a_usage_error(name: str, shape: tuple[int, int, int]) -> None:
+    with pytest.raises(UsageError, match=f"{name} takes"):
+        {"cnn2": cnn2, "cnn3": cnn3}[name](shape, 10)
+
+
+def test_unknown_modulation_and_missing_modulator_are_usage_errors() -> None:
+    with pytest.raises(UsageError, match="c0, c1, c2"):
+        tiny_network().with_modulator("c3", True)
+    with pytest.raises(UsageError, match="no modulator"):
+        tiny_network().with_modulator("c1", True).with_modulator("c1", True)
+
+
+def test_a_vector_cut_into_parts_has_the_same_views() -> None:
+    net = tiny_network().with_modulator("c1", True)
+    w = weights(net)
+    whole = net.layout.views([w])
+    cut = net.layout.views([w[where] for where in net.layout.parts.values()])
+    assert list(whole) == list(cut) == [p.name for p in net.parameters]
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+
+
+def test_layout_refuses_what_it_cannot_slice() -> None:
+    with pytest.raises(UsageError, match="base, head"):
+        tiny_network().layout.part("modulator")
+    scattered = Layout((Parameter("a.x", (2,)), Parameter("b.x", (1,)), Parameter("a.y", (3,))))
+    with pytest.raises(ValueError, match="not contiguous"):
+        _ = scattered.parts
+
+
+def test_replace_leaves_the_rest() -> None:
+    w = torch.arange(5.0)
+    assert replace(w, slice(1, 3), torch.tensor([8.0, 9.0])).tolist() == [0, 8, 9, 3, 4]
+    assert w.tolist() == [0, 1, 2, 3, 4]

@@ -1,0 +1,69 @@
+"""Verbs that train nothing start without torch: they are asked for often, and torch takes seconds to import."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pflbench.result import RunResult, Score
+from pflbench.store import Store
+from pflbench.suite.expand import expand
+from pflbench.suite.load import available, load
+
+PROGRAM = """
+import sys
+from pflbench.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    print("EXIT", end.code)
+print("TORCH", "torch" in sys.modules)
+"""
+
+
+def start(*arguments: str, cwd: Path) -> tuple[int, str]:
+    """The verb's exit code and what it printed; fails if torch was imported."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PFLBENCH_")}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *_, code, torch = done.stdout.strip().splitlines()
+    assert torch == "TORCH False", f"pflbench {' '.join(arguments)} imports torch"
+    return int(code.removeprefix("EXIT ").replace("None", "0")), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["--help", "--version", "run --help", "ls methods", "ls suites", "status", "data status --data-dir nowhere"],
+)
+def test_verbs_start_without_torch(arguments: str, tmp_path: Path) -> None:
+    code, printed = start(*arguments.split(), cwd=tmp_path)
+    assert code == 0, printed
+
+
+def test_a_report_without_results_starts_without_torch(tmp_path: Path) -> None:
+    code, printed = start("report", cwd=tmp_path)
+    assert code == 2 and "No results" in printed
+
+
+def test_a_report_of_stored_runs_starts_without_torch(tmp_path: Path) -> None:
+    suite = load(next(iter(available())))
+    spec = expand(suite, profile="smoke").runs[0]
+    tuned = spec.scoring.finetune
+    moments = [("global", 0), *(("finetuned", t) for t in range(tuned.steps + 1 if tuned else 0))]
+    scores = tuple(Score(stage, spec.rounds, t, 0, 5, 10, 1.0, 0.5) for stage, t in moments)
+    Store(tmp_path / "results").write(RunResult(spec, scores, {"data_hash": "d"}))
+    code, printed = start("report", "--profile", "smoke", cwd=tmp_path)
+    assert code == 0 and "50" in printed
+    code, printed = start("status", cwd=tmp_path)
+    assert code == 0 and "1 done" in printed

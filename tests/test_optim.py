@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pflbench.optim import adam, adam_init
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.5, 0.8)])
+def test_adam_is_torchs(dtype: torch.dtype, tolerance: float, betas: tuple[float, float]) -> None:
+    g = torch.Generator().manual_seed(0)
+    w = torch.randn(50, generator=g, dtype=dtype)
+    leaf = w.clone().requires_grad_()
+    optimizer, state = torch.optim.Adam([leaf], lr=0.03, betas=betas), adam_init(w)
+    for step in range(20):
+        # Gradients of very different sizes, some exactly 0, so that eps and the bias corrections matter.
+        gradient = torch.randn(50, generator=g, dtype=dtype) * torch.logspace(-9, 2, 50, dtype=dtype)
+        gradient[step::7] = 0
+        leaf.grad = gradient.clone()
+        optimizer.step()
+        w, state = adam(w, gradient, state, lr=0.03, betas=betas)
+        torch.testing.assert_close(w, leaf.detach(), rtol=tolerance, atol=tolerance)
+    assert state.updates == 20
+    assert state.updates.dtype == torch.float64 and state.first.dtype == state.second.dtype == dtype
+
+
+def test_adam_keeps_its_arguments() -> None:
+    w, g = torch.ones(3), torch.full((3,), 2.0)
+    state = adam_init(w)
+    adam(w, g, state, lr=0.1)
+    assert w.tolist() == [1] * 3 and g.tolist() == [2] * 3
+    assert state.first.tolist() == state.second.tolist() == [0] * 3 and state.updates == 0
