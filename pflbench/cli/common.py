@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -59,19 +59,29 @@ DataDir = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", min=1, envvar="PFLBENCH_JOBS", help="Runs at a time (default: one per core)."),
+    typer.Option(
+        "--jobs", "-j", min=1, envvar="PFLBENCH_JOBS", help="Runs at a time (default: one per core; on a GPU, one)."
+    ),
 ]
 DEFAULT_RESULTS = Path("results")
+show_tracebacks = False  # --debug
+PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
+"""What a console prints is text from anywhere: paths, other people's messages."""
+
+
+def count(n: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def console() -> Console:
     """Standard output."""
-    return Console(highlight=False, soft_wrap=True)
+    return Console(**PLAIN)
 
 
 def errors() -> Console:
     """Standard error."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, **PLAIN)
 
 
 def expansions(

@@ -21,9 +21,9 @@ def status(names: Names = None, data_dir: common.DataDir = None) -> int:
     from pflbench.data.root import data_root
 
     root = data_root(data_dir)
-    console().print(f"data root: {root}", markup=False)
+    console().print(f"data root: {root}")
     for name in _chosen(names):
-        console().print(f"{name:<16} {_dataset(name).status(root)}", markup=False)
+        console().print(f"{name:<16} {_dataset(name).status(root)}")
     return 0
 
 
@@ -39,9 +39,9 @@ def fetch(names: Names = None, data_dir: common.DataDir = None) -> int:
     for name in _chosen(names):
         try:
             _dataset(name).fetch(root)
-            console().print(f"{name:<16} {_dataset(name).status(root)}", markup=False)
+            console().print(f"{name:<16} {_dataset(name).status(root)}")
         except DataMissing as error:
-            errors().print(f"Error: {error}", markup=False)
+            errors().print(f"Error: {error}")
             code = 1
     return code
 

@@ -28,5 +28,5 @@ def info() -> int:
         "data_root": str(data_root()),
         "suites": str(folder()),
     }
-    console().print(json.dumps(found, indent=2), markup=False)
+    console().print(json.dumps(found, indent=2))
     return 0

@@ -19,7 +19,7 @@ def ls(what: Annotated[str, typer.Argument(help="suites, methods, datasets, part
     rows = {"suites": _suites, "methods": _methods, "models": _models}.get(what, lambda: _options(what))()
     width = max((len(name) for name, _ in rows), default=0)
     for name, text in rows:
-        console().print(f"{name:<{width}}  {text}", markup=False)
+        console().print(f"{name:<{width}}  {text}")
     return 0
 
 

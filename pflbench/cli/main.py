@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 import pflbench
-from pflbench.cli import check, data, info, ls, plan, report, run, show, status
+from pflbench.cli import check, common, data, info, ls, plan, report, run, show, status
 from pflbench.cli.common import errors
 from pflbench.errors import PflbenchError
 
+INTERRUPTED = 130
 app = typer.Typer(
     name="pflbench",
     help="Reproducible benchmark tables for personalized federated learning.",
@@ -55,34 +57,44 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
-    warnings.showwarning = _warn
+    common.show_tracebacks = debug
+    warnings.showwarning = _warner()
     sys.exit(_call(arguments, debug))
 
 
 def _call(arguments: list[str], debug: bool) -> int:
+    cause: Exception
     try:
         result = app(args=arguments, prog_name="pflbench", standalone_mode=False)
+        if result == INTERRUPTED:  # Typer makes this of a KeyboardInterrupt
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except PflbenchError as error:
-        code, message = error.code, str(error)
+        code, message, cause = error.code, str(error), error
     except typer.TyperException as error:
-        code, message = error.exit_code, error.format_message()
+        code, message, cause = error.exit_code, error.format_message(), error
     except (typer.Abort, KeyboardInterrupt):
         errors().print("Interrupted. Finished runs are kept; the same command goes on from there.")
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         return 1
     except Exception as error:
-        code, message = (
-            1,
-            f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)",
-        )
+        message = f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
+        code, cause = 1, error
     if debug:
-        traceback.print_exc()
+        traceback.print_exception(cause)
     if message:
-        errors().print(f"Error: {message}", markup=False)
+        errors().print(f"Error: {message}")
     return code
 
 
-def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    errors().print(f"Warning: {message}", markup=False)
+def _warner() -> Callable[..., None]:
+    """A `warnings.showwarning` that prints each text once: several processes may have found the same."""
+    said: set[str] = set()
+
+    def warn(message: Warning | str, *_: object, **__: object) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            errors().print(f"Warning: {message}")
+
+    return warn

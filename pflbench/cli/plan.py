@@ -82,7 +82,9 @@ def plan(
         console().print(grid)
         disk = to_do * BYTES_PER_RUN / 1e6
         known = f"{_duration(total)} of computing for those with a known speed" if total else "no known speed yet"
-        console().print(f"{to_do} runs to do: {known}; unknown for {unknown}; about {disk:.1f} MB of results.")
+        console().print(
+            f"{common.count(to_do, 'run')} to do: {known}; unknown for {unknown}; about {disk:.1f} MB of results."
+        )
     return 0
 
 

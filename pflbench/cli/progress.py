@@ -8,6 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from pflbench.cli.common import PLAIN
 from pflbench.executor.local import Progress as Moved
 from pflbench.executor.work import Done, Task
 
@@ -20,7 +21,7 @@ class Display:
 
     def __init__(self, *, total: int, columns: dict[str, str], quiet: bool):
         self.total, self.columns, self.quiet = total, columns, quiet
-        self.console = Console(highlight=False, soft_wrap=True, quiet=quiet)
+        self.console = Console(quiet=quiet, **PLAIN)
         self.finished = 0
         self.bars: dict[Task, TaskID] = {}
         self.started: dict[Task, float] = {}
@@ -48,7 +49,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(text, markup=False)
+        self.console.print(text)
 
     def event(self, event: Moved | Done) -> None:
         """Show that a task moved, or that a run is finished."""

@@ -32,7 +32,11 @@ def report(
     ] = "terminal",
     compare_paper: Annotated[
         bool,
-        typer.Option("--compare-paper/--no-compare-paper", help="The paper's numbers beside ours, with a verdict."),
+        typer.Option(
+            "--compare-paper/--no-compare-paper",
+            envvar="PFLBENCH_COMPARE_PAPER",
+            help="The paper's numbers beside ours, with a verdict.",
+        ),
     ] = True,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", envvar="PFLBENCH_OUTPUT", help="Write to this file instead.")
@@ -79,15 +83,16 @@ def with_results(
     suites: list[str] | None, profile: str | None, rounds: int | None, seeds: str | None, store: Store
 ) -> list[Expansion]:
     """The suites × profiles that are asked for and have a stored run; asked for by name, a lone one need have none."""
+    from pflbench.suite.expand import expand, parse_seeds
     from pflbench.suite.load import available, load
 
-    stored = {run.spec.id for run in store.list()}
-    settings = {run.spec.setting() for run in store.list()}
+    specs = [run.spec for run in store.list()]
+    stored, settings = {spec.id for spec in specs}, {spec.setting() for spec in specs}
+    chosen = parse_seeds(seeds) if seeds else None
     found = []
-    for name in suites or available():
-        profiles = [profile] if profile else ["paper", *(p for p in load(name).profiles if p != "paper")]
-        for one in profiles:
-            (table,) = common.expansions([name], profile=one, rounds=rounds, seeds=seeds)
+    for suite in map(load, suites or available()):
+        for one in [profile] if profile else suite.profiles:
+            table = expand(suite, profile=one, rounds=rounds, seeds=chosen)
             own = any(run.id in stored for run in table.runs)
             # A user's own rows are results too, even where the suite's own are missing.
             if own or any(run.setting() in settings for run in table.runs) or (suites and profile):

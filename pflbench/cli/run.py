@@ -16,7 +16,6 @@ from pflbench.errors import UsageError
 if TYPE_CHECKING:
     from pflbench.executor.work import Done, Place, Task
     from pflbench.spec import RunSpec
-    from pflbench.store.store import Store
     from pflbench.suite.expand import Expansion
 
 
@@ -39,14 +38,21 @@ def run(
     redo: Annotated[
         str,
         typer.Option(
-            "--redo", envvar="PFLBENCH_REDO", help="missing: only what has no result; failed: those too; always: all."
+            "--redo",
+            envvar="PFLBENCH_REDO",
+            help="missing: what has no result; failed: also what failed; always: everything.",
         ),
     ] = "missing",
     results: common.Results = common.DEFAULT_RESULTS,
     data_dir: common.DataDir = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")] = False,
-    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Start nothing more after a run that fails.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems only.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", envvar="PFLBENCH_DRY_RUN", help="Say what would run, and stop.")
+    ] = False,
+    fail_fast: Annotated[
+        bool,
+        typer.Option("--fail-fast", envvar="PFLBENCH_FAIL_FAST", help="Start nothing more after a run that fails."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", envvar="PFLBENCH_QUIET", help="Print problems only.")] = False,
 ) -> int:
     """Train and score every run of a suite that has no result yet.
 
@@ -80,26 +86,33 @@ def run(
     out.print(_summary(states, len(todo)))
     if dry_run:
         for spec in todo:
-            out.print(f"  {_name(spec)}", markup=False)
+            out.print(f"  {_name(spec)}")
         return 0
     runnable, problems = _with_data(todo, root)
     for problem in problems:
-        errors().print(f"Error: {problem}", markup=False)
+        errors().print(f"Error: {problem}")
     dones: list[Done] = []
     if runnable:
         store.check_writable()
         dones = _execute(runnable, tables, results, root, device, jobs, fail_fast, quiet)
-    return _conclude(dones, states, redo, store, bool(problems) or len(dones) < len(runnable), quiet)
+    earlier = [specs[id] for id, state in states.items() if state == "failed"] if redo == "missing" else []
+    _say_failures(dones, {spec: store.read(spec.id).failure or "" for spec in earlier})
+    good, idle = sum(done.status == "done" for done in dones), len(runnable) - len(dones)
+    if dones:
+        rest = f", {idle} not started" if idle else ""
+        out.print(f"{common.count(good, 'run')} finished, {len(dones) - good} failed{rest}.")
+    return 1 if problems or earlier or good < len(runnable) else 0
 
 
 def _summary(states: Mapping[str, str], todo: int) -> str:
     done = sum(state == "done" for state in states.values())
     failed = sum(state == "failed" for state in states.values())
-    return f"{len(states)} runs: {done} done, {failed} failed before, {todo} to do."
+    return f"{common.count(len(states), 'run')}: {done} done, {failed} failed before, {todo} to do."
 
 
 def _name(spec: RunSpec) -> str:
-    return f"{spec.dataset.name} {spec.partition.name} · {spec.method.name} · seed {spec.seed} · {spec.rounds} rounds"
+    rounds = common.count(spec.rounds, "round")
+    return f"{spec.dataset.name} {spec.partition.name} · {spec.method.name} · seed {spec.seed} · {rounds}"
 
 
 def _with_data(specs: list[RunSpec], root: Path) -> tuple[list[RunSpec], list[str]]:
@@ -113,15 +126,17 @@ def _with_data(specs: list[RunSpec], root: Path) -> tuple[list[RunSpec], list[st
         key = named.model_dump_json()
         if key not in problems:
             status = names.resolve("datasets", named.name)(**named.options).status(root)
-            problems[key] = "" if status.startswith("ready") else status
+            problems[key] = "" if status.startswith("ready") else _missing(named.name, status)
         if not problems[key]:
             runnable.append(spec)
-    texts = [
-        f"the dataset of some columns is {text} `pflbench data fetch` downloads it where there is a network."
-        for text in problems.values()
-        if text
-    ]
-    return runnable, texts
+    return runnable, [text for text in problems.values() if text]
+
+
+def _missing(dataset: str, status: str) -> str:
+    return (
+        f"The dataset {dataset!r} is not there, so its columns are left out ({status}). "
+        f"`pflbench data fetch {dataset}` downloads it, or says which files to put where."
+    )
 
 
 def _execute(
@@ -135,13 +150,15 @@ def _execute(
     quiet: bool,
 ) -> list[Done]:
     from pflbench.cli.progress import Display
+    from pflbench.executor import build
     from pflbench.executor.local import cores, execute
     from pflbench.executor.work import Place
 
     device = choose_device(device)
     place = Place(results, root, device, "vectorized" if device.startswith("cuda") else "loop")
     tasks = _tasks(specs, tables, place)
-    jobs = jobs or (1 if device.startswith("cuda") else min(cores(), len(tasks)))
+    build.check((task.specs[0], task.reference) for task in tasks)
+    jobs = min(jobs or (1 if device.startswith("cuda") else cores()), len(tasks))
     with Display(total=len(specs), columns=_columns(tables), quiet=quiet) as display:
         display.say(f"Running on {device}, {jobs} at a time.")
         return execute(tasks, place, jobs=jobs, on_event=display.event, fail_fast=fail_fast)
@@ -184,18 +201,25 @@ def _columns(tables: list[Expansion]) -> dict[str, str]:
     return {run.id: cell.column.id for table in tables for cell in table.cells for run in cell.runs}
 
 
-def _conclude(
-    dones: list[Done], states: Mapping[str, str], redo: str, store: Store, incomplete: bool, quiet: bool
-) -> int:
-    """Say what went wrong, and return the exit code."""
-    bad = [d for d in dones if d.status != "done"]
-    for done in bad:
-        errors().print(f"Error: {_name(done.spec)}: {done.message}", markup=False)
-    earlier = [id for id, state in states.items() if state == "failed"] if redo == "missing" else []
+def _say_failures(dones: list[Done], earlier: dict[RunSpec, str]) -> None:
+    """One message per distinct cause, now and earlier."""
+    for message, specs in _by_message({d.spec: d.message for d in dones if d.status != "done"}).items():
+        errors().print(f"Error: {_names(specs)}: {message}")
+        if common.show_tracebacks:
+            errors().print(next(d.detail for d in dones if d.spec == specs[0]))
     if earlier:
-        errors().print(f"{len(earlier)} runs failed before and were left alone: --redo failed tries them again.")
-        for id in earlier:
-            errors().print(f"  {_name(store.read(id).spec)}: {store.read(id).failure}", markup=False)
-    if not quiet and dones:
-        console().print(f"{sum(d.status == 'done' for d in dones)} runs finished, {len(bad)} failed.")
-    return 1 if bad or earlier or incomplete else 0
+        are = "run that failed before was" if len(earlier) == 1 else "runs that failed before were"
+        errors().print(f"Error: {len(earlier)} {are} left alone; --redo failed tries again.")
+        for message, specs in _by_message(earlier).items():
+            errors().print(f"  {_names(specs)}: {message}")
+
+
+def _by_message(messages: Mapping[RunSpec, str]) -> dict[str, list[RunSpec]]:
+    found: dict[str, list[RunSpec]] = {}
+    for spec, message in messages.items():
+        found.setdefault(message, []).append(spec)
+    return found
+
+
+def _names(specs: list[RunSpec]) -> str:
+    return _name(specs[0]) + (f" and {len(specs) - 1} more" if len(specs) > 1 else "")

@@ -28,15 +28,15 @@ def show(
         raise UsageError(f"{many} in {str(results)!r}; `pflbench status` and the folder runs/ tell which there are.")
     result = store.read(found[0])
     out = console().print
-    out(f"run {found[0]}: {'failed' if result.failure else 'done'}", markup=False)
+    out(f"run {found[0]}: {'failed' if result.failure else 'done'}")
     if result.failure:
-        out(f"failure: {result.failure}", markup=False)
-    out("spec:", json.dumps(result.spec.model_dump(mode="json"), indent=2), markup=False)
-    out("provenance:", json.dumps(result.provenance, indent=2), markup=False)
+        out(f"failure: {result.failure}")
+    out("spec:", json.dumps(result.spec.model_dump(mode="json"), indent=2))
+    out("provenance:", json.dumps(result.provenance, indent=2))
     moments: dict[tuple[str, int, int], list[float]] = {}
     for s in result.scores:
         moments.setdefault((s.stage, s.round, s.step), []).append(100 * s.accuracy)
-    out("accuracy, mean over clients (min … max):", markup=False)
+    out("accuracy, mean over clients (min … max):")
     for (stage, round_, step), values in moments.items():
         mean = sum(values) / len(values)
         out(f"  {stage:<10} round {round_:>5} step {step:>3}  {mean:6.2f}  ({min(values):.2f} … {max(values):.2f})")

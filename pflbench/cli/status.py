@@ -17,12 +17,12 @@ def status(suite: common.Suites = None, results: common.Results = common.DEFAULT
         states = {spec.id: store.status(spec.id) for spec in table.runs}
         counts = {state: list(states.values()).count(state) for state in ("done", "failed", "missing")}
         name = f"{table.suite} [{table.profile}]"
-        console().print(f"{name}: {', '.join(f'{n} {state}' for state, n in counts.items())}", markup=False)
+        console().print(f"{name}: {', '.join(f'{n} {state}' for state, n in counts.items())}")
         for spec in table.runs:
             if states[spec.id] == "failed":
                 failure = store.read(spec.id).failure
-                console().print(f"  failed {spec.id} {spec.method.name} seed {spec.seed}: {failure}", markup=False)
+                console().print(f"  failed {spec.id} {spec.method.name} seed {spec.seed}: {failure}")
         shown = True
     if not shown:
-        console().print(f"No results in {str(results)!r} yet.", markup=False)
+        console().print(f"No results in {str(results)!r} yet.")
     return 0

@@ -156,7 +156,13 @@ def _aggregate(
     run: _Run, results: list[tuple[int, Tree]], method: Method[Any, Any, Any], now: Round, clients: ClientMap
 ) -> None:
     uploads = pytree.tree_map(lambda *u: torch.stack(u), *[upload for _, (upload, _) in results])
-    run.server = method.server(run.server, uploads, _weights(run, [c for c, _ in results], clients), now)
+    server = method.server(run.server, uploads, _weights(run, [c for c, _ in results], clients), now)
+    before, after = (
+        [tuple(getattr(x, "shape", ())) for x in pytree.tree_leaves(tree)] for tree in (run.server, server)
+    )
+    if before != after:
+        raise TypeError(f"server() turned a state of shapes {before} into one of shapes {after}")
+    run.server = server
     for client, (_, state) in results:
         # A slice of a stack would keep the whole stack alive.
         run.states[client] = pytree.tree_map(torch.clone, state) if clients.execution == "vectorized" else state

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pflbench import names
 from pflbench.data.federation import Federation, build
+from pflbench.data.partition import Partition
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import UsageError
 from pflbench.methods.base import Method
@@ -18,6 +21,12 @@ from pflbench.spec import Named, RunSpec
 def dataset(named: Named) -> Dataset:
     """The dataset object with its options."""
     found: Dataset = names.resolve("datasets", named.name)(**named.options)
+    return found
+
+
+def partition(named: Named) -> Partition:
+    """The partition object with its options."""
+    found: Partition = names.resolve("partitions", named.name)(**named.options)
     return found
 
 
@@ -34,10 +43,9 @@ def federation(spec: RunSpec, root: Path) -> Federation:
         UsageError: The partition is impossible.
     """
     source = _source(spec.dataset.name, spec.dataset.model_dump_json(), root, spec.seed)
-    partition = names.resolve("partitions", spec.partition.name)(**spec.partition.options)
     return build(
         source,
-        partition,
+        partition(spec.partition),
         clients=spec.clients,
         training_clients=spec.training_clients,
         query=spec.query,
@@ -61,10 +69,40 @@ def method(spec: RunSpec, reference: str) -> Method[Any, Any, Any]:
     where, _ = names.split_reference(reference)
     if where.endswith(".py") and names.source_hash(Path(where)) != spec.method.version:
         raise UsageError(f"{where} changed while the suite was running; run the command again.")
+    return construct(reference, spec.method.hyper)
+
+
+def construct(reference: str, hyper: Mapping[str, Any]) -> Method[Any, Any, Any]:
+    """The method that a reference and hyperparameters make. Raises `UsageError` if they make none."""
     try:
-        found: Method[Any, Any, Any] = names.load(reference)(**spec.method.hyper)
-    except TypeError as error:
-        raise UsageError(f"{reference} cannot be built from {spec.method.hyper}: {error}") from error
+        made = names.load(reference)
+    except UsageError as error:
+        raise UsageError(f"{error}{_line(error.__cause__, names.source_file(reference))}") from error
+    try:
+        found: Method[Any, Any, Any] = made(**hyper)
+    except Exception as error:
+        raise UsageError(f"{reference} cannot be built from {dict(hyper)}: {error}") from error
     if not isinstance(found, Method):
         raise UsageError(f"{reference} is not a pflbench method: derive it from pflbench.methods.base.Method.")
     return found
+
+
+def check(specs: Iterable[tuple[RunSpec, str]]) -> None:
+    """Build what the runs name, without their data; each spec comes with its method's reference.
+
+    Raises:
+        UsageError: Something cannot be built; better said before anything is trained.
+    """
+    seen: set[str] = set()
+    for spec, reference in specs:
+        key = spec.model_dump_json(include={"method", "dataset", "partition", "model"}) + reference
+        if key not in seen:
+            seen.add(key)
+            method(spec, reference).network(network(spec))
+            partition(spec.partition)
+
+
+def _line(error: BaseException | None, file: Path) -> str:
+    """Where in a file an error arose, in brackets; nothing if elsewhere."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == file] if error else []
+    return f" (line {frames[-1].lineno})" if frames else ""

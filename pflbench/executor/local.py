@@ -11,7 +11,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -44,8 +45,8 @@ def execute(
 ) -> list[Done]:
     """Run all tasks, `jobs` at a time; every finished run is in the store before its `Done` is reported.
 
-    With `fail_fast` no further task starts after the first run that is not done. KeyboardInterrupt passes through
-    after the workers were stopped.
+    No further task starts once results cannot be written, or with `fail_fast` after the first run that is not done.
+    KeyboardInterrupt passes through after the workers were stopped. What a worker warns of is warned of here.
     """
     if jobs <= 1 or len(tasks) <= 1:
         return _in_process(tasks, place, on_event, fail_fast)
@@ -60,9 +61,13 @@ def _in_process(tasks: Sequence[Task], place: Place, on_event: OnEvent, fail_fas
         for done in work(task, place, throttle):
             on_event(done)
             found.append(done)
-        if fail_fast and any(d.status != "done" for d in found):
+        if _is_over(found, fail_fast):
             break
     return found
+
+
+def _is_over(found: list[Done], fail_fast: bool) -> bool:
+    return any(d.fatal or (fail_fast and d.status != "done") for d in found)
 
 
 class _Throttle:
@@ -104,12 +109,13 @@ class _Pool:
 
     def _serve(self, workers: list[_Worker], waiting: list[Task]) -> None:
         while True:
-            if self.fail_fast and any(d.status != "done" for d in self.found):
+            if _is_over(self.found, self.fail_fast):
                 waiting.clear()
             for worker in workers:
                 if worker.task is None and waiting:
                     worker.task = waiting.pop(0)
-                    worker.pipe.send(worker.task)
+                    with contextlib.suppress(OSError):  # dead already: heard of below, like any other death
+                        worker.pipe.send(worker.task)
                     self.on_event(Progress(worker.task, None))
             busy = {w.pipe: w for w in workers if w.task is not None}
             if not busy:
@@ -123,12 +129,15 @@ class _Pool:
             message = worker.pipe.recv()
         except (EOFError, OSError):
             worker.process.join()
-            reason = f"its worker process ended unexpectedly (exit code {worker.process.exitcode}; out of memory?)"
+            reason = _cause_of_death(worker.process.exitcode or 0)
             self._report([Done(spec, "error", reason) for spec in worker.task.specs])
             workers[workers.index(worker)] = self._start()
             return
         if isinstance(message, int):
             self.on_event(Progress(worker.task, message))
+            return
+        if isinstance(message, str):
+            warnings.warn(message, stacklevel=2)
             return
         worker.task = None
         self._report(message)
@@ -141,19 +150,49 @@ class _Pool:
     def _start(self) -> _Worker:
         mine, theirs = self.context.Pipe()
         process = self.context.Process(target=_serve_tasks, args=(theirs, self.place), daemon=True)
-        process.start()
+        with _no_interrupts():
+            process.start()
         theirs.close()
         return _Worker(process, mine)
 
 
+@contextlib.contextmanager
+def _no_interrupts() -> Iterator[None]:
+    # Ctrl-C is the parent's to handle. A process inherits that a signal is ignored, so that it holds from its first
+    # moment on: importing torch takes seconds.
+    if threading.current_thread() is not threading.main_thread():  # which alone may change this
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _cause_of_death(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "its worker process was killed: probably the machine ran out of memory (fewer --jobs need less)."
+    return f"its worker process ended unexpectedly, with exit code {code}."
+
+
 def _serve_tasks(pipe: Connection, place: Place) -> None:
-    """A worker's life: receive a task, send round numbers, send the list of `Done`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    """A worker's life: receive a task, send round numbers and warnings, send the list of `Done`."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    with contextlib.suppress(EOFError, BrokenPipeError):
+    one_at_a_time = threading.Lock()  # any thread may warn
+
+    def send(message: object) -> None:
+        try:
+            with one_at_a_time:
+                pipe.send(message)
+        except OSError:  # the parent is gone, which is no fault of the run
+            os._exit(1)
+
+    warnings.showwarning = lambda message, *_, **__: send(str(message))
+    with contextlib.suppress(EOFError, OSError):
         while True:
             task: Task = pipe.recv()
-            pipe.send(work(task, place, _Throttle(pipe.send)))
+            send(work(task, place, _Throttle(send)))
 
 
 def _die_with_parent() -> None:

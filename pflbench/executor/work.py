@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import sysconfig
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
+import pflbench
+from pflbench import names
+from pflbench.data.federation import Federation
 from pflbench.engine.client_map import Execution
 from pflbench.engine.simulate import Outcome, Setup, simulate
 from pflbench.errors import PflbenchError
 from pflbench.executor import build, provenance
+from pflbench.methods.base import Method
+from pflbench.models.network import Network
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
+
+_OURS = Path(pflbench.__file__).parent
+_LIBRARIES = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,8 @@ class Done:
     message: str = ""
     detail: str = ""
     seconds: float = 0.0
+    fatal: bool = False
+    """Whether nothing after it can succeed: results cannot be written any more."""
     accuracy: float | None = None
     """Mean over the scored clients at the last moment scored, in percent: what a progress line shows."""
 
@@ -61,26 +72,39 @@ def work(task: Task, place: Place, on_round: OnRound | None = None) -> list[Done
     started = time.perf_counter()
     provenance.code()  # remembered now: the checkout may change while this runs
     try:
-        outcomes, data_hash = _simulate(task, place, on_round)
-    except (PflbenchError, OSError, MemoryError) as error:
-        return [Done(s, "error", str(error), traceback.format_exc()) for s in task.specs]
+        federations, method, network = _build(task, place)
     except Exception as error:
+        return _errors(task, error)
+    setup = Setup(execution=place.execution, device=torch.device(place.device), on_round=on_round)
+    try:
+        outcomes = simulate(task.specs, federations, method, network, setup)
+    except PflbenchError as error:
+        return _errors(task, error)
+    except (Exception, SystemExit) as error:
         if _out_of_memory(error):
-            return [Done(s, "error", f"out of memory: {error}", traceback.format_exc()) for s in task.specs]
-        outcomes, data_hash = [Outcome(failure=_blame(error)) for _ in task.specs], ""
+            return _errors(task, error)
+        outcomes = [Outcome(failure=_blame(error, task.reference)) for _ in task.specs]
     seconds = (time.perf_counter() - started) / len(task.specs)
+    data_hash = federations[0].hash
     return [
         _store(spec, outcome, place, data_hash, seconds) for spec, outcome in zip(task.specs, outcomes, strict=True)
     ]
 
 
-def _simulate(task: Task, place: Place, on_round: OnRound | None) -> tuple[list[Outcome], str]:
+def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
     torch.set_num_threads(place.threads)
     federations = [build.federation(spec, place.data_root) for spec in task.specs]
-    network = build.network(task.specs[0])
-    method = build.method(task.specs[0], task.reference)
-    setup = Setup(execution=place.execution, device=torch.device(place.device), on_round=on_round)
-    return simulate(task.specs, federations, method, network, setup), federations[0].hash
+    return federations, build.method(task.specs[0], task.reference), build.network(task.specs[0])
+
+
+def _errors(task: Task, error: Exception | SystemExit) -> list[Done]:
+    message = str(error)
+    if _out_of_memory(error):
+        message = f"out of memory: {message}" if message else "out of memory"
+    elif not isinstance(error, PflbenchError | OSError):
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = _line(error, f"{frame.filename}, line {frame.lineno}")
+    return [Done(spec, "error", message, traceback.format_exc()) for spec in task.specs]
 
 
 def _store(spec: RunSpec, outcome: Outcome, place: Place, data_hash: str, seconds: float) -> Done:
@@ -89,9 +113,15 @@ def _store(spec: RunSpec, outcome: Outcome, place: Place, data_hash: str, second
     try:
         Store(place.results).write(RunResult(spec, outcome.scores, record, failure))
     except PflbenchError as error:
-        return Done(spec, "error", str(error), traceback.format_exc())
-    detail = getattr(outcome.failure, "detail", "")
-    return Done(spec, "failed" if failure else "done", failure or "", detail, seconds, _headline(outcome))
+        return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)
+    return Done(
+        spec,
+        "failed" if failure else "done",
+        failure or "",
+        getattr(outcome.failure, "detail", ""),
+        seconds,
+        accuracy=_headline(outcome),
+    )
 
 
 def _headline(outcome: Outcome) -> float | None:
@@ -108,15 +138,34 @@ class MethodRaised(PflbenchError):
     detail = ""
 
 
-def _blame(error: Exception) -> MethodRaised:
-    """The method's error in one line, with the innermost line of code outside pflbench's engine and torch."""
+def _blame(error: BaseException, reference: str) -> MethodRaised:
+    """The method's error in one line, with the innermost line of the method's file, or else of code around it."""
+    file = names.source_file(reference)
     frames = traceback.extract_tb(error.__traceback__)
-    mine = [f for f in frames if "/torch/" not in f.filename and "/engine/" not in f.filename]
-    where = mine[-1] if mine else frames[-1]
-    raised = MethodRaised(f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})")
+    own = [f for f in frames if Path(f.filename) == file] or [f for f in frames if _written_for_methods(f.filename)]
+    if own:
+        where = f"{own[-1].filename}, line {own[-1].lineno}"
+    else:
+        last = [f for f in frames if _OURS in Path(f.filename).parents][-1]
+        where = f"from what {reference} returned, in {Path(last.filename).name}, line {last.lineno}"
+    raised = MethodRaised(_line(error, where))
     raised.detail = "".join(traceback.format_exception(error))
     return raised
 
 
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+def _written_for_methods(file: str) -> bool:
+    path = Path(file)
+    if _OURS in path.parents:
+        return path.parent == _OURS / "methods" and path.name != "base.py"
+    return not file.startswith("<") and not any(folder in path.parents for folder in _LIBRARIES)
+
+
+def _line(error: BaseException, where: str) -> str:
+    first = (str(error).strip().splitlines() or ["no message"])[0]
+    return f"{type(error).__name__}: {first} ({where})"
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return "can't allocate memory" in str(error)

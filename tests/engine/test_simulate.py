@@ -208,3 +208,12 @@ def test_float32_runs_agree_with_float64_and_between_executions() -> None:
     ]
     close(found[1], found[0], 1e-4)
     close(found[2], found[1], 1e-4)
+
+
+def test_a_server_that_changes_its_states_shape_is_named():
+    class Growing(FedAvg):
+        def server(self, server, uploads, n, round):
+            return torch.cat([server, server])
+
+    with pytest.raises(TypeError, match=r"server\(\) turned a state of shapes"):
+        simulate([tiny_spec(rounds=1)], [tiny_federation(0)], Growing(epochs=1), tiny_network())

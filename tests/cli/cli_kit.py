@@ -1,0 +1,138 @@
+"""A suite whose runs take a fraction of a second, methods to write into files, and the stored files' fingerprints."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SUITE = """
+[suite]
+name = "tiny"
+title = "Tiny"
+paper = "none"
+protocol = "code"
+seeds = [0, 1]
+spread = { kind = "std", ddof = 0, of = "mean" }
+
+[federation]
+clients = 90
+training_clients = 88
+cohort = 2
+query = 0.2
+
+[evaluation]
+clients = "held-out"
+average = "batches"
+finetune = { steps = 2, lr = 0.05 }
+report = { steps = [1, 2] }
+
+[[column]]
+id = "shards"
+title = "Shards"
+dataset = { name = "digits" }
+partition = { name = "shards", shards = 180 }
+model = "cnn2"
+rounds = 2
+batch = 10
+
+[[column]]
+id = "dirichlet"
+title = "Dirichlet"
+clients = 60
+training_clients = 58
+dataset = { name = "rotated-digits" }
+partition = { name = "dirichlet", alpha = 3.0, minimum = 5 }
+model = "cnn2"
+rounds = 2
+batch = 10
+
+[[row]]
+id = "fedavg"
+title = "FedAvg"
+method = "fedavg"
+stage = "global"
+
+[[row]]
+id = "fedavg-ft"
+title = "FedAvg-FT"
+method = "fedavg"
+stage = "finetuned"
+
+[[row]]
+id = "ditto"
+title = "Ditto"
+method = "ditto"
+stage = "finetuned"
+
+[hyper]
+fedavg = { epochs = 1, lr = 0.05 }
+ditto = { steps = 1 }
+
+[profile.smoke]
+seeds = [0]
+"""
+
+MISSING_COLUMN = """
+[[column]]
+id = "real"
+title = "Real"
+dataset = { name = "mnist" }
+partition = { name = "shards", shards = 180 }
+model = "cnn2"
+rounds = 2
+batch = 10
+"""
+
+METHOD = '''
+"""A user's method."""
+from dataclasses import dataclass
+
+from pflbench.methods.base import Method, Take, steps
+
+
+@dataclass(frozen=True)
+class Foo(Method):
+    """Federated averaging, written again."""
+
+    lr: float = 0.05
+
+    def takes(self):
+        return (Take(epochs=1),)
+
+    def client(self, f, server, state, *taken, round):
+        (batches,) = taken
+        return steps(lambda w, b: w - self.lr * f.grad(w, b), server, batches), state
+'''
+
+
+def method_file(path: Path, *replace: tuple[str, str]) -> str:
+    """Write METHOD with replacements; returns the reference."""
+    text = METHOD
+    for old, new in replace:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+    return f"{path}:Foo"
+
+
+def stored(results: Path) -> dict[str, tuple[int, str]]:
+    """File name → (mtime, hash) of every finished file."""
+    return {
+        path.name: (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in (results / "runs").glob("*.parquet")
+    }
+
+
+def start(*arguments: str, cwd: Path, **environment: str) -> "subprocess.Popen[str]":
+    """The real program in a process (and process group) of its own."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PFLBENCH_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "pflbench", *arguments],
+        cwd=cwd,
+        env=clean | environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )

@@ -1,0 +1,62 @@
+"""The program called in this process, in an empty folder that holds one tiny suite."""
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cli_kit import MISSING_COLUMN, SUITE
+
+from pflbench.cli import main as program
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory."""
+    for name in os.environ:
+        if name.startswith("PFLBENCH_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PFLBENCH_JOBS", "1")  # in this process, without workers
+    monkeypatch.setenv("PFLBENCH_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(SUITE)
+    (tmp_path / "partly.toml").write_text(SUITE + MISSING_COLUMN)
+    return tmp_path
+
+
+@pytest.fixture
+def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """`cli("run", "-s", "tiny.toml")` → exit code, output, errors."""
+
+    def call(*arguments: str) -> Result:
+        capsys.readouterr()
+        with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
+            warnings.simplefilter("default")  # as outside of tests: shown, not raised
+            program.main(list(arguments))
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err or "--debug" in arguments
+        return Result(int(ended.value.code or 0), out, err)
+
+    return call
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training is an error."""
+
+    def simulate(*_: object) -> None:
+        raise AssertionError("something was trained")
+
+    monkeypatch.setattr("pflbench.executor.work.simulate", simulate)

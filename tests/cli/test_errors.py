@@ -1,0 +1,87 @@
+"""Whatever is wrong with a request: one message with the near match, exit code 2, no traceback."""
+
+from pathlib import Path
+
+import pytest
+
+RUN = ("run", "-s", "tiny.toml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("run",), ("Which suite?", "cafeme-table1")),
+        (("run", "-s", "cafeme-tabel1"), ("'cafeme-tabel1'", "Did you mean 'cafeme-table1'?")),
+        (("run", "-s", "elsewhere.toml"), ("There is no suite file 'elsewhere.toml'",)),
+        ((*RUN, "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),
+        ((*RUN, "-d", "digitss"), ("dataset 'digitss'", "'digits'")),
+        ((*RUN, "--partition", "shard"), ("partition 'shard'", "'shards'")),
+        ((*RUN, "--column", "shard"), ("column 'shard'", "'shards'")),
+        ((*RUN, "--clients", "91"), ("number of clients '91'", "60, 90")),
+        ((*RUN, "--column", "shards", "--clients", "60"), ("No column has all of what",)),
+        ((*RUN, "--profile", "smoek"), ("profile 'smoek'", "'smoke'")),
+        ((*RUN, "--seeds", "4-0"), ("'4-0' is not a list of seeds",)),
+        ((*RUN, "--set", "fedavg.lrr=1"), ("'lrr'", "'lr'")),
+        ((*RUN, "--set", "fedavgg.lr=1"), ("'fedavgg'", "'fedavg'")),
+        ((*RUN, "--set", "fedavg.lr=fast"), ("fedavg.lr must be float, not 'fast'",)),
+        ((*RUN, "--set", "nonsense"), ("Write method.key=value",)),
+        ((*RUN, "--precision", "fp16"), ("Unknown precision 'fp16'; known: fp32, fp64",)),
+        ((*RUN, "--redo", "miss"), ("Unknown --redo 'miss'", "missing")),
+        ((*RUN, "--device", "tpu"), ("device 'tpu'",)),
+        ((*RUN, "--device", "cuda:99"), ("There is no device 'cuda:99'",)),
+        ((*RUN, "--rounds", "0"), ("--rounds", "greater than or equal to 1")),
+        ((*RUN, "--seedz", "1"), ("--seedz", "--seeds")),
+        (("runn",), ("'runn'", "'run'")),
+        (("plan", "-s", "tiny.toml", "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),
+        (("report", "--format", "cvs"), ("'cvs'", "'csv'")),
+        (("report",), ("No results of any suite in 'results'", "pflbench run")),
+        (("report", "-s", "tiny.toml"), ("No results of tiny.toml in 'results'",)),
+        (("status", "-s", "tiny"), ("Unknown suite 'tiny'",)),
+        (("ls", "method"), ("'method'", "'methods'")),
+        (("show", "abc"), ("No run starts with 'abc' in 'results'",)),
+        (("check", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),
+        (("data", "status", "mnsit"), ("dataset 'mnsit'", "'mnist'")),
+        (("data", "fetch", "mnsit"), ("dataset 'mnsit'", "'mnist'")),
+    ],
+)
+@pytest.mark.usefixtures("no_training")
+def test_one_message(cli, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    result = cli(*arguments)
+    assert result.code == 2
+    (line,) = result.err.splitlines()
+    assert line.startswith("Error: ")
+    for part in parts:
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("epochs = 1", "epocs = 1", "'epochs'"),
+        ('name = "digits"', 'name = "digit"', "'digits'"),
+        ('name = "digits"', 'name = "digits", sise = 28', "'size'"),
+        ('model = "cnn2"', 'model = "cnn4"', "cnn2"),
+        ("batch = 10", "bacth = 10", "batch"),
+        ("[layout", "[layout", ""),
+    ],
+)
+def test_a_mistake_in_a_suite_names_file_and_key(cli, old: str, new: str, part: str) -> None:
+    toml = Path("tiny.toml")
+    toml.write_text(toml.read_text().replace(old, new, 1) + ("" if old != new else "\n[layout"))
+    result = cli("run", "-s", "tiny.toml", "--dry-run")
+    assert result.code == 2
+    assert result.err.startswith("Error: tiny.toml") and part in result.err
+
+
+def test_what_cannot_be_built_is_said_before_anything_is_trained(cli, no_training) -> None:
+    toml = Path("tiny.toml")
+    toml.write_text(toml.read_text().replace('name = "digits"', 'name = "digits", size = 20'))
+    result = cli("run", "-s", "tiny.toml")
+    assert result.code == 2
+    assert "cnn2" in result.err and len(result.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("data",)])
+def test_no_verb_is_answered_with_the_help(cli, arguments: tuple[str, ...]) -> None:
+    result = cli(*arguments)
+    assert result.code == 2 and "Usage: pflbench" in result.out + result.err and "Error" not in result.err

@@ -1,0 +1,111 @@
+"""A user's own method file: good, edited, and broken in every way."""
+
+from pathlib import Path
+
+import pytest
+from cli_kit import method_file, stored
+
+from pflbench.store import Store
+
+SHORT = ("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0")
+
+
+def test_an_edited_method_runs_again_beside_the_old_result(cli, folder: Path) -> None:
+    method = method_file(folder / "foo.py")
+    assert cli(*SHORT, "-m", method).code == 0
+    before = stored(folder / "results")
+    assert cli(*SHORT, "-m", method).out == "1 run: 1 done, 0 failed before, 0 to do.\n"
+
+    method_file(folder / "foo.py", ("server, batches), state", "0.5 * server, batches), state"))
+    again = cli(*SHORT, "-m", "foo.py:Foo")  # a relative path is the same method
+    assert again.code == 0 and "1 run finished" in again.out
+    after = stored(folder / "results")
+    assert len(after) == 2 and before.items() <= after.items()
+
+    versions = [run.spec.method.version for run in Store(folder / "results").list()]
+    text = cli("report", "-s", "tiny.toml", "--seeds", "0").out
+    for version in versions:
+        assert f"Foo@{version}" in text
+    lines = text.splitlines()
+    heading = next(i for i, line in enumerate(lines) if line.startswith("(not in the suite)"))
+    assert lines[heading - 1].startswith("──")
+    assert {line.split()[0] for line in lines[heading + 1 : heading + 3]} == {f"Foo@{v}" for v in versions}
+
+
+def test_a_methods_own_options(cli, folder: Path) -> None:
+    method = method_file(folder / "foo.py")
+    assert cli(*SHORT, "-m", method, "--set", "Foo.lr=0.5").code == 0
+    (run,) = Store(folder / "results").list()
+    assert (run.spec.method.name, run.spec.method.hyper) == ("foo.py:Foo", {"lr": 0.5})
+    wrong = cli(*SHORT, "-m", method, "--set", "Foo.lrr=0.5")
+    assert wrong.code == 2 and "Did you mean 'lr'?" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("import Method, Take", "import Metod, Take", "cannot import name 'Metod'"),
+        ("@dataclass(frozen=True)", "1 / 0\n@dataclass(frozen=True)", "(line 8)"),
+        ("class Foo(Method)", "class Fooo(Method)", "Did you mean 'Fooo'?"),
+        ("class Foo(Method):", "class Foo(Method)", "line 9"),
+        ("class Foo(Method):", "class Foo:", "is not a pflbench method"),
+        ("lr: float = 0.05", "lr: float", "needs a value for lr"),
+    ],
+)
+@pytest.mark.usefixtures("no_training")
+def test_a_file_that_makes_no_method(cli, folder: Path, old: str, new: str, part: str) -> None:
+    reference = method_file(folder / "foo.py", (old, new))
+    result = cli(*SHORT, "-m", reference)
+    assert result.code == 2
+    (line,) = result.err.splitlines()
+    assert line.startswith("Error: ") and "foo.py" in line and part in line
+    assert not Store(folder / "results").list()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("(batches,) = taken", "raise ValueError('what now')", "ValueError: what now"),
+        ("(batches,) = taken", "open('/nowhere/at/all')", "FileNotFoundError: "),
+        ("(batches,) = taken", "raise SystemExit(3)", "SystemExit: 3"),
+        ("server, batches), state", "server[:-1], batches), state", "foo.py, line 19"),
+        ("server, batches), state", "server, batches)[:3], state", "foo.py"),
+        ("server, batches), state", "server, batches)", "foo.py"),
+    ],
+)
+def test_a_method_that_fails_in_a_run(cli, folder: Path, old: str, new: str, part: str) -> None:
+    method = method_file(folder / "foo.py", (old, new))
+    result = cli(*SHORT, "-m", method, "-m", "ditto", "--rounds", "1")
+    assert result.code == 1
+    (line,) = result.err.splitlines()
+    assert line.startswith("Error: digits shards · foo.py:Foo · seed 0 · 1 round: ")
+    assert "foo.py" in line.split("round: ")[1] and part in line
+    failures = {run.spec.method.name: run.failure for run in Store(folder / "results").list()}
+    assert failures.pop("ditto") is None and part in str(failures.pop("foo.py:Foo"))
+
+
+def test_debug_shows_where_a_method_raised(cli, folder: Path) -> None:
+    method = method_file(folder / "foo.py", ("(batches,) = taken", "raise ValueError('what now')"))
+    result = cli(*SHORT, "-m", method, "--debug")
+    assert result.code == 1 and "Traceback" in result.err and "raise ValueError('what now')" in result.err
+
+
+def test_a_method_that_warns_is_heard_once(cli, folder: Path) -> None:
+    method = method_file(
+        folder / "foo.py", ("(batches,) = taken", "(batches,) = taken; import warnings; warnings.warn('careful')")
+    )
+    result = cli(*SHORT, "-m", method)
+    assert (result.code, result.err) == (0, "Warning: careful\n")
+
+
+def test_check_passes_a_good_method_and_fails_a_bad_one(cli, folder: Path) -> None:
+    good = cli("check", "fedavg")
+    assert good.code == 0 and good.out.endswith("All checks passed.\n") and "FAIL" not in good.out
+    bad = cli("check", method_file(folder / "foo.py", ("server, batches), state", "server, batches)[:3], state")))
+    assert bad.code == 1 and "FAIL" in bad.out and bad.out.splitlines()[-1].endswith("of the checks failed.")
+
+
+def test_check_of_what_is_no_method(cli, folder: Path) -> None:
+    for change in (("class Foo(Method):", "class Foo:"), ("lr: float = 0.05", "lr: float")):
+        result = cli("check", method_file(folder / "foo.py", change))
+        assert result.code == 2 and "foo.py" in result.err and len(result.err.splitlines()) == 1

@@ -1,0 +1,227 @@
+"""`pflbench run`: what runs, what is left alone, and what a resumed matrix keeps."""
+
+from pathlib import Path
+
+import pytest
+from cli_kit import stored
+
+from pflbench.store import Store
+
+SHORT = ("-s", "tiny.toml", "--column", "shards", "-m", "fedavg")
+
+
+def test_runs_to_a_table_and_again_to_nothing(cli, folder: Path, monkeypatch) -> None:
+    first = cli("run", "-s", "tiny.toml", "--column", "shards")
+    assert first.code == 0 and not first.err
+    assert first.out.splitlines()[0] == "4 runs: 0 done, 0 failed before, 4 to do."
+    assert "[4/4] shards · ditto · seed 1: " in first.out
+    assert first.out.endswith("4 runs finished, 0 failed.\n")
+    kept = stored(folder / "results")
+    assert len(kept) == 4
+
+    monkeypatch.setattr("pflbench.executor.local.execute", None)  # cannot be called
+    again = cli("run", "-s", "tiny.toml", "--column", "shards")
+    assert (again.code, again.err) == (0, "")
+    assert again.out == "4 runs: 4 done, 0 failed before, 0 to do.\n"
+    assert stored(folder / "results") == kept
+    table = cli("report", "-s", "tiny.toml", "--format", "csv")
+    assert table.code == 0 and "ditto" in table.out
+
+
+def test_redo_always_replaces(cli, folder: Path) -> None:
+    cli("run", *SHORT, "--seeds", "0")
+    before = stored(folder / "results")
+    result = cli("run", *SHORT, "--seeds", "0", "--redo", "always")
+    assert result.code == 0 and "1 done, 0 failed before, 1 to do" in result.out
+    after = stored(folder / "results")
+    assert after.keys() == before.keys() and after != before
+
+
+@pytest.mark.parametrize(
+    ("options", "runs"),
+    [
+        ((), 8),
+        (("--seeds", "0-2,7"), 16),
+        (("--profile", "smoke"), 4),
+        (("--column", "dirichlet"), 4),
+        (("--clients", "90"), 4),
+        (("--dataset", "rotated-digits"), 4),
+        (("--partition", "shards"), 4),
+        (("--method", "fedavg-ft"), 4),
+        (("--method", "fedavg", "--method", "ditto", "--clients", "60", "--seeds", "5"), 2),
+    ],
+)
+@pytest.mark.usefixtures("no_training")
+def test_options_select(cli, options: tuple[str, ...], runs: int) -> None:
+    result = cli("run", "-s", "tiny.toml", "--dry-run", *options)
+    assert result.code == 0 and not result.err
+    head, *names = result.out.splitlines()
+    assert head == f"{runs} runs: 0 done, 0 failed before, {runs} to do."
+    assert len(names) == runs
+    assert not Path("results").exists()
+
+
+def test_rounds_set_and_precision_reach_the_run(cli, folder: Path) -> None:
+    result = cli(
+        "run", *SHORT, "--seeds", "3", "--rounds", "1", "--precision", "fp64",
+        "--set", "fedavg.lr=0.5", "--set", "finetune.lr=0.125", "--results", "elsewhere",
+    )  # fmt: skip
+    assert result.code == 0
+    (run,) = Store(folder / "elsewhere").list()
+    assert (run.spec.seed, run.spec.rounds, run.spec.precision) == (3, 1, "fp64")
+    assert run.spec.method.hyper == {"epochs": 1, "lr": 0.5}
+    assert run.spec.scoring.finetune and run.spec.scoring.finetune.lr == 0.125
+
+
+@pytest.mark.usefixtures("no_training")
+def test_command_line_before_environment_before_suite(cli, monkeypatch) -> None:
+    monkeypatch.setenv("PFLBENCH_SUITE", "tiny.toml")
+    monkeypatch.setenv("PFLBENCH_COLUMN", "shards")
+    monkeypatch.setenv("PFLBENCH_METHOD", "ditto")
+    monkeypatch.setenv("PFLBENCH_SEEDS", "4,5,6")
+    monkeypatch.setenv("PFLBENCH_ROUNDS", "7")
+    monkeypatch.setenv("PFLBENCH_DRY_RUN", "1")
+    from_environment = cli("run").out.splitlines()
+    assert from_environment[1:] == [f"  digits shards · ditto · seed {s} · 7 rounds" for s in (4, 5, 6)]
+    over = cli("run", "--seeds", "9", "--rounds", "3").out.splitlines()
+    assert over[1:] == ["  digits shards · ditto · seed 9 · 3 rounds"]
+
+
+def test_environment_names_the_results(cli, folder: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PFLBENCH_RESULTS", str(folder / "theirs"))
+    monkeypatch.setenv("PFLBENCH_SET", "fedavg.lr=0.25 finetune.lr=0.5")
+    monkeypatch.setenv("PFLBENCH_QUIET", "1")
+    result = cli("run", *SHORT, "--seeds", "0")
+    assert (result.code, result.out, result.err) == (0, "", "")
+    (run,) = Store(folder / "theirs").list()
+    assert run.spec.method.hyper["lr"] == 0.25
+    assert not (folder / "results").exists()
+
+
+def test_quiet_prints_problems_only(cli) -> None:
+    good = cli("run", *SHORT, "--seeds", "0", "--quiet")
+    assert (good.code, good.out, good.err) == (0, "", "")
+    bad = cli("run", *SHORT, "--seeds", "0", "--quiet", "--set", "fedavg.lr=1e30")
+    assert (bad.code, bad.out) == (1, "") and "diverged" in bad.err
+
+
+def test_divergence_is_stored_shown_left_alone_and_retried(cli, folder: Path) -> None:
+    nan = ("-s", "tiny.toml", "--column", "shards", "--seeds", "0", "--set", "fedavg.lr=1e30")
+    first = cli("run", *nan)
+    assert first.code == 1
+    assert first.err.startswith("Error: digits shards · fedavg · seed 0 · 2 rounds: diverged in round")
+    assert len(first.err.splitlines()) == 1
+    assert "1 run finished, 1 failed." in first.out  # Ditto is unharmed
+
+    left = cli("run", *nan)
+    assert left.code == 1
+    assert left.out == "2 runs: 1 done, 1 failed before, 0 to do.\n"
+    assert "1 run that failed before was left alone; --redo failed tries again." in left.err
+    assert "fedavg · seed 0 · 2 rounds: diverged" in left.err
+
+    kept = {r.spec.id for r in Store(folder / "results").list() if r.failure is None}
+    before = stored(folder / "results")
+    retried = cli("run", *nan, "--redo", "failed")
+    assert retried.code == 1 and "1 done, 1 failed before, 1 to do" in retried.out
+    assert all(stored(folder / "results")[f"{id}.parquet"] == before[f"{id}.parquet"] for id in kept)
+
+    report = cli("report", "-s", "tiny.toml", "--seeds", "0")
+    assert report.code == 0 and "Failed: diverged in round" in report.out
+    run = next(r for r in Store(folder / "results").list() if r.failure is not None)
+    shown = cli("show", run.spec.id)
+    assert shown.out.startswith(f"run {run.spec.id}: failed\nfailure: diverged")
+
+
+def test_a_suites_failed_run_is_in_status_and_report(cli) -> None:
+    toml = Path("tiny.toml")
+    toml.write_text(toml.read_text().replace("epochs = 1, lr = 0.05", "epochs = 1, lr = 1e30"))
+    assert cli("run", *SHORT).code == 1
+    status = cli("status", "-s", "tiny.toml")
+    assert status.code == 0 and "tiny [paper]: 0 done, 2 failed, 6 missing" in status.out
+    assert status.out.count("fedavg seed 1: diverged") == 1
+    assert "failed" in cli("report", "-s", "tiny.toml").out
+
+
+def test_fail_fast_starts_nothing_more(cli) -> None:
+    command = ("run", "-s", "tiny.toml", "--column", "shards", "--set", "fedavg.lr=1e30")
+    result = cli(*command, "--fail-fast")
+    assert result.code == 1
+    assert "0 runs finished, 1 failed, 3 not started." in result.out
+    patient = cli(*command)
+    assert "2 runs finished, 1 failed." in patient.out
+
+
+@pytest.mark.usefixtures("no_training")
+def test_missing_data_leaves_out_its_columns_only(cli, folder: Path) -> None:
+    result = cli("run", "-s", "partly.toml", "--column", "real")
+    assert result.code == 1
+    (line,) = result.err.splitlines()
+    for part in ("'mnist'", str(folder / "data" / "MNIST" / "raw" / "train-images-idx3-ubyte"), "pflbench data fetch"):
+        assert part in line
+    assert not Store(folder / "results").list()
+
+
+def test_columns_with_data_still_run(cli, folder: Path) -> None:
+    result = cli("run", "-s", "partly.toml", "-m", "fedavg", "--column", "shards", "--column", "real", "--seeds", "0")
+    assert result.code == 1 and "'mnist' is not there" in result.err
+    assert [(r.spec.dataset.name, r.failure) for r in Store(folder / "results").list()] == [("digits", None)]
+
+
+def test_damaged_and_foreign_files_are_named_set_aside_and_redone(cli, folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    cli("run", *SHORT)
+    table = cli("report", "-s", "tiny.toml", "--format", "csv").out
+    first, second = sorted((folder / "results" / "runs").glob("*.parquet"))
+    first.write_bytes(first.read_bytes()[:1000])
+    pq.write_table(pa.table({"a": [1]}), second)
+
+    result = cli("run", *SHORT)
+    assert result.code == 0 and "2 runs: 0 done, 0 failed before, 2 to do." in result.out
+    warned = result.err.splitlines()
+    assert len(warned) == 2
+    for file in (first, second):
+        (line,) = (line for line in warned if file.name in line)
+        assert line.startswith("Warning: ") and "is not a readable run" in line and f"{file.name}.corrupt" in line
+        assert file.with_name(f"{file.name}.corrupt").exists()
+    assert cli("report", "-s", "tiny.toml", "--format", "csv").out == table
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_file_in_the_way_of_the_results(cli, folder: Path) -> None:
+    (folder / "results").write_text("in the way")
+    result = cli("run", *SHORT)
+    assert result.code == 1
+    (line,) = result.err.splitlines()
+    assert line.startswith("Error: Cannot write results to ") and "--results" in line
+
+
+def test_a_full_disk_stops_with_one_message(cli, folder: Path, monkeypatch) -> None:
+    import errno
+
+    import pyarrow.parquet as pq
+
+    cli("run", *SHORT, "--seeds", "0")
+    kept = stored(folder / "results")
+    calls = []
+
+    def full(*_: object, **__: object) -> None:
+        calls.append(1)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "write_table", full)
+        result = cli("run", *SHORT, "--seeds", "0-3")
+    assert result.code == 1 and len(calls) == 1  # nothing was trained in vain after the first
+    (line,) = result.err.splitlines()
+    assert "No space left on device" in line
+    assert "0 runs finished, 1 failed, 2 not started." in result.out
+    assert stored(folder / "results") == kept
+    assert [path.name for path in (folder / "results" / "runs").iterdir()] == list(kept)
+    assert cli("run", *SHORT, "--seeds", "0-3").code == 0
+
+
+def test_debug_alone_shows_a_traceback(cli) -> None:
+    assert "Traceback" not in cli("run", "-s", "nothing").err
+    assert "Traceback" in cli("run", "-s", "nothing", "--debug").err

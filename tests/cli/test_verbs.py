@@ -1,0 +1,144 @@
+"""What the other verbs print."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from cli_kit import stored
+from typer.testing import CliRunner
+
+import pflbench
+from pflbench.cli import main as program
+from pflbench.store import Store
+
+SHORT = ("-s", "tiny.toml", "--column", "shards", "-m", "fedavg")
+
+
+@pytest.fixture
+def two_runs(cli, folder: Path) -> list[str]:
+    """The ids of two finished runs."""
+    assert cli("run", *SHORT).code == 0
+    return [run.spec.id for run in Store(folder / "results").list()]
+
+
+def test_version(cli) -> None:
+    assert cli("--version") == (0, f"pflbench {pflbench.__version__}\n", "")
+
+
+def test_info_is_json_for_a_bug_report(cli, folder: Path) -> None:
+    found = json.loads(cli("info").out)
+    assert found["pflbench"] == pflbench.__version__ and found["cores"] >= 1
+    assert found["data_root"] == str(folder / "data")
+    assert {"torch", "python", "commit", "dirty", "platform", "processor", "gpus", "suites"} <= found.keys()
+
+
+@pytest.mark.usefixtures("no_training")
+def test_plan_before_any_run(cli) -> None:
+    result = cli("plan", *SHORT)
+    assert result.code == 0 and not Path("results").exists()
+    assert re.search(r"shards +│ fedavg +│ +2 │ +0 │ +0 │ +2 │ +unknown", result.out)
+    assert "2 runs to do: no known speed yet; unknown for 2; about 0.1 MB of results." in result.out
+
+
+def test_plan_knows_what_is_done_and_its_speed(cli, two_runs: list[str], folder: Path) -> None:
+    before = stored(folder / "results")
+    result = cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "2")
+    assert re.search(r"fedavg +│ +4 │ +2 │ +0 │ +2 │ +\d+ s", result.out)
+    assert "2 runs to do: " in result.out and "unknown for 0" in result.out
+    assert "0 runs to do" in cli("plan", *SHORT).out
+    assert stored(folder / "results") == before
+
+
+def test_status_counts(cli, two_runs: list[str]) -> None:
+    result = cli("status", "-s", "tiny.toml")
+    assert result.out.splitlines() == [
+        "tiny [paper]: 2 done, 0 failed, 6 missing",
+        "tiny [smoke]: 1 done, 0 failed, 3 missing",
+    ]
+    assert cli("status").out == "No results in 'results' yet.\n"  # of the suites that come with pflbench
+
+
+def test_show_takes_the_beginning_of_an_id(cli, two_runs: list[str], folder: Path) -> None:
+    whole = cli("show", two_runs[0])
+    assert whole.code == 0 and cli("show", two_runs[0][:8]) == whole
+    assert whole.out.startswith(f"run {two_runs[0]}: done\nspec:")
+    assert '"wall_seconds"' in whole.out and re.search(r"finetuned +round +2 step +2 ", whole.out)
+    many = cli("show", "")
+    assert many.code == 2 and "2 runs start with ''" in many.err and all(id in many.err for id in two_runs)
+    none = cli("show", two_runs[0], "--results", "elsewhere")
+    assert none.code == 2 and "No run starts with" in none.err and "'elsewhere'" in none.err
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_report_to_a_file_and_in_every_format(cli, folder: Path) -> None:
+    terminal = cli("report", "-s", "tiny.toml", "--profile", "paper")
+    assert terminal.code == 0 and "FedAvg-FT" in terminal.out and "Runs: 2 of 8 done, 0 failed." in terminal.out
+    written = cli("report", "-s", "tiny.toml", "--profile", "paper", "-o", "table.txt")
+    assert (written.code, written.out) == (0, "")
+    assert (folder / "table.txt").read_text() == terminal.out
+    assert "| FedAvg" in cli("report", "-s", "tiny.toml", "--format", "markdown").out
+    head, *rows = cli("report", "-s", "tiny.toml", "--format", "csv").out.splitlines()
+    assert head.startswith("suite,profile,row,method,column,dataset,partition,clients,stage,mean,std,sem,n")
+    assert not any(row.startswith("suite,") for row in rows)
+    bad = cli("report", "-s", "tiny.toml", "-o", "no/such/folder.txt")
+    assert bad.code == 1 and "Cannot write 'no/such/folder.txt': No such file or directory." in bad.err
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_report_by_rounds_and_seeds(cli) -> None:
+    assert "2/2" not in cli("report", "-s", "tiny.toml", "--seeds", "0,1").out
+    assert "(2/3)" in cli("report", "-s", "tiny.toml", "--seeds", "0-2", "--profile", "paper").out
+    other = cli("report", "-s", "tiny.toml", "--rounds", "1")
+    assert other.code == 2 and "No results of tiny.toml" in other.err
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("suites", ("cafeme-table1", "CAFeMe, Table 1", "smoke")),
+        ("methods", ("fedavg", "lr=0.001", "per-fedavg")),
+        ("datasets", ("digits", "rmnist", "rotations=10")),
+        ("partitions", ("dirichlet", "alpha=0.3")),
+        ("models", ("cnn2", "cnn3")),
+    ],
+)
+def test_ls(cli, what: str, words: tuple[str, ...]) -> None:
+    result = cli("ls", what)
+    assert result.code == 0 and not result.err
+    for word in words:
+        assert word in result.out
+
+
+def test_data_status_and_fetch(cli, folder: Path, monkeypatch) -> None:
+    status = cli("data", "status")
+    assert status.code == 0 and f"data root: {folder / 'data'}" in status.out
+    assert re.search(r"digits +ready", status.out) and re.search(r"rmnist +missing: .*train-images", status.out)
+    assert cli("data", "status", "digits", "--data-dir", "other").out.startswith("data root: other\n")
+
+    def offline(*_: object, **__: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("torchvision.datasets.MNIST.__init__", offline)
+    fetched = cli("data", "fetch", "digits", "mnist")
+    assert fetched.code == 1 and re.search(r"digits +ready", fetched.out)
+    (line,) = fetched.err.splitlines()
+    assert "no network" in line and str(folder / "data" / "MNIST" / "raw" / "train-labels-idx1-ubyte") in line
+
+
+def test_every_option_has_a_help_and_an_environment_variable() -> None:
+    group = typer.main.get_command(program.app)
+    commands = dict(group.commands) | {f"data {n}": c for n, c in group.commands["data"].commands.items()}  # type: ignore[attr-defined]
+    for name, command in commands.items():
+        for parameter in command.params:
+            if parameter.param_type_name == "option" and parameter.name != "help":
+                assert parameter.help, (name, parameter.name)
+                assert str(parameter.envvar).startswith("PFLBENCH_"), (name, parameter.name)
+
+
+def test_help_of_every_verb() -> None:
+    verbs = ("run", "report", "plan", "status", "ls", "data", "data status", "data fetch", "show", "check", "info")
+    for verb in verbs:
+        result = CliRunner().invoke(program.app, [*verb.split(), "-h"])
+        assert result.exit_code == 0 and f"Usage: pflbench {verb}" in result.output.replace("root", "pflbench")

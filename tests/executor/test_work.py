@@ -1,0 +1,128 @@
+"""One task: groups of seeds, and what becomes of a run that something keeps from finishing."""
+
+from pathlib import Path
+
+import pytest
+
+from pflbench import names
+from pflbench.catalog import complete, describe
+from pflbench.data.digits import Digits
+from pflbench.errors import UsageError
+from pflbench.executor import build
+from pflbench.executor.local import execute
+from pflbench.executor.work import Done, Place, Task, work
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.store import Store
+
+
+def spec(name: str = "fedavg", seed: int = 0, **changes: object) -> RunSpec:
+    info = describe(name)
+    fields: dict[str, object] = {
+        "method": MethodSpec(name=info.name, version=info.version, hyper=complete(info, {})),
+        "dataset": Named(name="digits"),
+        "partition": Named(name="shards", options={"shards": 180}),
+        "model": "cnn2",
+        "clients": 90,
+        "training_clients": 88,
+        "cohort": 2,
+        "query": 0.2,
+        "batch": 10,
+        "rounds": 1,
+        "scoring": Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=1, lr=0.05)),
+        "precision": "fp64",
+        "seed": seed,
+    }
+    return RunSpec.model_validate(fields | changes)
+
+
+def task(*specs: RunSpec) -> Task:
+    return Task(specs, names.locate("methods", specs[0].method.name))
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ditto"])
+def test_a_group_of_seeds_stores_what_single_runs_store(tmp_path: Path, method: str) -> None:
+    specs = [spec(method, seed) for seed in (0, 1, 2)]
+    single, grouped = (
+        Place(tmp_path / "single", tmp_path),
+        Place(tmp_path / "grouped", tmp_path, execution="vectorized"),
+    )
+    for one in specs:
+        assert [d.status for d in work(task(one), single)] == ["done"]
+    assert [d.status for d in work(task(*specs), grouped)] == ["done"] * 3
+    for one in specs:
+        loop, vectorized = Store(single.results).read(one.id), Store(grouped.results).read(one.id)
+        assert loop.provenance["execution"] == "loop" and vectorized.provenance["execution"] == "vectorized"
+        assert len(loop.scores) == len(vectorized.scores) > 0
+        for a, b in zip(loop.scores, vectorized.scores, strict=True):
+            assert a._replace(loss_sum=0) == b._replace(loss_sum=0)
+            assert a.loss_sum == pytest.approx(b.loss_sum, rel=1e-9, abs=1e-9)
+
+
+def statuses(dones: list[Done]) -> list[tuple[str, str]]:
+    return [(done.status, done.message) for done in dones]
+
+
+def test_what_is_no_fault_of_the_method_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path / "results", tmp_path)
+    impossible = spec(partition=Named(name="shards", options={"shards": 91}))
+    ((status, message),) = statuses(work(task(impossible), place))
+    assert status == "error" and "91 shards cannot be dealt evenly to 90 clients" in message
+
+    for error, expected in (
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (MemoryError(), "out of memory"),
+        (KeyError("x"), "test_work.py, line"),
+    ):
+
+        def load(self: Digits, root: Path, seed: int, error: Exception = error) -> None:
+            raise error
+
+        build._source.cache_clear()
+        monkeypatch.setattr(Digits, "load", load)
+        ((status, message),) = statuses(work(task(spec()), place))
+        assert status == "error" and expected in message
+    assert not Store(place.results).list()
+
+
+def test_running_out_of_memory_in_training_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def simulate(*_: object) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr("pflbench.executor.work.simulate", simulate)
+    ((status, message),) = statuses(work(task(spec()), Place(tmp_path / "results", tmp_path)))
+    assert status == "error" and message.startswith("out of memory: ")
+
+
+def test_nothing_starts_once_results_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("in the way")
+    dones = execute(
+        [task(spec(seed=0)), task(spec(seed=1))],
+        Place(tmp_path / "results", tmp_path),
+        jobs=1,
+        on_event=lambda event: None,
+    )
+    assert [(d.status, d.fatal) for d in dones] == [("error", True)]
+
+
+def test_check_finds_what_cannot_be_built() -> None:
+    good = (spec(), names.locate("methods", "fedavg"))
+    build.check([good])
+    for wrong in (
+        spec(dataset=Named(name="digits", options={"size": 20})),
+        spec(partition=Named(name="dirichlet", options={"alpha": -1.0})),
+        spec(method=MethodSpec(name="fedavg", version="1", hyper={"epoch": 3})),
+    ):
+        with pytest.raises(UsageError):
+            build.check([good, (wrong, good[1])])
+
+
+def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "foo.py"
+    text = "from pflbench.methods import fedavg\n\n\nclass Foo(fedavg.FedAvg):\n    pass\n"
+    file.write_text(text)
+    info = describe(f"{file}:Foo")
+    planned = spec(method=MethodSpec(name=info.name, version=info.version, hyper=complete(info, {})))
+    build.check([(planned, info.reference)])
+    file.write_text(f"{text}\n")
+    with pytest.raises(UsageError, match="changed while the suite was running"):
+        build.check([(planned, info.reference)])

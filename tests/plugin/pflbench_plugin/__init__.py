@@ -1,0 +1,1 @@
+"""One of each thing that a package can add to pflbench."""
