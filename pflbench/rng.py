@@ -1,7 +1,8 @@
 """Named random streams: every draw of a run comes from `(seed, name, …)`, never from global state.
 
 A stream depends on nothing but its name, so methods of one seed meet the same federation, initial model, cohorts and
-batches, and a result does not depend on what else runs, or in which order.
+batches, and no draw depends on what else runs, or in which order. (Looped runs are equal to the bit for it; in a stack
+of seeds, other seeds change the rounding.)
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import pickle
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,8 @@ Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 @dataclass(frozen=True)
 class CIFAR10:
     """50,000 color images of 10 kinds of objects, 32x32: CIFAR-10's training split."""
+
+    seeded: ClassVar[bool] = False
 
     @property
     def shape(self) -> tuple[int, int, int]:

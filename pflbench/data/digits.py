@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class Digits:
     def __post_init__(self) -> None:
         if self.channels < 1 or self.size < 1:
             raise UsageError(f"Digits: channels = {self.channels} and size = {self.size} must be positive.")
+
+    seeded: ClassVar[bool] = False
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -64,6 +66,8 @@ class RotatedDigits:
     size: int = 28
     rotations: int = 10
     degrees: float = 20.0
+
+    seeded: ClassVar[bool] = True
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ MD5 = {IMAGES: "6bbc9ace898e44ae57da46a324031adb", LABELS: "a25bea736e30d166cddd
 @dataclass(frozen=True)
 class MNIST:
     """60,000 handwritten digits, 28x28 gray: MNIST's training split."""
+
+    seeded: ClassVar[bool] = False
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -74,6 +77,8 @@ class RMNIST:
 
     rotations: int = 10
     degrees: float = 20.0
+
+    seeded: ClassVar[bool] = True
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -52,6 +52,10 @@ class Dataset(Protocol):
     def classes(self) -> int:
         """Number of classes, known without loading."""
 
+    @property
+    def seeded(self) -> bool:
+        """Whether the pool depends on the seed; where a class does not say, it is taken to."""
+
     def load(self, root: Path, seed: int) -> Source:
         """The pool for this seed, from files under `root`; never touches the network.
 

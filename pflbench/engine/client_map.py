@@ -56,7 +56,8 @@ class Item:
 class ClientMap:
     """Maps a function over clients and seeds in one flat axis.
 
-    `chunk`: at most so many clients in a stack (None: all); it changes memory and speed, never a number.
+    `chunk`: at most so many clients in a stack (None: all); it changes memory and speed, and numbers by
+    rounding only.
     `gradient_calls` counts autograd calls so far.
     """
 

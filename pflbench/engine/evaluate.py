@@ -43,7 +43,7 @@ def score(f: Objective, w: Params, query: Batches) -> Tally:
         new = Tally(
             tally.correct + correct,
             tally.examples + examples,
-            tally.loss_sum + (loss.double() * mask).sum(),
+            tally.loss_sum + torch.where(mask, loss.double(), 0).sum(),
             tally.batch_accuracy + correct / examples.clamp(min=1),
         )
         tally, used = keep(b, (new, used + 1), (tally, used))

@@ -121,8 +121,7 @@ class StackedObjective:
         each = F.cross_entropy(logits.flatten(0, 1), b.labels.flatten(), reduction="none").view(b.labels.shape)
         if b.mask is None:
             return each.mean(1)
-        real = b.mask.to(each.dtype)
-        return (each * real).sum(1) / real.sum(1).clamp(min=1)
+        return torch.where(b.mask, each, 0).sum(1) / b.mask.sum(1).clamp(min=1)
 
     def _loss(self, w: Tensor, b: Batch) -> Tensor:
         with torch.no_grad():

@@ -184,7 +184,7 @@ def _finite(tree: Tree) -> bool:
 
 
 def _finish(runs: list[_Run], method: Method[Any, Any, Any], clients: ClientMap) -> list[Outcome]:
-    """Score the runs that did not fail."""
+    """Score the runs that did not fail. A loss that is not finite, at any stage, fails the whole run."""
     outcomes = [Outcome(failure=run.failure, server=run.server) for run in runs]
     numbers = [i for i, run in enumerate(runs) if run.failure is None]
     if not numbers:

@@ -31,18 +31,19 @@ def partition(named: Named) -> Partition:
 
 
 @lru_cache(maxsize=1)
-def _source(name: str, canonical: str, root: Path, seed: int) -> Source:
+def _source(canonical: str, root: Path, seed: int) -> Source:
     return dataset(Named.model_validate_json(canonical)).load(root, seed)
 
 
 def federation(spec: RunSpec, root: Path) -> Federation:
-    """The federation of one run; the last dataset loaded is kept, as neighboring runs share it.
+    """The federation of one run; the last pool loaded is kept, as neighboring runs often share it.
 
     Raises:
         DataMissing: Files are not in the data root.
         UsageError: The partition is impossible.
     """
-    source = _source(spec.dataset.name, spec.dataset.model_dump_json(), root, spec.seed)
+    seeded = getattr(dataset(spec.dataset), "seeded", True)
+    source = _source(spec.dataset.model_dump_json(), root, spec.seed if seeded else 0)
     return build(
         source,
         partition(spec.partition),

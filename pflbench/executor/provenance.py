@@ -9,7 +9,7 @@ import sys
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -66,16 +66,25 @@ def peak_memory() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def record(device: str, execution: str, data_hash: str, wall_seconds: float, rounds: int) -> dict[str, Any]:
+class Cost(NamedTuple):
+    """Seconds and rounds of one run, and the seeds trained in one stack with it: they change rounding, not more."""
+
+    wall_seconds: float
+    rounds: int
+    together: tuple[int, ...]
+
+
+def record(device: str, execution: str, data_hash: str, cost: Cost) -> dict[str, Any]:
     """The provenance of one run, flat and JSON-ready."""
     return {
         **code(),
         **versions(),
         "device": device_name(device),
         "execution": execution,
+        "seeds_together": ",".join(map(str, cost.together)),
         "threads": torch.get_num_threads(),
         "data_hash": data_hash,
-        "wall_seconds": round(wall_seconds, 3),
-        "rounds_per_second": round(rounds / wall_seconds, 4) if wall_seconds else None,
+        "wall_seconds": round(cost.wall_seconds, 3),
+        "rounds_per_second": round(cost.rounds / cost.wall_seconds, 4) if cost.wall_seconds else None,
         "peak_memory": peak_memory(),
     }

@@ -68,31 +68,42 @@ OnRound = Callable[[int], None]
 
 
 def work(task: Task, place: Place, on_round: OnRound | None = None) -> list[Done]:
-    """Run one task and store its results; never raises for what a run did wrong."""
+    """Run one task and store its results; never raises for what a run did wrong.
+
+    If a group cannot be run as one, for one seed's partition or for want of memory, its runs are tried one by one.
+    """
     started = time.perf_counter()
     provenance.code()  # remembered now: the checkout may change while this runs
     try:
         federations, method, network = _build(task, place)
     except Exception as error:
-        return _errors(task, error)
+        return _singly(task, place, on_round) or _errors(task, error)
     setup = Setup(execution=place.execution, device=torch.device(place.device), on_round=on_round)
     try:
         outcomes = simulate(task.specs, federations, method, network, setup)
     except PflbenchError as error:
-        return _errors(task, error)
+        return _singly(task, place, on_round) or _errors(task, error)
     except (Exception, SystemExit) as error:
-        if _out_of_memory(error):
-            return _errors(task, error)
+        if len(task.specs) > 1 or _out_of_memory(error):
+            return _singly(task, place, on_round) or _errors(task, error)
         outcomes = [Outcome(failure=_blame(error, task.reference)) for _ in task.specs]
     seconds = (time.perf_counter() - started) / len(task.specs)
-    data_hash = federations[0].hash
-    return [
-        _store(spec, outcome, place, data_hash, seconds) for spec, outcome in zip(task.specs, outcomes, strict=True)
-    ]
+    cost = provenance.Cost(seconds, task.specs[0].rounds, tuple(spec.seed for spec in task.specs))
+    record = provenance.record(place.device, place.execution, federations[0].hash, cost)
+    return [_store(spec, outcome, place, record, seconds) for spec, outcome in zip(task.specs, outcomes, strict=True)]
+
+
+def _singly(task: Task, place: Place, on_round: OnRound | None) -> list[Done]:
+    """The runs of a group one by one; nothing if it is a single run."""
+    if len(task.specs) == 1:
+        return []
+    return [done for spec in task.specs for done in work(Task((spec,), task.reference), place, on_round)]
 
 
 def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
     torch.set_num_threads(place.threads)
+    # fp32 means fp32: TF32 convolutions, PyTorch's default on recent GPUs, ruin Per-FedAvg's finite differences.
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     federations = [build.federation(spec, place.data_root) for spec in task.specs]
     return federations, build.method(task.specs[0], task.reference), build.network(task.specs[0])
 
@@ -107,8 +118,7 @@ def _errors(task: Task, error: Exception | SystemExit) -> list[Done]:
     return [Done(spec, "error", message, traceback.format_exc()) for spec in task.specs]
 
 
-def _store(spec: RunSpec, outcome: Outcome, place: Place, data_hash: str, seconds: float) -> Done:
-    record = provenance.record(place.device, place.execution, data_hash, seconds, spec.rounds)
+def _store(spec: RunSpec, outcome: Outcome, place: Place, record: dict[str, Any], seconds: float) -> Done:
     failure = None if outcome.failure is None else str(outcome.failure)
     try:
         Store(place.results).write(RunResult(spec, outcome.scores, record, failure))

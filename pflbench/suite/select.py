@@ -73,6 +73,8 @@ def select_lines(
     if methods is None:
         return lines
     ids = [m for m in methods if not names.is_reference(m)]
+    for file in [m for m in ids if m.endswith(".py")]:
+        raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
     all_known("method", ids, [n for line in lines for n in (line.row.id, line.info.name)])
     picked = [line for line in lines if line.row.id in ids or line.info.name in ids]
     for reference in dict.fromkeys(_anchored(m, Path.cwd()) for m in methods if names.is_reference(m)):

@@ -14,6 +14,7 @@ RUN = ("run", "-s", "tiny.toml")
         (("run", "-s", "cafeme-tabel1"), ("'cafeme-tabel1'", "Did you mean 'cafeme-table1'?")),
         (("run", "-s", "elsewhere.toml"), ("There is no suite file 'elsewhere.toml'",)),
         ((*RUN, "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),
+        ((*RUN, "-m", "foo.py"), ("Which class of 'foo.py'? Write foo.py:Class.",)),
         ((*RUN, "-d", "digitss"), ("dataset 'digitss'", "'digits'")),
         ((*RUN, "--partition", "shard"), ("partition 'shard'", "'shards'")),
         ((*RUN, "--column", "shard"), ("column 'shard'", "'shards'")),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from pflbench import names
 from pflbench.catalog import complete, describe
@@ -126,3 +127,35 @@ def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
     file.write_text(f"{text}\n")
     with pytest.raises(UsageError, match="changed while the suite was running"):
         build.check([(planned, info.reference)])
+
+
+def test_one_seed_that_cannot_be_does_not_cost_the_others(tmp_path: Path) -> None:
+    """Dirichlet with 60 clients: some seeds have a client below one batch, which `tiny_client="error"` refuses."""
+    settings = {
+        "partition": Named(name="dirichlet", options={"alpha": 0.3, "minimum": 5}),
+        "clients": 60,
+        "training_clients": 58,
+        "tiny_client": "error",
+    }
+    specs = [spec(seed=seed, **settings) for seed in range(3)]
+    alone, together = (
+        Place(tmp_path / "alone", tmp_path),
+        Place(tmp_path / "together", tmp_path, execution="vectorized"),
+    )
+    expected = [done.status for one in specs for done in work(task(one), alone)]
+    assert {"error", "done"} == set(expected), "this test needs seeds with and without a tiny client"
+    assert [done.status for done in work(task(*specs), together)] == expected
+
+
+def test_seeds_share_a_pool_that_does_not_depend_on_them(tmp_path: Path) -> None:
+    first, second = (build.federation(spec(seed=seed), tmp_path) for seed in (0, 1))
+    assert first.x is second.x
+    rotated = Named(name="rotated-digits", options={})
+    first, second = (build.federation(spec(seed=seed, dataset=rotated), tmp_path) for seed in (0, 1))
+    assert first.x is not second.x and not first.x.equal(second.x)
+
+
+def test_fp32_never_means_tf32(tmp_path: Path) -> None:
+    torch.backends.cudnn.allow_tf32 = True
+    work(task(spec(precision="fp32")), Place(tmp_path, tmp_path))
+    assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
