@@ -227,7 +227,7 @@ def _pure(case: Case) -> None:
     kept = pytree.tree_map(_copy, stacked)
     case.method.server(server, stacked, torch.full((2,), 0.5, dtype=torch.float64), Round(0))
     for was, now in zip(pytree.tree_leaves((before, kept)), pytree.tree_leaves(((server, own), stacked)), strict=True):
-        same = torch.equal(was, now) if isinstance(was, Tensor) else was == now
+        same = torch.allclose(was, now, rtol=0, atol=0, equal_nan=True) if isinstance(was, Tensor) else was == now
         assert same, "client() or server() changes its arguments in place; return new values instead"
 
 

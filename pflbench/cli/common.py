@@ -84,6 +84,12 @@ def errors() -> Console:
     return Console(stderr=True, **PLAIN)
 
 
+def check_precision(precision: str) -> None:
+    """Raise `UsageError` for a precision that does not exist."""
+    if precision not in ("fp32", "fp64"):
+        raise UsageError(f"Unknown precision {precision!r}; known: fp32, fp64.")
+
+
 def expansions(
     suites: list[str],
     *,
@@ -102,8 +108,7 @@ def expansions(
     from pflbench.suite.expand import expand, parse_seeds
     from pflbench.suite.load import load
 
-    if precision not in ("fp32", "fp64"):
-        raise UsageError(f"Unknown precision {precision!r}; known: fp32, fp64.")
+    check_precision(precision)
     return [
         expand(
             load(name),

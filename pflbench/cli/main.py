@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 import warnings
@@ -55,7 +56,7 @@ app.command("info")(info.info)
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 a run failed, 2 a wrong request, 130 interrupted."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    debug = "--debug" in arguments
+    debug = "--debug" in arguments or os.environ.get("PFLBENCH_DEBUG", "") not in ("", "0")
     arguments = [a for a in arguments if a != "--debug"]
     common.show_tracebacks = debug
     warnings.showwarning = _warner()

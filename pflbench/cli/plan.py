@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pflbench.spec import RunSpec
     from pflbench.store import Store
 
-BYTES_PER_RUN = 40_000  # a stored run of 20 clients × 51 points, measured
+BYTES_PER_RUN = 21_000  # a stored run of 20 clients × 51 points, measured
 
 
 def plan(
@@ -30,7 +30,7 @@ def plan(
     precision: common.Precision = "fp32",
     results: common.Results = common.DEFAULT_RESULTS,
 ) -> int:
-    """Say what `pflbench run` with the same options would do: runs, what is done, time, disk. Trains nothing.
+    """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
     The time comes from finished runs of the same method, network and batch in this results folder, wherever they
     were made; without one it is unknown.
@@ -81,10 +81,10 @@ def plan(
             )
         console().print(grid)
         disk = to_do * BYTES_PER_RUN / 1e6
-        known = f"{_duration(total)} of computing for those with a known speed" if total else "no known speed yet"
-        console().print(
-            f"{common.count(to_do, 'run')} to do: {known}; unknown for {unknown}; about {disk:.1f} MB of results."
-        )
+        parts = [f"{_duration(total)} of computing on one core or device"] if total else []
+        parts += [f"time unknown for {unknown}"] if unknown else []
+        parts += [f"about {disk:.1f} MB of results"] if to_do else []
+        console().print(f"{common.count(to_do, 'run')} to do{': ' if parts else ''}{', '.join(parts)}.")
     return 0
 
 

@@ -79,7 +79,7 @@ class Display:
             self.progress.update(self.overall, completed=self.finished)
             for task in [t for t in self.bars if done.spec in t.specs]:
                 self.progress.remove_task(self.bars.pop(task))
-        what = f"{done.accuracy:.2f} % in {done.seconds:.1f} s" if done.accuracy is not None else done.status.upper()
+        what = f"{done.headline} in {done.seconds:.1f} s" if done.headline else done.status.upper()
         width = len(str(self.total))
         name = f"{self.columns.get(done.spec.id, '')} · {done.spec.method.name} · seed {done.spec.seed}"
         self.say(f"[{self.finished:>{width}}/{self.total}] {name}: {what}")

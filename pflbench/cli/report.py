@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pflbench.store import Store
     from pflbench.suite.expand import Expansion
 
+MAKE = "`pflbench run` makes them."
 FORMATS = ("terminal", "markdown", "csv")
 
 
@@ -27,6 +28,7 @@ def report(
     ] = None,
     rounds: common.Rounds = None,
     seeds: common.Seeds = None,
+    precision: common.Precision = "fp32",
     format_: Annotated[
         str, typer.Option("--format", envvar="PFLBENCH_FORMAT", help="terminal, markdown, or csv (long form).")
     ] = "terminal",
@@ -51,12 +53,11 @@ def report(
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
     store = Store(results)
-    tables = [
-        table_input(e, comparable=rounds is None and e.profile == "paper")
-        for e in with_results(suite, profile, rounds, seeds, store)
-    ]
+    expanded = with_results(suite, profile, store, rounds=rounds, seeds=seeds, precision=precision)
+    tables = [table_input(e, comparable=rounds is None and e.profile == "paper") for e in expanded]
     if not tables:
-        raise UsageError(f"No results of {_what(suite, profile)} in {str(results)!r}. `pflbench run` makes them.")
+        other = elsewhere(expanded, store)
+        raise UsageError(f"No results of {_what(suite, profile)} in {str(results)!r}. {other or MAKE}")
     texts = [render(lay_out(table, store), format_, compare_paper) for table in tables]  # type: ignore[arg-type]
     if format_ == "csv":  # one header for all
         texts = [texts[0], *(text.split("\n", 1)[1] for text in texts[1:])]
@@ -80,11 +81,19 @@ def _emit(text: str, output: Path | None) -> None:
 
 
 def with_results(
-    suites: list[str] | None, profile: str | None, rounds: int | None, seeds: str | None, store: Store
+    suites: list[str] | None,
+    profile: str | None,
+    store: Store,
+    *,
+    rounds: int | None = None,
+    seeds: str | None = None,
+    precision: str = "fp32",
 ) -> list[Expansion]:
     """The suites × profiles that are asked for and have a stored run; asked for by name, a lone one need have none."""
     from pflbench.suite.expand import expand, parse_seeds
     from pflbench.suite.load import available, load
+
+    common.check_precision(precision)
 
     specs = [run.spec for run in store.list()]
     stored, settings = {spec.id for spec in specs}, {spec.setting() for spec in specs}
@@ -92,12 +101,22 @@ def with_results(
     found = []
     for suite in map(load, suites or available()):
         for one in [profile] if profile else suite.profiles:
-            table = expand(suite, profile=one, rounds=rounds, seeds=chosen)
+            table = expand(suite, profile=one, rounds=rounds, seeds=chosen, precision=precision)  # type: ignore[arg-type]
             own = any(run.id in stored for run in table.runs)
             # A user's own rows are results too, even where the suite's own are missing.
             if own or any(run.setting() in settings for run in table.runs) or (suites and profile):
                 found.append(table)
     return found
+
+
+def elsewhere(tables: list[Expansion], store: Store) -> str:
+    """A sentence on the stored runs that stand in none of these tables; empty if there are none."""
+    settings = {run.setting() for table in tables for run in table.runs}
+    others = sum(run.spec.setting() not in settings for run in store.list())
+    if not others:
+        return ""
+    there = "1 run there has" if others == 1 else f"{others} runs there have"
+    return f"{there} other settings: name them with --suite FILE, --rounds, or --precision."
 
 
 def table_input(table: Expansion, *, comparable: bool) -> TableInput:

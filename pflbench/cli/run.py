@@ -84,13 +84,13 @@ def run(
     todo = [specs[id] for id, state in states.items() if state in wanted]
     out = Console(quiet=True) if quiet else console()
     out.print(_summary(states, len(todo)))
-    if dry_run:
-        for spec in todo:
-            out.print(f"  {_name(spec)}")
-        return 0
     runnable, problems = _with_data(todo, root)
     for problem in problems:
         errors().print(f"Error: {problem}")
+    if dry_run:
+        for spec in runnable:
+            out.print(f"  {_name(spec)}")
+        return 1 if problems else 0
     dones: list[Done] = []
     if runnable:
         store.check_writable()

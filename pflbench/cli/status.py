@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import TYPE_CHECKING
+
 from pflbench.cli import common
 from pflbench.cli.common import console
-from pflbench.cli.report import with_results
+from pflbench.cli.report import elsewhere, with_results
+
+if TYPE_CHECKING:
+    from pflbench.store import Stored
+    from pflbench.suite.expand import Expansion
 
 
-def status(suite: common.Suites = None, results: common.Results = common.DEFAULT_RESULTS) -> int:
+def status(
+    suite: common.Suites = None,
+    rounds: common.Rounds = None,
+    precision: common.Precision = "fp32",
+    results: common.Results = common.DEFAULT_RESULTS,
+) -> int:
     """Say for every suite and profile with results how many runs are done, failed or missing, and why runs failed."""
     from pflbench.store import Store
 
     store = Store(results)
-    shown = False
-    for table in with_results(suite, None, None, None, store):
-        states = {spec.id: store.status(spec.id) for spec in table.runs}
-        counts = {state: list(states.values()).count(state) for state in ("done", "failed", "missing")}
-        name = f"{table.suite} [{table.profile}]"
-        console().print(f"{name}: {', '.join(f'{n} {state}' for state, n in counts.items())}")
-        for spec in table.runs:
-            if states[spec.id] == "failed":
-                failure = store.read(spec.id).failure
-                console().print(f"  failed {spec.id} {spec.method.name} seed {spec.seed}: {failure}")
-        shown = True
-    if not shown:
+    stored = {run.spec.id: run for run in store.list()}
+    tables = with_results(suite, None, store, rounds=rounds, precision=precision)
+    named = {run.id for table in tables for run in table.runs}
+    for table in tables:
+        _say(table, stored, named)
+    other = elsewhere(tables, store)
+    if not stored:
         console().print(f"No results in {str(results)!r} yet.")
+    elif other:
+        console().print(other)
     return 0
+
+
+def _say(table: Expansion, stored: dict[str, Stored], named: set[str]) -> None:
+    """A table's own runs, then those that no table names: own methods, other hyperparameters, other seeds."""
+    own = [run.id for run in table.runs]
+    settings = {run.setting() for run in table.runs}
+    beside = [id for id, run in stored.items() if id not in named and run.spec.setting() in settings]
+    out = console().print
+    out(f"{table.suite} [{table.profile}]: {_count(own, stored)}")
+    if beside:
+        out(f"  beside the suite's rows: {_count(beside, stored)}")
+    for id in [*own, *beside]:
+        run = stored.get(id)
+        if run is not None and run.failure is not None:
+            out(f"  failed {id} {run.spec.method.name} seed {run.spec.seed}: {run.failure}")
+
+
+def _count(ids: list[str], stored: dict[str, Stored]) -> str:
+    states = Counter("missing" if id not in stored else "failed" if stored[id].failure else "done" for id in ids)
+    return ", ".join(f"{states[state]} {state}" for state in ("done", "failed", "missing"))

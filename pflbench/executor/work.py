@@ -60,8 +60,8 @@ class Done:
     seconds: float = 0.0
     fatal: bool = False
     """Whether nothing after it can succeed: results cannot be written any more."""
-    accuracy: float | None = None
-    """Mean over the scored clients at the last moment scored, in percent: what a progress line shows."""
+    headline: str = ""
+    """Mean accuracy over the scored clients at the last moment scored: what a progress line shows."""
 
 
 OnRound = Callable[[int], None]
@@ -89,8 +89,14 @@ def work(task: Task, place: Place, on_round: OnRound | None = None) -> list[Done
         outcomes = [Outcome(failure=_blame(error, task.reference)) for _ in task.specs]
     seconds = (time.perf_counter() - started) / len(task.specs)
     cost = provenance.Cost(seconds, task.specs[0].rounds, tuple(spec.seed for spec in task.specs))
-    record = provenance.record(place.device, place.execution, federations[0].hash, cost)
+    record = provenance.record(place.device, place.execution, federations[0].hash, cost) | _source(task.reference)
     return [_store(spec, outcome, place, record, seconds) for spec, outcome in zip(task.specs, outcomes, strict=True)]
+
+
+def _source(reference: str) -> dict[str, str]:
+    """A user's method as it was: its file is edited, its result stays."""
+    where, _ = names.split_reference(reference)
+    return {"method_source": Path(where).read_text(encoding="utf-8")} if where.endswith(".py") else {}
 
 
 def _singly(task: Task, place: Place, on_round: OnRound | None) -> list[Done]:
@@ -130,16 +136,17 @@ def _store(spec: RunSpec, outcome: Outcome, place: Place, record: dict[str, Any]
         failure or "",
         getattr(outcome.failure, "detail", ""),
         seconds,
-        accuracy=_headline(outcome),
+        headline=_headline(outcome),
     )
 
 
-def _headline(outcome: Outcome) -> float | None:
+def _headline(outcome: Outcome) -> str:
     if not outcome.scores:
-        return None
+        return ""
     last = outcome.scores[-1]
     values = [s.accuracy for s in outcome.scores if (s.stage, s.round, s.step) == (last.stage, last.round, last.step)]
-    return 100 * sum(values) / len(values)
+    moment = f"{last.stage}, step {last.step}" if last.step else last.stage
+    return f"{100 * sum(values) / len(values):.2f} % ({moment})"
 
 
 class MethodRaised(PflbenchError):

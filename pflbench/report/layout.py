@@ -68,6 +68,7 @@ def _value(table: TableInput, cell: CellInput, shelf: _Shelf) -> CellValue:
         done=len(results),
         expected=len(cell.runs),
         failed=shelf.failed(cell.runs),
+        runs=tuple(result.spec.id for result in results),
         reference=cell.reference,
     )
     if not results:

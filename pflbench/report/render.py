@@ -25,7 +25,7 @@ OUTSIDE = "not in the suite"
 CSV_COLUMNS = (
     *("suite", "profile", "row", "method", "column", "dataset", "partition", "clients", "stage"),
     *("mean", "std", "sem", "n", "reference_mean", "reference_spread"),
-    *("rounds", "expected", "failed", "difference", "verdict", "mixed"),
+    *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs"),
 )
 _PADDING = 3  # a space on either side of a column and the line between two
 
@@ -37,7 +37,7 @@ def render(
 
     Args:
         table: What to show.
-        format: `csv` is the long form, one line per cell that has a result.
+        format: `csv` is the long form, one line per cell that has a run, done or failed.
         compare: Whether the paper's numbers, differences and verdicts follow the table (always in the CSV).
         width: Characters per line in a terminal; default: the terminal's.
         color: Whether to write ANSI styles; default: if standard output is a terminal. `NO_COLOR` leaves only bold.
@@ -176,7 +176,7 @@ def _csv(table: Table) -> str:
     writer.writerow(CSV_COLUMNS)
     for row in (*table.rows, *table.extra):
         for column, value in zip(table.columns, row.cells, strict=True):
-            if value is not None and value.done:
+            if value is not None and (value.done or value.failed):
                 writer.writerow(_record(table, row, column, value))
     return file.getvalue()
 
@@ -188,7 +188,7 @@ def _record(table: Table, row: Row, column: ColumnHead, value: CellValue) -> Seq
         *(column.clients, value.stage, _short(value.mean), _short(value.std), _short(value.sem), value.done),
         *((reference.mean, reference.spread) if reference else (None, None)),
         *(value.rounds, value.expected, value.failed, _short(value.difference)),
-        *(verdict.label if verdict else None, value.mixed),
+        *(verdict.label if verdict else None, value.mixed, " ".join(value.runs)),
     )
 
 

@@ -116,6 +116,8 @@ class CellValue:
     done: int
     expected: int
     failed: int
+    runs: tuple[str, ...] = ()
+    """Ids of the runs read."""
     mean: float | None = None
     std: float | None = None
     sem: float | None = None

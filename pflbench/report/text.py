@@ -47,7 +47,7 @@ def cell(value: CellValue | None, decimals: int) -> str:
 
 
 def comparison(table: Table) -> tuple[list[Line], list[str]]:
-    """A line per cell of the suite, and the footnotes of its verdicts. Empty if the paper has no number at all."""
+    """A line per cell with a run, and the footnotes of the verdicts. Empty if the paper has no number at all."""
     if not any(value and value.reference for row in table.rows for value in row.cells):
         return [], []
     notes: dict[str, int] = {}
@@ -58,7 +58,7 @@ def comparison(table: Table) -> tuple[list[Line], list[str]]:
 def _lines(row: Row, table: Table, notes: dict[str, int]) -> Sequence[Line]:
     lines = []
     for column, value in zip(table.columns, row.cells, strict=True):
-        if value is None:
+        if value is None or not (value.done or value.failed):
             continue
         paper = difference = verdict = NONE
         if value.reference is not None:

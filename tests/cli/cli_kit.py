@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -135,4 +136,6 @@ def start(*arguments: str, cwd: Path, **environment: str) -> "subprocess.Popen[s
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # A shell's background jobs ignore SIGINT and pass that on; these tests send it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )

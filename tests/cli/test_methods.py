@@ -109,3 +109,10 @@ def test_check_of_what_is_no_method(cli, folder: Path) -> None:
     for change in (("class Foo(Method):", "class Foo:"), ("lr: float = 0.05", "lr: float")):
         result = cli("check", method_file(folder / "foo.py", change))
         assert result.code == 2 and "foo.py" in result.err and len(result.err.splitlines()) == 1
+
+
+def test_the_source_of_a_users_method_is_stored_with_its_runs(cli, folder: Path) -> None:
+    source = Path(method_file(folder / "foo.py").rpartition(":")[0]).read_text()
+    assert cli(*SHORT, "-m", "foo.py:Foo").code == 0
+    (run,) = Store(folder / "results").list()
+    assert run.provenance["method_source"] == source

@@ -1,10 +1,12 @@
 """`pflbench run`: what runs, what is left alone, and what a resumed matrix keeps."""
 
+import re
 from pathlib import Path
 
 import pytest
 from cli_kit import stored
 
+from pflbench.cli import main as program
 from pflbench.store import Store
 
 SHORT = ("-s", "tiny.toml", "--column", "shards", "-m", "fedavg")
@@ -225,3 +227,30 @@ def test_a_full_disk_stops_with_one_message(cli, folder: Path, monkeypatch) -> N
 def test_debug_alone_shows_a_traceback(cli) -> None:
     assert "Traceback" not in cli("run", "-s", "nothing").err
     assert "Traceback" in cli("run", "-s", "nothing", "--debug").err
+
+
+def test_runs_of_another_precision_are_found_and_not_denied(cli) -> None:
+    assert cli("run", *SHORT, "--seeds", "0", "--precision", "fp64").code == 0
+    denied = cli("report", "-s", "tiny.toml")
+    assert denied.code == 2 and "1 run there has other settings" in denied.err and "--precision" in denied.err
+    assert cli("report", "-s", "tiny.toml", "--precision", "fp64").code == 0
+    assert "tiny [paper]: 1 done" in cli("status", "-s", "tiny.toml", "--precision", "fp64").out
+
+
+def test_a_progress_line_says_what_it_measured(cli) -> None:
+    assert re.search(r"\d+\.\d\d % \(finetuned, step \d+\) in ", cli("run", *SHORT, "--seeds", "0").out)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_dry_run_says_which_data_is_missing(cli) -> None:
+    result = cli("run", "-s", "partly.toml", "--dry-run")
+    assert result.code == 1 and "is not there, so its columns are left out" in result.err
+    assert "seed 0" in result.out  # the columns whose data is there
+
+
+@pytest.mark.usefixtures("no_training")
+def test_debug_from_the_environment(cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PFLBENCH_DEBUG", "1")
+    with pytest.raises(SystemExit):
+        program.main(["run", "-s", "nowhere"])
+    assert "Traceback" in capsys.readouterr().err
