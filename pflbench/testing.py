@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -262,17 +262,14 @@ def _learns(case: Case) -> None:
     spec = spec.model_copy(update={"scoring": spec.scoring.model_copy(update={"clients": "all"})})
     (outcome,) = simulate([spec], [tiny_federation(0)], case.method, tiny_network())
     assert outcome.failure is None, f"the run failed: {outcome.failure}"
-    (start,) = simulate([replace_rounds(spec, 1)], [tiny_federation(0)], _Idle(case.method), tiny_network())
+    (start,) = simulate(
+        [spec.model_copy(update={"rounds": 1})], [tiny_federation(0)], _Idle(case.method), tiny_network()
+    )
     before, after = (
         sum(s.loss_sum for s in o.scores if s.step == 3) / sum(s.count for s in o.scores if s.step == 3)
         for o in (start, outcome)
     )
     assert after < before, f"12 rounds raise the fine-tuned loss on easy data from {before:.4f} to {after:.4f}"
-
-
-def replace_rounds(spec: RunSpec, rounds: int) -> RunSpec:
-    """The spec with another number of rounds."""
-    return spec.model_copy(update={"rounds": rounds})
 
 
 class _Idle(Method[Any, Any, Any]):
@@ -351,4 +348,4 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "draws are stable": _cohorts,
 }
 
-__all__ = ["CHECKS", "Case", "contract", "replace", "tiny_federation", "tiny_network", "tiny_spec"]
+__all__ = ["CHECKS", "Case", "contract", "tiny_federation", "tiny_network", "tiny_spec"]
