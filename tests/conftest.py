@@ -11,12 +11,15 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import settings
 from jaxtyping import install_import_hook
 from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 
 CHECKED = ("pflbench.vector", "pflbench.optim", "pflbench.models", "pflbench.methods", "pflbench.engine")
 
+settings.register_profile("pflbench", deadline=None)  # a busy machine is no bug
+settings.load_profile("pflbench")
 torch.set_num_threads(1)
 assert not any(name.startswith(CHECKED) for name in sys.modules), "imported before its annotations could be checked"
 install_import_hook(list(CHECKED), "beartype.beartype")
