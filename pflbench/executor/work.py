@@ -76,6 +76,7 @@ def work(task: Task, place: Place, on_round: OnRound | None = None) -> list[Done
     provenance.code()  # remembered now: the checkout may change while this runs
     try:
         federations, method, network = _build(task, place)
+        source = _source(task.reference)  # now: the file may be edited or gone before this ends
     except Exception as error:
         return _singly(task, place, on_round) or _errors(task, error)
     setup = Setup(execution=place.execution, device=torch.device(place.device), on_round=on_round)
@@ -89,7 +90,7 @@ def work(task: Task, place: Place, on_round: OnRound | None = None) -> list[Done
         outcomes = [Outcome(failure=_blame(error, task.reference)) for _ in task.specs]
     seconds = (time.perf_counter() - started) / len(task.specs)
     cost = provenance.Cost(seconds, task.specs[0].rounds, tuple(spec.seed for spec in task.specs))
-    record = provenance.record(place.device, place.execution, federations[0].hash, cost) | _source(task.reference)
+    record = provenance.record(place.device, place.execution, federations[0].hash, cost) | source
     return [_store(spec, outcome, place, record, seconds) for spec, outcome in zip(task.specs, outcomes, strict=True)]
 
 
@@ -157,7 +158,8 @@ class MethodRaised(PflbenchError):
 
 def _blame(error: BaseException, reference: str) -> MethodRaised:
     """The method's error in one line, with the innermost line of the method's file, or else of code around it."""
-    file = names.source_file(reference)
+    where, _ = names.split_reference(reference)
+    file = Path(where) if where.endswith(".py") else names.source_file(reference)
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if Path(f.filename) == file] or [f for f in frames if _written_for_methods(f.filename)]
     if own:

@@ -160,3 +160,24 @@ def test_fp32_never_means_tf32(tmp_path: Path) -> None:
     torch.backends.cudnn.allow_tf32 = True
     work(task(spec(precision="fp32")), Place(tmp_path, tmp_path))
     assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_method_file_that_vanishes_while_it_runs_costs_nothing(tmp_path: Path, raises: bool) -> None:
+    file = tmp_path / "foo.py"
+    source = (
+        "from dataclasses import dataclass\nfrom pathlib import Path\n"
+        "from pflbench.methods.base import Method, Take\n\n\n"
+        "@dataclass(frozen=True)\nclass Foo(Method):\n"
+        "    def takes(self):\n        return (Take(steps=1),)\n\n"
+        "    def client(self, f, server, state, *taken, round):\n"
+        "        Path(__file__).unlink(missing_ok=True)\n"
+        + ("        raise KeyError('gone')\n" if raises else "        return server, state\n")
+    )
+    file.write_text(source)
+    method = MethodSpec(name="foo.py:Foo", version=names.source_hash(file))
+    place = Place(tmp_path / "results", tmp_path)
+    (done,) = work(Task((spec(method=method),), f"{file}:Foo"), place)
+    assert not file.exists() and done.status == ("failed" if raises else "done")
+    assert Store(place.results).read(done.spec.id).provenance["method_source"] == source
+    assert not raises or (done.message.startswith("KeyError: 'gone'") and "foo.py, line 13" in done.message)
