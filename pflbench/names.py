@@ -39,6 +39,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "models": {
         "cnn2": "pflbench.models.cnn2:cnn2",
         "cnn3": "pflbench.models.cnn3:cnn3",
+        "lenet": "pflbench.models.lenet:lenet",
+        "mlp": "pflbench.models.mlp:mlp",
     },
 }
 

@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Options = dict[str, Any]
 Stage = Literal["global", "finetuned"]
+Precision = Literal["fp32", "fp64", "bf16", "tf32"]
+"""fp32, fp64: everything in it. Parameters in float32 and: bf16, forward passes in bfloat16 where autocast thinks it
+safe; tf32, a GPU's tensor cores multiply with 10 bits of fraction."""
 Positive = Annotated[int, Field(gt=0)]
 
 
@@ -80,7 +83,7 @@ class RunSpec(_Strict):
     rounds: Positive
     scoring: Scoring
     protocol: str = "code"
-    precision: Literal["fp32", "fp64"] = "fp32"
+    precision: Precision = "fp32"
     seed: Annotated[int, Field(ge=0)]
 
     def canonical(self) -> str:

@@ -8,6 +8,7 @@ to 1e-9, except biases in front of a normalization: their true gradient is 0, so
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -120,7 +121,7 @@ class Case:
         """Whole runs of these seeds as one group."""
         specs = [tiny_spec(seed) for seed in seeds]
         federations = [tiny_federation(seed) for seed in seeds]
-        setup = Setup(execution=execution, chunk=chunk)
+        setup = Setup(execution=execution, chunk=chunk, most_padding=math.inf)
         outcomes = simulate(specs, federations, self.method, tiny_network(), setup)
         for outcome in outcomes:
             assert outcome.failure is None, f"the run failed: {outcome.failure}"
@@ -139,7 +140,8 @@ class Case:
 
     def map(self, execution: Execution, federation: Federation) -> ClientMap:
         """A client map over one federation."""
-        return ClientMap(Data(Task(self.network, federation.x), federation.labels, (0,)), execution)
+        data = Data(Task(self.network, federation.x), federation.labels, (0,))
+        return ClientMap(data, execution, most_padding=math.inf)
 
     def once(
         self, execution: Execution, federation: Federation, clients: Sequence[int]

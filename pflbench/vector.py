@@ -17,6 +17,8 @@ from pflbench.errors import UsageError
 class Parameter:
     """One named parameter. The name's first word is its part: `base.conv1.weight` belongs to part `base`.
 
+    A convolution's weight [out, in, height, width] lies in the vector as [out, height, width, in], the order that
+    convolutions of channels-last images take: a view of the vector is then ready for use, and so is its gradient.
     `bound`: initial values are uniform in ±bound (PyTorch's default for its layers: 1/sqrt(fan in));
     `fill`: a constant instead (1 and 0 for a normalization's scale and shift).
     """
@@ -26,7 +28,7 @@ class Parameter:
     bound: float | None = None
     fill: float = 0.0
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of entries."""
         return math.prod(self.shape)
@@ -37,10 +39,25 @@ class Parameter:
         return self.name.split(".", 1)[0]
 
     def draw(self, generator: torch.Generator) -> Tensor:
-        """Initial values, flat, float64 ["size"]."""
+        """Initial values in the vector's order, float64 ["size"]."""
         if self.bound is None:
             return torch.full((self.size,), self.fill, dtype=torch.float64)
-        return (torch.rand(self.size, generator=generator, dtype=torch.float64) * 2 - 1) * self.bound
+        values = (torch.rand(self.size, generator=generator, dtype=torch.float64) * 2 - 1) * self.bound
+        return self.flat(values.view(self.shape))
+
+    def flat(self, values: Tensor) -> Tensor:
+        """Values of the parameter's shape in the vector's order ["size"]."""
+        return (values.movedim(1, -1) if len(self.shape) == 4 else values).flatten()
+
+    def view(self, flat: Tensor) -> Tensor:
+        """The reverse, for [*lead, "size"]: [*lead, *shape], without a copy where strides allow."""
+        if len(self.shape) == 1:
+            return flat
+        lead = flat.shape[:-1]
+        if len(self.shape) != 4:
+            return flat.reshape(lead + self.shape)
+        out, channels, height, width = self.shape
+        return flat.reshape((*lead, out, height, width, channels)).movedim(-1, -3)
 
 
 @dataclass(frozen=True)
@@ -73,22 +90,39 @@ class Layout:
             raise UsageError(f"This network has no part {name!r}; its parts are {', '.join(self.parts)}.")
         return self.parts[name]
 
+    @cached_property
+    def _of_part(self) -> dict[str, Layout]:
+        return {part: Layout(tuple(p for p in self.parameters if p.part == part)) for part in self.parts}
+
+    def of(self, part: str | None) -> Layout:
+        """The layout of one part alone; the whole for None. Raises `UsageError` like `part`."""
+        if part is None:
+            return self
+        self.part(part)
+        return self._of_part[part]
+
     def views(self, pieces: Sequence[Tensor]) -> dict[str, Tensor]:
         """Named views of a vector given in consecutive pieces (cut at parameter boundaries).
 
         Each piece is ["piece"] or ["clients", "piece"]; a view is [*shape] or ["clients", *shape].
         """
         found: dict[str, Tensor] = {}
-        waiting = list(self.parameters)
-        for piece in pieces:
+        for piece, mine in zip(pieces, self._cut(tuple(piece.shape[-1] for piece in pieces)), strict=True):
+            for p, chunk in zip(mine, torch.split(piece, [p.size for p in mine], dim=-1), strict=True):
+                found[p.name] = p.view(chunk)
+        return found
+
+    def _cut(self, lengths: tuple[int, ...]) -> list[tuple[Parameter, ...]]:
+        """The parameters of each of several consecutive pieces."""
+        if lengths == (self.size,):
+            return [self.parameters]
+        found, waiting = [], list(self.parameters)
+        for room in lengths:
             mine: list[Parameter] = []
-            room = piece.shape[-1]
             while room and waiting:
                 mine.append(waiting.pop(0))
                 room -= mine[-1].size
-            chunks = torch.split(piece, [p.size for p in mine], dim=-1)
-            for p, chunk in zip(mine, chunks, strict=True):
-                found[p.name] = chunk.reshape(*piece.shape[:-1], *p.shape)
+            found.append(tuple(mine))
         return found
 
 

@@ -6,7 +6,9 @@ is what all clients of a seed get (the server state), `own` the client's state, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,13 +17,18 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from pflbench.engine import chunks, memory, stack
 from pflbench.engine.batches import Drawn
+from pflbench.engine.capture import Graphs
+from pflbench.engine.lanes import Pace
 from pflbench.engine.objective import LoopObjective, StackedObjective, Task
-from pflbench.methods.base import Batch, Batches
+from pflbench.methods.base import Batch
 
 Execution = Literal["loop", "vectorized"]
 Tree = Any
 ClientFunction = Callable[..., Tree]
+Shared = Sequence[Tree] | Mapping[int, Tree]
+"""What all clients of a seed get, by the seed's number in the group."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,15 @@ class Data:
         """Where the pool lies, and so where everything is computed."""
         return self.task.pool.device
 
+    def upload(self, values: np.ndarray) -> Tensor:
+        """An array as a tensor on the device."""
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+    def batch(self, rows: np.ndarray, seed: int) -> Batch:
+        """A minibatch of one client of the seed with this number in the group."""
+        rows = rows + self.offsets[seed]
+        return Batch(self.upload(rows), self.upload(self.labels[rows]))
+
 
 @dataclass(frozen=True)
 class Item:
@@ -47,133 +63,119 @@ class Item:
     taken: tuple[Drawn, ...]
 
     @property
-    def length(self) -> int:
-        """Minibatches in all."""
-        return sum(len(drawn) for drawn in self.taken)
+    def shapes(self) -> tuple[chunks.Shape, ...]:
+        """What it needs of a stack, per `Take`."""
+        return tuple(stack.shape(drawn) for drawn in self.taken)
+
+
+def one_lane() -> int:
+    """Clients one after the other."""
+    return 1
 
 
 @dataclass
 class ClientMap:
     """Maps a function over clients and seeds in one flat axis.
 
-    `chunk`: at most so many clients in a stack (None: all); it changes memory and speed, and numbers by
-    rounding only.
-    `gradient_calls` counts autograd calls so far.
+    `chunk`: at most so many clients in a stack (None: as many as `room` allows), and at most `most_padding` times the
+    rows that they have; both change memory and speed, and numbers by rounding only. `lanes`: how many clients a loop
+    may train at a time, each on one thread; asked anew for every map. `graphs`: records of repeated stacks.
     """
 
     data: Data
     execution: Execution = "loop"
     chunk: int | None = None
+    most_padding: float = chunks.MOST_PADDING
+    room: memory.Room = field(default_factory=memory.Room)
+    lanes: Callable[[], int] = one_lane
+    graphs: Graphs = field(default_factory=lambda: Graphs(enabled=False))
     gradient_calls: int = field(default=0, init=False)
+    """Autograd calls that Python made; a replayed graph makes none."""
+    real_rows: int = field(default=0, init=False)
+    padded_rows: int = field(default=0, init=False)
+    _pace: Pace = field(default_factory=Pace, init=False)
 
-    def __call__(self, fn: ClientFunction, shared: Sequence[Tree], items: Sequence[Item]) -> list[Tree]:
-        """The function's results, one tree of tensors per item, in the items' order."""
+    @property
+    def padding(self) -> float:
+        """Rows computed over rows asked for, so far."""
+        return self.padded_rows / self.real_rows if self.real_rows else 1.0
+
+    def __call__(self, fn: ClientFunction, shared: Shared, items: Sequence[Item], key: Hashable = None) -> list[Tree]:
+        """The function's results, one tree of tensors per item, in the items' order.
+
+        `key` names everything that `fn` depends on besides its arguments, so that a stack of the same shapes may be
+        replayed from a record; None: never.
+
+        Raises:
+            torch.OutOfMemoryError: Not even one client fits (on a CPU: PyTorch's RuntimeError).
+        """
         with torch.no_grad():
-            return self._loop(fn, shared, items) if self.execution == "loop" else self._stack(fn, shared, items)
+            if self.execution == "loop":
+                return self._loop(fn, shared, items)
+            self.room.begin(key)
+            return self._stacks(fn, shared, items, key)
 
-    def _loop(self, fn: ClientFunction, shared: Sequence[Tree], items: Sequence[Item]) -> list[Tree]:
-        f = LoopObjective(self.data.task)
-        results = []
-        for item in items:
-            taken = [tuple(self._batch(rows, item.seed) for rows in drawn) for drawn in item.taken]
-            results.append(fn(f, shared[item.seed], item.own, *taken))
-        self.gradient_calls += f.gradient_calls
-        return results
+    def _loop(self, fn: ClientFunction, shared: Shared, items: Sequence[Item]) -> list[Tree]:
+        def one(item: Item) -> tuple[Tree, int]:
+            f = LoopObjective(self.data.task)
+            taken = [tuple(self.data.batch(rows, item.seed) for rows in drawn) for drawn in item.taken]
+            with torch.no_grad():  # which is a thread's own
+                return fn(f, shared[item.seed], item.own, *taken), f.gradient_calls
 
-    def _batch(self, rows: np.ndarray, seed: int) -> Batch:
-        rows = rows + self.data.offsets[seed]
-        return Batch(self._tensor(rows), self._tensor(self.data.labels[rows]))
+        lanes = self._pace.choose(min(self.lanes(), len(items)))
+        started = time.perf_counter()
+        if lanes == 1:
+            found = [one(item) for item in items]
+        else:
+            # The longest first, so that no lane is left waiting for one that began late.
+            order = sorted(range(len(items)), key=lambda i: -chunks.real(items[i].shapes))
+            with ThreadPoolExecutor(lanes) as threads:
+                begun = {i: threads.submit(one, items[i]) for i in order}
+                found = [begun[i].result() for i in range(len(items))]
+        self._pace.note(lanes, sum(chunks.real(item.shapes) for item in items), time.perf_counter() - started)
+        self.gradient_calls += sum(calls for _, calls in found)
+        return [result for result, _ in found]
 
-    def _tensor(self, values: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.data.device)
-
-    def _stack(self, fn: ClientFunction, shared: Sequence[Tree], items: Sequence[Item]) -> list[Tree]:
-        f = StackedObjective(self.data.task)
-        size = self.chunk or max(len(items), 1)
-        # Clients of like length share a chunk, so that little is padded.
-        order = sorted(range(len(items)), key=lambda i: items[i].length)
+    def _stacks(self, fn: ClientFunction, shared: Shared, items: Sequence[Item], key: Hashable) -> list[Tree]:
         results: list[Tree] = [None] * len(items)
-        for start in range(0, len(order), size):
-            chosen = order[start : start + size]
-            for i, result in zip(chosen, self._one_stack(f, fn, shared, [items[i] for i in chosen]), strict=True):
-                results[i] = result
-        self.gradient_calls += f.gradient_calls
+        shapes = [item.shapes for item in items]
+        waiting = list(range(len(items)))
+        while waiting:
+            most = self.room.most(key)
+            for chunk in chunks.plan([shapes[i] for i in waiting], min(most, self.chunk or most), self.most_padding):
+                chosen = [waiting[i] for i in chunk.members]
+                try:
+                    with self.room.measured(key, len(chosen)):
+                        made = self._one_stack(fn, shared, [items[i] for i in chosen], key)
+                except Exception as error:
+                    if not memory.out_of_memory(error) or len(chosen) == 1:
+                        raise
+                    self.graphs.clear()
+                    self.room.halve(key, len(chosen))
+                    break
+                for i, result in zip(chosen, made, strict=True):
+                    results[i] = result
+                self.real_rows += chunk.real_rows
+                self.padded_rows += chunk.padded_rows
+                if self.room.most(key) != most:  # the first stack of its kind is small, and measured
+                    break
+            waiting = [i for i in waiting if results[i] is None]
         return results
 
-    def _one_stack(
-        self, f: StackedObjective, fn: ClientFunction, shared: Sequence[Tree], items: list[Item]
-    ) -> list[Tree]:
-        owns, own_spec = _stack_trees([item.own for item in items])
-        commons, common_spec = self._common(shared, items)
-        plans, tensors = [], []
-        for drawn in zip(*[item.taken for item in items], strict=True):
-            plan, packed = self._pad(drawn, [item.seed for item in items])
-            plans.append(plan)
-            tensors.append(packed)
-        in_dims = (0, None if len({i.seed for i in items}) == 1 else 0, 0)
-
-        def call(own: list[Tensor], common: list[Tensor], packed: list[list[Tensor]]) -> list[Tensor]:
-            taken = [plan.unpack(p) for plan, p in zip(plans, packed, strict=True)]
-            result = fn(f, pytree.tree_unflatten(common, common_spec), pytree.tree_unflatten(own, own_spec), *taken)
-            leaves, out_spec[:] = pytree.tree_flatten(result)[0], [pytree.tree_flatten(result)[1]]
-            return leaves
-
-        out_spec: list[Any] = []
-        leaves = torch.vmap(call, in_dims=in_dims)(owns, commons, tensors)
-        return [pytree.tree_unflatten([leaf[i] for leaf in leaves], out_spec[0]) for i in range(len(items))]
-
-    def _common(self, shared: Sequence[Tree], items: list[Item]) -> tuple[list[Tensor], Any]:
+    def _one_stack(self, fn: ClientFunction, shared: Shared, items: list[Item], key: Hashable) -> list[Tree]:
+        f = StackedObjective(self.data.task)
+        owns, own = stack.stack_trees([item.own for item in items])
         seeds = [item.seed for item in items]
-        if len(set(seeds)) == 1:  # one seed's state is broadcast, not copied
-            return pytree.tree_flatten(shared[seeds[0]])
-        return _stack_trees([shared[seed] for seed in seeds])
-
-    def _pad(self, drawn: Sequence[Drawn], seeds: list[int]) -> tuple[_Plan, list[Tensor]]:
-        """Pad the clients' minibatches to one shape ["clients", "steps", "batch"]; masks only where needed."""
-        n_steps = max(len(d) for d in drawn)
-        n_rows = max((len(rows) for d in drawn for rows in d), default=1)
-        rows = np.zeros((len(drawn), n_steps, n_rows), np.int64)
-        mask = np.zeros(rows.shape, bool)
-        for i, (d, seed) in enumerate(zip(drawn, seeds, strict=True)):
-            rows[i] = self.data.offsets[seed]  # a padded row is some real image, so that nothing overflows
-            for s, mine in enumerate(d):
-                rows[i, s, : len(mine)] = mine + self.data.offsets[seed]
-                mask[i, s, : len(mine)] = True
-        real = np.asarray(mask.any(-1))
-        packed = [self._tensor(rows), self._tensor(self.data.labels[rows])]
-        if not mask.all():
-            packed.append(self._tensor(mask))
-        if not real.all():
-            packed.append(self._tensor(real))
-        return _Plan(n_steps, not bool(mask.all()), not bool(real.all())), packed
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """How one `Take`'s padded tensors become minibatches again, inside vmap."""
-
-    steps: int
-    masked: bool
-    padded: bool
-
-    def unpack(self, packed: list[Tensor]) -> Batches:
-        rows, labels, *rest = packed
-        mask = rest[0] if self.masked else None
-        real = rest[-1] if self.padded else None
-        return tuple(
-            Batch(
-                rows[s],
-                labels[s],
-                None if mask is None else mask[s],
-                None if real is None else real[s],
-            )
-            for s in range(self.steps)
+        alone = len(set(seeds)) == 1  # one seed's state is broadcast, not copied
+        commons, common = (
+            pytree.tree_flatten(shared[seeds[0]]) if alone else stack.stack_trees([shared[seed] for seed in seeds])
         )
-
-
-def _stack_trees(trees: list[Tree]) -> tuple[list[Tensor], Any]:
-    flat = [pytree.tree_flatten(tree) for tree in trees]
-    for leaf in flat[0][0]:
-        if not isinstance(leaf, Tensor):
-            raise TypeError(f"states hold tensors only, not {type(leaf).__name__}; write () for nothing")
-    return [torch.stack(leaves) for leaves in zip(*[leaves for leaves, _ in flat], strict=True)], flat[0][1]
+        plans, packed = [], []
+        for drawn in zip(*[item.taken for item in items], strict=True):
+            plan, tensors = stack.pad(drawn, [self.data.offsets[s] for s in seeds], self.data.labels, self.data.upload)
+            plans.append(plan)
+            packed += tensors
+        mapped = stack.Mapped(lambda *args: fn(f, *args), tuple(plans), own, common, broadcast=alone)
+        leaves, ran = self.graphs(None if key is None else (key, *mapped.identity), mapped, [*owns, *commons, *packed])
+        self.gradient_calls += f.gradient_calls
+        return [pytree.tree_unflatten([leaf[i] for leaf in leaves], ran.result) for i in range(len(items))]

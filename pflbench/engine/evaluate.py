@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pflbench.data.federation import Federation
-from pflbench.engine.batches import Stream, query_batches
+from pflbench.engine.batches import query_batches
 from pflbench.engine.client_map import ClientMap, Item
+from pflbench.engine.run import Run
 from pflbench.methods.base import Batches, Method, Objective, Take, keep
+from pflbench.optim import sgd
 from pflbench.result import Score
-from pflbench.spec import RunSpec, Scoring
+from pflbench.spec import Scoring
 from pflbench.typing import Params
 
 Tree = Any
@@ -64,7 +65,7 @@ def curve(
     for t, b in enumerate(tuning):
         assert scoring.finetune is not None
         lr = scoring.finetune.lr * scoring.finetune.decay ** (t // scoring.finetune.every)
-        w = keep(b, w - lr * f.grad(w, b), w)
+        w = keep(b, sgd(w, f.grad(w, b), lr=lr), w)
         points.append(score(f, w, query))
     return Tally(*[torch.stack(values) for values in zip(*points, strict=True)])
 
@@ -77,36 +78,38 @@ def scored_clients(scoring: Scoring, training: np.ndarray) -> np.ndarray:
 
 def evaluate(
     method: Method[Any, Any, Any],
-    specs: Sequence[RunSpec],
-    servers: Sequence[Tree],
-    federations: Sequence[Federation],
-    streams: Sequence[Sequence[Stream]],
+    runs: Mapping[int, Run],
     clients: ClientMap,
-) -> list[tuple[Score, ...]]:
-    """Score every run of a group (specs that differ by seed only) after its last round; one tuple of rows per run."""
-    scoring = specs[0].scoring
+    round: int,
+) -> dict[int, tuple[Score, ...]]:
+    """Score runs of a group after so many rounds; rows by the run's number in the group, as `clients` counts seeds."""
+    if not runs:
+        return {}
+    first = next(iter(runs.values())).spec
+    scoring = first.scoring
     updates = scoring.finetune.steps if scoring.finetune and "finetuned" in scoring.stages else 0
     items, owners = [], []
-    for seed, federation in enumerate(federations):
-        for client in scored_clients(scoring, federation.training).tolist():
-            drawn, _ = streams[seed][client].draw((Take(epochs=1), Take(steps=updates)), 0)
-            items.append(Item(seed, (), (*drawn, query_batches(federation, client, specs[0]))))
+    for seed, run in runs.items():
+        for client in scored_clients(scoring, run.federation.training).tolist():
+            drawn, _ = run.streams[client].draw((Take(epochs=1), Take(steps=updates)), 0)
+            items.append(Item(seed, (), (*drawn, query_batches(run.federation, client, first))))
             owners.append((seed, client))
-    tallies = clients(lambda *args: curve(method, scoring, *args), servers, items)
-    rows: list[list[Score]] = [[] for _ in specs]
+    servers = {seed: run.server for seed, run in runs.items()}
+    tallies = clients(lambda *args: curve(method, scoring, *args), servers, items, key="scoring")
+    rows: dict[int, list[Score]] = {seed: [] for seed in runs}
     for (seed, client), tally in zip(owners, tallies, strict=True):
-        rows[seed] += _rows(specs[seed], client, tally)
-    return [tuple(r) for r in rows]
+        rows[seed] += _rows(first.scoring, round, client, tally)
+    return {seed: tuple(found) for seed, found in rows.items()}
 
 
-def _rows(spec: RunSpec, client: int, tally: Tally) -> list[Score]:
+def _rows(scoring: Scoring, round: int, client: int, tally: Tally) -> list[Score]:
     correct, examples, loss_sum, batch_accuracy = (v.cpu().numpy() for v in tally)
-    accuracy = batch_accuracy if spec.scoring.average == "batches" else correct / examples
+    accuracy = batch_accuracy if scoring.average == "batches" else correct / examples
 
     def row(stage: str, step: int) -> Score:
         return Score(
             stage,
-            spec.rounds,
+            round,
             step,
             client,
             int(correct[step]),
@@ -115,7 +118,7 @@ def _rows(spec: RunSpec, client: int, tally: Tally) -> list[Score]:
             float(accuracy[step]),
         )
 
-    found = [row("global", 0)] if "global" in spec.scoring.stages else []
-    if "finetuned" in spec.scoring.stages:
+    found = [row("global", 0)] if "global" in scoring.stages else []
+    if "finetuned" in scoring.stages:
         found += [row("finetuned", step) for step in range(len(examples))]
     return found

@@ -8,6 +8,7 @@ which separate exactly.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,15 +22,38 @@ from pflbench.typing import Params, Part, Pool, Scalar
 
 
 class Task(NamedTuple):
-    """What an objective evaluates: a network on rows of a pool."""
+    """What an objective evaluates: a network on rows of a pool.
+
+    `bf16`: forward passes compute in bfloat16 where PyTorch's autocast thinks it safe; parameters, losses and
+    gradients stay as wide as the parameters.
+    """
 
     network: Network
     pool: Pool
+    bf16: bool = False
 
     def images(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """Rows [*lead] → images [*lead, "channels", "height", "width"] in [0, 1]."""
-        found = self.pool.index_select(0, rows.flatten()).to(dtype).div_(255)
-        return found.reshape(*rows.shape, *found.shape[1:])
+        found = self.pool.index_select(0, rows if rows.dim() == 1 else rows.flatten()).to(dtype).div_(255)
+        return found if rows.dim() == 1 else found.view(*rows.shape, *found.shape[1:])
+
+    def logits(self, pieces: list[Tensor], b: Batch) -> Tensor:
+        """One client's logits ["batch", "classes"] on the images of `b.rows`."""
+        x = self.images(b.rows, pieces[0].dtype)
+        with self._precision():
+            return self.network.logits(pieces, x).to(pieces[0].dtype)
+
+    def stacked_logits(self, pieces: list[Tensor], b: Batch) -> Tensor:
+        """The same for a stack of clients: ["clients", "batch", "classes"]."""
+        x = self.images(b.rows, pieces[0].dtype)
+        with self._precision():
+            return self.network.stacked_logits(pieces, x, b.mask).to(pieces[0].dtype)
+
+    def _precision(self) -> contextlib.AbstractContextManager[object]:
+        if not self.bf16:
+            return contextlib.nullcontext()
+        # Without autocast's cache of casted weights, which knows neither stacks nor captured graphs.
+        return torch.autocast(self.pool.device.type, torch.bfloat16, cache_enabled=False)
 
 
 def cut(w: Tensor, wrt: slice | None) -> tuple[list[Tensor], Tensor]:
@@ -48,8 +72,7 @@ class LoopObjective:
         self.gradient_calls = 0
 
     def _loss(self, pieces: list[Tensor], b: Batch) -> Tensor:
-        logits = self.task.network.logits(pieces, self.task.images(b.rows, pieces[0].dtype))
-        return F.cross_entropy(logits, b.labels)
+        return F.cross_entropy(self.task.logits(pieces, b), b.labels)
 
     def __call__(self, w: Params, b: Batch) -> Scalar:
         """See `methods.base.Objective`."""
@@ -59,9 +82,20 @@ class LoopObjective:
     def grad(self, w: Params, b: Batch, *, wrt: str | None = None) -> Part:
         """See `methods.base.Objective`."""
         self.gradient_calls += 1
+        if self.task.network.gradient is not None and not self.task.bf16:
+            return self._derived(w, b, wrt)
         with torch.enable_grad():
             pieces, leaf = cut(w, self.part(wrt) if wrt else None)
             return torch.autograd.grad(self._loss(pieces, b), leaf)[0]
+
+    def _derived(self, w: Params, b: Batch, wrt: str | None) -> Part:
+        network = self.task.network
+        assert network.gradient is not None
+        layout = network.layout.of(wrt)
+        g = w.new_empty(layout.size)
+        images = self.task.images(b.rows, w.dtype)
+        network.gradient(network.layout.views([w]), images, b.labels, layout.views([g]))
+        return g
 
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:
         """See `methods.base.Objective`."""
@@ -74,7 +108,7 @@ class LoopObjective:
     def logits(self, w: Params, b: Batch) -> Tensor:
         """See `methods.base.Objective`."""
         with torch.no_grad():
-            return self.task.network.logits([w], self.task.images(b.rows, w.dtype))
+            return self.task.logits([w], b)
 
     def part(self, name: str) -> slice:
         """See `methods.base.Objective`."""
@@ -113,11 +147,11 @@ class StackedObjective:
 
     def _logits(self, w: Tensor, b: Batch) -> Tensor:
         with torch.no_grad():
-            return self.task.network.stacked_logits([w], self.task.images(b.rows, w.dtype), b.mask)
+            return self.task.stacked_logits([w], b)
 
     def _losses(self, pieces: list[Tensor], b: Batch) -> Tensor:
         """Each client's mean loss ["clients"]."""
-        logits = self.task.network.stacked_logits(pieces, self.task.images(b.rows, pieces[0].dtype), b.mask)
+        logits = self.task.stacked_logits(pieces, b)
         each = F.cross_entropy(logits.flatten(0, 1), b.labels.flatten(), reduction="none").view(b.labels.shape)
         if b.mask is None:
             return each.mean(1)

@@ -11,31 +11,54 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pflbench.data.federation import Federation
-from pflbench.engine.batches import Stream, support_streams
-from pflbench.engine.client_map import ClientMap, Data, Execution, Item
+from pflbench.engine.batches import support_streams
+from pflbench.engine.capture import Graphs
+from pflbench.engine.chunks import MOST_PADDING
+from pflbench.engine.client_map import ClientMap, Data, Execution, Item, one_lane
 from pflbench.engine.evaluate import evaluate
+from pflbench.engine.memory import Room
 from pflbench.engine.objective import Task
+from pflbench.engine.run import Run
 from pflbench.errors import Diverged, PflbenchError
 from pflbench.methods.base import Method, Round
 from pflbench.models.network import Network
 from pflbench.result import Score
 from pflbench.rng import stream
-from pflbench.spec import RunSpec
+from pflbench.spec import Precision, RunSpec
 from pflbench.typing import Params
 
 Tree = Any
-DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
+DTYPES = {"fp64": torch.float64}
+"""The type of a run's parameters, where it is not float32: bf16 and tf32 say how float32 ones are multiplied."""
+LOOK_EVERY = 16
+"""Rounds between two looks at whether a GPU's numbers are finite; each look waits for it."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """How to compute, as opposed to what: none of it is part of a run's identity."""
+    """How to compute, as opposed to what: none of it is part of a run's identity.
+
+    `chunk`, `most_padding`, `lanes`: see `ClientMap`. `memory_limit`: bytes that stacks may bring this process to on
+    the device. `graphs`: whether repeated stacks are recorded; None: on a GPU.
+    `evaluate_every`: score after every so many rounds, too.
+    """
 
     execution: Execution = "loop"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     chunk: int | None = None
+    most_padding: float = MOST_PADDING
+    memory_limit: int | None = None
+    lanes: Callable[[], int] = one_lane
+    graphs: bool | None = None
+    evaluate_every: int | None = None
     on_round: Callable[[int], None] | None = None
     """Called with the number of finished rounds."""
+
+    def client_map(self, data: Data) -> ClientMap:
+        """The client map that computes so."""
+        graphs = self.device.type == "cuda" if self.graphs is None else self.graphs
+        room = Room(self.device, self.memory_limit)
+        return ClientMap(data, self.execution, self.chunk, self.most_padding, room, self.lanes, Graphs(enabled=graphs))
 
 
 @dataclass
@@ -47,19 +70,20 @@ class Outcome:
     server: Tree = None
 
 
-@dataclass
-class _Run:
-    """One seed's moving parts."""
+class _Watched(Round):
+    """A round that remembers whether anybody asked for its index: what depends on it cannot be replayed."""
 
-    spec: RunSpec
-    federation: Federation
-    streams: list[Stream]
-    server: Tree
-    fresh: Tree
-    """The state of a client that has not taken part yet."""
-    cursors: np.ndarray
-    states: dict[int, Tree] = field(default_factory=dict)
-    failure: Diverged | None = None
+    asked: bool
+
+    def __init__(self, index: int):
+        object.__setattr__(self, "_index", index)
+        object.__setattr__(self, "asked", False)
+
+    @property
+    def index(self) -> int:
+        object.__setattr__(self, "asked", True)
+        found: int = self.__dict__["_index"]
+        return found
 
 
 class _Initial:
@@ -69,7 +93,7 @@ class _Initial:
         self.network, self.spec, self.device = network, spec, device
 
     def __call__(self, k: int = 0) -> Params:
-        return self.network.init(self.spec.seed, k).to(self.device, DTYPES[self.spec.precision])
+        return self.network.init(self.spec.seed, k).to(self.device, DTYPES.get(self.spec.precision, torch.float32))
 
     def part(self, name: str) -> slice:
         return self.network.layout.part(name)
@@ -87,21 +111,79 @@ def simulate(
     `network` is the plain one; the method may wrap it. A run whose server state stops being finite ends with a
     `Diverged` failure; the others go on.
     """
-    setup = setup or Setup()
-    network = method.network(network)
-    clients = ClientMap(_data(network, federations, setup.device), setup.execution, setup.chunk)
-    runs = [_start(s, f, method, network, setup.device) for s, f in zip(specs, federations, strict=True)]
-    for index in range(specs[0].rounds):
-        alive = [run for run in runs if run.failure is None]
-        if not alive:
-            break
-        _round(index, runs, method, clients)
-        if setup.on_round:
-            setup.on_round(index + 1)
-    return _finish(runs, method, clients)
+    return Simulation(specs, federations, method, network, setup).run()
 
 
-def _data(network: Network, federations: Sequence[Federation], device: torch.device) -> Data:
+class Simulation:
+    """A group of runs that differ by seed only, round by round. Arguments as `simulate` takes them."""
+
+    def __init__(
+        self,
+        specs: Sequence[RunSpec],
+        federations: Sequence[Federation],
+        method: Method[Any, Any, Any],
+        network: Network,
+        setup: Setup | None = None,
+    ):
+        self.setup = setup or Setup()
+        self.method = method
+        network = method.network(network)
+        self.clients = self.setup.client_map(_data(network, federations, specs[0].precision, self.setup.device))
+        self.runs = [_start(s, f, method, network, self.setup.device) for s, f in zip(specs, federations, strict=True)]
+        self.rounds = 0
+        """Finished rounds."""
+        self._replayable = True
+
+    @property
+    def alive(self) -> dict[int, Run]:
+        """The runs that have not failed, by their numbers in the group."""
+        return {i: run for i, run in enumerate(self.runs) if run.failure is None}
+
+    def run(self) -> list[Outcome]:
+        """All rounds, then the scores."""
+        total, every = self.runs[0].spec.rounds, self.setup.evaluate_every
+        while self.rounds < total and self.alive:
+            self.step()
+            if every and self.rounds % every == 0 and self.rounds < total:
+                self.score()
+            if self.setup.on_round:
+                self.setup.on_round(self.rounds)
+        self.score()
+        return [Outcome(() if run.failure else tuple(run.scores), run.failure, run.server) for run in self.runs]
+
+    def step(self) -> None:
+        """One more round of every run that has not failed: train the cohorts, let the servers aggregate."""
+        items, owners = [], []
+        for seed, run in self.alive.items():
+            for client in sample_cohort(run.spec, run.federation.training, self.rounds):
+                taken, run.cursors[client] = run.streams[client].draw(self.method.takes(), int(run.cursors[client]))
+                items.append(Item(seed, run.states.get(int(client), run.fresh), tuple(taken)))
+                owners.append((seed, int(client)))
+        now = _Watched(self.rounds)
+        results = self.clients(
+            lambda *args: self.method.client(*args, round=now),
+            [run.server for run in self.runs],
+            items,
+            key="training" if self._replayable else None,
+        )
+        self._replayable = self._replayable and not now.asked
+        for seed, run in self.alive.items():
+            mine = [(c, r) for (s, c), r in zip(owners, results, strict=True) if s == seed]
+            _aggregate(run, mine, self.method, Round(self.rounds), self.clients)
+        self.rounds += 1
+
+    def score(self) -> None:
+        """Score every run that has not failed. A loss that is not finite, at any stage, fails the whole run."""
+        for run in self.runs:
+            run.check()
+        for seed, scores in evaluate(self.method, self.alive, self.clients, self.rounds).items():
+            run = self.runs[seed]
+            run.scores += scores
+            if not all(np.isfinite(s.loss_sum) for s in scores):
+                run.failure = Diverged("diverged while scoring: a loss is not finite; a smaller learning rate may help")
+
+
+def _data(network: Network, federations: Sequence[Federation], precision: Precision, device: torch.device) -> Data:
     """All seeds' pools as one; seeds that share a pool share its rows."""
     pools: list[Federation] = []
     offsets: list[int] = []
@@ -112,15 +194,17 @@ def _data(network: Network, federations: Sequence[Federation], device: torch.dev
             pools.append(federation)
         offsets.append(sum(len(p.x) for p in pools[:same]))
     x = pools[0].x if len(pools) == 1 else torch.cat([p.x for p in pools])
-    return Data(Task(network, x.to(device)), np.concatenate([p.labels for p in pools]), tuple(offsets))
+    return Data(
+        Task(network, x.to(device), precision == "bf16"), np.concatenate([p.labels for p in pools]), tuple(offsets)
+    )
 
 
 def _start(
     spec: RunSpec, federation: Federation, method: Method[Any, Any, Any], network: Network, device: torch.device
-) -> _Run:
+) -> Run:
     new = _Initial(network, spec, device)
     server = method.init(new, spec.training_clients)
-    return _Run(
+    return Run(
         spec=spec,
         federation=federation,
         streams=support_streams(federation, spec),
@@ -135,25 +219,8 @@ def sample_cohort(spec: RunSpec, training: np.ndarray, index: int) -> np.ndarray
     return stream(spec.seed, "cohort", index).choice(np.flatnonzero(training), spec.cohort, replace=False)
 
 
-def _round(index: int, runs: list[_Run], method: Method[Any, Any, Any], clients: ClientMap) -> None:
-    items, owners = [], []
-    for seed, run in enumerate(runs):
-        if run.failure is not None:
-            continue
-        for client in sample_cohort(run.spec, run.federation.training, index):
-            taken, run.cursors[client] = run.streams[client].draw(method.takes(), int(run.cursors[client]))
-            items.append(Item(seed, run.states.get(int(client), run.fresh), tuple(taken)))
-            owners.append((seed, int(client)))
-    now = Round(index)
-    results = clients(lambda *args: method.client(*args, round=now), [run.server for run in runs], items)
-    for seed, run in enumerate(runs):
-        mine = [(c, r) for (s, c), r in zip(owners, results, strict=True) if s == seed]
-        if mine:
-            _aggregate(run, mine, method, now, clients)
-
-
 def _aggregate(
-    run: _Run, results: list[tuple[int, Tree]], method: Method[Any, Any, Any], now: Round, clients: ClientMap
+    run: Run, results: list[tuple[int, Tree]], method: Method[Any, Any, Any], now: Round, clients: ClientMap
 ) -> None:
     uploads = pytree.tree_map(lambda *u: torch.stack(u), *[upload for _, (upload, _) in results])
     server = method.server(run.server, uploads, _weights(run, [c for c, _ in results], clients), now)
@@ -166,49 +233,18 @@ def _aggregate(
     for client, (_, state) in results:
         # A slice of a stack would keep the whole stack alive.
         run.states[client] = pytree.tree_map(torch.clone, state) if clients.execution == "vectorized" else state
-    if not _finite(run.server):
-        run.failure = Diverged(
-            f"diverged in round {now.index + 1} of {run.spec.rounds}: the server's parameters are not finite any more; "
-            "a smaller learning rate may help"
-        )
+    run.unchecked.append((now.index, _finite(run.server)))
+    if len(run.unchecked) >= (LOOK_EVERY if clients.data.device.type == "cuda" else 1):
+        run.check()
 
 
-def _weights(run: _Run, cohort: list[int], clients: ClientMap) -> torch.Tensor:
+def _weights(run: Run, cohort: list[int], clients: ClientMap) -> torch.Tensor:
     sizes = [len(run.federation.support[c]) if run.spec.weights == "examples" else 1 for c in cohort]
     n = torch.tensor(sizes, dtype=torch.float64)
     return (n / n.sum()).to(clients.data.device)
 
 
-def _finite(tree: Tree) -> bool:
-    return all(bool(torch.isfinite(leaf).all()) for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor))
-
-
-def _finish(runs: list[_Run], method: Method[Any, Any, Any], clients: ClientMap) -> list[Outcome]:
-    """Score the runs that did not fail. A loss that is not finite, at any stage, fails the whole run."""
-    outcomes = [Outcome(failure=run.failure, server=run.server) for run in runs]
-    numbers = [i for i, run in enumerate(runs) if run.failure is None]
-    if not numbers:
-        return outcomes
-    alive = [runs[i] for i in numbers]
-    scored = evaluate(
-        method,
-        [run.spec for run in alive],
-        [run.server for run in alive],
-        [run.federation for run in alive],
-        [run.streams for run in alive],
-        _for_seeds(clients, numbers),
-    )
-    for i, scores in zip(numbers, scored, strict=True):
-        outcomes[i].scores = scores
-        if not all(np.isfinite(s.loss_sum) for s in scores):
-            outcomes[i].scores = ()
-            outcomes[i].failure = Diverged(
-                "diverged while scoring: a loss is not finite; a smaller learning rate may help"
-            )
-    return outcomes
-
-
-def _for_seeds(clients: ClientMap, numbers: list[int]) -> ClientMap:
-    data = clients.data
-    kept = Data(data.task, data.labels, tuple(data.offsets[i] for i in numbers))
-    return ClientMap(kept, clients.execution, clients.chunk)
+def _finite(tree: Tree) -> torch.Tensor:
+    """Whether all entries are finite, as a tensor: to read it waits for the device."""
+    leaves = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+    return torch.stack([torch.isfinite(leaf).all() for leaf in leaves]).all() if leaves else torch.tensor(True)

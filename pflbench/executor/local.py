@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.sharedctypes import Synchronized
 
+from pflbench.executor.allocator import tune
 from pflbench.executor.work import Done, Place, Task, work
 
 ROUND_INTERVAL = 0.2  # seconds between two progress messages of one worker
@@ -43,22 +45,25 @@ def cores() -> int:
 def execute(
     tasks: Sequence[Task], place: Place, *, jobs: int, on_event: OnEvent, fail_fast: bool = False
 ) -> list[Done]:
-    """Run all tasks, `jobs` at a time; every finished run is in the store before its `Done` is reported.
+    """Run all tasks on `jobs` cores; every finished run is in the store before its `Done` is reported.
+
+    Each core takes a task; once fewer tasks than cores are left, they share the cores for several clients at a time.
 
     No further task starts once results cannot be written, or with `fail_fast` after the first run that is not done.
     KeyboardInterrupt passes through after the workers were stopped. What a worker warns of is warned of here.
     """
     if jobs <= 1 or len(tasks) <= 1:
-        return _in_process(tasks, place, on_event, fail_fast)
-    return _Pool(place, min(jobs, len(tasks)), on_event, fail_fast).run(list(tasks))
+        return _in_process(tasks, place, jobs, on_event, fail_fast)
+    return _Pool(place, jobs, on_event, fail_fast).run(list(tasks))
 
 
-def _in_process(tasks: Sequence[Task], place: Place, on_event: OnEvent, fail_fast: bool) -> list[Done]:
+def _in_process(tasks: Sequence[Task], place: Place, jobs: int, on_event: OnEvent, fail_fast: bool) -> list[Done]:
+    tune()
     found: list[Done] = []
     for task in tasks:
         on_event(Progress(task, None))
         throttle = _Throttle(lambda n, task=task: on_event(Progress(task, n)))  # type: ignore[misc]
-        for done in work(task, place, throttle):
+        for done in work(task, place, throttle, lambda: jobs):
             on_event(done)
             found.append(done)
         if _is_over(found, fail_fast):
@@ -95,9 +100,11 @@ class _Pool:
         self.place, self.jobs, self.on_event, self.fail_fast = place, jobs, on_event, fail_fast
         self.context = multiprocessing.get_context("spawn")
         self.found: list[Done] = []
+        self.lanes = self.context.Value("i", 1)
+        """Cores for each task; workers read it before every round."""
 
     def run(self, waiting: list[Task]) -> list[Done]:
-        workers = [self._start() for _ in range(self.jobs)]
+        workers = [self._start() for _ in range(min(self.jobs, len(waiting)))]
         try:
             self._serve(workers, waiting)
         finally:
@@ -120,6 +127,7 @@ class _Pool:
             busy = {w.pipe: w for w in workers if w.task is not None}
             if not busy:
                 return
+            self.lanes.value = max(1, self.jobs // len(busy))
             for pipe in wait(list(busy)):
                 self._hear(busy[pipe], workers)  # type: ignore[index]
 
@@ -149,7 +157,7 @@ class _Pool:
 
     def _start(self) -> _Worker:
         mine, theirs = self.context.Pipe()
-        process = self.context.Process(target=_serve_tasks, args=(theirs, self.place), daemon=True)
+        process = self.context.Process(target=_serve_tasks, args=(theirs, self.place, self.lanes), daemon=True)
         with _no_interrupts():
             process.start()
         theirs.close()
@@ -176,8 +184,9 @@ def _cause_of_death(code: int) -> str:
     return f"its worker process ended unexpectedly, with exit code {code}."
 
 
-def _serve_tasks(pipe: Connection, place: Place) -> None:
+def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int]) -> None:
     """A worker's life: receive a task, send round numbers and warnings, send the list of `Done`."""
+    tune()
     threading.Thread(target=_die_with_parent, daemon=True).start()
     one_at_a_time = threading.Lock()  # any thread may warn
 
@@ -192,7 +201,7 @@ def _serve_tasks(pipe: Connection, place: Place) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             task: Task = pipe.recv()
-            send(work(task, place, _Throttle(send)))
+            send(work(task, place, _Throttle(send), lambda: lanes.value))
 
 
 def _die_with_parent() -> None:

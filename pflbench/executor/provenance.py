@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import platform
-import resource
+import re
 import subprocess
-import sys
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 import pflbench
+from pflbench.engine import memory
 
 
 @cache
@@ -60,31 +60,44 @@ def device_name(device: str) -> str:
     return platform.processor() or platform.machine()
 
 
-def peak_memory() -> int:
-    """Peak resident memory of this process so far, in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+def has_bf16() -> bool:
+    """Whether this processor computes in bfloat16 itself; True where that cannot be read."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists():
+        return True
+    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo.read_text(), re.MULTILINE)
+    return flags is None or not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(flags[1].split())
 
 
 class Cost(NamedTuple):
-    """Seconds and rounds of one run, and the seeds trained in one stack with it: they change rounding, not more."""
+    """What one run took, and how it was computed.
+
+    `together`: the seeds trained in one stack with it; `padding`: rows computed over rows asked for. Both change
+    rounding, not more.
+    """
 
     wall_seconds: float
     rounds: int
     together: tuple[int, ...]
+    execution: str
+    padding: float
+    deterministic: bool
 
 
-def record(device: str, execution: str, data_hash: str, cost: Cost) -> dict[str, Any]:
-    """The provenance of one run, flat and JSON-ready."""
+def record(device: torch.device, data_hash: str, cost: Cost) -> dict[str, Any]:
+    """The provenance of one run, flat and JSON-ready. Memory in bytes, of this process: on the host, on the GPU."""
     return {
         **code(),
         **versions(),
-        "device": device_name(device),
-        "execution": execution,
+        "device": device_name(str(device)),
+        "execution": cost.execution,
         "seeds_together": ",".join(map(str, cost.together)),
         "threads": torch.get_num_threads(),
         "data_hash": data_hash,
         "wall_seconds": round(cost.wall_seconds, 3),
         "rounds_per_second": round(cost.rounds / cost.wall_seconds, 4) if cost.wall_seconds else None,
-        "peak_memory": peak_memory(),
+        "padding": round(cost.padding, 4),
+        "deterministic": cost.deterministic,
+        "peak_memory": memory.peak(torch.device("cpu")),
+        "peak_device_memory": memory.peak(device) if device.type == "cuda" else None,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
 import time
 import traceback
@@ -15,8 +16,9 @@ import torch
 import pflbench
 from pflbench import names
 from pflbench.data.federation import Federation
-from pflbench.engine.client_map import Execution
-from pflbench.engine.simulate import Outcome, Setup, simulate
+from pflbench.engine import memory
+from pflbench.engine.client_map import Execution, one_lane
+from pflbench.engine.simulate import Outcome, Setup, Simulation
 from pflbench.errors import PflbenchError
 from pflbench.executor import build, provenance
 from pflbench.methods.base import Method
@@ -45,7 +47,12 @@ class Place:
     data_root: Path
     device: str = "cpu"
     execution: Execution = "loop"
-    threads: int = 1
+    memory_limit: int | None = None
+    """Bytes that stacks of clients may bring one process to on the device."""
+    deterministic: bool = False
+    """Only algorithms that give the same bits every time."""
+    evaluate_every: int | None = None
+    """Score after every so many rounds, too."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +72,13 @@ class Done:
 
 
 OnRound = Callable[[int], None]
+Lanes = Callable[[], int]
 
 
-def work(task: Task, place: Place, on_round: OnRound | None = None) -> list[Done]:
+def work(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes = one_lane) -> list[Done]:
     """Run one task and store its results; never raises for what a run did wrong.
+
+    `lanes`: how many cores a single run may use now, for several of its clients at a time.
 
     If a group cannot be run as one, for one seed's partition or for want of memory, its runs are tried one by one.
     """
@@ -78,20 +88,40 @@ def work(task: Task, place: Place, on_round: OnRound | None = None) -> list[Done
         federations, method, network = _build(task, place)
         source = _source(task.reference)  # now: the file may be edited or gone before this ends
     except Exception as error:
-        return _singly(task, place, on_round) or _errors(task, error)
-    setup = Setup(execution=place.execution, device=torch.device(place.device), on_round=on_round)
+        return _singly(task, place, on_round, lanes) or _errors(task, error)
+    setup = Setup(
+        execution=place.execution,
+        device=torch.device(place.device),
+        memory_limit=place.memory_limit,
+        lanes=lanes,
+        evaluate_every=place.evaluate_every,
+        on_round=on_round,
+    )
+    memory.reset_peak(setup.device)
     try:
-        outcomes = simulate(task.specs, federations, method, network, setup)
+        simulation = Simulation(task.specs, federations, method, network, setup)
+        outcomes = simulation.run()
     except PflbenchError as error:
-        return _singly(task, place, on_round) or _errors(task, error)
+        return _singly(task, place, on_round, lanes) or _errors(task, error)
     except (Exception, SystemExit) as error:
-        if len(task.specs) > 1 or _out_of_memory(error):
-            return _singly(task, place, on_round) or _errors(task, error)
+        if len(task.specs) > 1 or memory.out_of_memory(error):
+            return _singly(task, place, on_round, lanes) or _errors(task, error)
         outcomes = [Outcome(failure=_blame(error, task.reference)) for _ in task.specs]
-    seconds = (time.perf_counter() - started) / len(task.specs)
-    cost = provenance.Cost(seconds, task.specs[0].rounds, tuple(spec.seed for spec in task.specs))
-    record = provenance.record(place.device, place.execution, federations[0].hash, cost) | source
+    record = provenance.record(setup.device, federations[0].hash, _cost(simulation, started, place)) | source
+    seconds = record["wall_seconds"]
     return [_store(spec, outcome, place, record, seconds) for spec, outcome in zip(task.specs, outcomes, strict=True)]
+
+
+def _cost(simulation: Simulation, started: float, place: Place) -> provenance.Cost:
+    seeds = tuple(run.spec.seed for run in simulation.runs)
+    return provenance.Cost(
+        wall_seconds=(time.perf_counter() - started) / len(seeds),
+        rounds=simulation.rounds,
+        together=seeds,
+        execution=place.execution,
+        padding=simulation.clients.padding,
+        deterministic=place.deterministic,
+    )
 
 
 def _source(reference: str) -> dict[str, str]:
@@ -100,24 +130,28 @@ def _source(reference: str) -> dict[str, str]:
     return {"method_source": Path(where).read_text(encoding="utf-8")} if where.endswith(".py") else {}
 
 
-def _singly(task: Task, place: Place, on_round: OnRound | None) -> list[Done]:
+def _singly(task: Task, place: Place, on_round: OnRound | None, lanes: Lanes) -> list[Done]:
     """The runs of a group one by one; nothing if it is a single run."""
     if len(task.specs) == 1:
         return []
-    return [done for spec in task.specs for done in work(Task((spec,), task.reference), place, on_round)]
+    return [done for spec in task.specs for done in work(Task((spec,), task.reference), place, on_round, lanes)]
 
 
 def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
-    torch.set_num_threads(place.threads)
+    torch.set_num_threads(1)  # cores are for runs and for clients
     # fp32 means fp32: TF32 convolutions, PyTorch's default on recent GPUs, ruin Per-FedAvg's finite differences.
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = task.specs[0].precision == "tf32"
+    if place.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
+    if torch.are_deterministic_algorithms_enabled() != place.deterministic:  # to say so imports a compiler
+        torch.use_deterministic_algorithms(place.deterministic)
     federations = [build.federation(spec, place.data_root) for spec in task.specs]
     return federations, build.method(task.specs[0], task.reference), build.network(task.specs[0])
 
 
 def _errors(task: Task, error: Exception | SystemExit) -> list[Done]:
     message = str(error)
-    if _out_of_memory(error):
+    if memory.out_of_memory(error):
         message = f"out of memory: {message}" if message else "out of memory"
     elif not isinstance(error, PflbenchError | OSError):
         frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -182,9 +216,3 @@ def _written_for_methods(file: str) -> bool:
 def _line(error: BaseException, where: str) -> str:
     first = (str(error).strip().splitlines() or ["no message"])[0]
     return f"{type(error).__name__}: {first} ({where})"
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return "can't allocate memory" in str(error)

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, path, steps
 from pflbench.models.network import Network
-from pflbench.optim import AdamState, adam, adam_init
+from pflbench.optim import AdamState, adam, adam_init, sgd
 from pflbench.typing import Params
 
 
@@ -61,12 +61,12 @@ class CAFeMe(Method[Params, AdamState, Params]):
     ) -> tuple[Params, AdamState]:
         """Adapt to phi by SGD, then one Adam step on theta with the meta-gradient."""
         inner, (outer,) = taken
-        phi, trail = path(lambda p, b: p - self.inner_lr * f.grad(p, b), server, inner)
+        phi, trail = path(lambda p, b: sgd(p, f.grad(p, b), lr=self.inner_lr), server, inner)
         g = f.grad(phi, outer)
         if self.order == "exact":
             # d phi_{s+1} / d phi_s = I - alpha H_s, applied backwards along the path.
             def back(g: Params, b: Batch, p: Params) -> Params:
-                return g - self.inner_lr * f.hvp(p, b, g)
+                return sgd(g, f.hvp(p, b, g), lr=self.inner_lr)
 
             g = steps(back, g, inner[::-1], trail[::-1])
         return adam(server, g, state, lr=self.outer_lr)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, steps
-from pflbench.optim import AdamState, adam, adam_init
+from pflbench.optim import AdamState, adam, adam_init, sgd
 from pflbench.typing import Params
 
 
@@ -54,7 +54,7 @@ class Ditto(Method[Params, DittoClient, Params]):
         mine, shared = taken
 
         def pull(v: Params, b: Batch) -> Params:
-            return v - self.personal_lr * (f.grad(v, b) + self.lam * (v - server))
+            return sgd(v, f.grad(v, b) + self.lam * (v - server), lr=self.personal_lr)
 
         def train(carry: tuple[Params, AdamState], b: Batch) -> tuple[Params, AdamState]:
             w, moments = carry

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pflbench.methods.base import Batches, Method, Objective, Round, Take, steps
+from pflbench.optim import sgd
 from pflbench.typing import Params
 
 
@@ -33,4 +34,4 @@ class FedAvg(Method[Params, tuple[()], Params]):
     ) -> tuple[Params, tuple[()]]:
         """Local SGD."""
         (batches,) = taken
-        return steps(lambda w, b: w - self.lr * f.grad(w, b), server, batches), state
+        return steps(lambda w, b: sgd(w, f.grad(w, b), lr=self.lr), server, batches), state

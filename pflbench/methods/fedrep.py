@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, steps
-from pflbench.optim import AdamState, adam, adam_init
+from pflbench.optim import AdamState, adam, adam_init, sgd
 from pflbench.typing import Params
 from pflbench.vector import replace
 
@@ -71,7 +71,7 @@ class FedRep(Method[Params, FedRepClient, Params]):
             w, moments = carry
             g = f.grad(w, b, wrt=part)
             if not isinstance(moments, AdamState):
-                return replace(w, where, w[where] - lr * g), ()
+                return replace(w, where, sgd(w[where], g, lr=lr)), ()
             piece, moments = adam(w[where], g, moments, lr=lr)
             return replace(w, where, piece), moments
 

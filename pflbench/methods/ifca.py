@@ -28,6 +28,7 @@ from pflbench.methods.base import (
     steps,
     total_loss,
 )
+from pflbench.optim import sgd
 from pflbench.typing import Float, Int, Params
 
 Clusters = Float[Tensor, "clusters params"]
@@ -70,7 +71,7 @@ class IFCA(Method[Clusters, tuple[()], Upload]):
         """Choose a cluster, then local SGD on it."""
         once, batches = taken
         choice = self.choose(f, server, once)
-        w = steps(lambda w, b: w - self.lr * f.grad(w, b), pick(server, choice), batches)
+        w = steps(lambda w, b: sgd(w, f.grad(w, b), lr=self.lr), pick(server, choice), batches)
         return Upload(choice, w), state
 
     def server(self, server: Clusters, uploads: Upload, n: Weights, round: Round) -> Clusters:

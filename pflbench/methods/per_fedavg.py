@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, steps
+from pflbench.optim import sgd
 from pflbench.typing import Params
 
 
@@ -43,8 +44,8 @@ class PerFedAvg(Method[Params, tuple[()], Params]):
         (batches,) = taken
 
         def meta(w: Params, support: Batch, query: Batch, third: Batch) -> Params:
-            g = f.grad(w - self.inner_lr * f.grad(w, support), query)
-            return w - self.outer_lr * (g - self.inner_lr * self._hessian_term(f, w, third, g))
+            g = f.grad(sgd(w, f.grad(w, support), lr=self.inner_lr), query)
+            return sgd(w, sgd(g, self._hessian_term(f, w, third, g), lr=self.inner_lr), lr=self.outer_lr)
 
         return steps(meta, server, batches[0::4], batches[1::4], batches[2::4]), state
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,6 +17,8 @@ from pflbench.vector import Layout, Parameter
 Gate = Callable[[int, Tensor], Tensor]
 """Applied to the i-th gated layer's activations; the identity for a plain network."""
 Forward = Callable[[Ops, dict[str, Tensor], Tensor, Gate], Tensor]
+Gradient = Callable[[Mapping[str, Tensor], Tensor, Tensor, Mapping[str, Tensor]], None]
+"""(parameters, images, labels, gradients): writes the mean cross-entropy's gradient into those gradients there are."""
 
 
 def ungated(_: int, x: Tensor) -> Tensor:
@@ -51,6 +53,7 @@ class Network:
     `gated`: sizes of the layers that a modulator may gate, in order of application; `modulated` builds the network
     with a modulator in front (None where the architecture defines none).
     `streams`: the random stream that each part's initial values come from (default: "model").
+    `gradient`: the gradient of one client's loss derived by hand, where it beats autograd on a CPU (None: autograd).
     """
 
     parameters: tuple[Parameter, ...]
@@ -60,6 +63,7 @@ class Network:
     gated: tuple[int, ...] = ()
     modulated: Callable[[str, bool], Network] | None = None
     streams: dict[str, str] = field(default_factory=dict)
+    gradient: Gradient | None = None
     layout: Layout = field(init=False)
 
     def __post_init__(self) -> None:

@@ -59,4 +59,4 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def simulate(*_: object) -> None:
         raise AssertionError("something was trained")
 
-    monkeypatch.setattr("pflbench.executor.work.simulate", simulate)
+    monkeypatch.setattr("pflbench.executor.work.Simulation.run", simulate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from pflbench.engine import client_map
+from pflbench.engine import stack
 from pflbench.engine.client_map import ClientMap, Data, Item
 from pflbench.engine.objective import Task
 from pflbench.engine.simulate import _data
@@ -89,7 +90,7 @@ def test_any_chunk_keeps_order_and_numbers(chunk: int | None) -> None:
     net = tiny_network()
     d, w = data(net), net.init(0).double()
     items = [Item(0, torch.tensor(float(i)), (r,)) for i, r in enumerate(RAGGED)]
-    looped, stacked = (ClientMap(d, e, chunk)(train, [w], items) for e in EXECUTIONS)
+    looped, stacked = (ClientMap(d, e, chunk, math.inf)(train, [w], items) for e in EXECUTIONS)
     for i, ((a, own), (b, same)) in enumerate(zip(looped, stacked, strict=True)):
         close(a, b)
         assert own == same == i + 1
@@ -106,7 +107,7 @@ def test_batches_have_masks_only_where_padded() -> None:
 
     def kinds(*drawn: list[np.ndarray]) -> tuple[bool, bool]:
         seen.clear()
-        ClientMap(d, "vectorized")(look, [()], [Item(0, (), (x,)) for x in drawn])
+        ClientMap(d, "vectorized", most_padding=math.inf)(look, [()], [Item(0, (), (x,)) for x in drawn])
         return seen[0][0].mask is not None, seen[0][0].real is not None
 
     assert kinds(cut(4, 4), cut(4, 4)) == (False, False)
@@ -129,7 +130,7 @@ def test_a_take_may_be_empty(execution: Any) -> None:
 
 def test_gradient_calls_are_counted() -> None:
     net = tiny_network()
-    looped, stacked = (ClientMap(data(net), e) for e in EXECUTIONS)
+    looped, stacked = (ClientMap(data(net), e, most_padding=math.inf) for e in EXECUTIONS)
     for mapped in (looped, stacked):
         for _ in range(2):
             mapped(train, [net.init(0).double()], [Item(0, torch.zeros(()), (r,)) for r in RAGGED])
@@ -141,7 +142,7 @@ def test_gradient_calls_are_counted() -> None:
 def test_seeds_with_pools_of_different_sizes_meet_their_own_rows(execution: Any) -> None:
     net = tiny_network()
     federations = [tiny_federation(0), tiny_federation(1, sizes=(9, 11, 8)), tiny_federation(2, sizes=(30, 4, 3))]
-    together = _data(net, federations, torch.device("cpu"))
+    together = _data(net, federations, "fp64", torch.device("cpu"))
     assert together.offsets == (0, len(federations[0].x), len(federations[0].x) + 28)
     servers = [net.init(seed).double() for seed in range(3)]
     last = [len(f.x) for f in federations]  # the very last rows of every pool, in unequal numbers
@@ -152,14 +153,14 @@ def test_seeds_with_pools_of_different_sizes_meet_their_own_rows(execution: Any)
     ]
     items = [Item(seed, torch.zeros(()), t) for seed, t in enumerate(taken)]
     for seed, (w, _) in enumerate(ClientMap(together, execution)(train, servers, items)):
-        alone = _data(net, federations[seed : seed + 1], torch.device("cpu"))
+        alone = _data(net, federations[seed : seed + 1], "fp64", torch.device("cpu"))
         own = Item(0, torch.zeros(()), taken[seed])
         close(w, ClientMap(alone, "loop")(train, [servers[seed]], [own])[0][0])
 
 
 def test_seeds_that_share_a_pool_share_its_rows() -> None:
     one = tiny_federation(0)
-    shared = _data(tiny_network(), [one, tiny_federation(1), one], torch.device("cpu"))
+    shared = _data(tiny_network(), [one, tiny_federation(1), one], "fp64", torch.device("cpu"))
     assert shared.offsets == (0, len(one.x), 0) and len(shared.task.pool) == len(shared.labels) == 2 * len(one.x)
 
 
@@ -187,4 +188,4 @@ def test_images_are_the_pools_bytes_over_255() -> None:
 
 def test_a_state_that_is_no_tensor_is_named_in_the_error():
     with pytest.raises(TypeError, match=r"tensors only, not NoneType; write \(\)"):
-        client_map._stack_trees([None, None])
+        stack.stack_trees([None, None])

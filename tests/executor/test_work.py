@@ -89,7 +89,7 @@ def test_running_out_of_memory_in_training_is_not_stored(tmp_path: Path, monkeyp
     def simulate(*_: object) -> None:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr("pflbench.executor.work.simulate", simulate)
+    monkeypatch.setattr("pflbench.executor.work.Simulation.run", simulate)
     ((status, message),) = statuses(work(task(spec()), Place(tmp_path / "results", tmp_path)))
     assert status == "error" and message.startswith("out of memory: ")
 

@@ -9,12 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import vector_to_parameters
 
 from pflbench.errors import UsageError
 from pflbench.models.cnn2 import cnn2
 from pflbench.models.cnn3 import cnn3
-from pflbench.models.network import Network
+from pflbench.models.network import Network, conv_parameters
 from pflbench.models.ops import Single, Stacked
 from pflbench.testing import tiny_network
 from pflbench.vector import Layout, Parameter, replace
@@ -172,16 +171,37 @@ def test_the_forward_pass_is_the_sheets(name: str, mode: str | None, batch_norm:
     module = Reference(name, 7, mode, batch_norm).double()
     w, x = weights(net), images(net, 4)
     assert [tuple(p.shape) for p in module.parameters()] == [p.shape for p in net.parameters]
-    vector_to_parameters(w, module.parameters())
+    fill(module, net, w)
     with torch.no_grad():
         torch.testing.assert_close(net.logits([w], x), module(x), rtol=1e-10, atol=1e-10)
+
+
+def fill(module: nn.Module, net: Network, w: Tensor) -> None:
+    with torch.no_grad():
+        for parameter, value in zip(module.parameters(), net.layout.views([w]).values(), strict=True):
+            parameter.copy_(value)
+
+
+def test_a_convolutions_weight_lies_channels_last_in_the_vector() -> None:
+    """So that views need no copy; and the values drawn are those of PyTorch's order, whatever the vector's."""
+    p = conv_parameters("base.conv0", 3, 4, 5)[0]
+    w = torch.arange(p.size, dtype=torch.float64)
+    view = Layout((p,)).views([w])[p.name]
+    assert view.shape == p.shape and view.is_contiguous(memory_format=torch.channels_last)
+    assert view.data_ptr() == w.data_ptr()
+    assert torch.equal(p.flat(view), w)
+    drawn = p.view(p.draw(torch.Generator().manual_seed(1)))
+    plain = (torch.rand(p.size, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 2 - 1) * p.bound
+    assert torch.equal(drawn, plain.view(p.shape))
+    stacked = p.view(torch.stack([w, w + 1]))
+    assert torch.equal(stacked[1], view + 1)
 
 
 def test_a_wrong_order_of_gates_would_be_seen() -> None:
     net = network("cnn2").with_modulator("c1", True)
     module = Reference("cnn2", 10, "c1").double()
     w, x = weights(net), images(net, 4)
-    vector_to_parameters(w.clone(), module.parameters())
+    fill(module, net, w)
     last = module.context_after[-1]
     with torch.no_grad():
         last.weight[:96] = last.weight[:96].flip(0)

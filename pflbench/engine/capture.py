@@ -1,0 +1,104 @@
+"""Repeated work as a CUDA graph: hundreds of small kernels start with one call instead of one by one.
+
+A function of tensors is run as it is the first time, and captured when the same shapes come again: then its inputs
+are copied to fixed places, the graph is replayed, and its outputs are copied out. Without CUDA the function is run on
+the fixed places, which is how the tests reach all of this but the capture itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+F = TypeVar("F", bound=Callable[[list[Tensor]], list[Tensor]])
+GRAPHS = 8
+"""Graphs kept at a time; each holds the memory of its activations."""
+
+
+class Uncapturable(UserWarning):
+    """A method's client function cannot be captured in a CUDA graph; it runs, launching its kernels one by one."""
+
+
+@dataclass
+class _Recorded:
+    inputs: list[Tensor]
+    function: Any
+    graph: torch.cuda.CUDAGraph | None = None
+    outputs: list[Tensor] = field(default_factory=list)
+
+    def __call__(self, tensors: list[Tensor]) -> list[Tensor]:
+        for mine, new in zip(self.inputs, tensors, strict=True):
+            mine.copy_(new)
+        if self.graph is None:
+            self.outputs = self.function(self.inputs)
+        else:
+            self.graph.replay()
+        return [output.clone() for output in self.outputs]
+
+
+@dataclass
+class Graphs:
+    """Functions seen so far, by key and by their inputs' shapes. `replays` counts calls that met a recorded one."""
+
+    enabled: bool = True
+    replays: int = 0
+    _seen: set[Hashable] = field(default_factory=set)
+    _recorded: OrderedDict[Hashable, _Recorded] = field(default_factory=OrderedDict)
+
+    def __call__(self, key: Hashable, function: F, tensors: list[Tensor]) -> tuple[list[Tensor], F]:
+        """The function's outputs, and the function that made them: this one, or one of the same key recorded before.
+
+        `key` names everything but the tensors that the function depends on; None: just run it. Outputs are the
+        caller's own: the next call does not change them.
+        """
+        if not self.enabled or key is None or not tensors:
+            return function(tensors), function
+        full = (key, tuple((tuple(t.shape), t.dtype, t.device) for t in tensors))
+        if full not in self._seen:
+            self._seen.add(full)
+            return function(tensors), function
+        if full not in self._recorded:
+            new = self._record(function, tensors)
+            if new is None:
+                return function(tensors), function
+            self._recorded[full] = new
+            while len(self._recorded) > GRAPHS:
+                self._recorded.popitem(last=False)
+        self._recorded.move_to_end(full)
+        self.replays += 1
+        recorded = self._recorded[full]
+        return recorded(tensors), recorded.function
+
+    def clear(self) -> None:
+        """Let go of every graph and of its memory."""
+        self._recorded.clear()
+
+    def _record(self, function: F, tensors: list[Tensor]) -> _Recorded | None:
+        recorded = _Recorded([t.clone() for t in tensors], function)
+        if tensors[0].device.type != "cuda":
+            return recorded
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        try:
+            with torch.cuda.stream(stream):
+                function(recorded.inputs)  # libraries set themselves up outside the graph
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                recorded.outputs = function(recorded.inputs)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.enabled = False
+            torch.cuda.synchronize()
+            first = str(error).strip().splitlines()[0]
+            warnings.warn(f"The round cannot be captured in a CUDA graph, so it runs slower: {first}", Uncapturable, 4)
+            return None
+        recorded.graph = graph
+        return recorded

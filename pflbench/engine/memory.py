@@ -1,0 +1,113 @@
+"""How much memory a device's work takes, and how much it may: chunks are formed by measurement."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import resource
+import sys
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on a device or on the host."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def in_use(device: torch.device) -> int:
+    """Bytes in use now: allocated on a GPU, resident in this process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    with contextlib.suppress(OSError, AttributeError):  # what is freed but kept for later does not count
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    return _status("VmRSS") or peak(device)
+
+
+def peak(device: torch.device) -> int:
+    """The largest number of bytes in use since `reset_peak`, or since the start where that cannot be reset."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return _status("VmHWM") or (most if sys.platform == "darwin" else most * 1024)
+
+
+def reset_peak(device: torch.device) -> None:
+    """Start measuring `peak` anew, where the system allows it."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with contextlib.suppress(OSError):
+            _RESET.write_text("5")
+
+
+def _status(field: str) -> int:
+    with contextlib.suppress(OSError):
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+PROBE = 2
+"""Clients in the first stack of a kind, whose memory is measured; plenty of others may follow."""
+MARGIN = 0.9
+"""How much of what is left a stack may fill: allocators lose some to gaps."""
+
+
+@dataclass
+class Room:
+    """How many clients a stack may hold, by a limit in bytes on what this process has in use on the device.
+
+    `limit` None: all of a GPU's memory; on a CPU, no bound. Clients of one kind (`key`) are taken to need the same.
+    """
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    limit: int | None = None
+    _most: dict[Hashable, int] = field(default_factory=dict, init=False)
+    _need: dict[Hashable, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        if self.limit is None and self.device.type == "cuda":
+            self.limit = torch.cuda.get_device_properties(self.device).total_memory
+
+    def most(self, key: Hashable) -> int:
+        """The number of clients that a stack of this kind may hold now; at least 1."""
+        if self.limit is None:
+            return self._most.get(key, sys.maxsize)
+        return self._most.get(key, PROBE)
+
+    def begin(self, key: Hashable) -> None:
+        """A new map begins: states have grown since, so that a stack may have to be smaller."""
+        if self.limit is not None and key in self._need:
+            self._most[key] = min(self._most[key], self._fitting(key, in_use(self.device)))
+
+    @contextlib.contextmanager
+    def measured(self, key: Hashable, clients: int) -> Iterator[None]:
+        """Measure what a stack of so many clients adds, if that is not known yet."""
+        if self.limit is None or key in self._need:
+            yield
+            return
+        before = in_use(self.device)
+        reset_peak(self.device)
+        yield
+        self._need[key] = max(peak(self.device) - before, 1) / clients
+        self._most[key] = self._fitting(key, before)
+
+    def halve(self, key: Hashable, clients: int) -> None:
+        """A stack of so many clients did not fit after all."""
+        self._most[key] = max(1, clients // 2)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _fitting(self, key: Hashable, used: int) -> int:
+        assert self.limit is not None
+        return max(1, int(MARGIN * (self.limit - used) / self._need[key]))

@@ -1,0 +1,45 @@
+"""One seed's moving parts during a simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from pflbench.data.federation import Federation
+from pflbench.engine.batches import Stream
+from pflbench.errors import Diverged
+from pflbench.result import Score
+from pflbench.spec import RunSpec
+
+Tree = Any
+
+
+@dataclass
+class Run:
+    """A run under way: its spec and data, the server's and the clients' states, and what it has scored so far."""
+
+    spec: RunSpec
+    federation: Federation
+    streams: list[Stream]
+    server: Tree
+    fresh: Tree
+    """The state of a client that has not taken part yet."""
+    cursors: np.ndarray
+    states: dict[int, Tree] = field(default_factory=dict)
+    scores: list[Score] = field(default_factory=list)
+    failure: Diverged | None = None
+    unchecked: list[tuple[int, Tensor]] = field(default_factory=list)
+    """Rounds whose server state has not been looked at, each with whether it is finite: a GPU is not asked often."""
+
+    def check(self) -> None:
+        """Look at what is unchecked: a server state that is not finite is the run's failure."""
+        for index, finite in self.unchecked:
+            if self.failure is None and not bool(finite):
+                self.failure = Diverged(
+                    f"diverged in round {index + 1} of {self.spec.rounds}: the server's parameters are not finite "
+                    "any more; a smaller learning rate may help"
+                )
+        self.unchecked.clear()
