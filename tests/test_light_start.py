@@ -14,6 +14,7 @@ from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
 
+QUEUE = Path(__file__).parents[1] / "results" / "QUEUE.toml"
 PROGRAM = """
 import sys
 from pflbench.cli.main import main
@@ -44,11 +45,25 @@ def start(*arguments: str, cwd: Path) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    ["--help", "--version", "run --help", "ls methods", "ls suites", "status", "data status --data-dir nowhere"],
+    [
+        "--help",
+        "--version",
+        "run --help",
+        "ls methods",
+        "ls suites",
+        "status",
+        "pack",
+        "data status --data-dir nowhere",
+    ],
 )
 def test_verbs_start_without_torch(arguments: str, tmp_path: Path) -> None:
     code, printed = start(*arguments.split(), cwd=tmp_path)
     assert code == 0, printed
+
+
+def test_a_queue_is_listed_without_torch(tmp_path: Path) -> None:
+    code, printed = start("queue", "--list", "--file", str(QUEUE), cwd=tmp_path)
+    assert code == 0 and "0 of 3 done" in printed
 
 
 def test_a_report_without_results_starts_without_torch(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import pflbench
-from pflbench.cli import check, common, data, info, ls, plan, report, run, show, status
+from pflbench.cli import check, common, data, info, ls, pack, plan, queue, report, run, show, speed, status
 from pflbench.cli.common import errors
 from pflbench.errors import PflbenchError
 
@@ -49,7 +49,10 @@ app.command("status")(status.status)
 app.command("ls")(ls.ls)
 app.add_typer(data.app, name="data")
 app.command("show")(show.show)
+app.command("pack")(pack.pack)
+app.command("queue")(queue.queue)
 app.command("check")(check.check)
+app.command("speed")(speed.speed)
 app.command("info")(info.info)
 
 

@@ -1,6 +1,7 @@
-"""What runs left behind: one Parquet file per run, written atomically, shared by all suites."""
+"""What runs left behind: Parquet files, one per run or packed, written atomically, shared by all suites."""
 
+from pflbench.store.files import CorruptFile
 from pflbench.store.schema import SCHEMA_VERSION
-from pflbench.store.store import CorruptFile, MissingRun, Store, Stored
+from pflbench.store.store import MissingRun, Store, Stored
 
 __all__ = ["SCHEMA_VERSION", "CorruptFile", "MissingRun", "Store", "Stored"]

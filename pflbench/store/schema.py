@@ -56,25 +56,38 @@ def to_table(result: RunResult) -> pa.Table:
     )
     for name, (value, kind) in _plain(result).items():
         table = table.append_column(name, pa.repeat(pa.scalar(value, kind), len(result.scores)))
-    return table.replace_schema_metadata(_metadata(result))
+    return table.replace_schema_metadata(metadata(result))
 
 
-def header(metadata: Mapping[bytes, bytes] | None) -> Header:
-    """Parse a file's metadata. Raises `Unfit`."""
-    if not metadata or _VERSION not in metadata:
+def metadata(run: RunResult | Header) -> dict[bytes, bytes]:
+    """What `header` parses."""
+    found = {
+        _VERSION: str(SCHEMA_VERSION).encode(),
+        _SPEC: run.spec.canonical().encode(),
+        _PROVENANCE: json.dumps(run.provenance, sort_keys=True).encode(),
+    }
+    if run.failure is not None:
+        # An error may quote a file name that is not valid Unicode.
+        found[_FAILURE] = run.failure.encode(errors="surrogatepass")
+    return found
+
+
+def header(found: Mapping[bytes, bytes] | None) -> Header:
+    """Parse a run's metadata. Raises `Unfit`."""
+    if not found or _VERSION not in found:
         raise Unfit("no pflbench metadata")
-    if metadata[_VERSION] != str(SCHEMA_VERSION).encode():
-        raise Unfit(f"schema version {metadata[_VERSION].decode(errors='replace')}, expected {SCHEMA_VERSION}")
+    if found[_VERSION] != str(SCHEMA_VERSION).encode():
+        raise Unfit(f"schema version {found[_VERSION].decode(errors='replace')}, expected {SCHEMA_VERSION}")
     try:
-        spec = RunSpec.model_validate_json(metadata[_SPEC])
-        provenance = json.loads(metadata[_PROVENANCE])
+        spec = RunSpec.model_validate_json(found[_SPEC])
+        provenance = json.loads(found[_PROVENANCE])
     except KeyError as error:
         raise Unfit(f"no metadata {error.args[0].decode()}") from error
     except ValueError as error:
         raise Unfit(f"unreadable metadata ({str(error).splitlines()[0]})") from error
     if not isinstance(provenance, dict):
         raise Unfit("unreadable metadata (the provenance is not an object)")
-    failure = metadata.get(_FAILURE)
+    failure = found.get(_FAILURE)
     return Header(spec, provenance, None if failure is None else failure.decode(errors="surrogatepass"))
 
 
@@ -95,18 +108,6 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     # Much faster than to_pylist(), which makes an Arrow scalar per value; strings have no such shortcut.
     values = column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy().tolist()
     return list(values)
-
-
-def _metadata(result: RunResult) -> dict[bytes, bytes]:
-    metadata = {
-        _VERSION: str(SCHEMA_VERSION).encode(),
-        _SPEC: result.spec.canonical().encode(),
-        _PROVENANCE: json.dumps(result.provenance, sort_keys=True).encode(),
-    }
-    if result.failure is not None:
-        # An error may quote a file name that is not valid Unicode.
-        metadata[_FAILURE] = result.failure.encode(errors="surrogatepass")
-    return metadata
 
 
 def _plain(result: RunResult) -> dict[str, tuple[Any, pa.DataType]]:

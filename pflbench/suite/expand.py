@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pflbench.errors import UsageError
-from pflbench.spec import MethodSpec, RunSpec, Scoring, Stage
+from pflbench.spec import MethodSpec, Precision, RunSpec, Scoring, Stage
 from pflbench.suite import resolve
 from pflbench.suite.schema import Document, Spread, Suite, at
 from pflbench.suite.select import TableRow, select_columns, select_lines, suite_lines
@@ -101,7 +101,7 @@ def expand(
     rounds: int | None = None,
     sets: Sequence[str] = (),
     methods: Sequence[str] | None = None,
-    precision: Literal["fp32", "fp64"] = "fp32",
+    precision: Precision = "fp32",
 ) -> Expansion:
     """The table of a suite, or the part of it that the selectors leave.
 

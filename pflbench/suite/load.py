@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pflbench
 from pflbench.errors import UsageError, unknown
@@ -44,14 +45,18 @@ def find(name: str) -> Path:
     return suites[name]
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file's content. Raises `UsageError`."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
 def load(name: str) -> Suite:
     """A suite by name or path, every profile of it checked down to each method's hyperparameters."""
     path = find(name)
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}") from error
-    suite = parse(raw, path)
+    suite = parse(read_toml(path), path)
     for profile in suite.profiles:
         expand(suite, profile=profile)
     return suite

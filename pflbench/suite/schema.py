@@ -37,17 +37,18 @@ def at(place: str) -> Iterator[None]:
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from error
     except ValidationError as error:
-        raise UsageError("\n".join(f"{place}.{_explain(e)}" for e in error.errors())) from error
+        raise UsageError("\n".join(f"{place}.{explain(e)}" for e in error.errors())) from error
 
 
-def _fault(path: Path_, message: str) -> PydanticCustomError:
+def fault(path: Path_, message: str) -> PydanticCustomError:
+    """The error for what is at `path`, counted from the table that is validated."""
     return PydanticCustomError("suite", "{message}", {"path": path, "message": message})
 
 
 def _unknown_key(path: Path_, known: Sequence[str]) -> PydanticCustomError:
     near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
     hint = f", did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
-    return _fault(path, f"unknown key{hint}")
+    return fault(path, f"unknown key{hint}")
 
 
 class Table(BaseModel):
@@ -72,7 +73,7 @@ class Table(BaseModel):
 
 def _scalar(value: Any) -> Any:
     if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
-        raise _fault((), "a hyperparameter is a finite number, true, false or a string")
+        raise fault((), "a hyperparameter is a finite number, true, false or a string")
     return value
 
 
@@ -183,7 +184,7 @@ class NamedTable(Table):
     def _has_name(cls, table: Any) -> Any:
         # Any other key is an option, so a misspelled name would only show as missing.
         if isinstance(table, dict) and "name" not in table:
-            raise _fault(("name",), f"missing (keys there: {', '.join(table) or 'none'})")
+            raise fault(("name",), f"missing (keys there: {', '.join(table) or 'none'})")
         return table
 
     @classmethod
@@ -260,9 +261,9 @@ class Document(Table):
         for table, ids in (("row", rows), ("column", columns)):
             for i, id_ in enumerate(ids):
                 if id_ in ids[:i]:
-                    raise _fault((table, i, "id"), f"there is already a {table} {id_!r}")
+                    raise fault((table, i, "id"), f"there is already a {table} {id_!r}")
         if len(set(self.suite.seeds)) < len(self.suite.seeds):
-            raise _fault(("suite", "seeds"), "a seed is there twice")
+            raise fault(("suite", "seeds"), "a seed is there twice")
         for row, cells in self.reference.items():
             if row not in rows:
                 raise _unknown_key(("reference", row), rows)
@@ -272,14 +273,14 @@ class Document(Table):
         finetuned, rule = "finetuned" in self.stages, self.evaluation.finetune
         if finetuned != (rule is not None):
             problem = "no row has the stage 'finetuned'" if rule else "missing, but a row has the stage 'finetuned'"
-            raise _fault(("evaluation", "finetune"), problem)
+            raise fault(("evaluation", "finetune"), problem)
         if self.evaluation.report and rule is None:
-            raise _fault(("evaluation", "report"), "there is no fine-tuning to report steps of")
+            raise fault(("evaluation", "report"), "there is no fine-tuning to report steps of")
         for i, column_ in enumerate(self.column):
             if column_.finetune.model_fields_set and rule is None:
-                raise _fault(("column", i, "finetune"), "there is no evaluation.finetune to override")
+                raise fault(("column", i, "finetune"), "there is no evaluation.finetune to override")
         if "paper" in self.profile:
-            raise _fault(("profile", "paper"), "the profile 'paper' is the suite file itself")
+            raise fault(("profile", "paper"), "the profile 'paper' is the suite file itself")
         return self
 
 
@@ -325,10 +326,11 @@ def _document(raw: Mapping[str, Any], prefix: str) -> Document:
     try:
         return Document.model_validate(dict(raw))
     except ValidationError as error:
-        raise UsageError("\n".join(prefix + _explain(e) for e in error.errors())) from error
+        raise UsageError("\n".join(prefix + explain(e) for e in error.errors())) from error
 
 
-def _explain(error: Mapping[str, Any]) -> str:
+def explain(error: Mapping[str, Any]) -> str:
+    """One of a `ValidationError`'s errors in a line: the key's path and what is wrong with it."""
     context = error.get("ctx", {})
     key = key_path((*error["loc"], *context.get("path", ())))
     if error["type"] == "missing":

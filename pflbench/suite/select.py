@@ -57,7 +57,7 @@ def suite_lines(suite: Suite, document: Document) -> list[Line]:
     lines = []
     for i, row in enumerate(document.row):
         with at(f"{suite.path}: row[{i}].method"):
-            info = describe(_anchored(row.method, suite.path.parent))
+            info = describe(anchored(row.method, suite.path.parent))
         table_row = TableRow(row.id, row.title, info.name, row.stage)
         lines.append(Line(table_row, info, row.method, row.hyper, f"{suite.path}: row[{i}].hyper"))
     return lines
@@ -77,7 +77,7 @@ def select_lines(
         raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
     all_known("method", ids, [n for line in lines for n in (line.row.id, line.info.name)])
     picked = [line for line in lines if line.row.id in ids or line.info.name in ids]
-    for reference in dict.fromkeys(_anchored(m, Path.cwd()) for m in methods if names.is_reference(m)):
+    for reference in dict.fromkeys(anchored(m, Path.cwd()) for m in methods if names.is_reference(m)):
         info = describe(reference)
         row = TableRow(info.name, names.split_reference(reference)[1], info.name, stage)
         same = [line for line in lines if line.location == reference]
@@ -117,6 +117,7 @@ def select_columns(
     return chosen
 
 
-def _anchored(method: str, folder: Path) -> str:
+def anchored(method: str, folder: Path) -> str:
+    """A reference into a file with its path taken from `folder`; any other name as it is."""
     where, _, attribute = method.rpartition(":")
     return f"{(folder / where).resolve()}:{attribute}" if where.endswith(".py") else method

@@ -137,13 +137,26 @@ def test_every_option_has_a_help_and_an_environment_variable() -> None:
     commands = dict(group.commands) | {f"data {n}": c for n, c in group.commands["data"].commands.items()}  # type: ignore[attr-defined]
     for name, command in commands.items():
         for parameter in command.params:
-            if parameter.param_type_name == "option" and parameter.name != "help":
+            if parameter.param_type_name == "option" and parameter.name != "help" and not parameter.hidden:
                 assert parameter.help, (name, parameter.name)
                 assert str(parameter.envvar).startswith("PFLBENCH_"), (name, parameter.name)
 
 
 def test_help_of_every_verb() -> None:
-    verbs = ("run", "report", "plan", "status", "ls", "data", "data status", "data fetch", "show", "check", "info")
-    for verb in verbs:
+    verbs = (
+        "run",
+        "report",
+        "plan",
+        "status",
+        "ls",
+        "data",
+        "data status",
+        "data fetch",
+        "show",
+        "pack",
+        "queue",
+        "check",
+    )
+    for verb in (*verbs, "speed", "info"):
         result = CliRunner().invoke(program.app, [*verb.split(), "-h"])
         assert result.exit_code == 0 and f"Usage: pflbench {verb}" in result.output.replace("root", "pflbench")

@@ -16,59 +16,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from store_kit import broken, done, failed, finished, names, spec
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult, Score
-from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
-from pflbench.store import CorruptFile, MissingRun, Store
-from pflbench.store import store as module
-
-
-def spec(seed: int = 0, name: str = "fedavg") -> RunSpec:
-    return RunSpec(
-        method=MethodSpec(name=name, version="1", hyper={"local_lr": 0.1}),
-        dataset=Named(name="digits"),
-        partition=Named(name="dirichlet", options={"alpha": 0.3}),
-        model="cnn2",
-        clients=4,
-        training_clients=2,
-        cohort=2,
-        query=0.25,
-        batch=10,
-        rounds=3,
-        scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=2, lr=0.1)),
-        seed=seed,
-    )
-
-
-def done(seed: int = 0, **provenance: object) -> RunResult:
-    scores = tuple(Score("global", 3, 0, c, c, 4, 0.5, c / 4) for c in (2, 3))
-    return RunResult(spec(seed), scores, {"data_hash": "d1", "commit": "c0ffee", "dirty": False, **provenance})
-
-
-def failed(seed: int = 0) -> RunResult:
-    return RunResult(spec(seed), failure="Diverged: the loss is not finite")
-
-
-def names(store: Store) -> list[str]:
-    return sorted(p.name for p in store.runs.iterdir())
+from pflbench.store import CorruptFile, MissingRun, Store, files
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "results")
-
-
-whole = st.integers(-(2**63), 2**63 - 1)
-real = st.floats(allow_nan=False)
-stored_text = st.text(st.characters(codec="utf-8"))
-scores = st.lists(st.builds(Score, stored_text, whole, whole, whole, whole, whole, real, real)).map(tuple)
-provenance = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | real | st.text())
-any_spec = st.builds(spec, st.integers(0, 2**31), st.sampled_from(["fedavg", "ü/my.py:Föö"]))
-finished = st.builds(RunResult, any_spec, scores, provenance.map(lambda p: p | {"wall_seconds": 1.5}))
-# Lone surrogates included: that is how Python spells an undecodable file name inside an error message.
-broken = st.builds(RunResult, any_spec, st.just(()), st.just({}), st.text(st.characters()))
 
 
 @settings(max_examples=60, deadline=None)
@@ -308,7 +265,7 @@ def test_leftovers_of_killed_processes_are_cleaned_at_write(store: Store) -> Non
     store.runs.mkdir(parents=True)
     dead, alive, elsewhere, old = (
         store.runs / f".x.{host}.{pid}.ab12.tmp"
-        for host, pid in ((module._HOST, gone.pid), (module._HOST, os.getpid()), ("elsewhere", 1), ("old", 1))
+        for host, pid in ((files._HOST, gone.pid), (files._HOST, os.getpid()), ("elsewhere", 1), ("old", 1))
     )
     for path in (dead, alive, elsewhere, old):
         path.write_bytes(b"half")

@@ -1,0 +1,294 @@
+"""The one command for a machine with a GPU: is the engine right there, how fast is it, and a part of a real table.
+
+    python benchmarks/speed/gpu.py --out DIR [--data-dir DATA] [--budget 520]
+    python benchmarks/speed/gpu.py --out DIR --tiny --device cpu        # does all of this work? (no numbers)
+
+Writes `DIR/gpu-DEVICE.json` and `.md` after every part; a part that fails loses no other. The table's runs lie in
+`--results` (finished ones are kept: the same command goes on from there) and are copied to `DIR/results.tar`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+if (HERE.parents[1] / "pflbench").is_dir():  # a checkout: it need not be installed
+    sys.path.insert(0, str(HERE.parents[1]))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+NETWORKS = ("cnn2", "cnn3", "lenet", "mlp")
+CAFEME = {
+    "one client after another": ("--execution", "loop"),
+    "stack of 1 seed, no graphs": ("--execution", "vectorized", "--setup", "graphs=false"),
+    "stack of 1 seed": ("--execution", "vectorized"),
+    "stack of 5 seeds, no graphs": ("--execution", "vectorized", "--seeds", "5", "--setup", "graphs=false"),
+    "stack of 5 seeds": ("--execution", "vectorized", "--seeds", "5"),
+}
+"""What the CAFeMe round is timed with; the first is what the others are compared with."""
+TABLE = ("--suite", "cafeme-table1", "--column", "rmnist-shards", "--column", "rmnist-dirichlet")
+ENOUGH = 25.0
+"""Seconds of budget under which no part is begun."""
+
+
+@dataclass
+class Context:
+    """The options, what was found so far, and how much time is left."""
+
+    options: argparse.Namespace
+    found: dict[str, Any] = field(default_factory=dict)
+    text: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def left(self) -> float:
+        """Seconds of the budget."""
+        return float(self.options.budget - (time.monotonic() - self.started))
+
+    def write(self) -> None:
+        """All that is known."""
+        name = "gpu-" + re.sub(r"[^A-Za-z0-9]+", "-", self.found["device"]).strip("-").lower()
+        out: Path = self.options.out
+        (out / f"{name}.json").write_text(json.dumps(self.found, indent=2, default=str) + "\n", encoding="utf-8")
+        (out / f"{name}.md").write_text("\n".join(self.text) + "\n", encoding="utf-8")
+
+
+def command(arguments: list[str], seconds: float) -> tuple[int, str]:
+    """Run `python -m pflbench …`; interrupted when its time is up, as by Ctrl-C. Its exit code, and what it printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pflbench", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        printed, _ = process.communicate(timeout=max(1.0, seconds))
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        try:
+            printed, _ = process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            printed, _ = process.communicate()
+    return process.returncode, printed
+
+
+def machine(context: Context) -> None:
+    """What this is."""
+    import torch
+
+    from pflbench.executor import provenance
+
+    device = context.options.device
+    context.found |= {
+        "device": provenance.device_name(device),
+        "versions": provenance.versions(),
+        **provenance.code(),
+        "options": {key: str(value) for key, value in vars(context.options).items()},
+        "cores": os.cpu_count(),
+        "cuda": torch.version.cuda,
+    }
+    context.text += [
+        f"# {context.found['device']}",
+        "",
+        f"pflbench {context.found['commit']}{'+' if context.found['dirty'] else ''}, torch {torch.__version__}, "
+        f"{os.cpu_count()} cores{'. A rehearsal: these are no numbers' if context.options.tiny else ''}.",
+    ]
+
+
+def correctness(context: Context) -> None:
+    """Every method on the contract's tiny federation, float64: on the device as on the processor."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    from pflbench import names
+    from pflbench.engine.simulate import Setup, simulate
+    from pflbench.testing import Case, tiny_federation, tiny_network, tiny_spec
+
+    torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
+    device = torch.device(context.options.device)
+    setups = {
+        "loop": Setup(execution="loop", device=device),
+        "stack, no graphs": Setup(execution="vectorized", device=device, graphs=False),
+        "stack": Setup(execution="vectorized", device=device),
+    }
+    methods = list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]
+    specs = [tiny_spec(seed, rounds=5) for seed in (0, 1)]
+    federations = [tiny_federation(spec.seed) for spec in specs]
+
+    def run(method: Any, setup: Setup) -> list[Any]:
+        outcomes = simulate(specs, federations, method, tiny_network(), setup)
+        for outcome in outcomes:
+            assert outcome.failure is None, f"the run failed: {outcome.failure}"
+        on_host = lambda x: x.cpu() if isinstance(x, torch.Tensor) else x  # noqa: E731
+        return [replace(outcome, server=pytree.tree_map(on_host, outcome.server)) for outcome in outcomes]
+
+    found: dict[str, dict[str, str]] = {}
+    context.found["correctness"] = found
+    context.text += [
+        "",
+        f"## Equal to one client after another on the processor (float64, {specs[0].rounds} rounds)",
+        "",
+    ]
+    context.text += [f"| method | {' | '.join(setups)} |", "|---" * (len(setups) + 1) + "|"]
+    for name in methods:
+        method = names.resolve("methods", name)()
+        case, expected, found[name] = Case(method), run(method, Setup()), {}
+        for title, setup in setups.items():
+            try:
+                case.same_runs(expected, run(method, setup), "device and processor")
+                found[name][title] = "equal"
+            except Exception as error:
+                found[name][title] = f"{type(error).__name__}: {error}"
+        context.text.append(f"| {name} | {' | '.join(v.replace('|', '/')[:90] for v in found[name].values())} |")
+
+
+def speed(context: Context) -> None:
+    """`pflbench speed` on every network."""
+    o = context.options
+    context.found["speed"] = {}
+    context.text += ["", "## Client-steps a second, training only", ""]
+    context.text += ["| network | contender | per second | times as fast | as |", "|---|---|---|---|---|"]
+    failed = []
+    for network in NETWORKS[-1:] if o.tiny else NETWORKS:
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder) / "speed.json"
+            arguments = ["speed", "-n", network, "--device", o.device, "-o", str(target), "--precision", o.precision]
+            arguments += (
+                ["--passes", "1", "--seconds", "0.05", "--scale", "tiny", "--execution", "vectorized"] if o.tiny else []
+            )
+            arguments += ["--passes", "4", "--seconds", "1.5"] if not o.tiny else []
+            code, printed = command(arguments, min(90, context.left))
+            if code or not target.exists() or not target.read_text():
+                failed.append(f"{network}: exit code {code}: {printed[-500:]}")
+                continue
+            result = json.loads(target.read_text())["networks"][network]
+        context.found["speed"][network] = result
+        titles = {id: c["title"] for id, c in result["contenders"].items()}
+        for row in result["rows"]:
+            ratio = row["ratio"]
+            times = f"{ratio['median']:.2f} ({ratio['min']:.2f}–{ratio['max']:.2f})" if ratio else ""
+            rate = f"{row['client_steps_per_second']['median']:.0f}"
+            cells = (network, titles[row["contender"]], rate, times, titles.get(row["against"], ""))
+            context.text.append(f"| {' | '.join(cells)} |")
+    if failed:
+        raise RuntimeError("; ".join(failed))
+
+
+def cafeme(context: Context) -> None:
+    """CAFeMe's round, first order, on cnn2: milliseconds of one run's round."""
+    from pflbench.executor.contenders import Contender, Program
+    from pflbench.executor.throughput import time_all
+
+    o = context.options
+    common = ["--network", "cnn2", "--method", "cafeme", "--device", o.device, "--precision", o.precision]
+    common += ["--scale", "tiny" if o.tiny else "full"]
+    chosen = dict(list(CAFEME.items())[:: 2 if o.tiny else 1])
+    entered = [Contender(title, title, (Program("engine.py", (*common, *flags)),)) for title, flags in chosen.items()]
+    timings = time_all(entered, HERE, passes=1 if o.tiny else 4, seconds=0.05 if o.tiny else 1.5)
+    per_run: dict[str, list[float]] = {}
+    for title, timing in timings.items():
+        runs = timing.ready["client_steps_per_round"] / timing.ready["workload"]["clients"]
+        runs /= timing.ready["workload"]["steps"]
+        per_run[title] = [1000 * seconds / timing.rounds / runs for seconds in timing.seconds]
+    context.found["cafeme"] = {"milliseconds_per_round_and_run": per_run}
+    context.text += [
+        "",
+        "## CAFeMe, first order, cnn2: a round of one run",
+        "",
+        "| | ms | times as fast |",
+        "|---|---|---|",
+    ]
+    first = next(iter(per_run.values()))
+    for title, values in per_run.items():
+        ratio = median(a / b for a, b in zip(first, values, strict=True))
+        context.text.append(f"| {title} | {median(values):.2f} | {ratio:.1f} |")
+
+
+def table(context: Context) -> None:
+    """CAFeMe's Table 1, the RMNIST columns, all seeds, as far as the time goes."""
+    o = context.options
+    suite = [*TABLE, "--results", str(o.results)]
+    arguments = ["run", *suite, "--device", o.device]
+    arguments += ["--profile", "smoke", "--rounds", "1", "--seeds", "0", "--method", "fedavg"] if o.tiny else []
+    arguments += ["--data-dir", str(o.data_dir)] if o.data_dir else []
+    started = time.monotonic()
+    try:
+        code, printed = command(arguments, context.left - ENOUGH)
+    finally:
+        with contextlib.suppress(OSError), tarfile.open(o.out / "results.tar", "w") as tar:
+            tar.add(o.results, arcname="results")
+    seconds = time.monotonic() - started
+    context.found["table"] = {"exit_code": code, "seconds": seconds, "printed": printed[-8000:]}
+    rounds = ["--profile", "smoke", "--rounds", "1"] if o.tiny else []
+    reported, report = command(["report", "--results", str(o.results), *rounds, "--format", "markdown"], 60)
+    context.found["table"]["report"] = report
+    context.text += ["", f"## CAFeMe, Table 1, RMNIST: {seconds:.0f} s, exit code {code}", ""]
+    context.text += [report if reported == 0 else f"```\n{printed[-2000:]}\n{report[-1000:]}\n```"]
+
+
+PARTS: dict[str, Callable[[Context], None]] = {
+    "correctness": correctness,
+    "speed": speed,
+    "cafeme": cafeme,
+    "table": table,
+}
+
+
+def options() -> argparse.Namespace:
+    """What is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
+    parser.add_argument("--budget", type=float, default=520.0, help="seconds")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--results", type=Path, default=Path(tempfile.gettempdir()) / "pflbench-gpu-results")
+    parser.add_argument("--tiny", action="store_true")
+    found = parser.parse_args()
+    for part in found.parts.split(","):
+        if part not in PARTS:
+            parser.error(f"there is no part {part!r}: {', '.join(PARTS)}")
+    return found
+
+
+def main() -> int:
+    """All parts, whatever becomes of each; 1 if one failed."""
+    context = Context(options())
+    context.options.out.mkdir(parents=True, exist_ok=True)
+    machine(context)
+    context.write()
+    for name in context.options.parts.split(","):
+        started = time.monotonic()
+        if context.left < ENOUGH:
+            context.found.setdefault("skipped", []).append(name)
+            context.text += ["", f"No time was left for: {name}."]
+            continue
+        try:
+            PARTS[name](context)
+        except Exception as error:
+            context.found.setdefault("failed", {})[name] = traceback.format_exc()
+            context.text += ["", f"**{name} failed**: {type(error).__name__}: {str(error)[-600:]}"]
+        context.found.setdefault("seconds", {})[name] = round(time.monotonic() - started, 1)
+        context.write()
+        print(f"{name}: {time.monotonic() - started:.0f} s, {context.left:.0f} s left", flush=True)
+    context.write()
+    print("\n".join(context.text))
+    return 1 if "failed" in context.found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

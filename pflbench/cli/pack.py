@@ -1,0 +1,77 @@
+"""`pflbench pack`: many runs into few files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pflbench.cli import common
+from pflbench.cli.common import console
+from pflbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from pflbench.store import Store
+    from pflbench.store.pack import Packed
+
+
+def pack(
+    runs: Annotated[list[str] | None, typer.Argument(help="Ids of runs, or their beginnings (default: all).")] = None,
+    suite: common.Suites = None,
+    column: common.Columns = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="With --suite: only this one's.")
+    ] = None,
+    results: common.Results = common.DEFAULT_RESULTS,
+) -> int:
+    """Put stored runs into one Parquet file per setting, which every verb reads like single runs.
+
+    Runs of one setting differ by method, seed, and fine-tuning rate only. Packing again merges into what is packed.
+    With --suite: the runs of its columns, also those of your own methods.
+    """
+    from pflbench.store import Store
+    from pflbench.store.pack import pack
+
+    if runs and (suite or column or profile):
+        raise UsageError("Name the runs to pack, or a --suite and its columns, not both.")
+    store = Store(results)
+    ids = None
+    if runs:
+        ids = _named(runs, store)
+    elif suite or column or profile:
+        ids = _of_suites(common.required(suite), column, profile, store)
+    packed = pack(store, ids)
+    say(packed)
+    if not packed:
+        console().print(f"Nothing to pack in {str(results)!r}.")
+    return 0
+
+
+def say(packed: list[Packed]) -> None:
+    """A line for each pack."""
+    for path, runs, added in packed:
+        new = f", {added} of them new" if added < runs else ""
+        console().print(f"Packed: {str(path)!r} holds {common.count(runs, 'run')}{new}.")
+
+
+def _named(beginnings: list[str], store: Store) -> set[str]:
+    stored = [run.spec.id for run in store.list()]
+    found: set[str] = set()
+    for beginning in beginnings:
+        matching = [id for id in stored if id.startswith(beginning)]
+        if len(matching) != 1:
+            many = f"{len(matching)} runs start" if matching else "No run starts"
+            raise UsageError(f"{many} with {beginning!r} in {str(store.root)!r}.")
+        found |= set(matching)
+    return found
+
+
+def _of_suites(suites: list[str], columns: list[str] | None, profile: str | None, store: Store) -> set[str]:
+    from pflbench.suite.expand import expand
+    from pflbench.suite.load import load
+
+    settings: set[str] = set()
+    for suite in map(load, suites):
+        for one in [profile] if profile else suite.profiles:
+            settings |= {run.setting() for run in expand(suite, profile=one, columns=columns).runs}
+    return {run.spec.id for run in store.list() if run.spec.setting() in settings}

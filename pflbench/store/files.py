@@ -1,0 +1,142 @@
+"""Files that appear whole or not at all, and broken ones set aside: what single runs and packs have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import socket
+import time
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from pflbench.errors import StoreError
+
+Identity = tuple[int, int, int]
+_DAY = 24 * 3600.0
+_HOST = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())
+_TEMPORARY = re.compile(r"\..+\.(?P<host>[A-Za-z0-9-]*)\.(?P<pid>\d+)\.[0-9a-f]+\.tmp")
+
+
+class CorruptFile(UserWarning):
+    """A file among the results could not be read and was set aside; the message names it and says why."""
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
+    """An open temporary file beside `path`, gone at the end unless the caller moved it. Raises `StoreError`."""
+    # The process is in the name so that leftovers of a killed one can be told from a neighbor's work; the
+    # token keeps threads apart. Not `*.parquet`: a glob over the results must never meet a half-written file.
+    temporary = path.parent / f".{path.stem}.{_HOST}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                yield file, temporary
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write results to {str(path.parent)!r}: {said(error)}. "
+            "Free it, or choose another folder with --results."
+        ) from error
+
+
+def sync(file: IO[bytes]) -> None:
+    """Have the disk keep what was written so far."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the disk keep which files are there, where a folder can be asked to. Raises `StoreError`."""
+    if os.name != "posix":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
+            raise StoreError(f"Cannot write to {str(folder)!r}: {said(error)}.") from error
+
+
+def identity(status: os.stat_result) -> Identity:
+    """What changes when another file takes the name, or the content changes."""
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """The folder's Parquet files by name; none if there is no folder. Raises `StoreError`."""
+    try:
+        return sorted(folder.glob("*.parquet")) if folder.is_dir() else []
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def clean(folder: Path) -> None:
+    """Remove the temporary files that killed processes left."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob("*.tmp"):
+            if (match := _TEMPORARY.fullmatch(path.name)) and _stale(path, match["host"], int(match["pid"])):
+                path.unlink(missing_ok=True)
+
+
+def set_aside(path: Path, what: str, reason: str) -> None:
+    """Rename a broken file so that nothing reads it again, and warn: it is not a readable `what`."""
+    aside, count = path.with_name(f"{path.name}.corrupt"), 1
+    while aside.exists():
+        count += 1
+        aside = path.with_name(f"{path.name}.corrupt-{count}")
+    try:
+        path.rename(aside)
+        outcome = f"set aside as {aside.name!r}"
+    except OSError as error:
+        outcome = f"ignored; it could not be set aside: {said(error)}"
+    warn(path, what, reason, outcome)
+
+
+def warn(path: Path, what: str, reason: str, outcome: str) -> None:
+    """Name a broken file, what is wrong with it, and what became of it."""
+    warnings.warn(f"{str(path)!r} is not a readable {what}: {reason} ({outcome}).", CorruptFile, stacklevel=6)
+
+
+def damage(path: Path, error: Exception) -> str:
+    """What is wrong with a file, in a line. Raises `StoreError` where the file itself may be whole."""
+    # pyarrow reports damaged content as an OSError too, but without an error number.
+    if isinstance(error, OSError) and error.errno is not None:
+        raise unreadable(path, error) from error
+    return (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+
+
+def unreadable(path: Path, error: OSError) -> StoreError:
+    """The error for what the system does not let us read."""
+    return StoreError(f"Cannot read {str(path)!r}: {said(error)}.")
+
+
+def said(error: OSError) -> str:
+    """The system's words, without number and path."""
+    return error.strerror or str(error)
+
+
+def _stale(path: Path, host: str, pid: int) -> bool:
+    return time.time() - path.stat().st_mtime > _DAY or (host == _HOST and not _alive(pid))
+
+
+def _alive(pid: int) -> bool:
+    if os.name != "posix":
+        return True  # signal 0 is a real signal elsewhere; age alone decides there
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

@@ -1,0 +1,103 @@
+"""`pack`: runs from files of their own into one file per setting."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from pflbench.errors import StoreError
+from pflbench.result import RunResult
+from pflbench.store import files, packfile
+from pflbench.store.packfile import Pack, Source
+from pflbench.store.schema import Header
+from pflbench.store.store import MissingRun, Store
+
+
+class Packed(NamedTuple):
+    """A pack that was written: how many runs it holds, and how many of them had a file of their own until now."""
+
+    path: Path
+    runs: int
+    added: int
+
+
+def pack(store: Store, ids: Collection[str] | None = None) -> list[Packed]:
+    """Put the runs of these ids (None: all) into packs, one for each setting, together with what is packed already.
+
+    Every run is readable at every moment: a pack is read again and compared before it gets its name, and only then
+    the files that it replaces are removed. Raises `StoreError`.
+    """
+    before = _identities(store.runs)
+    singles = {id: run.spec.setting() for id, run in store.singles().items() if ids is None or id in ids}
+    settings = set(singles.values())
+    if ids is None:
+        settings |= {entry.header.spec.setting() for old in store.packs.all() for entry in old.entries.values()}
+    done = []
+    written: set[str] = set()
+    for setting in sorted(settings):
+        own = {id for id, its in singles.items() if its == setting}
+        new, old = _write(store, setting, own)
+        if new is None:
+            continue
+        written |= new.entries.keys()
+        for each in old:
+            if each.path != new.path and each.entries.keys() <= written and not each.unfit:
+                _remove(each.path, new, each.identity)
+        files.sync_folder(store.packs.folder)  # a redone run goes before its packed self until that is gone for good
+        leaving = [path for id in sorted(own & new.entries.keys()) if (path := store.path(id)) in before]
+        for path in leaving:
+            _remove(path, new, before[path])
+        done.append(Packed(new.path, len(new.entries), len(leaving)))
+    files.clean(store.packs.folder)
+    return sorted(done)
+
+
+def _write(store: Store, setting: str, own: set[str]) -> tuple[Pack | None, list[Pack]]:
+    """A new pack of this setting's packed runs and `own`, and the packs it was made from; None: nothing to change."""
+    broken: set[str] = set()
+
+    def read(id: str) -> RunResult:
+        try:
+            return store.read(id)
+        except MissingRun:
+            broken.add(id)
+            raise
+
+    while True:  # until every run could be read: a broken one was set aside, with a warning, and costs no other
+        packs = [old for old in store.packs.all() if _members(old, setting)]
+        members = sorted({*own, *(id for old in packs for id in _members(old, setting))} - broken)
+        if own <= broken and len(packs) == 1 and packs[0].entries.keys() == set(members):
+            return None, packs
+        sources = [Source(Header(*run[:3]), run.rows) for id in members if (run := store.find(id)) is not None]
+        if not sources:
+            return None, packs
+        try:
+            return packfile.write(store.packs.folder, sources, read), packs
+        except MissingRun:
+            continue
+
+
+def _identities(folder: Path) -> dict[Path, files.Identity]:
+    found = {}
+    for path in files.parquet_files(folder):
+        with contextlib.suppress(FileNotFoundError):
+            found[path] = files.identity(path.stat())
+    return found
+
+
+def _members(pack: Pack, setting: str) -> list[str]:
+    return [id for id, entry in pack.entries.items() if entry.header.spec.setting() == setting]
+
+
+def _remove(path: Path, new: Pack, identity: files.Identity) -> None:
+    try:
+        if files.identity(path.stat()) == identity:  # else it was replaced meanwhile, and is not what was packed
+            path.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(
+            f"Cannot remove {str(path)!r}: {files.said(error)}. Its runs are in {str(new.path)!r} too, so remove it."
+        ) from error

@@ -1,0 +1,170 @@
+"""Packs: many runs in one Parquet file, with the columns of single runs and a row group for each run.
+
+The file's metadata lists the metadata of every run in it, so all headers cost one footer. A pack never changes: its
+name carries a hash of that list, and packing again writes another file. So packs of two machines, or of two processes
+at a time, can never overwrite each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pflbench.errors import StoreError
+from pflbench.result import RunResult
+from pflbench.spec import RunSpec
+from pflbench.store import files, schema
+from pflbench.store.schema import Header, Unfit
+
+PACK_VERSION = 1
+_VERSION, _RUNS = b"pflbench.pack", b"pflbench.runs"
+_SEARCHED = ["run_id", "method", "dataset", "partition", "seed"]  # statistics of all columns would double the footer
+
+
+class Entry(NamedTuple):
+    """A run as its pack's metadata describes it. `group` is the row group of its `rows`, meaningless without any."""
+
+    header: Header
+    rows: int
+    group: int
+
+
+class Pack:
+    """A pack whose footer was read: its runs by id. Raises `Unfit`, Arrow's exceptions, or `OSError`.
+
+    `unfit` says what is wrong with each run whose metadata could not be read; they are not among the entries.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            self.identity = files.identity(os.fstat(file.fileno()))
+            self._footer = pq.read_metadata(file)
+        self.entries, self.unfit = _entries(self._footer)
+
+    def read(self, id: str) -> RunResult:
+        """One of its runs. Raises as the constructor does, `FileNotFoundError` also if another file took its name."""
+        entry = self.entries[id]
+        table = self._rows(id, entry.group) if entry.rows else schema.SCORES.empty_table()
+        return schema.from_table(table.replace_schema_metadata(schema.metadata(entry.header)))
+
+    def _rows(self, id: str, group: int) -> pa.Table:
+        with self.path.open("rb") as file:
+            if files.identity(os.fstat(file.fileno())) != self.identity:
+                raise FileNotFoundError(self.path)
+            content = pq.ParquetFile(file, metadata=self._footer, page_checksum_verification=True)
+            table = content.read_row_group(group, columns=[*schema.SCORES.names, "run_id"])
+        if "run_id" not in table.column_names or table["run_id"].unique().to_pylist() != [id]:
+            raise Unfit(f"the rows of run {id} are not where they should be")
+        return table
+
+
+class Source(NamedTuple):
+    """A run to pack: what the pack will say of it before its scores are read."""
+
+    header: Header
+    rows: int
+
+
+def write(folder: Path, runs: Sequence[Source], read: Callable[[str], RunResult]) -> Pack:
+    """Write the runs as one pack, which is there only when all of it was read again and found equal.
+
+    Raises `StoreError`, and what `read` raises; there is no new file then.
+    """
+    listing = _listing(runs)
+    name = f"{_name(runs[0].header.spec)}-{hashlib.sha256(listing).hexdigest()[:8]}.parquet"
+    path = folder / name
+    columns = schema.to_table(RunResult(runs[0].header.spec)).schema
+    columns = columns.with_metadata({_VERSION: str(PACK_VERSION).encode(), _RUNS: listing})
+    digests: dict[str, str] = {}
+    options = {"compression": "zstd", "write_statistics": _SEARCHED, "write_page_checksum": True}
+    content = pa.BufferOutputStream()  # a writer on the file itself would complain once more of a full disk when freed
+    with pq.ParquetWriter(content, columns, **options) as writer:
+        for run in runs:
+            id = run.header.spec.id
+            result = read(id)
+            if schema.metadata(result) != schema.metadata(run.header) or len(result.scores) != run.rows:
+                raise StoreError(f"Run {id} changed while it was packed. Nothing is lost; pack again.")
+            if result.scores:
+                table = schema.to_table(result).replace_schema_metadata(None)
+                writer.write_table(table, row_group_size=len(table))
+            digests[id] = _digest(result)
+    with files.replacing(path) as (file, temporary):
+        file.write(content.getvalue())
+        files.sync(file)
+        pack = _verified(temporary, digests)
+        temporary.replace(path)
+        files.sync_folder(folder)
+    pack.path = path
+    return pack
+
+
+def _verified(path: Path, digests: dict[str, str]) -> Pack:
+    try:
+        pack = Pack(path)
+        same = {id: _digest(pack.read(id)) for id in pack.entries} == digests
+    except (Unfit, pa.ArrowException, OSError) as error:
+        raise StoreError(f"What was written to {str(path.parent)!r} cannot be read: {error}.") from error
+    if not same:
+        raise StoreError(f"What was written to {str(path.parent)!r} reads differently. Is its disk broken?")
+    return pack
+
+
+def _digest(result: RunResult) -> str:
+    # By their text, NaN equals itself, and two floats have one text only if they are one number.
+    text = f"{result.scores!r} {schema.metadata(result)!r}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _listing(runs: Sequence[Source]) -> bytes:
+    # surrogateescape brings any bytes through JSON and back, an error's invalid Unicode included.
+    texts = [
+        {key.decode(): value.decode(errors="surrogateescape") for key, value in schema.metadata(run.header).items()}
+        for run in runs
+    ]
+    listed = [{"rows": run.rows, "metadata": text} for run, text in zip(runs, texts, strict=True)]
+    return json.dumps(listed, sort_keys=True).encode()
+
+
+def _entries(footer: Any) -> tuple[dict[str, Entry], list[str]]:
+    metadata = footer.metadata or {}
+    if _VERSION not in metadata:
+        raise Unfit("no pflbench metadata of a pack")
+    if metadata[_VERSION] != str(PACK_VERSION).encode():
+        raise Unfit(f"pack version {metadata[_VERSION].decode(errors='replace')}, expected {PACK_VERSION}")
+    try:
+        listed = [(int(run["rows"]), _encoded(run["metadata"])) for run in json.loads(metadata[_RUNS])]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise Unfit(f"unreadable list of runs ({type(error).__name__})") from error
+    groups = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+    if groups != [rows for rows, _ in listed if rows]:
+        raise Unfit("its list of runs does not fit its rows")
+    entries: dict[str, Entry] = {}
+    unfit = []
+    group = 0
+    for rows, texts in listed:
+        try:
+            header = schema.header(texts)
+            entries[header.spec.id] = Entry(header, rows, group)
+        except Unfit as error:
+            unfit.append(str(error))
+        group += rows > 0
+    return entries, unfit
+
+
+def _encoded(metadata: dict[str, str]) -> dict[bytes, bytes]:
+    return {key.encode(): value.encode(errors="surrogateescape") for key, value in metadata.items()}
+
+
+def _name(spec: RunSpec) -> str:
+    """What a reader wants to know of a pack's runs, fit for a file name."""
+    text = f"{spec.dataset.name}-{spec.partition.name}-{spec.clients}-clients-{spec.rounds}-rounds"
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[-80:].strip("-")

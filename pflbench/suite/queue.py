@@ -1,0 +1,123 @@
+"""A queue file: parts of suites that are worth running, the worthiest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from pflbench.errors import UsageError
+from pflbench.spec import RunSpec
+from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.load import load, read_toml
+from pflbench.suite.schema import Suite, Table, at, explain, fault
+from pflbench.suite.select import anchored
+
+
+def _cost(value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise fault((), "a cost is the minutes that one run takes on one core, or a text")
+
+
+Names = Annotated[list[str], Field(min_length=1)]
+
+
+class Entry(Table):
+    """`[[entry]]`: a part of a suite. What is left out (columns, methods, seeds) is the suite's own.
+
+    `cost` is the minutes that one run takes on one core of the machine the file speaks of, or a text.
+    """
+
+    suite: str
+    profile: str = "paper"
+    columns: Names | None = None
+    methods: Names | None = None
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    cost: Annotated[int | float | str, BeforeValidator(_cost)] = ""
+    note: str = ""
+
+
+class QueueFile(Table):
+    """The whole file."""
+
+    entry: Annotated[list[Entry], Field(min_length=1)]
+
+
+class Part(NamedTuple):
+    """A cell of an entry: a column and a method, as `pflbench run` takes them, and one run per seed."""
+
+    column: str
+    method: str
+    runs: tuple[RunSpec, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """An entry and the runs it asks for. `suite` and `methods` are as `pflbench run` takes them, from any folder."""
+
+    entry: Entry
+    suite: str
+    methods: tuple[str, ...] | None
+    table: Expansion
+
+    @property
+    def title(self) -> str:
+        """The entry in a line."""
+        methods = ", ".join(dict.fromkeys(run.method.name for run in self.table.runs))
+        columns = ", ".join(column.id for column in self.table.columns)
+        few = len(self.table.seeds) == 1
+        seeds = f"{'seed' if few else 'seeds'} {seed_text(self.table.seeds)}"
+        return f"{self.table.suite} [{self.table.profile}] {columns} · {methods} · {seeds}"
+
+    def parts(self) -> list[Part]:
+        """The entry's cells, in the order of their runs; a method with several rows counts once."""
+        found: dict[tuple[RunSpec, ...], Part] = {}
+        for cell in self.table.cells:
+            method = self.table.locations.get(cell.runs[0].id, cell.row.id)
+            found.setdefault(cell.runs, Part(cell.column.id, method, cell.runs))
+        return list(found.values())
+
+
+def read_queue(path: Path) -> list[Item]:
+    """The entries of a queue file, in its order. Raises `UsageError` with the file and key of every mistake.
+
+    Suite files and methods in files are found relative to the queue file.
+    """
+    if not path.is_file():
+        raise UsageError(f"There is no queue file {str(path)!r}; name one with --file.")
+    try:
+        entries = QueueFile.model_validate(read_toml(path)).entry
+    except ValidationError as error:
+        raise UsageError("\n".join(f"{path}: {explain(e)}" for e in error.errors())) from error
+    once = cache(load)
+    items = []
+    for i, entry in enumerate(entries):
+        with at(f"{path}: entry[{i}]"):
+            items.append(_item(entry, path.parent, once))
+    return items
+
+
+def _item(entry: Entry, folder: Path, load_suite: Callable[[str], Suite]) -> Item:
+    name = str(folder / entry.suite) if entry.suite.endswith(".toml") else entry.suite
+    methods = None if entry.methods is None else tuple(anchored(method, folder) for method in entry.methods)
+    seeds = None if entry.seeds is None else tuple(dict.fromkeys(entry.seeds))
+    table = expand(load_suite(name), profile=entry.profile, columns=entry.columns, methods=methods, seeds=seeds)
+    return Item(entry, name, methods, table)
+
+
+def seed_text(seeds: Iterable[int]) -> str:
+    """What `parse_seeds` takes: `0-4`, or `0-2,7`."""
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in _ranges(sorted(set(seeds))))
+
+
+def _ranges(seeds: Sequence[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for seed in seeds:
+        follows = bool(found) and found[-1][1] == seed - 1
+        found[-1:] = [(found[-1][0], seed)] if follows else [*found[-1:], (seed, seed)]
+    return found
