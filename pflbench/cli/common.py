@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -48,7 +49,10 @@ Sets = Annotated[
     typer.Option("--set", envvar="PFLBENCH_SET", help="A hyperparameter: method.key=value, or finetune.key=value."),
 ]
 Precision = Annotated[
-    str, typer.Option("--precision", envvar="PFLBENCH_PRECISION", help="fp32 or fp64; part of a run's identity.")
+    str,
+    typer.Option(
+        "--precision", envvar="PFLBENCH_PRECISION", help="fp32, bf16, tf32 (GPU) or fp64; part of a run's identity."
+    ),
 ]
 Results = Annotated[
     Path, typer.Option("--results", "-r", envvar="PFLBENCH_RESULTS", help="The folder that holds the results.")
@@ -60,7 +64,11 @@ DataDir = Annotated[
 Jobs = Annotated[
     int | None,
     typer.Option(
-        "--jobs", "-j", min=1, envvar="PFLBENCH_JOBS", help="Runs at a time (default: one per core; on a GPU, one)."
+        "--jobs",
+        "-j",
+        min=1,
+        envvar="PFLBENCH_JOBS",
+        help="Processor cores to use, one run on each; a last run's clients share them (default: all; on a GPU, 1).",
     ),
 ]
 DEFAULT_RESULTS = Path("results")
@@ -72,6 +80,26 @@ PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "s
 def count(n: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """`12 s`, `7 min`, `3.5 h`."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, hours = round(seconds / 60), round(seconds / 3600, 1)
+    return f"{minutes} min" if minutes < 120 else f"{hours} h"
+
+
+def size(text: str) -> int:
+    """Bytes in `4GB`, `512 MB` or `1.5 GiB`. Raises `UsageError` for anything else."""
+    match = re.fullmatch(r"([0-9.]+)\s*([kMGT])(i?)B?", text.strip(), re.IGNORECASE)
+    try:
+        number = float(match[1]) if match else 0.0
+    except ValueError:
+        number = 0.0
+    if match is None or number <= 0:
+        raise UsageError(f"{text!r} is not an amount of memory; write 4GB, 512MB or 1.5GiB.")
+    return int(number * (1024 if match[3] else 1000) ** ("kmgt".index(match[2].lower()) + 1))
 
 
 def console() -> Console:
@@ -86,8 +114,11 @@ def errors() -> Console:
 
 def check_precision(precision: str) -> None:
     """Raise `UsageError` for a precision that does not exist."""
-    if precision not in ("fp32", "fp64"):
-        raise UsageError(f"Unknown precision {precision!r}; known: fp32, fp64.")
+    from pflbench.spec import Precision
+
+    known = get_args(Precision)
+    if precision not in known:
+        raise UsageError(f"Unknown precision {precision!r}; known: {', '.join(known)}.")
 
 
 def expansions(

@@ -69,7 +69,7 @@ def plan(
             to_do += len(missing)
             total += sum(times)
             unknown += len(missing) - len(times)
-            cost = _duration(sum(times)) if len(times) == len(missing) else "unknown"
+            cost = common.duration(sum(times)) if len(times) == len(missing) else "unknown"
             grid.add_row(
                 cell.column.id,
                 specs[0].method.name,
@@ -81,7 +81,7 @@ def plan(
             )
         console().print(grid)
         disk = to_do * BYTES_PER_RUN / 1e6
-        parts = [f"{_duration(total)} of computing on one core or device"] if total else []
+        parts = [f"{common.duration(total)} of computing on one core or device"] if total else []
         parts += [f"time unknown for {unknown}"] if unknown else []
         parts += [f"about {disk:.1f} MB of results"] if to_do else []
         console().print(f"{common.count(to_do, 'run')} to do{': ' if parts else ''}{', '.join(parts)}.")
@@ -103,10 +103,3 @@ def _seconds_per_round(store: Store) -> dict[str, float]:
         if run.failure is None and run.provenance.get("wall_seconds"):
             found.setdefault(_kind(run.spec), []).append(run.provenance["wall_seconds"] / run.spec.rounds)
     return {key: median(values) for key, values in found.items()}
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, hours = round(seconds / 60), round(seconds / 3600, 1)
-    return f"{minutes} min" if minutes < 120 else f"{hours} h"

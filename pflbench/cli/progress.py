@@ -3,40 +3,66 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from pflbench.cli.common import PLAIN
+from pflbench.cli.common import PLAIN, duration
 from pflbench.executor.local import Progress as Moved
 from pflbench.executor.work import Done, Task
+from pflbench.spec import RunSpec
+
+SPEAK_EVERY = 60.0  # seconds between two lines about one task where there are no bars
+
+
+class Pace:
+    """Rounds of all runs together, and how long the rest will take if it goes on as it went."""
+
+    def __init__(self, total: int):
+        self.total = total
+        self.by_task: dict[Task, int] = {}
+
+    def moved(self, task: Task, rounds: int) -> None:
+        """A task's runs have finished so many rounds in all."""
+        self.by_task[task] = rounds
+
+    @property
+    def rounds(self) -> int:
+        """Finished rounds."""
+        return sum(self.by_task.values())
+
+    def left(self, seconds: float) -> float | None:
+        """Seconds left after so many; None while nothing can be said."""
+        return seconds * (self.total - self.rounds) / self.rounds if self.rounds else None
 
 
 class Display:
     """Shows events as they come; a context manager.
 
-    `columns`: run id → column id, for the labels.
+    `specs`: the runs; `columns`: run id → column id, for the labels.
     """
 
-    def __init__(self, *, total: int, columns: dict[str, str], quiet: bool):
-        self.total, self.columns, self.quiet = total, columns, quiet
+    def __init__(self, *, specs: Sequence[RunSpec], columns: dict[str, str], quiet: bool):
+        self.total, self.columns, self.quiet = len(specs), columns, quiet
         self.console = Console(quiet=quiet, **PLAIN)
         self.finished = 0
+        self.begun = time.monotonic()
+        self.pace = Pace(sum(spec.rounds for spec in specs))
         self.bars: dict[Task, TaskID] = {}
         self.started: dict[Task, float] = {}
+        self.spoken: dict[Task, float] = {}
         self.progress: Progress | None = None
         if self.console.is_terminal and not quiet:
             self.progress = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=24),
-                MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}"),
-                TimeRemainingColumn(),
                 console=self.console,
                 transient=True,
             )
-            self.overall = self.progress.add_task("all runs", total=total, note="")
+            self.overall = self.progress.add_task("all runs", total=self.pace.total, note=f"0/{self.total} runs")
 
     def __enter__(self) -> Display:
         if self.progress:
@@ -55,31 +81,55 @@ class Display:
         """Show that a task moved, or that a run is finished."""
         if isinstance(event, Done):
             self._done(event)
-        elif self.progress:
-            self._moved(event, self.progress)
+        else:
+            self._moved(event)
 
     def _label(self, task: Task) -> str:
         first = task.specs[0]
         seeds = ",".join(str(spec.seed) for spec in task.specs)
         return f"{self.columns.get(first.id, '')} · {first.method.name} · seed {seeds}"
 
-    def _moved(self, moved: Moved, progress: Progress) -> None:
-        task = moved.task
-        if task not in self.bars:
-            rounds = task.specs[0].rounds
-            self.bars[task] = progress.add_task(self._label(task), total=rounds, note="loading")
-            self.started[task] = time.monotonic()
-        elif moved.rounds:
-            rate = moved.rounds / (time.monotonic() - self.started[task])
-            progress.update(self.bars[task], completed=moved.rounds, note=f"{rate:.2f} rounds/s")
+    def _moved(self, moved: Moved) -> None:
+        task, now = moved.task, time.monotonic()
+        total = task.specs[0].rounds
+        if task not in self.started:
+            self.started[task] = self.spoken[task] = now
+            if self.progress:
+                self.bars[task] = self.progress.add_task(self._label(task), total=total, note="loading")
+        if not moved.rounds:
+            return
+        self.pace.moved(task, moved.rounds * len(task.specs))
+        rate = moved.rounds / (now - self.started[task])
+        note = f"round {moved.rounds}/{total}, {rate:.2f} rounds/s, {duration((total - moved.rounds) / rate)} left"
+        if self.progress:
+            self.progress.update(self.bars[task], completed=moved.rounds, note=note)
+            self._show_all(now)
+        elif now - self.spoken[task] >= SPEAK_EVERY:
+            self.spoken[task] = now
+            self.say(f"  {self._label(task)}: {note}")
+
+    def _show_all(self, now: float) -> None:
+        assert self.progress
+        note = f"{self.finished}/{self.total} runs{self._left(now)}"
+        self.progress.update(self.overall, completed=self.pace.rounds, note=note)
+
+    def _left(self, now: float) -> str:
+        left = self.pace.left(now - self.begun)
+        return "" if left is None else f", about {duration(left)} left"
 
     def _done(self, done: Done) -> None:
         self.finished += 1
-        if self.progress:
-            self.progress.update(self.overall, completed=self.finished)
-            for task in [t for t in self.bars if done.spec in t.specs]:
+        now = time.monotonic()
+        for task in [t for t in self.started if done.spec in t.specs]:
+            self.pace.moved(task, done.spec.rounds * len(task.specs))
+            if self.progress and task in self.bars:
                 self.progress.remove_task(self.bars.pop(task))
-        what = f"{done.headline} in {done.seconds:.1f} s" if done.headline else done.status.upper()
+        if self.progress:
+            self._show_all(now)
+        rate = f", {done.spec.rounds / done.seconds:.2f} rounds/s" if done.seconds else ""
+        what = f"{done.headline} in {done.seconds:.1f} s{rate}" if done.headline else done.status.upper()
+        if self.finished < self.total and not self.progress:
+            what += self._left(now)
         width = len(str(self.total))
         name = f"{self.columns.get(done.spec.id, '')} · {done.spec.method.name} · seed {done.spec.seed}"
         self.say(f"[{self.finished:>{width}}/{self.total}] {name}: {what}")

@@ -16,6 +16,7 @@ from pflbench.errors import UsageError
 if TYPE_CHECKING:
     from pflbench.executor.work import Done, Place, Task
     from pflbench.spec import RunSpec
+    from pflbench.store.store import Store
     from pflbench.suite.expand import Expansion
 
 
@@ -35,6 +36,28 @@ def run(
         str, typer.Option("--device", envvar="PFLBENCH_DEVICE", help="auto, cpu, cuda, or cuda:0.")
     ] = "auto",
     jobs: common.Jobs = None,
+    evaluate_every: Annotated[
+        int | None,
+        typer.Option(
+            "--evaluate-every", min=1, envvar="PFLBENCH_EVALUATE_EVERY", help="Score after every so many rounds, too."
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--memory-limit",
+            envvar="PFLBENCH_MEMORY_LIMIT",
+            help="What one process may hold on the GPU, or on a CPU: 16GB. (On a GPU by default: all there is.)",
+        ),
+    ] = None,
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic",
+            envvar="PFLBENCH_DETERMINISTIC",
+            help="Only algorithms that give the same bits every time; slower on a GPU, nothing new on a CPU.",
+        ),
+    ] = False,
     redo: Annotated[
         str,
         typer.Option(
@@ -79,7 +102,7 @@ def run(
     store = Store(results)
     root = data_root(data_dir)
     specs = {spec.id: spec for table in tables for spec in table.runs}
-    states = {id: store.status(id) for id in specs}
+    states = {id: _state(store, id, evaluate_every) for id in specs}
     wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}[redo]
     todo = [specs[id] for id, state in states.items() if state in wanted]
     out = Console(quiet=True) if quiet else console()
@@ -94,7 +117,20 @@ def run(
     dones: list[Done] = []
     if runnable:
         store.check_writable()
-        dones = _execute(runnable, tables, results, root, device, jobs, fail_fast, quiet)
+        from pflbench.executor.work import Place
+
+        device = choose_device(device)
+        check_precision(precision, device)
+        place = Place(
+            results,
+            root,
+            device,
+            "vectorized" if device.startswith("cuda") else "loop",
+            memory_limit=common.size(memory_limit) if memory_limit else None,
+            deterministic=deterministic,
+            evaluate_every=evaluate_every,
+        )
+        dones = _execute(runnable, tables, place, jobs, fail_fast, quiet)
     earlier = [specs[id] for id, state in states.items() if state == "failed"] if redo == "missing" else []
     _say_failures(dones, {spec: store.read(spec.id).failure or "" for spec in earlier})
     good, idle = sum(done.status == "done" for done in dones), len(runnable) - len(dones)
@@ -102,6 +138,15 @@ def run(
         rest = f", {idle} not started" if idle else ""
         out.print(f"{common.count(good, 'run')} finished, {len(dones) - good} failed{rest}.")
     return 1 if problems or earlier or good < len(runnable) else 0
+
+
+def _state(store: Store, id: str, evaluate_every: int | None) -> str:
+    """As the store says; a finished run that was scored less often than asked now counts as missing."""
+    state = store.status(id)
+    if state == "done" and evaluate_every:
+        was = store.read(id).provenance.get("evaluate_every")
+        return state if was and evaluate_every % was == 0 else "missing"
+    return state
 
 
 def _summary(states: Mapping[str, str], todo: int) -> str:
@@ -142,9 +187,7 @@ def _missing(dataset: str, status: str) -> str:
 def _execute(
     specs: list[RunSpec],
     tables: list[Expansion],
-    results: Path,
-    root: Path,
-    device: str,
+    place: Place,
     jobs: int | None,
     fail_fast: bool,
     quiet: bool,
@@ -152,15 +195,12 @@ def _execute(
     from pflbench.cli.progress import Display
     from pflbench.executor import build
     from pflbench.executor.local import cores, execute
-    from pflbench.executor.work import Place
 
-    device = choose_device(device)
-    place = Place(results, root, device, "vectorized" if device.startswith("cuda") else "loop")
     tasks = _tasks(specs, tables, place)
     build.check((task.specs[0], task.reference) for task in tasks)
-    jobs = min(jobs or (1 if device.startswith("cuda") else cores()), len(tasks))
-    with Display(total=len(specs), columns=_columns(tables), quiet=quiet) as display:
-        display.say(f"Running on {device}, {jobs} at a time.")
+    jobs = jobs or (1 if place.device.startswith("cuda") else cores())
+    with Display(specs=specs, columns=_columns(tables), quiet=quiet) as display:
+        display.say(f"Running on {_where(place.device, jobs)}.")
         return execute(tasks, place, jobs=jobs, on_event=display.event, fail_fast=fail_fast)
 
 
@@ -179,6 +219,27 @@ def choose_device(name: str) -> str:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(f"There is no device {name!r}; this machine has {torch.cuda.device_count()} CUDA devices.")
     return name
+
+
+def _where(device: str, jobs: int) -> str:
+    from pflbench.executor.provenance import device_name
+
+    with_cores = "" if device.startswith("cuda") else f", {common.count(jobs, 'core')}"
+    return f"{device} ({device_name(device)}{with_cores})"
+
+
+def check_precision(precision: str, device: str) -> None:
+    """Warn of a precision that is slow on this device.
+
+    Raises:
+        UsageError: The device does not have it.
+    """
+    from pflbench.executor.provenance import has_bf16
+
+    if precision == "tf32" and not device.startswith("cuda"):
+        raise UsageError("--precision tf32 needs a GPU; on a CPU there are fp32, bf16 and fp64.")
+    if precision == "bf16" and device == "cpu" and not has_bf16():
+        errors().print("Warning: this processor has no bf16 instructions, so --precision bf16 is slower than fp32.")
 
 
 def _tasks(specs: list[RunSpec], tables: list[Expansion], place: Place) -> list[Task]:

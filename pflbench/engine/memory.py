@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import resource
 import sys
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
@@ -36,8 +35,14 @@ def peak(device: torch.device) -> int:
     """The largest number of bytes in use since `reset_peak`, or since the start where that cannot be reset."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    if found := _status("VmHWM"):
+        return found
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return _status("VmHWM") or (most if sys.platform == "darwin" else most * 1024)
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def reset_peak(device: torch.device) -> None:

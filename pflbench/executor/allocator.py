@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+from collections.abc import Iterator
+
+import torch
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 
@@ -22,3 +25,32 @@ def tune() -> bool:
         # The largest block kept: 1 GiB. The most that may lie free at the heap's end: just below 2 GiB, as an int.
         return bool(libc.mallopt(_MMAP_THRESHOLD, 1 << 30)) and bool(libc.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1))
     return False
+
+
+@contextlib.contextmanager
+def limited(limit: int | None, device: torch.device) -> Iterator[None]:
+    """Let allocations fail, rather than the machine run out, above so many bytes (None: no limit).
+
+    On a GPU it bounds what PyTorch takes of it; on a CPU, the memory that this process may write to (on Linux).
+    """
+    if limit is None:
+        yield
+    elif device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), device)
+        try:
+            yield
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0, device)
+    elif sys.platform.startswith("linux"):
+        import resource  # which Windows has not
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    else:
+        yield

@@ -82,6 +82,7 @@ class Cost(NamedTuple):
     execution: str
     padding: float
     deterministic: bool
+    evaluate_every: int | None
 
 
 def record(device: torch.device, data_hash: str, cost: Cost) -> dict[str, Any]:
@@ -98,6 +99,7 @@ def record(device: torch.device, data_hash: str, cost: Cost) -> dict[str, Any]:
         "rounds_per_second": round(cost.rounds / cost.wall_seconds, 4) if cost.wall_seconds else None,
         "padding": round(cost.padding, 4),
         "deterministic": cost.deterministic,
+        "evaluate_every": cost.evaluate_every,
         "peak_memory": memory.peak(torch.device("cpu")),
         "peak_device_memory": memory.peak(device) if device.type == "cuda" else None,
     }

@@ -21,6 +21,7 @@ from pflbench.engine.client_map import Execution, one_lane
 from pflbench.engine.simulate import Outcome, Setup, Simulation
 from pflbench.errors import PflbenchError
 from pflbench.executor import build, provenance
+from pflbench.executor.allocator import limited
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
 from pflbench.result import RunResult
@@ -99,8 +100,9 @@ def work(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes
     )
     memory.reset_peak(setup.device)
     try:
-        simulation = Simulation(task.specs, federations, method, network, setup)
-        outcomes = simulation.run()
+        with limited(place.memory_limit, setup.device):
+            simulation = Simulation(task.specs, federations, method, network, setup)
+            outcomes = simulation.run()
     except PflbenchError as error:
         return _singly(task, place, on_round, lanes) or _errors(task, error)
     except (Exception, SystemExit) as error:
@@ -121,6 +123,7 @@ def _cost(simulation: Simulation, started: float, place: Place) -> provenance.Co
         execution=place.execution,
         padding=simulation.clients.padding,
         deterministic=place.deterministic,
+        evaluate_every=place.evaluate_every,
     )
 
 

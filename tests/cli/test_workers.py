@@ -37,7 +37,7 @@ def test_a_killed_worker_costs_one_run_and_warnings_arrive_once(folder: Path) ->
     process = start(*command, cwd=folder)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert out.startswith("3 runs: 0 done, 0 failed before, 3 to do.\nRunning on cpu, 2 at a time.\n")
+    assert out.startswith("3 runs: 0 done, 0 failed before, 3 to do.\nRunning on cpu (")
     assert "2 runs finished, 1 failed." in out
     killed, warned = sorted(err.splitlines())
     assert re.fullmatch(
