@@ -25,12 +25,13 @@ class Task(NamedTuple):
     """What an objective evaluates: a network on rows of a pool.
 
     `bf16`: forward passes compute in bfloat16 where PyTorch's autocast thinks it safe; parameters, losses and
-    gradients stay as wide as the parameters.
+    gradients stay as wide as the parameters. `stack`: how stacks convolve (`models.ops.STACKS`).
     """
 
     network: Network
     pool: Pool
     bf16: bool = False
+    stack: str = "grouped"
 
     def images(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """Rows [*lead] → images [*lead, "channels", "height", "width"] in [0, 1]."""
@@ -47,7 +48,7 @@ class Task(NamedTuple):
         """The same for a stack of clients: ["clients", "batch", "classes"]."""
         x = self.images(b.rows, pieces[0].dtype)
         with self._precision():
-            return self.network.stacked_logits(pieces, x, b.mask).to(pieces[0].dtype)
+            return self.network.stacked_logits(pieces, x, b.mask, self.stack).to(pieces[0].dtype)
 
     def _precision(self) -> contextlib.AbstractContextManager[object]:
         if not self.bf16:

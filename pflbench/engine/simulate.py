@@ -39,7 +39,8 @@ class Setup:
     """How to compute, as opposed to what: none of it is part of a run's identity.
 
     `chunk`, `most_padding`, `lanes`: see `ClientMap`. `memory_limit`: bytes that stacks may bring this process to on
-    the device. `graphs`: whether repeated stacks are recorded; None: on a GPU.
+    the device. `graphs`: whether repeated stacks are recorded; None: on a GPU. `stack`: how they convolve
+    (`models.ops.STACKS`); None: "columns" on a GPU, else "grouped".
     `evaluate_every`: score after every so many rounds, too.
     """
 
@@ -50,6 +51,7 @@ class Setup:
     memory_limit: int | None = None
     lanes: Callable[[], int] = one_lane
     graphs: bool | None = None
+    stack: str | None = None
     evaluate_every: int | None = None
     on_round: Callable[[int], None] | None = None
     """Called with the number of finished rounds."""
@@ -128,7 +130,7 @@ class Simulation:
         self.setup = setup or Setup()
         self.method = method
         network = method.network(network)
-        self.clients = self.setup.client_map(_data(network, federations, specs[0].precision, self.setup.device))
+        self.clients = self.setup.client_map(_data(network, federations, specs[0].precision, self.setup))
         self.runs = [_start(s, f, method, network, self.setup.device) for s, f in zip(specs, federations, strict=True)]
         self.rounds = 0
         """Finished rounds."""
@@ -183,7 +185,7 @@ class Simulation:
                 run.failure = Diverged("diverged while scoring: a loss is not finite; a smaller learning rate may help")
 
 
-def _data(network: Network, federations: Sequence[Federation], precision: Precision, device: torch.device) -> Data:
+def _data(network: Network, federations: Sequence[Federation], precision: Precision, setup: Setup) -> Data:
     """All seeds' pools as one; seeds that share a pool share its rows."""
     pools: list[Federation] = []
     offsets: list[int] = []
@@ -194,9 +196,9 @@ def _data(network: Network, federations: Sequence[Federation], precision: Precis
             pools.append(federation)
         offsets.append(sum(len(p.x) for p in pools[:same]))
     x = pools[0].x if len(pools) == 1 else torch.cat([p.x for p in pools])
-    return Data(
-        Task(network, x.to(device), precision == "bf16"), np.concatenate([p.labels for p in pools]), tuple(offsets)
-    )
+    stack = setup.stack or ("columns" if setup.device.type == "cuda" else "grouped")
+    task = Task(network, x.to(setup.device), precision == "bf16", stack)
+    return Data(task, np.concatenate([p.labels for p in pools]), tuple(offsets))
 
 
 def _start(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pflbench.errors import UsageError
-from pflbench.models.ops import Ops, Single, Stacked
+from pflbench.models.ops import STACKS, Ops, Single
 from pflbench.rng import torch_stream
 from pflbench.typing import Params
 from pflbench.vector import Layout, Parameter
@@ -87,12 +87,15 @@ class Network:
         """
         return self.forward(Single(), self.layout.views(pieces), x, ungated)
 
-    def stacked_logits(self, pieces: Sequence[Tensor], x: Tensor, mask: Tensor | None) -> Tensor:
+    def stacked_logits(
+        self, pieces: Sequence[Tensor], x: Tensor, mask: Tensor | None, stack: str = "grouped"
+    ) -> Tensor:
         """Logits ["clients", "batch", "classes"] of x ["clients", "batch", "channels", "height", "width"].
 
-        `pieces`: ["clients", "piece"] each; `mask` ["clients", "batch"]: real rows, None for all.
+        `pieces`: ["clients", "piece"] each; `mask` ["clients", "batch"]: real rows, None for all; `stack`: one of
+        `ops.STACKS`, the same numbers to rounding.
         """
-        return self.forward(Stacked(x.shape[0], mask), self.layout.views(pieces), x, ungated)
+        return self.forward(STACKS[stack](x.shape[0], mask), self.layout.views(pieces), x, ungated)
 
     def with_modulator(self, mode: str, batch_norm: bool) -> Network:
         """This network behind a modulator. Raises `UsageError` where the architecture defines none."""

@@ -3,7 +3,8 @@
 A network's forward pass is written once. `Single` runs it for one vector of parameters on trimmed batches;
 `Stacked` runs it for a matrix ["clients", "params"] in one go: grouped convolutions, batched matrix products and
 normalizations that use a mask's real rows only. Inside a stack images are ["batch", "clients*channels", "height",
-"width"] and features ["clients", "batch", "features"].
+"width"] and features ["clients", "batch", "features"]. `Columns` is a stack whose convolutions are batched matrix
+products too, over every pixel's neighborhood written out as a row: what a GPU's tensor cores take.
 """
 
 from __future__ import annotations
@@ -161,3 +162,52 @@ class Stacked:
         if x.dim() == 3:
             return values[:, None]
         return values.reshape(1, -1, 1, 1)
+
+
+class Columns(Stacked):
+    """A stack whose images are ["clients", "batch", "height", "width", "channels"], convolved by matrix products."""
+
+    def images(self, x: Tensor) -> Tensor:
+        """["clients", "batch", "channels", "height", "width"] with the channels last."""
+        return x.movedim(2, -1)
+
+    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
+        """See `Ops`; weight ["clients", "out", "in", "kernel", "kernel"]."""
+        k = weight.shape[-1]
+        x = F.pad(x, (0, 0, padding, padding, padding, padding)) if padding else x
+        patches = (
+            x.unfold(2, k, 1).unfold(3, k, 1).movedim(4, -1)
+        )  # [clients, batch, height, width, kernel, kernel, in]
+        rows = patches.reshape(self.clients, -1, weight[0, 0].numel())
+        out = torch.baddbmm(bias[:, None], rows, weight.movedim(2, -1).flatten(2).mT)
+        return out.view(*patches.shape[:4], -1)
+
+    def pool(self, x: Tensor) -> Tensor:
+        """See `Ops`."""
+        pooled = F.max_pool2d(x.flatten(0, 1).movedim(-1, 1), 2)
+        return pooled.movedim(1, -1).reshape(*x.shape[:2], *pooled.shape[2:], -1)
+
+    def flatten(self, x: Tensor) -> Tensor:
+        """See `Ops`; in the order of ["channels", "height", "width"], as everywhere."""
+        return x.movedim(-1, 2).flatten(2)
+
+    def batch_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """See `Ops`; statistics of real rows only."""
+        dims = tuple(range(1, x.dim() - 1))
+        if self.mask is None:
+            variance, mean = torch.var_mean(x, dims, correction=0, keepdim=True)
+            center = x - mean
+        else:
+            real = self.mask.to(x.dtype).reshape(*self.mask.shape, *([1] * (x.dim() - 2)))
+            n = (real.sum(1, keepdim=True) * x.shape[2:-1].numel()).clamp(min=1)
+            center = x - (x * real).sum(dims, keepdim=True) / n
+            variance = (center.square() * real).sum(dims, keepdim=True) / n
+        return center * (variance + EPS).rsqrt() * self.over(x, scale) + self.over(x, shift)
+
+    def over(self, x: Tensor, values: Tensor) -> Tensor:
+        """See `Ops`; values ["clients", "channels"]."""
+        return values.reshape(self.clients, *([1] * (x.dim() - 2)), -1)
+
+
+STACKS: dict[str, type[Stacked]] = {"grouped": Stacked, "columns": Columns}
+"""How a stack convolves: by grouped convolutions, or by matrix products over patches."""

@@ -14,7 +14,7 @@ from pflbench.errors import UsageError
 from pflbench.models.cnn2 import cnn2
 from pflbench.models.cnn3 import cnn3
 from pflbench.models.network import Network, conv_parameters
-from pflbench.models.ops import Single, Stacked
+from pflbench.models.ops import STACKS, Columns, Single, Stacked
 from pflbench.testing import tiny_network
 from pflbench.vector import Layout, Parameter, replace
 
@@ -226,31 +226,34 @@ def one_stack(net: Network, rows: tuple[int, ...], batch: int) -> tuple[Tensor, 
     return w, images(net, len(rows), batch), mask
 
 
+@pytest.mark.parametrize("stack", STACKS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_stack_is_its_clients(name: str) -> None:
+def test_a_stack_is_its_clients(name: str, stack: str) -> None:
     net = NETWORKS[name]
     w, x, _ = one_stack(net, (4, 4), 4)
-    stacked = net.stacked_logits([w], x, None)
+    stacked = net.stacked_logits([w], x, None, stack)
     assert stacked.shape == (2, 4, net.classes)
     for i in range(2):
         torch.testing.assert_close(stacked[i], net.logits([w[i]], x[i]), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("stack", STACKS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_ragged_stack_is_its_clients(name: str) -> None:
+def test_a_ragged_stack_is_its_clients(name: str, stack: str) -> None:
     net, rows = NETWORKS[name], (5, 3, 1)
     w, x, mask = one_stack(net, rows, 5)
-    stacked = net.stacked_logits([w], x, mask)
+    stacked = net.stacked_logits([w], x, mask, stack)
     for i, n in enumerate(rows):
         torch.testing.assert_close(stacked[i, :n], net.logits([w[i]], x[i, :n]), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("stack", STACKS)
 @pytest.mark.parametrize("name", ["plain", *MODES])
-def test_padded_rows_never_reach_real_ones(name: str) -> None:
+def test_padded_rows_never_reach_real_ones(name: str, stack: str) -> None:
     net, rows = NETWORKS[name], (5, 2)
     w, x, mask = one_stack(net, rows, 5)
     other = torch.where(mask[:, :, None, None, None], x, 1 - x)
-    a, b = net.stacked_logits([w], x, mask), net.stacked_logits([w], other, mask)
+    a, b = net.stacked_logits([w], x, mask, stack), net.stacked_logits([w], other, mask, stack)
     assert torch.equal(a[mask], b[mask])
 
 
@@ -259,7 +262,11 @@ def test_masked_batch_norm_uses_real_rows_only() -> None:
     y = torch.randn(2, 6, 3, generator=g, dtype=torch.float64)  # features ["clients", "batch", "features"]
     mask = torch.arange(6)[None] < torch.tensor([[6], [4]])
     scale, shift = torch.rand(2, 2, 3, generator=g, dtype=torch.float64)
-    out = Stacked(2, mask).batch_norm(y, scale, shift)
+    for kind in (Stacked, Columns):
+        check_masked_norm(kind(2, mask).batch_norm(y, scale, shift), y, scale, shift)
+
+
+def check_masked_norm(out: Tensor, y: Tensor, scale: Tensor, shift: Tensor) -> None:
     for i, n in enumerate((6, 4)):
         real = y[i, :n]
         expected = (real - real.mean(0)) / (real.var(0, unbiased=False) + 1e-5).sqrt() * scale[i] + shift[i]
@@ -270,16 +277,18 @@ def test_one_row_normalizes_to_the_shift_alone_and_stacked() -> None:
     scale, shift = torch.tensor([2.0, 3.0]), torch.tensor([0.5, -1.0])
     x = torch.tensor([[7.0, -3.0]])
     assert torch.equal(Single().batch_norm(x, scale, shift), shift[None])
-    assert torch.equal(Stacked(1, None).batch_norm(x[None], scale[None], shift[None])[0], shift[None])
+    for kind in (Stacked, Columns):
+        assert torch.equal(kind(1, None).batch_norm(x[None], scale[None], shift[None])[0], shift[None])
 
 
+@pytest.mark.parametrize("stack", STACKS)
 @pytest.mark.parametrize("name", ["plain", *MODES, "cnn2"])
-def test_one_row_batches_work_and_have_equal_gradients(name: str) -> None:
+def test_one_row_batches_work_and_have_equal_gradients(name: str, stack: str) -> None:
     net = NETWORKS[name]
     w, x, _ = one_stack(net, (1, 1), 1)
     labels = torch.tensor([[1], [0]])
     w.requires_grad_()
-    loss = F.cross_entropy(net.stacked_logits([w], x, None).flatten(0, 1), labels.flatten(), reduction="sum")
+    loss = F.cross_entropy(net.stacked_logits([w], x, None, stack).flatten(0, 1), labels.flatten(), reduction="sum")
     (stacked,) = torch.autograd.grad(loss, w)
     for i in range(2):
         alone = w[i].detach().requires_grad_()
