@@ -32,8 +32,8 @@ def plan(
 ) -> int:
     """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
-    The time comes from finished runs of the same method, network and batch in this results folder, wherever they
-    were made; without one it is unknown.
+    The time comes from finished runs of the same method, network and batch in this results folder that this machine
+    made; else from what `pflbench speed` measured here; else from runs of other machines. Without any it is unknown.
     """
     from pflbench.store import Store
 
@@ -51,7 +51,7 @@ def plan(
         sets=set_,
         precision=precision,
     )
-    speeds = _seconds_per_round(store)
+    history = _seconds_per_round(store)
     for table in tables:
         grid = Table(title=f"{table.title} · profile {table.profile}")
         for head in ("column", "method", "runs", "done", "failed", "rounds", "time to do"):
@@ -65,7 +65,7 @@ def plan(
                 continue
             states = [store.status(s.id) for s in specs]
             missing = [s for s, state in zip(specs, states, strict=True) if state == "missing"]
-            times = [speeds[key] * s.rounds for s in missing if (key := _kind(s)) in speeds]
+            times = [t for s in missing if (t := _seconds(s, history, table.locations.get(s.id))) is not None]
             to_do += len(missing)
             total += sum(times)
             unknown += len(missing) - len(times)
@@ -94,12 +94,35 @@ def _kind(spec: RunSpec) -> str:
     )
 
 
-def _seconds_per_round(store: Store) -> dict[str, float]:
-    """The median seconds a round took, scoring included, by method, network, batch, cohort and dataset."""
+def _seconds(spec: RunSpec, history: dict[tuple[str, bool], float], location: str | None) -> float | None:
+    """One run's seconds on one core or device; None if nothing tells."""
+    from pflbench.executor.measured import measured
+
+    key = _kind(spec)
+    if (key, True) in history:
+        return history[key, True] * spec.rounds
+    if speeds := measured():
+        from pflbench import names
+        from pflbench.executor.estimate import seconds  # which imports torch
+
+        found = seconds(spec, location or names.locate("methods", spec.method.name), speeds)
+        if found is not None:
+            return found
+    return history[key, False] * spec.rounds if (key, False) in history else None
+
+
+def _seconds_per_round(store: Store) -> dict[tuple[str, bool], float]:
+    """The median seconds a round took, by kind of run and whether this machine's processor made it.
+
+    Scoring is included; the longest runs of a kind speak for it, as starting weighs on short ones.
+    """
     from statistics import median
 
-    found: dict[str, list[float]] = {}
+    from pflbench.executor.measured import processor
+
+    found: dict[tuple[str, bool], list[tuple[int, float]]] = {}
     for run in store.list():
-        if run.failure is None and run.provenance.get("wall_seconds"):
-            found.setdefault(_kind(run.spec), []).append(run.provenance["wall_seconds"] / run.spec.rounds)
-    return {key: median(values) for key, values in found.items()}
+        if run.failure is None and (took := run.provenance.get("wall_seconds")):
+            key = _kind(run.spec), run.provenance.get("device") == processor()
+            found.setdefault(key, []).append((run.spec.rounds, took / run.spec.rounds))
+    return {key: median(s for n, s in values if n == max(values)[0]) for key, values in found.items()}

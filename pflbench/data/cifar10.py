@@ -44,6 +44,11 @@ class CIFAR10:
     seeded: ClassVar[bool] = False
 
     @property
+    def examples(self) -> int:
+        """Size of the pool."""
+        return 50_000
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """(channels, height, width)."""
         return 3, 32, 32

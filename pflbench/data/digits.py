@@ -32,6 +32,11 @@ class Digits:
     seeded: ClassVar[bool] = False
 
     @property
+    def examples(self) -> int:
+        """Size of the pool."""
+        return 1797
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """(channels, height, width)."""
         return self.channels, self.size, self.size
@@ -68,6 +73,11 @@ class RotatedDigits:
     degrees: float = 20.0
 
     seeded: ClassVar[bool] = True
+
+    @property
+    def examples(self) -> int:
+        """Size of the pool."""
+        return 1797
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -26,6 +26,11 @@ class MNIST:
     seeded: ClassVar[bool] = False
 
     @property
+    def examples(self) -> int:
+        """Size of the pool."""
+        return 60_000
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """(channels, height, width)."""
         return 1, 28, 28
@@ -79,6 +84,11 @@ class RMNIST:
     degrees: float = 20.0
 
     seeded: ClassVar[bool] = True
+
+    @property
+    def examples(self) -> int:
+        """Size of the pool."""
+        return 60_000
 
     @property
     def shape(self) -> tuple[int, int, int]:

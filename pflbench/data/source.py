@@ -53,6 +53,10 @@ class Dataset(Protocol):
         """Number of classes, known without loading."""
 
     @property
+    def examples(self) -> int:
+        """Number of examples, known without loading; `pflbench plan` asks for it, and does without."""
+
+    @property
     def seeded(self) -> bool:
         """Whether the pool depends on the seed; where a class does not say, it is taken to."""
 

@@ -47,7 +47,7 @@ def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
     """
     found = []
     for client, rows in enumerate(federation.support):
-        batches = tuple(_cut(rows, spec.batch, keep_tail=spec.tail == "keep"))
+        batches = support_batches(rows, spec)
         if not batches:
             if spec.tiny_client == "error":
                 raise UsageError(
@@ -57,6 +57,11 @@ def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
             batches = (rows,)
         found.append(Stream(batches))
     return found
+
+
+def support_batches(rows: np.ndarray, spec: RunSpec) -> tuple[np.ndarray, ...]:
+    """One client's support rows in minibatches; none if there is not even one full batch and tails are dropped."""
+    return tuple(_cut(rows, spec.batch, keep_tail=spec.tail == "keep"))
 
 
 def query_batches(federation: Federation, client: int, spec: RunSpec) -> Drawn:

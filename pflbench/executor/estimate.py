@@ -1,0 +1,101 @@
+"""How long a run will take, from what it computes and from how fast this machine was seen to compute it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pflbench.engine.batches import Stream, support_batches
+from pflbench.executor import build
+from pflbench.executor.measured import Measured
+from pflbench.methods.base import Batch, Batches, Round, Take
+from pflbench.models.network import Network
+from pflbench.spec import RunSpec
+
+FORWARD = 1 / 3
+"""A forward pass in gradients: the backward pass costs about two."""
+SECOND = 3
+"""A Hessian-vector product in gradients: two more passes than one, over a longer graph."""
+
+
+class _Count:
+    """An objective that computes nothing: it adds up rows, in gradients' worth."""
+
+    def __init__(self, network: Network):
+        self.network, self.rows = network, 0.0
+
+    def __call__(self, w: Tensor, b: Batch) -> Tensor:
+        self.rows += FORWARD * len(b.rows)
+        return w.new_zeros(())
+
+    def grad(self, w: Tensor, b: Batch, *, wrt: str | None = None) -> Tensor:
+        self.rows += len(b.rows)
+        return torch.zeros_like(w[self.part(wrt)] if wrt else w)
+
+    def hvp(self, w: Tensor, b: Batch, v: Tensor) -> Tensor:
+        self.rows += SECOND * len(b.rows)
+        return torch.zeros_like(w)
+
+    def logits(self, w: Tensor, b: Batch) -> Tensor:
+        self.rows += FORWARD * len(b.rows)
+        return w.new_zeros(len(b.rows), self.network.classes)
+
+    def part(self, name: str) -> slice:
+        return self.network.layout.part(name)
+
+
+class _New:
+    def __init__(self, network: Network):
+        self.network = network
+
+    def __call__(self, k: int = 0) -> Tensor:
+        return torch.zeros(self.network.layout.size)
+
+    def part(self, name: str) -> slice:
+        return self.network.layout.part(name)
+
+
+def gradient_rows(spec: RunSpec, reference: str) -> float | None:
+    """Rows that a run takes gradients of, training and scoring together, if every client holds the mean number.
+
+    Other passes count by what they cost in gradients; a larger network than the plain one (CAFeMe's) counts by its
+    size. None if the dataset does not say how large it is.
+    """
+    examples = getattr(build.dataset(spec.dataset), "examples", None)
+    if examples is None:
+        return None
+    plain = build.network(spec)
+    method = build.construct(reference, spec.method.hyper)
+    network = method.network(plain)
+    support = np.arange(round(examples / spec.clients * (1 - spec.query)))
+    stream = Stream(support_batches(support, spec) or (support,))
+    count, new = _Count(network), _New(network)
+    server = method.init(new, spec.training_clients)
+    taken = [_batches(stream, take) for take in method.takes()]
+    with torch.no_grad():
+        method.client(count, server, method.init_client(server, new), *taken, round=Round(0))
+    training = spec.rounds * spec.cohort * count.rows
+    scored = {"held-out": spec.clients - spec.training_clients, "training": spec.training_clients, "all": spec.clients}
+    clients = min(scored[spec.scoring.clients], spec.scoring.first or spec.clients)
+    updates = spec.scoring.finetune.steps if spec.scoring.finetune and "finetuned" in spec.scoring.stages else 0
+    query = round(examples / spec.clients * spec.query)
+    scoring = clients * (updates * spec.batch + (updates + 1) * query * FORWARD)
+    return float((training + scoring) * network.layout.size / plain.layout.size)
+
+
+def seconds(spec: RunSpec, reference: str, speeds: dict[str, Measured]) -> float | None:
+    """Seconds of one run on one core, by `pflbench speed`'s measurements; None where they do not tell.
+
+    `reference`: where the method's code is.
+    """
+    speed = speeds.get(spec.model)
+    if speed is None or spec.precision != "fp32":
+        return None
+    rows = gradient_rows(spec, reference)
+    return None if rows is None else rows * speed["seconds_per_client_step"] / speed["batch"]
+
+
+def _batches(stream: Stream, take: Take) -> Batches:
+    (drawn,), _ = stream.draw((take,), 0)
+    return tuple(Batch(torch.from_numpy(rows), torch.from_numpy(rows)) for rows in drawn)

@@ -1,0 +1,78 @@
+"""What a run computes, counted without computing: against counts by hand, and against the engine's own calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pflbench import names
+from pflbench.executor import build
+from pflbench.executor.estimate import gradient_rows, seconds
+from pflbench.executor.measured import Measured
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+
+
+def spec(method: str, model: str = "cnn2", **hyper: Any) -> RunSpec:
+    return RunSpec(
+        method=MethodSpec(name=method, version="1", hyper=hyper),
+        dataset=Named(name="digits", options={"size": 28}),
+        partition=Named(name="shards", options={"shards": 40}),
+        model=model,
+        clients=20,
+        training_clients=15,
+        cohort=3,
+        query=0.2,
+        batch=10,
+        rounds=4,
+        scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=6, lr=0.1)),
+        seed=0,
+    )
+
+
+def rows(method: str, **hyper: Any) -> float:
+    found = gradient_rows(spec(method, **hyper), names.locate("methods", method))
+    assert found is not None
+    return found
+
+
+SUPPORT, QUERY = round(1797 / 20 * 0.8), round(1797 / 20 * 0.2)  # of the mean client: 72, 18
+SCORING = 5 * (6 * 10 + 7 * QUERY / 3)
+
+
+@pytest.mark.parametrize(
+    ("method", "hyper", "per_participation"),
+    [
+        ("fedavg", {"epochs": 2}, 2 * 70),  # tails are dropped: seven batches of ten
+        ("ifca", {"epochs": 1, "clusters": 3}, 70 + 3 * 70 / 3),
+        ("ditto", {"steps": 5}, 10 * 10),
+        ("fedrep", {"head_steps": 4, "base_steps": 2}, 6 * 10),
+        ("per-fedavg", {"steps": 2, "order": "hf"}, 2 * 4 * 10),
+        ("per-fedavg", {"steps": 2, "order": "first"}, 2 * 2 * 10),
+    ],
+)
+def test_rows_by_hand(method: str, hyper: dict[str, Any], per_participation: float) -> None:
+    assert rows(method, **hyper) == pytest.approx(4 * 3 * per_participation + SCORING)
+
+
+def test_a_larger_network_counts_by_its_size() -> None:
+    plain = build.network(spec("cafeme"))
+    modulated = build.construct(names.locate("methods", "cafeme"), {}).network(plain)
+    share = modulated.layout.size / plain.layout.size
+    assert share > 1
+    assert rows("cafeme", steps=5, outer_batches=6) == pytest.approx((4 * 3 * 110 + SCORING) * share)
+
+
+def test_seconds_are_rows_at_the_speed_measured() -> None:
+    speed = Measured(batch=30, seconds_per_client_step=0.06, torch="", pflbench="")
+    where = names.locate("methods", "fedavg")
+    assert seconds(spec("fedavg"), where, {"cnn2": speed}) == pytest.approx(rows("fedavg") * 0.002)
+    assert seconds(spec("fedavg"), where, {"lenet": speed}) is None
+    in_double = spec("fedavg").model_copy(update={"precision": "fp64"})
+    assert seconds(in_double, where, {"cnn2": speed}) is None
+
+
+def test_the_pools_sizes_are_true() -> None:
+    for name in ("digits", "rotated-digits"):
+        dataset = build.dataset(Named(name=name))
+        assert dataset.examples == len(dataset.load(None, 0).labels)  # type: ignore[arg-type]
