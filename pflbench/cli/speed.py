@@ -209,10 +209,10 @@ def _table(result: Result, document: dict[str, Any]) -> Table:
         box=SIMPLE,
         pad_edge=False,
     )
-    grid.add_column("", no_wrap=True)
+    grid.add_column("")
     for head in ("steps/s", "ms/step", "times as fast"):
         grid.add_column(head, justify="right", no_wrap=True)
-    grid.add_column("as", no_wrap=True)
+    grid.add_column("as")
     titles = {c.id: c.title for c in result.field.contenders}
     for line in result.lines:
         ratio = _spread(line.ratio) if line.ratio else "–"

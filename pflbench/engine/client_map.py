@@ -93,6 +93,8 @@ class ClientMap:
     """Autograd calls that Python made; a replayed graph makes none."""
     real_rows: int = field(default=0, init=False)
     padded_rows: int = field(default=0, init=False)
+    seconds: float = field(default=0.0, init=False)
+    """Spent in here so far: training and scoring clients (on a GPU, handing it their work)."""
     _pace: Pace = field(default_factory=Pace, init=False)
 
     @property
@@ -109,11 +111,15 @@ class ClientMap:
         Raises:
             torch.OutOfMemoryError: Not even one client fits (on a CPU: PyTorch's RuntimeError).
         """
-        with torch.no_grad():
-            if self.execution == "loop":
-                return self._loop(fn, shared, items)
-            self.room.begin(key)
-            return self._stacks(fn, shared, items, key)
+        started = time.perf_counter()
+        try:
+            with torch.no_grad():
+                if self.execution == "loop":
+                    return self._loop(fn, shared, items)
+                self.room.begin(key)
+                return self._stacks(fn, shared, items, key)
+        finally:
+            self.seconds += time.perf_counter() - started
 
     def _loop(self, fn: ClientFunction, shared: Shared, items: Sequence[Item]) -> list[Tree]:
         def one(item: Item) -> tuple[Tree, int]:

@@ -72,11 +72,12 @@ def has_bf16() -> bool:
 class Cost(NamedTuple):
     """What one run took, and how it was computed.
 
-    `together`: the seeds trained in one stack with it; `padding`: rows computed over rows asked for. Both change
-    rounding, not more.
+    `client_seconds`: of the wall seconds, those spent training and scoring clients. `together`: the seeds trained in
+    one stack with it; `padding`: rows computed over rows asked for. Both change rounding, not more.
     """
 
     wall_seconds: float
+    client_seconds: float
     rounds: int
     together: tuple[int, ...]
     execution: str
@@ -96,6 +97,7 @@ def record(device: torch.device, data_hash: str, cost: Cost) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "data_hash": data_hash,
         "wall_seconds": round(cost.wall_seconds, 3),
+        "client_seconds": round(cost.client_seconds, 3),
         "rounds_per_second": round(cost.rounds / cost.wall_seconds, 4) if cost.wall_seconds else None,
         "padding": round(cost.padding, 4),
         "deterministic": cost.deterministic,

@@ -118,6 +118,7 @@ def _cost(simulation: Simulation, started: float, place: Place) -> provenance.Co
     seeds = tuple(run.spec.seed for run in simulation.runs)
     return provenance.Cost(
         wall_seconds=(time.perf_counter() - started) / len(seeds),
+        client_seconds=simulation.clients.seconds / len(seeds),
         rounds=simulation.rounds,
         together=seeds,
         execution=place.execution,
@@ -142,6 +143,8 @@ def _singly(task: Task, place: Place, on_round: OnRound | None, lanes: Lanes) ->
 
 def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
     torch.set_num_threads(1)  # cores are for runs and for clients
+    if place.device.startswith("cuda"):
+        torch.cuda.set_device(place.device)  # where graphs are captured
     # fp32 means fp32: TF32 convolutions, PyTorch's default on recent GPUs, ruin Per-FedAvg's finite differences.
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = task.specs[0].precision == "tf32"
     if place.deterministic:
