@@ -117,12 +117,16 @@ def main() -> None:
     method = CAFeMe(order="first") if options.method == "cafeme" else FedAvg(epochs=1, lr=LR)
     sim = simulation(options.network, work, setup(options), seeds=seeds, precision=options.precision, method=method)
     more = rounds(sim)
-    more(1)
-    calls = sim.clients.gradient_calls
-    if options.execution == "loop" and options.method == "fedavg" and calls != work.client_steps * options.seeds:
-        fail(f"The engine computed {calls} gradients in a round instead of {work.client_steps * options.seeds}.")
+
+    def check() -> None:
+        before, expected = sim.clients.gradient_calls, work.client_steps * options.seeds
+        more(1)
+        calls = sim.clients.gradient_calls - before
+        if options.execution == "loop" and options.method == "fedavg" and calls != expected:
+            fail(f"The engine computed {calls} gradients in a round instead of {expected}.")
+
     size = method.network(network(options.network, work)).layout.size
-    serve(more, options, work, parameters=size, runs=options.seeds)
+    serve(more, options, work, parameters=size, runs=options.seeds, check=check)
 
 
 if __name__ == "__main__":

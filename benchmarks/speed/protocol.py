@@ -53,13 +53,19 @@ def fail(message: str) -> None:
 
 
 def serve(
-    rounds: Callable[[int], object], options: argparse.Namespace, work: Workload, *, parameters: int, runs: int = 1
+    rounds: Callable[[int], object],
+    options: argparse.Namespace,
+    work: Workload,
+    *,
+    parameters: int,
+    runs: int = 1,
+    check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Warm up, say ready, and run as many rounds as each line of the input says; `runs`: how many at once."""
+    """Say ready, and run as many rounds as each line of the input says; `runs`: how many at once.
+
+    Before the first clock starts it warms up and makes its `check`: not earlier, as others are being built meanwhile.
+    """
     cuda = options.device.startswith("cuda")
-    rounds(2)
-    if cuda:
-        torch.cuda.synchronize()
     name = torch.cuda.get_device_name(options.device) if cuda else "cpu"
     ready = {
         "ready": True,
@@ -70,7 +76,12 @@ def serve(
         "device": name,
     }
     print(json.dumps(ready), flush=True)
-    for line in sys.stdin:
+    for number, line in enumerate(sys.stdin):
+        if number == 0:
+            rounds(2)
+            check()
+            if cuda:
+                torch.cuda.synchronize()
         wanted, limit = map(float, [*line.split(), "inf"][:2])
         started, done = time.perf_counter(), 0
         while done == 0 or (done < wanted and time.perf_counter() - started < limit):

@@ -163,7 +163,8 @@ class ClientMap:
                     results[i] = result
                 self.real_rows += chunk.real_rows
                 self.padded_rows += chunk.padded_rows
-                if self.room.most(key) != most:  # the first stack of its kind is small, and measured
+                self.room.begin(key)  # what is done fills the room, too
+                if self.room.most(key) != most:
                     break
             waiting = [i for i in waiting if results[i] is None]
         return results

@@ -91,7 +91,7 @@ class Room:
         return self._most.get(key, PROBE)
 
     def begin(self, key: Hashable) -> None:
-        """A new map begins: states have grown since, so that a stack may have to be smaller."""
+        """A stack begins: results and states have grown since the last, so that it may have to be smaller."""
         if self.limit is not None and key in self._need:
             self._most[key] = min(self._most[key], self._fitting(key, in_use(self.device)))
 

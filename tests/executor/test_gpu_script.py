@@ -1,0 +1,90 @@
+"""`benchmarks/speed/gpu.py`, rehearsed on a processor: it writes what it finds, and a failing part loses no other."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pflbench.suite.load import folder
+
+SCRIPT = folder() / "speed" / "gpu.py"
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "")  # it is changed, and so put back
+    spec = importlib.util.spec_from_file_location("speed_gpu", SCRIPT)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "speed_gpu", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def found(out: Path) -> dict[str, object]:
+    (file,) = out.glob("gpu-*.json")
+    return json.loads(file.read_text())
+
+
+def rehearse(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, out: Path, *more: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--out", str(out), "--tiny", "--device", "cpu", *more])
+    return gpu.main()
+
+
+def test_every_method_is_compared_on_the_device(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        "--out",
+        str(tmp_path),
+        "--tiny",
+        "--device",
+        "cpu",
+        "--parts",
+        "correctness",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    every = found(tmp_path)["correctness"]
+    assert every == {name: dict.fromkeys(("loop", "stack, no graphs", "stack"), "equal") for name in ("fedavg", "ifca")}
+    (text,) = tmp_path.glob("gpu-*.md")
+    assert "| fedavg | equal | equal | equal |" in text.read_text()
+
+
+def test_a_failing_part_loses_no_other(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(context: object) -> None:
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setitem(gpu.PARTS, "speed", broken)
+    monkeypatch.setitem(gpu.PARTS, "cafeme", lambda context: context.found.update(cafeme="done"))
+    assert rehearse(gpu, monkeypatch, tmp_path, "--parts", "speed,cafeme") == 1
+    kept = found(tmp_path)
+    assert "no such luck" in kept["failed"]["speed"] and kept["cafeme"] == "done"
+
+
+def test_no_part_begins_without_time(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert rehearse(gpu, monkeypatch, tmp_path, "--budget", "1") == 0
+    assert found(tmp_path)["skipped"] == list(gpu.PARTS)
+
+
+def test_a_command_is_interrupted_when_its_time_is_up(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import time\ntry:\n    print('on', flush=True)\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('off')"
+    start = subprocess.Popen
+
+    def popen(command: list[str], **options: object) -> object:
+        return start([sys.executable, "-c", program], **options)
+
+    monkeypatch.setattr(gpu.subprocess, "Popen", popen)
+    code, printed = gpu.command([], 1.0)
+    assert code != 0 or printed.splitlines()[-1] == "off"  # it ended; a slow start is interrupted before its `try`
+
+
+def test_every_cafeme_variant_has_options_the_engine_knows(gpu: ModuleType) -> None:
+    text = (folder() / "speed" / "protocol.py").read_text()
+    for flags in gpu.CAFEME.values():
+        assert all(f'"{flag}"' in text for flag in flags if flag.startswith("--"))
