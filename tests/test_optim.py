@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pflbench.optim import adam, adam_init
+from pflbench.optim import adam, adam_init, sgd
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
@@ -31,3 +31,31 @@ def test_adam_keeps_its_arguments() -> None:
     adam(w, g, state, lr=0.1)
     assert w.tolist() == [1] * 3 and g.tolist() == [2] * 3
     assert state.first.tolist() == state.second.tolist() == [0] * 3 and state.updates == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("lr", [0.0, 1e-3, 0.05, 1.0, 3.0])
+def test_sgd_is_w_minus_lr_times_g(dtype: torch.dtype, lr: float) -> None:
+    """To rounding: it may multiply and subtract at once, without rounding the product."""
+    g = torch.Generator().manual_seed(0)
+    scales = torch.logspace(-6, 6, 500, dtype=dtype)
+    w = torch.randn(500, generator=g, dtype=dtype) * scales
+    gradient = torch.randn(500, generator=g, dtype=dtype) * scales[torch.randperm(500, generator=g)]
+    before = w.clone(), gradient.clone()
+    found, product = sgd(w, gradient, lr=lr), lr * gradient
+    rounding = torch.finfo(dtype).eps * (product.abs() / 2 + found.abs())
+    assert found.dtype == dtype and ((found - (w - product)).abs() <= rounding).all()
+    assert torch.equal(w, before[0]) and torch.equal(gradient, before[1])
+    one, stacked = sgd(w, gradient, lr=lr), torch.vmap(lambda w, g: sgd(w, g, lr=lr))(w[None], gradient[None])
+    assert torch.equal(one, stacked[0])
+
+
+def test_sgd_is_torchs() -> None:
+    w = torch.linspace(-2, 2, 50, dtype=torch.float64)
+    leaf = w.clone().requires_grad_()
+    optimizer = torch.optim.SGD([leaf], lr=0.1)
+    for _ in range(10):
+        leaf.grad = leaf.detach().cos()
+        optimizer.step()
+        w = sgd(w, w.cos(), lr=0.1)
+    torch.testing.assert_close(w, leaf.detach(), rtol=1e-14, atol=1e-14)

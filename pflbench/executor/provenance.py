@@ -14,6 +14,7 @@ import torch
 
 import pflbench
 from pflbench.engine import memory
+from pflbench.executor.measured import processor
 
 
 @cache
@@ -52,12 +53,7 @@ def device_name(device: str) -> str:
     """The device in words: the GPU's name, or the processor's model."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    return processor()
 
 
 def has_bf16() -> bool:

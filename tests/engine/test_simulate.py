@@ -10,11 +10,12 @@ from torch import Tensor
 
 from pflbench.engine.batches import support_streams
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.simulate import Outcome, Setup, sample_cohort, simulate
+from pflbench.engine.simulate import Outcome, Setup, Simulation, sample_cohort, simulate
 from pflbench.errors import Diverged
 from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, steps
 from pflbench.methods.ditto import Ditto
 from pflbench.methods.fedavg import FedAvg
+from pflbench.result import Score
 from pflbench.spec import Finetune, Scoring
 from pflbench.testing import tiny_federation, tiny_network, tiny_spec
 
@@ -217,3 +218,44 @@ def test_a_server_that_changes_its_states_shape_is_named():
 
     with pytest.raises(TypeError, match=r"server\(\) turned a state of shapes"):
         simulate([tiny_spec(rounds=1)], [tiny_federation(0)], Growing(epochs=1), tiny_network())
+
+
+def rows_at(outcome: Outcome, round: int) -> list[Score]:
+    return [score for score in outcome.scores if score.round == round]
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("method", [FedAvg(epochs=1, lr=0.05), Ditto(steps=2)], ids=["fedavg", "ditto"])
+def test_scoring_on_the_way_changes_nothing(execution: Any, method: Any) -> None:
+    federations = [tiny_federation(seed) for seed in (0, 1)]
+
+    def run(rounds: int, every: int | None = None) -> list[Outcome]:
+        specs = [tiny_spec(seed, rounds=rounds) for seed in (0, 1)]
+        setup = Setup(execution=execution, evaluate_every=every)
+        return simulate(specs, federations, method, tiny_network(), setup)
+
+    for often, once, short in zip(run(5, 2), run(5), run(2), strict=True):
+        assert sorted({score.round for score in often.scores}) == [2, 4, 5]
+        assert rows_at(often, 5) == list(once.scores) == rows_at(once, 5)
+        assert rows_at(often, 2) == list(short.scores)
+        assert torch.equal(often.server, once.server)
+        assert len(rows_at(often, 4)) == len(once.scores) > 0
+
+
+@pytest.mark.parametrize(
+    ("every", "rounds"), [(1, [1, 2, 3]), (3, [3]), (5, [3]), (None, [3])], ids=["all", "last", "never", "off"]
+)
+def test_the_last_round_is_scored_once(every: int | None, rounds: list[int]) -> None:
+    setup = Setup(evaluate_every=every)
+    (outcome,) = simulate([tiny_spec(rounds=3)], [tiny_federation(0)], FedAvg(epochs=1), tiny_network(), setup)
+    moments = [(s.stage, s.round, s.step, s.client) for s in outcome.scores]
+    assert len(set(moments)) == len(moments) and sorted({s.round for s in outcome.scores}) == rounds
+
+
+def test_a_simulation_can_be_stepped_and_scored_by_hand() -> None:
+    (expected,) = simulate([tiny_spec(rounds=3)], [tiny_federation(0)], FedAvg(epochs=1), tiny_network())
+    simulation = Simulation([tiny_spec(rounds=3)], [tiny_federation(0)], FedAvg(epochs=1), tiny_network())
+    for _ in range(3):
+        simulation.step()
+    simulation.score()
+    assert simulation.rounds == 3 and tuple(simulation.runs[0].scores) == expected.scores
