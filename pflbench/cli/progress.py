@@ -99,7 +99,7 @@ class Display:
         if not moved.rounds:
             return
         self.pace.moved(task, moved.rounds * len(task.specs))
-        rate = moved.rounds / (now - self.started[task])
+        rate = moved.rounds / max(now - self.started[task], 1e-3)
         note = f"round {moved.rounds}/{total}, {rate:.2f} rounds/s, {duration((total - moved.rounds) / rate)} left"
         if self.progress:
             self.progress.update(self.bars[task], completed=moved.rounds, note=note)

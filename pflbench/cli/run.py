@@ -86,6 +86,10 @@ def run(
 
     if redo not in ("missing", "failed", "always"):
         raise UsageError(f"Unknown --redo {redo!r}; known: missing, failed, always.")
+    limit = common.size(memory_limit) if memory_limit else None
+    if precision == "tf32":
+        device = choose_device(device)
+        check_precision(precision, device)
     tables = common.expansions(
         common.required(suite),
         profile=profile,
@@ -102,7 +106,7 @@ def run(
     store = Store(results)
     root = data_root(data_dir)
     specs = {spec.id: spec for table in tables for spec in table.runs}
-    states = {id: _state(store, id, evaluate_every) for id in specs}
+    states = {id: _state(store, spec, evaluate_every) for id, spec in specs.items()}
     wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}[redo]
     todo = [specs[id] for id, state in states.items() if state in wanted]
     out = Console(quiet=True) if quiet else console()
@@ -126,7 +130,7 @@ def run(
             root,
             device,
             "vectorized" if device.startswith("cuda") else "loop",
-            memory_limit=common.size(memory_limit) if memory_limit else None,
+            memory_limit=limit,
             deterministic=deterministic,
             evaluate_every=evaluate_every,
         )
@@ -140,11 +144,11 @@ def run(
     return 1 if problems or earlier or good < len(runnable) else 0
 
 
-def _state(store: Store, id: str, evaluate_every: int | None) -> str:
+def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
     """As the store says; a finished run that was scored less often than asked now counts as missing."""
-    state = store.status(id)
-    if state == "done" and evaluate_every:
-        was = store.read(id).provenance.get("evaluate_every")
+    state = store.status(spec.id)
+    if state == "done" and evaluate_every and evaluate_every < spec.rounds:
+        was = store.read(spec.id).provenance.get("evaluate_every")
         return state if was and evaluate_every % was == 0 else "missing"
     return state
 

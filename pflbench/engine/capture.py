@@ -1,6 +1,6 @@
 """Repeated work as a CUDA graph: hundreds of small kernels start with one call instead of one by one.
 
-A function of tensors is run as it is the first time, and captured when the same shapes come again: then its inputs
+A function of tensors is run as it is the first times, and captured when the same shapes keep coming: then its inputs
 are copied to fixed places, the graph is replayed, and its outputs are copied out. Without CUDA the function is run on
 the fixed places, which is how the tests reach all of this but the capture itself.
 """
@@ -8,7 +8,7 @@ the fixed places, which is how the tests reach all of this but the capture itsel
 from __future__ import annotations
 
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -19,6 +19,8 @@ from torch import Tensor
 F = TypeVar("F", bound=Callable[[list[Tensor]], list[Tensor]])
 GRAPHS = 8
 """Graphs kept at a time; each holds the memory of its activations."""
+MEETINGS = 3
+"""A stack of the same shapes is recorded when it comes for this time: a record costs a few rounds."""
 
 
 class Uncapturable(UserWarning):
@@ -48,7 +50,8 @@ class Graphs:
 
     enabled: bool = True
     replays: int = 0
-    _seen: set[Hashable] = field(default_factory=set)
+    captures: int = 0
+    _met: Counter[Hashable] = field(default_factory=Counter)
     _recorded: OrderedDict[Hashable, _Recorded] = field(default_factory=OrderedDict)
 
     def __call__(self, key: Hashable, function: F, tensors: list[Tensor]) -> tuple[list[Tensor], F]:
@@ -60,24 +63,31 @@ class Graphs:
         if not self.enabled or key is None or not tensors:
             return function(tensors), function
         full = (key, tuple((tuple(t.shape), t.dtype, t.device) for t in tensors))
-        if full not in self._seen:
-            self._seen.add(full)
-            return function(tensors), function
         if full not in self._recorded:
+            self._met[full] += 1
+            if self._met[full] < MEETINGS or self._wasted():
+                return function(tensors), function
             new = self._record(function, tensors)
             if new is None:
                 return function(tensors), function
+            self.captures += 1
             self._recorded[full] = new
             while len(self._recorded) > GRAPHS:
-                self._recorded.popitem(last=False)
+                gone, _ = self._recorded.popitem(last=False)
+                del self._met[gone]
         self._recorded.move_to_end(full)
         self.replays += 1
         recorded = self._recorded[full]
         return recorded(tensors), recorded.function
 
+    def _wasted(self) -> bool:
+        """Whether too many shapes take turns for records to pay: unequal clients, trained for epochs."""
+        return self.captures >= 2 * GRAPHS and self.replays < 4 * self.captures
+
     def clear(self) -> None:
         """Let go of every graph and of its memory."""
         self._recorded.clear()
+        self._met.clear()
 
     def _record(self, function: F, tensors: list[Tensor]) -> _Recorded | None:
         recorded = _Recorded([t.clone() for t in tensors], function)

@@ -95,7 +95,7 @@ class ClientMap:
     padded_rows: int = field(default=0, init=False)
     seconds: float = field(default=0.0, init=False)
     """Spent in here so far: training and scoring clients (on a GPU, handing it their work)."""
-    _pace: Pace = field(default_factory=Pace, init=False)
+    _paces: dict[Hashable, Pace] = field(default_factory=dict, init=False)
 
     @property
     def padding(self) -> float:
@@ -115,30 +115,29 @@ class ClientMap:
         try:
             with torch.no_grad():
                 if self.execution == "loop":
-                    return self._loop(fn, shared, items)
+                    return self._loop(fn, shared, items, key)
                 self.room.begin(key)
                 return self._stacks(fn, shared, items, key)
         finally:
             self.seconds += time.perf_counter() - started
 
-    def _loop(self, fn: ClientFunction, shared: Shared, items: Sequence[Item]) -> list[Tree]:
+    def _loop(self, fn: ClientFunction, shared: Shared, items: Sequence[Item], key: Hashable) -> list[Tree]:
         def one(item: Item) -> tuple[Tree, int]:
             f = LoopObjective(self.data.task)
             taken = [tuple(self.data.batch(rows, item.seed) for rows in drawn) for drawn in item.taken]
             with torch.no_grad():  # which is a thread's own
                 return fn(f, shared[item.seed], item.own, *taken), f.gradient_calls
 
-        lanes = self._pace.choose(min(self.lanes(), len(items)))
+        pace = self._paces.setdefault(key, Pace())
+        lanes = pace.choose(min(self.lanes(), len(items)))
         started = time.perf_counter()
         if lanes == 1:
             found = [one(item) for item in items]
         else:
             # The longest first, so that no lane is left waiting for one that began late.
             order = sorted(range(len(items)), key=lambda i: -chunks.real(items[i].shapes))
-            with ThreadPoolExecutor(lanes) as threads:
-                begun = {i: threads.submit(one, items[i]) for i in order}
-                found = [begun[i].result() for i in range(len(items))]
-        self._pace.note(lanes, sum(chunks.real(item.shapes) for item in items), time.perf_counter() - started)
+            found = _side_by_side(one, items, order, lanes)
+        pace.note(lanes, sum(chunks.real(item.shapes) for item in items), time.perf_counter() - started)
         self.gradient_calls += sum(calls for _, calls in found)
         return [result for result, _ in found]
 
@@ -150,12 +149,14 @@ class ClientMap:
             most = self.room.most(key)
             for chunk in chunks.plan([shapes[i] for i in waiting], min(most, self.chunk or most), self.most_padding):
                 chosen = [waiting[i] for i in chunk.members]
+                made = None
                 try:
                     with self.room.measured(key, len(chosen)):
                         made = self._one_stack(fn, shared, [items[i] for i in chosen], key)
                 except Exception as error:
                     if not memory.out_of_memory(error) or len(chosen) == 1:
                         raise
+                if made is None:  # out here, where no error holds on to what the stack had allocated
                     self.graphs.clear()
                     self.room.halve(key, len(chosen))
                     break
@@ -186,3 +187,15 @@ class ClientMap:
         leaves, ran = self.graphs(None if key is None else (key, *mapped.identity), mapped, [*owns, *commons, *packed])
         self.gradient_calls += f.gradient_calls
         return [pytree.tree_unflatten([leaf[i] for leaf in leaves], ran.result) for i in range(len(items))]
+
+
+def _side_by_side(
+    one: Callable[[Item], tuple[Tree, int]], items: Sequence[Item], order: Sequence[int], lanes: int
+) -> list[tuple[Tree, int]]:
+    # A thread that has not asked for its number of threads may begin with as many as the machine has.
+    threads = ThreadPoolExecutor(lanes, initializer=torch.get_num_threads)
+    try:
+        begun = {i: threads.submit(one, items[i]) for i in order}
+        return [begun[i].result() for i in range(len(items))]
+    finally:
+        threads.shutdown(cancel_futures=True)

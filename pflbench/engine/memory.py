@@ -15,11 +15,15 @@ _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
 
 
+_WORDS = ("can't allocate memory", "could not create a primitive", "bad_alloc", "can't start new thread")
+"""What PyTorch, oneDNN, C++ and Python say when a CPU's memory runs out."""
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on a device or on the host."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
 
 
 def in_use(device: torch.device) -> int:
@@ -29,6 +33,11 @@ def in_use(device: torch.device) -> int:
     with contextlib.suppress(OSError, AttributeError):  # what is freed but kept for later does not count
         ctypes.CDLL("libc.so.6").malloc_trim(0)
     return _status("VmRSS") or peak(device)
+
+
+def writable() -> int:
+    """Bytes that this process may write to, touched or not; 0 where the system does not say."""
+    return _status("VmData")
 
 
 def peak(device: torch.device) -> int:

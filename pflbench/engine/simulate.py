@@ -147,7 +147,7 @@ class Simulation:
         while self.rounds < total and self.alive:
             self.step()
             if every and self.rounds % every == 0 and self.rounds < total:
-                self.score()
+                self.score(last=False)
             if self.setup.on_round:
                 self.setup.on_round(self.rounds)
         self.score()
@@ -174,14 +174,14 @@ class Simulation:
             _aggregate(run, mine, self.method, Round(self.rounds), self.clients)
         self.rounds += 1
 
-    def score(self) -> None:
-        """Score every run that has not failed. A loss that is not finite, at any stage, fails the whole run."""
+    def score(self, last: bool = True) -> None:
+        """Score every run that has not failed. In the last scores a loss that is not finite fails the whole run."""
         for run in self.runs:
             run.check()
         for seed, scores in evaluate(self.method, self.alive, self.clients, self.rounds).items():
             run = self.runs[seed]
             run.scores += scores
-            if not all(np.isfinite(s.loss_sum) for s in scores):
+            if last and not all(np.isfinite(s.loss_sum) for s in scores):
                 run.failure = Diverged("diverged while scoring: a loss is not finite; a smaller learning rate may help")
 
 

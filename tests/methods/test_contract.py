@@ -196,7 +196,7 @@ def test_a_method_that_cannot_be_mapped_is_reported_not_raised() -> None:
 
 
 def test_a_silent_fallback_to_the_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ClientMap, "_stacks", lambda self, fn, shared, items, key: self._loop(fn, shared, items))
+    monkeypatch.setattr(ClientMap, "_stacks", ClientMap._loop)
     with pytest.raises(AssertionError, match="6 clients take"):
         CHECKS["gradient calls do not grow with clients"](Case(Local()))
 

@@ -1,0 +1,100 @@
+"""The allocator's settings. What they are good for is measured by `benchmarks`; here: they hold, and they end."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import pytest
+import torch
+
+from pflbench.executor.allocator import limited, tune
+
+CPU = torch.device("cpu")
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator is tuned on Linux only")
+
+
+def glibc() -> bool:
+    try:
+        return hasattr(ctypes.CDLL("libc.so.6"), "gnu_get_libc_version")
+    except OSError:
+        return False
+
+
+def test_tuning_works_with_glibc_alone_and_may_be_repeated() -> None:
+    assert tune() == tune() == glibc()
+
+
+def test_elsewhere_nothing_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ctypes, "CDLL", missing)
+        assert not tune()
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert not tune()
+
+
+@pytest.mark.skipif(not glibc(), reason="tuned with glibc only")
+def test_tuned_memory_is_kept_for_the_next_step() -> None:
+    """Otherwise each step faults in every page of it: 2 MiB at a time at best, 32 times a step."""
+    import resource
+
+    def faults() -> int:
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+
+    libc = ctypes.CDLL("libc.so.6")
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    size = 64 << 20
+
+    def step() -> None:
+        block = libc.malloc(size)
+        ctypes.memset(block, 1, size)
+        libc.free(block)
+
+    tune()
+    step()
+    before = faults()
+    for _ in range(5):
+        step()
+    assert faults() - before < 100
+
+
+def limits() -> tuple[int, int]:
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_DATA)
+
+
+@linux
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_limit_holds_inside_and_ends(raises: bool) -> None:
+    before, much = limits(), 1 << 40
+    try:
+        with limited(much, CPU):
+            slack = limits()[0] - much  # what could be written to, but is not in use
+            assert 0 <= slack < 1 << 36 and limits()[1] == before[1]
+            if raises:
+                raise KeyError
+    except KeyError:
+        assert raises
+    assert limits() == before
+
+
+@linux
+def test_above_the_limit_allocations_fail_as_for_want_of_memory() -> None:
+    from pflbench.engine.memory import in_use, out_of_memory
+
+    gigabyte = 1 << 30
+    with limited(in_use(CPU) + gigabyte // 4, CPU), pytest.raises(RuntimeError) as raised:
+        torch.empty(gigabyte, dtype=torch.uint8)
+    assert out_of_memory(raised.value)
+    assert len(torch.empty(gigabyte, dtype=torch.uint8)) == gigabyte
+
+
+@linux
+def test_no_limit_is_none() -> None:
+    before = limits()
+    with limited(None, CPU):
+        assert limits() == before
