@@ -53,6 +53,8 @@ class Parameter:
         """The reverse, for [*lead, "size"]: [*lead, *shape], without a copy where strides allow."""
         if len(self.shape) == 1:
             return flat
+        if len(self.shape) == 2:
+            return flat.view(self.shape) if flat.dim() == 1 else flat.reshape(flat.shape[:-1] + self.shape)
         lead = flat.shape[:-1]
         if len(self.shape) != 4:
             return flat.reshape(lead + self.shape)
@@ -108,7 +110,7 @@ class Layout:
         """
         found: dict[str, Tensor] = {}
         for piece, mine in zip(pieces, self._cut(tuple(piece.shape[-1] for piece in pieces)), strict=True):
-            for p, chunk in zip(mine, torch.split(piece, [p.size for p in mine], dim=-1), strict=True):
+            for p, chunk in zip(mine, torch.split_with_sizes(piece, [p.size for p in mine], -1), strict=True):
                 found[p.name] = p.view(chunk)
         return found
 
