@@ -39,6 +39,10 @@ CAFEME = {
     "stack of 1 seed": ("--execution", "vectorized"),
     "stack of 5 seeds, no graphs": ("--execution", "vectorized", "--seeds", "5", "--setup", "graphs=false"),
     "stack of 5 seeds": ("--execution", "vectorized", "--seeds", "5"),
+    "stack of 5 seeds, grouped convolutions": (
+        *("--execution", "vectorized", "--seeds", "5"),
+        *("--setup", 'stack="grouped"'),
+    ),
 }
 """What the CAFeMe round is timed with; the first is what the others are compared with."""
 TABLE = ("--suite", "cafeme-table1", "--column", "rmnist-shards", "--column", "rmnist-dirichlet")
@@ -114,7 +118,7 @@ def correctness(context: Context) -> None:
     from torch.utils import _pytree as pytree
 
     from pflbench import names
-    from pflbench.engine.simulate import Setup, simulate
+    from pflbench.engine.simulate import Setup, Simulation
     from pflbench.testing import Case, tiny_federation, tiny_network, tiny_spec
 
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
@@ -122,14 +126,21 @@ def correctness(context: Context) -> None:
     setups = {
         "loop": Setup(execution="loop", device=device),
         "stack, no graphs": Setup(execution="vectorized", device=device, graphs=False),
-        "stack": Setup(execution="vectorized", device=device),
+        "stack": Setup(execution="vectorized", device=device, graphs=True),
+        "grouped stack": Setup(execution="vectorized", device=device, graphs=True, stack="grouped"),
     }
     methods = list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]
-    specs = [tiny_spec(seed, rounds=5) for seed in (0, 1)]
-    federations = [tiny_federation(spec.seed) for spec in specs]
+    specs = [tiny_spec(seed, rounds=6) for seed in (0, 1)]
+    ragged = [tiny_federation(spec.seed) for spec in specs]
+    equal = [tiny_federation(spec.seed, sizes=(20,) * 8) for spec in specs]  # stacks of one shape: these are replayed
 
     def run(method: Any, setup: Setup) -> list[Any]:
-        outcomes = simulate(specs, federations, method, tiny_network(), setup)
+        outcomes = []
+        for federations in (ragged, equal):
+            simulation = Simulation(specs, federations, method, tiny_network(), setup)
+            outcomes += simulation.run()
+        if simulation.clients.graphs.enabled:
+            assert simulation.clients.graphs.replays, "nothing was replayed"
         for outcome in outcomes:
             assert outcome.failure is None, f"the run failed: {outcome.failure}"
         on_host = lambda x: x.cpu() if isinstance(x, torch.Tensor) else x  # noqa: E731
@@ -153,6 +164,35 @@ def correctness(context: Context) -> None:
             except Exception as error:
                 found[name][title] = f"{type(error).__name__}: {error}"
         context.text.append(f"| {name} | {' | '.join(v.replace('|', '/')[:90] for v in found[name].values())} |")
+
+
+def deterministic(context: Context) -> None:
+    """Every method twice with deterministic algorithms, float32: the same bits."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    import torch
+
+    from pflbench import names
+    from pflbench.engine.simulate import Setup, simulate
+    from pflbench.testing import tiny_federation, tiny_network, tiny_spec
+
+    setup = Setup(execution="vectorized", device=torch.device(context.options.device), graphs=True)
+    spec = tiny_spec(rounds=6).model_copy(update={"precision": "fp32"})
+    found: dict[str, str] = {}
+    context.found["deterministic"] = found
+    torch.use_deterministic_algorithms(True)
+    try:
+        for name in list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]:
+            method = names.resolve("methods", name)()
+            try:
+                a, b = (simulate([spec], [tiny_federation(0)], method, tiny_network(), setup)[0] for _ in range(2))
+                same = torch.equal(a.server, b.server) and a.scores == b.scores and a.failure is None
+                found[name] = "the same bits" if same else f"differs ({a.failure})"
+            except Exception as error:
+                found[name] = f"{type(error).__name__}: {error}"
+    finally:
+        torch.use_deterministic_algorithms(False)
+    context.text += ["", "## Twice with --deterministic (float32)", ""]
+    context.text += [f"- {name}: {what}" for name, what in found.items()]
 
 
 def speed(context: Context) -> None:
@@ -241,6 +281,7 @@ def table(context: Context) -> None:
 
 PARTS: dict[str, Callable[[Context], None]] = {
     "correctness": correctness,
+    "deterministic": deterministic,
     "speed": speed,
     "cafeme": cafeme,
     "table": table,

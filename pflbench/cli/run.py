@@ -238,12 +238,19 @@ def check_precision(precision: str, device: str) -> None:
     Raises:
         UsageError: The device does not have it.
     """
-    from pflbench.executor.provenance import has_bf16
+    from pflbench.executor.provenance import bf16_rate, has_bf16
 
     if precision == "tf32" and not device.startswith("cuda"):
         raise UsageError("--precision tf32 needs a GPU; on a CPU there are fp32, bf16 and fp64.")
-    if precision == "bf16" and device == "cpu" and not has_bf16():
+    if precision != "bf16" or device != "cpu":
+        return
+    if not has_bf16():
         errors().print("Warning: this processor has no bf16 instructions, so --precision bf16 is slower than fp32.")
+    elif (rate := bf16_rate()) < 1:
+        errors().print(
+            f"Warning: this processor multiplies in bf16 {rate:.1f} times as fast as in fp32: "
+            "--precision bf16 will hardly pay."
+        )
 
 
 def _tasks(specs: list[RunSpec], tables: list[Expansion], place: Place) -> list[Task]:

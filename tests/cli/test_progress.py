@@ -243,13 +243,26 @@ def test_what_cannot_be_is_a_usage_error(cli: Any, folder: Path, options: tuple[
     assert not Store(folder / "results").list()
 
 
-@pytest.mark.parametrize("has", [True, False])
-def test_bf16_on_a_processor_without_it_warns(cli: Any, folder: Path, monkeypatch: Any, has: bool) -> None:
+@pytest.mark.parametrize(
+    ("has", "rate", "warned"),
+    [
+        (True, 1.8, ""),
+        (False, 1.8, "Warning: this processor has no bf16 instructions, so --precision bf16 is slower than fp32.\n"),
+        (
+            True,
+            0.52,
+            "Warning: this processor multiplies in bf16 0.5 times as fast as in fp32: --precision bf16 will hardly pay.\n",
+        ),
+    ],
+)
+def test_bf16_where_it_is_slow_warns(
+    cli: Any, folder: Path, monkeypatch: Any, has: bool, rate: float, warned: str
+) -> None:
     monkeypatch.setattr("pflbench.executor.provenance.has_bf16", lambda: has)
+    monkeypatch.setattr("pflbench.executor.provenance.bf16_rate", lambda: rate)
     told = cli("run", *SHORT, "--rounds", "1", "--precision", "bf16", "--device", "cpu")
     assert told.code == 0
-    warned = "Warning: this processor has no bf16 instructions, so --precision bf16 is slower than fp32.\n"
-    assert told.err == ("" if has else warned)
+    assert told.err == warned
     (run,) = Store(folder / "results").list()
     assert run.spec.precision == "bf16"
 
