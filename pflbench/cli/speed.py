@@ -70,6 +70,8 @@ def speed(
     for known, value, kind in ((("full", "tiny"), scale, "scale"), (("loop", "vectorized"), execution, "execution")):
         if value is not None and value not in known:
             raise unknown(kind, value, known)
+    if cores is not None and cores > available():
+        raise UsageError(f"--cores {cores}: this machine has {available()}, and each gets a run of its own.")
     options = Options(
         device=_device(device),
         cores=cores or available(),

@@ -68,3 +68,10 @@ def test_what_is_wrong_is_said_at_once(
     monkeypatch.setattr("pflbench.executor.throughput.compete", compete)
     done = cli("speed", "--device", "cpu", *arguments)
     assert done.code == 2 and message in done.err
+
+
+def test_more_cores_than_there_are_is_an_error(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every core gets a process with a network of its own: a hundred of them bring a laptop down."""
+    monkeypatch.setattr("pflbench.executor.local.cores", lambda: 2)
+    told = cli("speed", "-n", "mlp", "--cores", "3")
+    assert told.code == 2 and "--cores 3: this machine has 2" in told.err
