@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.table import Table
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pflbench.spec import RunSpec
     from pflbench.store import Store
 
+LONG_ENOUGH = 4
+"""A finished run speaks for runs of at most so many times its rounds."""
 BYTES_PER_RUN = 21_000  # a stored run of 20 clients × 51 points, measured
 
 
@@ -32,8 +34,9 @@ def plan(
 ) -> int:
     """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
-    The time comes from finished runs of the same method, network and batch in this results folder that this machine
-    made; else from what `pflbench speed` measured here; else from runs of other machines. Without any it is unknown.
+    The time comes from what `pflbench speed` measured on this machine; else from finished runs of the same method,
+    network and batch in this results folder that this machine's processor made; else from those of other machines.
+    Without any it is unknown.
     """
     from pflbench.store import Store
 
@@ -51,11 +54,11 @@ def plan(
         sets=set_,
         precision=precision,
     )
-    history = _seconds_per_round(store)
+    history = _past(store)
     for table in tables:
         grid = Table(title=f"{table.title} · profile {table.profile}")
-        for head in ("column", "method", "runs", "done", "failed", "rounds", "time to do"):
-            grid.add_column(head, justify="left" if head in ("column", "method") else "right")
+        for head in ("column", "method", "runs", "done", "failed", "rounds", "time to do", "known from"):
+            grid.add_column(head, justify="left" if head in ("column", "method", "known from") else "right")
         total, unknown, to_do = 0.0, 0, 0
         seen: set[str] = set()
         for cell in table.cells:
@@ -65,7 +68,8 @@ def plan(
                 continue
             states = [store.status(s.id) for s in specs]
             missing = [s for s, state in zip(specs, states, strict=True) if state == "missing"]
-            times = [t for s in missing if (t := _seconds(s, history, table.locations.get(s.id))) is not None]
+            estimates = [e for s in missing if (e := _estimate(s, history, table.locations.get(s.id))) is not None]
+            times = [seconds for seconds, _ in estimates]
             to_do += len(missing)
             total += sum(times)
             unknown += len(missing) - len(times)
@@ -77,7 +81,8 @@ def plan(
                 str(states.count("done")),
                 str(states.count("failed")),
                 str(specs[0].rounds),
-                cost,
+                cost if missing else "",
+                ", ".join(sorted({source for _, source in estimates})),
             )
         console().print(grid)
         disk = to_do * BYTES_PER_RUN / 1e6
@@ -89,33 +94,41 @@ def plan(
 
 
 def _kind(spec: RunSpec) -> str:
-    return "|".join(
-        [spec.method.name, spec.model, str(spec.batch), str(spec.cohort), spec.dataset.name, spec.precision]
-    )
+    same = ("method", "model", "batch", "cohort", "dataset", "precision", "scoring")
+    return spec.model_dump_json(include=set(same))
 
 
-def _seconds(spec: RunSpec, history: dict[tuple[str, bool], float], location: str | None) -> float | None:
-    """One run's seconds on one core or device; None if nothing tells."""
+def _estimate(spec: RunSpec, history: dict[tuple[str, bool], Past], location: str | None) -> tuple[float, str] | None:
+    """One run's seconds on one core or device, and what tells; None if nothing does."""
     from pflbench.executor.measured import measured
 
-    key = _kind(spec)
-    if (key, True) in history:
-        return history[key, True] * spec.rounds
     if speeds := measured():
         from pflbench import names
         from pflbench.executor.estimate import seconds  # which imports torch
 
         found = seconds(spec, location or names.locate("methods", spec.method.name), speeds)
         if found is not None:
-            return found
-    return history[key, False] * spec.rounds if (key, False) in history else None
+            return found, "speed"
+    for own, name in ((True, "runs"), (False, "other machines' runs")):
+        past = history.get((_kind(spec), own))
+        if past and past.tells(spec):
+            return past.seconds * spec.rounds, name
+    return None
 
 
-def _seconds_per_round(store: Store) -> dict[tuple[str, bool], float]:
-    """The median seconds a round took, by kind of run and whether this machine's processor made it.
+class Past(NamedTuple):
+    """The longest runs of a kind: their rounds, and the median seconds a round took."""
 
-    Scoring is included; the longest runs of a kind speak for it, as starting weighs on short ones.
-    """
+    rounds: int
+    seconds: float
+
+    def tells(self, spec: RunSpec) -> bool:
+        """Whether they are long enough to speak for this run: loading and scoring weigh on short ones."""
+        return LONG_ENOUGH * self.rounds >= spec.rounds
+
+
+def _past(store: Store) -> dict[tuple[str, bool], Past]:
+    """What finished runs took, scoring included, by kind of run and whether this machine's processor made it."""
     from statistics import median
 
     from pflbench.executor.measured import processor
@@ -125,4 +138,7 @@ def _seconds_per_round(store: Store) -> dict[tuple[str, bool], float]:
         if run.failure is None and (took := run.provenance.get("wall_seconds")):
             key = _kind(run.spec), run.provenance.get("device") == processor()
             found.setdefault(key, []).append((run.spec.rounds, took / run.spec.rounds))
-    return {key: median(s for n, s in values if n == max(values)[0]) for key, values in found.items()}
+    return {
+        key: Past(longest := max(values)[0], median(s for n, s in values if n == longest))
+        for key, values in found.items()
+    }

@@ -100,7 +100,8 @@ class Display:
             return
         self.pace.moved(task, moved.rounds * len(task.specs))
         rate = moved.rounds / max(now - self.started[task], 1e-3)
-        note = f"round {moved.rounds}/{total}, {rate:.2f} rounds/s, {duration((total - moved.rounds) / rate)} left"
+        left = f"{duration((total - moved.rounds) / rate)} left" if moved.rounds < total else "scoring"
+        note = f"round {moved.rounds}/{total}, {rate:.2f} rounds/s, {left}"
         if self.progress:
             self.progress.update(self.bars[task], completed=moved.rounds, note=note)
             self._show_all(now)
@@ -115,7 +116,7 @@ class Display:
 
     def _left(self, now: float) -> str:
         left = self.pace.left(now - self.begun)
-        return "" if left is None else f", about {duration(left)} left"
+        return f", about {duration(left)} left" if left else ""
 
     def _done(self, done: Done) -> None:
         self.finished += 1

@@ -87,9 +87,10 @@ def run(
     if redo not in ("missing", "failed", "always"):
         raise UsageError(f"Unknown --redo {redo!r}; known: missing, failed, always.")
     limit = common.size(memory_limit) if memory_limit else None
-    if precision == "tf32":
+    if device != "auto" or precision == "tf32":  # what is wrong is said before anything else
         device = choose_device(device)
-        check_precision(precision, device)
+        if precision == "tf32":
+            check_precision(precision, device)
     tables = common.expansions(
         common.required(suite),
         profile=profile,
@@ -248,8 +249,8 @@ def check_precision(precision: str, device: str) -> None:
         errors().print("Warning: this processor has no bf16 instructions, so --precision bf16 is slower than fp32.")
     elif (rate := bf16_rate()) < 1:
         errors().print(
-            f"Warning: this processor multiplies in bf16 {rate:.1f} times as fast as in fp32: "
-            "--precision bf16 will hardly pay."
+            f"Warning: this processor multiplies in bf16 {rate:.1f} times as fast as in fp32, "
+            "so --precision bf16 is slower."
         )
 
 

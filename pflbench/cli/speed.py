@@ -239,6 +239,9 @@ def _remember(found: list[Result], document: dict[str, Any]) -> None:
     versions = document["versions"]
     networks: dict[str, Measured] = {}
     for result in found:
+        if (result.foreign_cores or 0) > FOREIGN:
+            errors().print(f"Not kept for `pflbench plan`: {result.network} was measured on a busy machine.")
+            continue
         networks[result.network] = {
             "batch": result.timings[result.field.alone].ready["workload"]["batch"],
             "seconds_per_client_step": result.seconds_per_client_step,

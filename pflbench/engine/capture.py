@@ -105,6 +105,8 @@ class Graphs:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
+            if isinstance(error.__context__, torch.OutOfMemoryError):  # which ending the capture has covered up
+                raise error.__context__ from None
             self.enabled = False
             torch.cuda.synchronize()
             first = str(error).strip().splitlines()[0]

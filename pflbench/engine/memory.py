@@ -86,12 +86,18 @@ class Room:
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     limit: int | None = None
+    _highest: int = field(default=0, init=False)
     _most: dict[Hashable, int] = field(default_factory=dict, init=False)
     _need: dict[Hashable, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.limit is None and self.device.type == "cuda":
             self.limit = torch.cuda.get_device_properties(self.device).total_memory
+
+    @property
+    def highest(self) -> int:
+        """The largest number of bytes in use so far: measuring a stack resets the system's own count."""
+        return max(self._highest, peak(self.device))
 
     def most(self, key: Hashable) -> int:
         """The number of clients that a stack of this kind may hold now; at least 1."""
@@ -111,6 +117,7 @@ class Room:
             yield
             return
         before = in_use(self.device)
+        self._highest = self.highest
         reset_peak(self.device)
         yield
         self._need[key] = max(peak(self.device) - before, 1) / clients

@@ -86,7 +86,8 @@ class Cost(NamedTuple):
     """What one run took, and how it was computed.
 
     `client_seconds`: of the wall seconds, those spent training and scoring clients. `together`: the seeds trained in
-    one stack with it; `padding`: rows computed over rows asked for. Both change rounding, not more.
+    one stack with it; `padding`: rows computed over rows asked for; both change rounding only. `peak_memory`: bytes in
+    use on the device at most.
     """
 
     wall_seconds: float
@@ -97,6 +98,7 @@ class Cost(NamedTuple):
     padding: float
     deterministic: bool
     evaluate_every: int | None
+    peak_memory: int
 
 
 def record(device: torch.device, data_hash: str, cost: Cost) -> dict[str, Any]:
@@ -115,6 +117,6 @@ def record(device: torch.device, data_hash: str, cost: Cost) -> dict[str, Any]:
         "padding": round(cost.padding, 4),
         "deterministic": cost.deterministic,
         "evaluate_every": cost.evaluate_every,
-        "peak_memory": memory.peak(torch.device("cpu")),
-        "peak_device_memory": memory.peak(device) if device.type == "cuda" else None,
+        "peak_memory": memory.peak(torch.device("cpu")) if device.type == "cuda" else cost.peak_memory,
+        "peak_device_memory": cost.peak_memory if device.type == "cuda" else None,
     }

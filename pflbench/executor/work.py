@@ -19,7 +19,7 @@ from pflbench.data.federation import Federation
 from pflbench.engine import memory
 from pflbench.engine.client_map import Execution, one_lane
 from pflbench.engine.simulate import Outcome, Setup, Simulation
-from pflbench.errors import PflbenchError
+from pflbench.errors import PflbenchError, UsageError
 from pflbench.executor import build, provenance
 from pflbench.executor.allocator import limited
 from pflbench.methods.base import Method
@@ -89,7 +89,7 @@ def work(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes
         federations, method, network = _build(task, place)
         source = _source(task.reference)  # now: the file may be edited or gone before this ends
     except Exception as error:
-        return _singly(task, place, on_round, lanes) or _errors(task, error)
+        return _singly(task, place, on_round, lanes) or _errors(task, error, place)
     setup = Setup(
         execution=place.execution,
         device=torch.device(place.device),
@@ -100,18 +100,26 @@ def work(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes
     )
     memory.reset_peak(setup.device)
     try:
+        _check_limit(place.memory_limit, setup.device)
         with limited(place.memory_limit, setup.device):
             simulation = Simulation(task.specs, federations, method, network, setup)
             outcomes = simulation.run()
     except PflbenchError as error:
-        return _singly(task, place, on_round, lanes) or _errors(task, error)
+        return _singly(task, place, on_round, lanes) or _errors(task, error, place)
     except (Exception, SystemExit) as error:
         if len(task.specs) > 1 or memory.out_of_memory(error):
-            return _singly(task, place, on_round, lanes) or _errors(task, error)
+            return _singly(task, place, on_round, lanes) or _errors(task, error, place)
         outcomes = [Outcome(failure=_blame(error, task.reference)) for _ in task.specs]
     record = provenance.record(setup.device, federations[0].hash, _cost(simulation, started, place)) | source
     seconds = record["wall_seconds"]
     return [_store(spec, outcome, place, record, seconds) for spec, outcome in zip(task.specs, outcomes, strict=True)]
+
+
+def _check_limit(limit: int | None, device: torch.device) -> None:
+    if limit is not None and limit <= (used := memory.in_use(device)):
+        raise UsageError(
+            f"--memory-limit: {limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use before training begins."
+        )
 
 
 def _cost(simulation: Simulation, started: float, place: Place) -> provenance.Cost:
@@ -125,6 +133,7 @@ def _cost(simulation: Simulation, started: float, place: Place) -> provenance.Co
         padding=simulation.clients.padding,
         deterministic=place.deterministic,
         evaluate_every=place.evaluate_every,
+        peak_memory=simulation.clients.room.highest,
     )
 
 
@@ -155,10 +164,11 @@ def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any,
     return federations, build.method(task.specs[0], task.reference), build.network(task.specs[0])
 
 
-def _errors(task: Task, error: Exception | SystemExit) -> list[Done]:
+def _errors(task: Task, error: Exception | SystemExit, place: Place) -> list[Done]:
     message = str(error)
     if memory.out_of_memory(error):
-        message = f"out of memory: {message}" if message else "out of memory"
+        under = " under the --memory-limit" if place.memory_limit else ""
+        message = f"out of memory{under}: {message}" if message else f"out of memory{under}"
     elif not isinstance(error, PflbenchError | OSError):
         frame = traceback.extract_tb(error.__traceback__)[-1]
         message = _line(error, f"{frame.filename}, line {frame.lineno}")

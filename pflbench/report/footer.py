@@ -69,6 +69,7 @@ def footer(
         _seeds(cells, grid.values(), table.spread),
         _clients(cells),
         "Rounds: " + _per_column(table, {c.column: f"{c.runs[0].rounds}" for c in cells}) + ".",
+        _precision(cells),
         _progress(cells, used),
         _provenance(list(done.values())),
         _data(table, used),
@@ -155,6 +156,11 @@ def _provenance(done: Sequence[Stored]) -> str:
 
 def _values(texts: Iterable[str]) -> str:
     return ", ".join(sorted(set(texts)))
+
+
+def _precision(cells: Sequence[CellInput]) -> str:
+    found = sorted({run.precision for cell in cells for run in cell.runs} - {"fp32"})
+    return f"Precision: {', '.join(found)}." if found else ""
 
 
 def _data(table: TableInput, used: Sequence[Used]) -> str:

@@ -21,6 +21,12 @@ class Result(NamedTuple):
 Cli = Callable[..., Result]
 
 
+@pytest.fixture(autouse=True)
+def no_measurements(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `pflbench speed` found on this machine is nobody's business here."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory."""

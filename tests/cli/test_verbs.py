@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import pflbench
 from pflbench.cli import main as program
+from pflbench.executor.measured import Measured, processor, remember
 from pflbench.store import Store
 
 SHORT = ("-s", "tiny.toml", "--column", "shards", "-m", "fedavg")
@@ -160,3 +161,13 @@ def test_help_of_every_verb() -> None:
     for verb in (*verbs, "speed", "info"):
         result = CliRunner().invoke(program.app, [*verb.split(), "-h"])
         assert result.exit_code == 0 and f"Usage: pflbench {verb}" in result.output.replace("root", "pflbench")
+
+
+def test_plan_says_what_it_knows_a_time_from(cli, two_runs: list[str]) -> None:
+    """Finished runs speak for runs of like length only; what was measured speaks for the others."""
+    known = re.search(r"fedavg .*│ +runs +│", cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "8").out)
+    assert known, "finished runs speak where nothing was measured"
+    long = ("plan", *SHORT, "--seeds", "0-3", "--rounds", "9")
+    assert "unknown" in cli(*long).out
+    remember(processor(), {"cnn2": Measured(batch=30, seconds_per_client_step=0.01, torch="", pflbench="")})
+    assert re.search(r"fedavg .*│ +speed +│", cli(*long).out)
