@@ -10,6 +10,7 @@ from pflbench.cli import common
 from pflbench.cli.common import console
 
 if TYPE_CHECKING:
+    from pflbench.executor.measured import Measured
     from pflbench.spec import RunSpec
     from pflbench.store import Store
 
@@ -38,6 +39,7 @@ def plan(
     network and batch in this results folder that this machine's processor made; else from those of other machines.
     Without any it is unknown.
     """
+    from pflbench.executor.measured import measured
     from pflbench.store import Store
 
     store = Store(results)
@@ -54,7 +56,7 @@ def plan(
         sets=set_,
         precision=precision,
     )
-    history = _past(store)
+    history, speeds = _past(store), measured()
     for table in tables:
         grid = Table(title=f"{table.title} · profile {table.profile}")
         for head in ("column", "method", "runs", "done", "failed", "rounds", "time to do", "known from"):
@@ -68,7 +70,9 @@ def plan(
                 continue
             states = [store.status(s.id) for s in specs]
             missing = [s for s, state in zip(specs, states, strict=True) if state == "missing"]
-            estimates = [e for s in missing if (e := _estimate(s, history, table.locations.get(s.id))) is not None]
+            # Seeds differ in nothing that costs time.
+            estimate = _estimate(specs[0], history, speeds, table.locations.get(specs[0].id))
+            estimates = [estimate] * len(missing) if estimate else []
             times = [seconds for seconds, _ in estimates]
             to_do += len(missing)
             total += sum(times)
@@ -98,11 +102,11 @@ def _kind(spec: RunSpec) -> str:
     return spec.model_dump_json(include=set(same))
 
 
-def _estimate(spec: RunSpec, history: dict[tuple[str, bool], Past], location: str | None) -> tuple[float, str] | None:
+def _estimate(
+    spec: RunSpec, history: dict[tuple[str, bool], Past], speeds: dict[str, Measured], location: str | None
+) -> tuple[float, str] | None:
     """One run's seconds on one core or device, and what tells; None if nothing does."""
-    from pflbench.executor.measured import measured
-
-    if speeds := measured():
+    if speeds:
         from pflbench import names
         from pflbench.executor.estimate import seconds  # which imports torch
 

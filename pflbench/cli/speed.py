@@ -14,6 +14,7 @@ from rich.table import Table
 
 from pflbench.cli import common
 from pflbench.cli.common import console, errors
+from pflbench.cli.run import choose_device
 from pflbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def speed(
     if cores is not None and cores > available():
         raise UsageError(f"--cores {cores}: this machine has {available()}, and each gets a run of its own.")
     options = Options(
-        device=_device(device),
+        device=choose_device(device),
         cores=cores or available(),
         precision=precision,
         peers=tuple(dict.fromkeys(against or ())),
@@ -113,21 +114,6 @@ def speed(
     if scale == "full" and execution is None:
         _remember(found, document)
     return 0
-
-
-def _device(name: str) -> str:
-    if name == "cpu":
-        return name
-    import torch
-
-    there = torch.cuda.is_available()
-    if name == "auto":
-        return "cuda" if there else "cpu"
-    if not name.startswith("cuda"):
-        raise UsageError(f"Unknown device {name!r}; known: auto, cpu, cuda, cuda:0.")
-    if not there:
-        raise UsageError(f"There is no {name} here; use --device cpu.")
-    return name
 
 
 def _load() -> float | None:
