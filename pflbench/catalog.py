@@ -117,11 +117,15 @@ def parse(info: Info, key: str, text: str) -> Any:
 
 
 def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every field's value: `given` (already coerced), else the default. A required field left out is an error."""
+    """Every field's value: `given` (already coerced), else the default. A required field left out is an error.
+
+    A field whose default is None is left out where it is None: an option added later then leaves old runs' ids alone.
+    """
     missing = [k for k, field in info.fields.items() if field.default is REQUIRED and k not in given]
     if missing:
         raise UsageError(f"{info.name} needs a value for {', '.join(missing)}.")
-    return {k: given.get(k, field.default) for k, field in info.fields.items()}
+    values = {k: given.get(k, field.default) for k, field in info.fields.items()}
+    return {k: v for k, v in values.items() if v is not None or info.fields[k].default is not None}
 
 
 def _field(info: Info, key: str) -> FieldInfo:

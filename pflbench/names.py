@@ -35,10 +35,13 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "shards": "pflbench.data.partition:Shards",
         "dirichlet": "pflbench.data.partition:Dirichlet",
         "kinds": "pflbench.data.partition:Kinds",
+        "random-slicing": "pflbench.data.slicing:RandomSlicing",
+        "pair-slicing": "pflbench.data.slicing:PairSlicing",
     },
     "models": {
         "cnn2": "pflbench.models.cnn2:cnn2",
         "cnn3": "pflbench.models.cnn3:cnn3",
+        "cnn6": "pflbench.models.cnn6:cnn6",
         "lenet": "pflbench.models.lenet:lenet",
         "mlp": "pflbench.models.mlp:mlp",
     },

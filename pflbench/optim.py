@@ -14,6 +14,12 @@ def sgd(w: Part, g: Part, *, lr: float) -> Part:
     return torch.sub(w, g, alpha=lr)
 
 
+def momentum(w: Part, g: Part, velocity: Part, *, lr: float, beta: float = 0.9) -> tuple[Part, Part]:
+    """Gradient descent with momentum as `torch.optim.SGD` has it; returns (w, velocity). The first velocity is 0."""
+    velocity = torch.add(g, velocity, alpha=beta)
+    return torch.sub(w, velocity, alpha=lr), velocity
+
+
 class AdamState(NamedTuple):
     """Adam's memory: first and second moment, and the number of updates made (float64, so that powers are exact)."""
 

@@ -9,7 +9,10 @@ from pflbench.spec import RunSpec
 
 
 class Score(NamedTuple):
-    """One client scored once. `round` counts finished rounds; `step` counts fine-tuning updates (0 = none)."""
+    """One client scored once. `round` counts finished rounds; `step` counts fine-tuning updates (0 = none).
+
+    `client` is -1 where the global model is scored on the federation's test rows.
+    """
 
     stage: str
     round: int
@@ -22,6 +25,15 @@ class Score(NamedTuple):
     """In [0, 1], formed as the spec's `scoring.average` says (so not always correct / count)."""
 
 
+class Metric(NamedTuple):
+    """A number about one client at one moment, that its method reports (pFedVEM's confidence)."""
+
+    round: int
+    client: int
+    name: str
+    value: float
+
+
 @dataclass(frozen=True)
 class RunResult:
     """A finished or failed run. `failure` is None for a finished one; a failed run has no scores."""
@@ -31,3 +43,4 @@ class RunResult:
     provenance: dict[str, Any] = field(default_factory=dict)
     """Flat JSON values: commit, dirty, versions, device, data_hash, wall_seconds, …"""
     failure: str | None = None
+    metrics: tuple[Metric, ...] = ()

@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     import torch
 
 
-def _entropy(seed: int, names: tuple[str | int, ...]) -> int:
+def entropy(seed: int, names: tuple[str | int, ...]) -> int:
+    """128 bits that depend on the seed and the names alone."""
     text = "\x1f".join([str(seed), *(f"{type(name).__name__}:{name}" for name in names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
     """The numpy generator called `names` of the run with this seed, e.g. `stream(0, "cohort", 17)`."""
-    return np.random.default_rng(_entropy(seed, names))
+    return np.random.default_rng(entropy(seed, names))
 
 
 def torch_stream(seed: int, *names: str | int) -> torch.Generator:
     """The same as a torch generator on the CPU, so that draws do not depend on the device."""
     import torch
 
-    return torch.Generator().manual_seed(_entropy(seed, names) % 2**63)
+    return torch.Generator().manual_seed(entropy(seed, names) % 2**63)

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Options = dict[str, Any]
-Stage = Literal["global", "finetuned"]
+Stage = Literal["global", "personalized", "finetuned"]
 Precision = Literal["fp32", "fp64", "bf16", "tf32"]
 """fp32, fp64: everything in it. Parameters in float32 and: bf16, forward passes in bfloat16 where autocast thinks it
 safe; tf32, a GPU's tensor cores multiply with 10 bits of fraction."""
 Positive = Annotated[int, Field(gt=0)]
+Query = Annotated[float, Field(gt=0, lt=1)] | Literal["test-split"]
 
 
 class _Strict(BaseModel):
@@ -55,6 +56,9 @@ class Scoring(_Strict):
     `average = "batches"`: a client's accuracy is the unweighted mean over its query batches (a tail batch of one
     example is skipped unless it is the only one); `"examples"`: correct / count.
     `first` limits scoring to the first so many of the clients concerned, in id order (None: all).
+    `global_on`: the global model is scored on each client's query, or once on the federation's test rows (client -1).
+    `moment`: personal models that training leaves behind are scored as it leaves them, before the server aggregates,
+    or put together anew from the client's state and the new server state.
     """
 
     clients: Literal["held-out", "training", "all"] = "held-out"
@@ -62,10 +66,18 @@ class Scoring(_Strict):
     stages: tuple[Stage, ...] = ("global",)
     average: Literal["batches", "examples"] = "batches"
     finetune: Finetune | None = None
+    global_on: Literal["clients", "test-set"] = "clients"
+    moment: Literal["after-aggregation", "before-aggregation"] = "after-aggregation"
 
 
 class RunSpec(_Strict):
-    """One training with one seed. Two runs with equal specs are the same run, wherever they were asked for."""
+    """One training with one seed. Two runs with equal specs are the same run, wherever they were asked for.
+
+    `query`: the share of a client's rows it is scored on, or "test-split": the test rows of the types it holds.
+    `validation`: a share of every client's support, held out and scored on instead, for choosing hyperparameters.
+    `arrival`: each of the cohort's uploads reaches the server with this probability, at least two always.
+    `batches`: cut once and visited in a fixed order, or "reshuffled" every epoch (single ones drawn independently).
+    """
 
     method: MethodSpec
     dataset: Named
@@ -74,10 +86,12 @@ class RunSpec(_Strict):
     clients: Positive
     training_clients: Positive
     cohort: Positive
-    query: Annotated[float, Field(gt=0, lt=1)]
+    query: Query
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    arrival: Annotated[float, Field(gt=0, le=1)] = 1.0
     weights: Literal["uniform", "examples"] = "uniform"
     batch: Positive
-    batches: Literal["static"] = "static"
+    batches: Literal["static", "reshuffled"] = "static"
     tail: Literal["drop", "keep"] = "drop"
     tiny_client: Literal["single-batch", "error"] = "single-batch"
     rounds: Positive

@@ -23,8 +23,9 @@ from pflbench import names
 from pflbench.data.federation import Federation, split_clients
 from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item
+from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.simulate import Outcome, Setup, sample_cohort, simulate
+from pflbench.engine.simulate import Outcome, Setup, simulate
 from pflbench.methods.base import Batch, Method, Round
 from pflbench.models.convnet import ConvNet
 from pflbench.models.network import Network

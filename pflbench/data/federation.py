@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from pflbench import rng
 from pflbench.data.partition import Partition, Rows
-from pflbench.data.source import Source
+from pflbench.data.source import Normalization, Source
 from pflbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,12 +25,14 @@ class Federation:
     Attributes:
         x: uint8 ["pool", "channels", "height", "width"], shared by all clients, never copied per client.
         support: Per client, the row numbers to adapt on, int64; their order is the static order batches are cut from.
-        query: Per client, the row numbers to be scored on, int64; disjoint from `support`.
+        query: Per client, the row numbers to be scored on, int64; disjoint from `support`. Clients may share test rows.
         labels: int64 ["pool"].
         training: bool ["clients"]; the others are held out.
-        kind: int64 ["pool"] (the rotation group of RMNIST) or None.
+        kind: int64 ["pool"] (the rotation group of RMNIST, the fine class of CIFAR-100) or None.
         classes: number of classes.
         hash: Content hash of the data, the same for all seeds (see `Source`).
+        test: Row numbers the global model is scored on, int64, in nobody's `support`; empty where there are none.
+        normalization: What is done to the images at use; None: nothing.
     """
 
     x: torch.Tensor
@@ -41,33 +43,64 @@ class Federation:
     kind: Rows | None
     classes: int
     hash: str
+    test: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    normalization: Normalization | None = None
 
 
 def build(
-    source: Source, partition: Partition, *, clients: int, training_clients: int, query: float, seed: int
+    source: Source,
+    partition: Partition,
+    *,
+    clients: int,
+    training_clients: int,
+    query: float | Literal["test-split"],
+    seed: int,
+    validation: float = 0.0,
 ) -> Federation:
     """Divide a pool among clients, each client's rows into support and query, and hold clients out.
 
-    A client with n rows scores int(query * n) of them (CAFeMe sheet §1.5); which ones, and the order of all, is one
-    permutation from the stream `(seed, "query", client)`, so it depends on no other client.
+    The partition sees the training rows only; the rows of the source's test split are nobody's support. A client with
+    n rows scores int(query * n) of them (CAFeMe sheet §1.5) or, with "test-split", none of them but all test rows of
+    the types it holds, a type being a kind where the source has kinds, else a label (pFedVEM sheet §3). Which ones,
+    and the order of all, is one permutation from the stream `(seed, "query", client)`, so it depends on no other
+    client.
+
+    For tuning without a look at what a table reports, `validation` replaces all that is scored by rows of the support.
 
     Args:
         source: The pool.
         partition: Who holds which rows.
         clients: Number of clients.
         training_clients: How many of them take part in rounds.
-        query: Share of a client's rows to be scored on, in (0, 1).
+        query: Share of a client's rows to be scored on, in (0, 1), or "test-split".
         seed: The run's seed.
+        validation: Share of every client's support rows held out, in [0, 1), at least one row each where it is not 0,
+            drawn from the stream `(seed, "validation", client)`. They are the client's query, and those of all clients
+            are the test rows, in place of the ones that `query` alone would give.
 
     Raises:
-        UsageError: The partition is impossible or not one, or a client would lack support or query rows.
+        UsageError: The partition is impossible or not one, a client would lack support or query rows, or there is no
+            test split where one is asked for.
     """
-    if not 0 < query < 1:
-        raise UsageError(f"query must lie between 0 and 1, not {query}.")
+    if query == "test-split":
+        if source.test == 0:
+            raise UsageError('query = "test-split" needs a dataset with a test split of its own; give a share instead.')
+    elif not 0 < query < 1:
+        raise UsageError(f'query must lie between 0 and 1 or be "test-split", not {query}.')
+    if not 0 <= validation < 1:
+        raise UsageError(f"validation must lie between 0 (none) and 1, not {validation}.")
     training = split_clients(clients, training_clients, seed)
-    held = partition(source.labels, source.kind, clients, seed)
-    _check_partition(held, clients, len(source.labels))
-    parts = [_split_rows(rows, query, seed, client) for client, rows in enumerate(held)]
+    own = len(source.labels) - source.test
+    test = np.arange(own, len(source.labels), dtype=np.int64)
+    held = partition(source.labels[:own], None if source.kind is None else source.kind[:own], clients, seed)
+    _check_partition(held, clients, own)
+    if query == "test-split":
+        parts = _split_by_type(held, source.labels if source.kind is None else source.kind, test, seed)
+    else:
+        parts = [_split_rows(rows, query, seed, client) for client, rows in enumerate(held)]
+    if validation:
+        parts = [_hold_out(support, validation, seed, client) for client, (support, _) in enumerate(parts)]
+        test = np.concatenate([scored for _, scored in parts])
     return Federation(
         x=source.images,
         support=tuple(support for support, _ in parts),
@@ -77,6 +110,8 @@ def build(
         kind=source.kind,
         classes=source.classes,
         hash=source.hash,
+        test=test,
+        normalization=source.normalization,
     )
 
 
@@ -108,6 +143,28 @@ def _split_rows(rows: Rows, query: float, seed: int, client: int) -> tuple[Rows,
         )
     order = rows[rng.stream(seed, "query", client).permutation(len(rows))]
     return order[scored:], order[:scored]
+
+
+def _split_by_type(held: list[Rows], types: Rows, test: Rows, seed: int) -> list[tuple[Rows, Rows]]:
+    parts = []
+    for client, rows in enumerate(held):
+        scored = test[np.isin(types[test], types[rows])]
+        if not len(scored):
+            raise UsageError(f"Client {client} holds {len(rows)} rows, and the test split has none of their types.")
+        parts.append((rows[rng.stream(seed, "query", client).permutation(len(rows))], scored))
+    return parts
+
+
+def _hold_out(support: Rows, validation: float, seed: int, client: int) -> tuple[Rows, Rows]:
+    # The rest keeps its order.
+    scored = max(1, round(validation * len(support)))
+    if scored >= len(support):
+        raise UsageError(
+            f"Client {client} has {len(support)} support rows, so validation = {validation} leaves it without one. "
+            "Use fewer clients, a smaller share, or a partition with larger clients."
+        )
+    chosen = rng.stream(seed, "validation", client).permutation(len(support))[:scored]
+    return np.delete(support, chosen), support[chosen]
 
 
 def _check_partition(held: list[Rows], clients: int, rows: int) -> None:

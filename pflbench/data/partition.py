@@ -1,4 +1,4 @@
-"""Partitions: which rows of the pool each client holds (CAFeMe sheet §2). All take numpy's legacy streams.
+"""Partitions: which rows of the pool each client holds (CAFeMe sheet §2), from numpy's legacy streams.
 
 A partition is called as `partition(labels, kind, clients, seed)` and returns one int64 array of row numbers per client,
 pairwise disjoint. An impossible request raises `UsageError` at once.
@@ -60,7 +60,7 @@ class Shards:
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. Uses one draw, `RandomState(seed).permutation(shards)`."""
-        _check_clients(len(labels), clients)
+        check_clients(len(labels), clients)
         if self.shards < clients or self.shards % clients:
             raise UsageError(f"{self.shards} shards cannot be dealt evenly to {clients} clients: use a multiple of it.")
         if self.shards > len(labels):
@@ -92,7 +92,7 @@ class Dirichlet:
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. Gives up with `UsageError` after `attempts` draws."""
-        _check_clients(len(labels), clients)
+        check_clients(len(labels), clients)
         if clients * self.minimum > len(labels):
             raise UsageError(
                 f"Dirichlet: {clients} clients with at least {self.minimum} rows each need {clients * self.minimum} "
@@ -139,7 +139,7 @@ class Kinds:
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. Parts differ by at most one row where a kind does not divide evenly."""
-        _check_clients(len(labels), clients)
+        check_clients(len(labels), clients)
         if kind is None:
             raise UsageError("The partition 'kinds' needs a dataset whose samples have kinds, such as rmnist.")
         kinds = np.unique(kind)
@@ -153,6 +153,7 @@ class Kinds:
         return held
 
 
-def _check_clients(rows: int, clients: int) -> None:
+def check_clients(rows: int, clients: int) -> None:
+    """Raise `UsageError` unless every client can have a row."""
     if not 1 <= clients <= rows:
         raise UsageError(f"{rows} rows cannot be divided among {clients} clients.")

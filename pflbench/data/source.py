@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,13 @@ class UnofficialFile(UserWarning):
     """A dataset file is not, byte for byte, the one its publisher distributes; it is used all the same."""
 
 
+class Normalization(NamedTuple):
+    """What is done to images in [0, 1], per channel: subtract `mean`, divide by `std`."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """What a dataset loads: one pool of examples, not yet divided among clients.
@@ -29,9 +36,11 @@ class Source:
     Attributes:
         images: uint8 ["pool", "channels", "height", "width"], on the CPU.
         labels: int64 ["pool"], in [0, classes).
-        kind: int64 ["pool"], a group the label does not tell (the rotation group of RMNIST), or None.
+        kind: int64 ["pool"], a group the label does not tell (rotation group, CIFAR-100's fine class), or None.
         classes: number of classes.
         hash: `content_hash` of the data before any seed-dependent transformation: equal for all seeds.
+        test: The last so many rows of the pool are the dataset's own test split (0: there is none).
+        normalization: What is done to the images at use; None: nothing.
     """
 
     images: torch.Tensor
@@ -39,6 +48,8 @@ class Source:
     kind: npt.NDArray[np.int64] | None
     classes: int
     hash: str
+    test: int = 0
+    normalization: Normalization | None = None
 
 
 class Dataset(Protocol):

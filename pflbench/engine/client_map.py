@@ -49,9 +49,10 @@ class Data:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
     def batch(self, rows: np.ndarray, seed: int) -> Batch:
-        """A minibatch of one client of the seed with this number in the group."""
-        rows = rows + self.offsets[seed]
-        return Batch(self.upload(rows), self.upload(self.labels[rows]))
+        """A minibatch of one client of the seed with this number in the group; `rows` as in `Drawn`."""
+        places = self.upload(rows[1]) if rows.ndim == 2 else None
+        rows = (rows if places is None else rows[0]) + self.offsets[seed]
+        return Batch(self.upload(rows), self.upload(self.labels[rows]), places=places)
 
 
 @dataclass(frozen=True)

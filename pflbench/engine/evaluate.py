@@ -1,8 +1,9 @@
-"""Scoring: the global model, and the fine-tuning curve, on a client's query batches. Written for one client."""
+"""Scoring: the global model, its fine-tuning curve, and personal models, on query rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,16 +11,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pflbench.engine.batches import query_batches
+from pflbench import noise
+from pflbench.engine.batches import Drawn, pieces, query_batches
 from pflbench.engine.client_map import ClientMap, Item
 from pflbench.engine.run import Run
-from pflbench.methods.base import Batches, Method, Objective, Take, keep
+from pflbench.methods.base import Batches, Method, Objective, Round, Take, keep
 from pflbench.optim import sgd
 from pflbench.result import Score
 from pflbench.spec import Scoring
 from pflbench.typing import Params
 
 Tree = Any
+AnyMethod = Method[Any, Any, Any]
+Found = dict[int, list[Score]]
+"""Scores by a run's number in its group."""
 
 
 class Tally(NamedTuple):
@@ -51,9 +56,7 @@ def score(f: Objective, w: Params, query: Batches) -> Tally:
     return tally._replace(batch_accuracy=tally.batch_accuracy / used)
 
 
-def curve(
-    method: Method[Any, Any, Any], scoring: Scoring, f: Objective, server: Tree, own: tuple[()], *taken: Batches
-) -> Tree:
+def curve(method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, own: tuple[()], *taken: Batches) -> Tree:
     """The deployed model's score and, with a fine-tuning protocol, the score after each update.
 
     `taken`: one pass over the support (for `deploy`), the fine-tuning minibatches, the query batches.
@@ -76,38 +79,132 @@ def scored_clients(scoring: Scoring, training: np.ndarray) -> np.ndarray:
     return np.flatnonzero(chosen)[: scoring.first]
 
 
-def evaluate(
-    method: Method[Any, Any, Any],
-    runs: Mapping[int, Run],
-    clients: ClientMap,
-    round: int,
-) -> dict[int, tuple[Score, ...]]:
-    """Score runs of a group after so many rounds; rows by the run's number in the group, as `clients` counts seeds."""
+@dataclass(frozen=True)
+class Left:
+    """What a client's training left behind: its state, and what it came to in this round (None: not asked for)."""
+
+    state: Tree
+    sent: Tree
+
+
+def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Found:
+    """Score runs of a group after so many rounds; rows by the run's number in the group, as `clients` counts seeds.
+
+    Personal models that training leaves behind are not scored here if the suite scores them before aggregation.
+    """
+    found: dict[int, list[Score]] = {seed: [] for seed in runs}
     if not runs:
-        return {}
-    first = next(iter(runs.values())).spec
-    scoring = first.scoring
+        return found
+    scoring = next(iter(runs.values())).spec.scoring
+    parts = []
+    if "finetuned" in scoring.stages or ("global" in scoring.stages and scoring.global_on == "clients"):
+        parts.append(_deployed(method, runs, clients, round))
+    if "global" in scoring.stages and scoring.global_on == "test-set":
+        parts.append(_on_test_rows(method, runs, clients, round))
+    if "personalized" in scoring.stages and not before_aggregation(method, scoring):
+        left = {
+            (seed, client): Left(run.states.get(client, run.fresh), None)
+            for seed, run in runs.items()
+            for client in scored_clients(scoring, run.federation.training).tolist()
+        }
+        parts.append(personal(method, runs, clients, round, left))
+    for part in parts:
+        for seed, rows in part.items():
+            found[seed] += rows
+    return found
+
+
+def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
+    """Whether a round's training itself makes the personal models to score."""
+    return (
+        "personalized" in scoring.stages
+        and scoring.moment == "before-aggregation"
+        and method.personal_from == "training"
+    )
+
+
+def personal(
+    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Mapping[tuple[int, int], Left]
+) -> Found:
+    """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
+
+    `left.sent` None: from their states and the server's; else from what their training of this round left behind.
+    """
+    items = []
+    for (seed, client), one in left.items():
+        run = runs[seed]
+        drawn, _ = run.streams[client].draw(method.adapts(), 0, "personalize", round)
+        query = _query(run, run.federation.query[client], clients, client)
+        key = clients.data.upload(np.array(noise.key(run.spec.seed, client, "personalize", round)))
+        items.append(Item(seed, (one.state, () if one.sent is None else one.sent, key), (*drawn, query)))
+
+    def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
+        (state, sent, key), (*adapting, query) = own, taken
+        now = Round(round - 1, key)
+        made = method.personalize(f, server, state, None if fresh else sent, *adapting, round=now)
+        return {stage: score(f, w, query) for stage, w in made.items()}
+
+    fresh = all(one.sent is None for one in left.values())
+    servers = {seed: run.server for seed, run in runs.items()}
+    tallies = clients(models, servers, items, key=("personal", fresh, round))
+    found: Found = {seed: [] for seed in runs}
+    for (seed, client), scores in zip(left, tallies, strict=True):
+        average = runs[seed].spec.scoring.average
+        for stage, tally in scores.items():
+            found[seed] += _rows(stage, average, round, client, Tally(*[v[None] for v in tally]))
+    return found
+
+
+def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Found:
+    """The global model on each client's query rows, and its fine-tuning."""
+    scoring = next(iter(runs.values())).spec.scoring
     updates = scoring.finetune.steps if scoring.finetune and "finetuned" in scoring.stages else 0
     items, owners = [], []
     for seed, run in runs.items():
         for client in scored_clients(scoring, run.federation.training).tolist():
-            drawn, _ = run.streams[client].draw((Take(epochs=1), Take(steps=updates)), 0)
-            items.append(Item(seed, (), (*drawn, query_batches(run.federation, client, first))))
+            drawn, _ = run.streams[client].draw((Take(epochs=1), Take(steps=updates)), 0, "finetune", round)
+            query = _query(run, run.federation.query[client], clients, client)
+            items.append(Item(seed, (), (*drawn, query)))
             owners.append((seed, client))
     servers = {seed: run.server for seed, run in runs.items()}
     tallies = clients(lambda *args: curve(method, scoring, *args), servers, items, key="scoring")
-    rows: dict[int, list[Score]] = {seed: [] for seed in runs}
+    found: Found = {seed: [] for seed in runs}
     for (seed, client), tally in zip(owners, tallies, strict=True):
-        rows[seed] += _rows(first.scoring, round, client, tally)
-    return {seed: tuple(found) for seed, found in rows.items()}
+        if "global" in scoring.stages and scoring.global_on == "clients":
+            found[seed] += _rows("global", scoring.average, round, client, Tally(*[v[:1] for v in tally]))
+        if "finetuned" in scoring.stages:
+            found[seed] += _rows("finetuned", scoring.average, round, client, tally)
+    return found
 
 
-def _rows(scoring: Scoring, round: int, client: int, tally: Tally) -> list[Score]:
+def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Found:
+    """The global model on the federation's test rows, as client -1."""
+    items = [Item(seed, (), (_query(run, run.federation.test, clients),)) for seed, run in runs.items()]
+    servers = {seed: run.server for seed, run in runs.items()}
+
+    def one(f: Objective, server: Tree, own: tuple[()], query: Batches) -> Tally:
+        return score(f, method.deploy(f, server, ()), query)
+
+    tallies = clients(one, servers, items, key="test rows")
+    return {
+        seed: _rows("global", run.spec.scoring.average, round, -1, Tally(*[v[None] for v in tally]))
+        for (seed, run), tally in zip(runs.items(), tallies, strict=True)
+    }
+
+
+def _query(run: Run, rows: np.ndarray, clients: ClientMap, client: int | None = None) -> Drawn:
+    """Rows to score: in the suite's minibatches where their make-up matters, else in pieces of a convenient size."""
+    if client is not None and (run.spec.scoring.average == "batches" or clients.data.task.network.batchwise):
+        return query_batches(run.federation, client, run.spec)
+    return pieces(rows)
+
+
+def _rows(stage: str, average: str, round: int, client: int, tally: Tally) -> list[Score]:
+    """A score per entry of the tally, whose number is the fine-tuning step."""
     correct, examples, loss_sum, batch_accuracy = (v.cpu().numpy() for v in tally)
-    accuracy = batch_accuracy if scoring.average == "batches" else correct / examples
-
-    def row(stage: str, step: int) -> Score:
-        return Score(
+    accuracy = batch_accuracy if average == "batches" else correct / examples
+    return [
+        Score(
             stage,
             round,
             step,
@@ -117,8 +214,5 @@ def _rows(scoring: Scoring, round: int, client: int, tally: Tally) -> list[Score
             float(loss_sum[step]),
             float(accuracy[step]),
         )
-
-    found = [row("global", 0)] if "global" in scoring.stages else []
-    if "finetuned" in scoring.stages:
-        found += [row("finetuned", step) for step in range(len(examples))]
-    return found
+        for step in range(len(examples))
+    ]

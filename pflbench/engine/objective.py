@@ -1,6 +1,7 @@
 """The loss a method sees, for one client at a time (`LoopObjective`) or under `torch.vmap` (`StackedObjective`).
 
-Both gather images from the pool at use, scale uint8 to [0, 1], and take the mean cross-entropy over real rows.
+Both gather images from the pool at use, scale uint8 to [0, 1] (and normalize, where the data say so), and take the mean
+cross-entropy over real rows, or a method's own loss.
 Under `vmap` each call is one `autograd.Function` whose batching rule runs the stacked network on all clients, so the
 number of gradient calls does not grow with clients × seeds; derivatives are plain autograd of the summed losses,
 which separate exactly.
@@ -9,14 +10,16 @@ which separate exactly.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pflbench.methods.base import Batch
+from pflbench.data.source import Normalization
+from pflbench.methods.base import Batch, Loss
 from pflbench.models.network import Network
 from pflbench.typing import Params, Part, Pool, Scalar
 
@@ -25,17 +28,24 @@ class Task(NamedTuple):
     """What an objective evaluates: a network on rows of a pool.
 
     `bf16`: forward passes compute in bfloat16 where PyTorch's autocast thinks it safe; parameters, losses and
-    gradients stay as wide as the parameters. `stack`: how stacks convolve (`models.ops.STACKS`).
+    gradients stay as wide as the parameters. `stack`: how stacks convolve (`models.ops.STACKS`). `normalization`: what
+    is done to images in [0, 1] (None: nothing).
     """
 
     network: Network
     pool: Pool
     bf16: bool = False
     stack: str = "grouped"
+    normalization: Normalization | None = None
 
     def images(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        """Rows [*lead] → images [*lead, "channels", "height", "width"] in [0, 1]."""
-        found = self.pool.index_select(0, rows if rows.dim() == 1 else rows.flatten()).to(dtype).div_(255)
+        """Rows [*lead] → images [*lead, "channels", "height", "width"]."""
+        found = self.pool.index_select(0, rows if rows.dim() == 1 else rows.flatten()).to(dtype)
+        if self.normalization is None:
+            found.div_(255)
+        else:
+            shift, scale = _channels(self.normalization, dtype, found.device)
+            found.sub_(shift).mul_(scale)
         return found if rows.dim() == 1 else found.view(*rows.shape, *found.shape[1:])
 
     def logits(self, pieces: list[Tensor], b: Batch) -> Tensor:
@@ -50,11 +60,37 @@ class Task(NamedTuple):
         with self._precision():
             return self.network.stacked_logits(pieces, x, b.mask, self.stack).to(pieces[0].dtype)
 
+    def features(self, pieces: list[Tensor], b: Batch) -> Tensor:
+        """One client's features ["batch", "features"]; pieces: the vector, from its start to the end of the base."""
+        x = self.images(b.rows, pieces[0].dtype)
+        with self._precision():
+            return self.network.represent(pieces, x).to(pieces[0].dtype)
+
+    def stacked_features(self, pieces: list[Tensor], b: Batch) -> Tensor:
+        """The same for a stack of clients: ["clients", "batch", "features"]."""
+        x = self.images(b.rows, pieces[0].dtype)
+        with self._precision():
+            return self.network.stacked_represent(pieces, x, b.mask, self.stack).to(pieces[0].dtype)
+
     def _precision(self) -> contextlib.AbstractContextManager[object]:
         if not self.bf16:
             return contextlib.nullcontext()
         # Without autocast's cache of casted weights, which knows neither stacks nor captured graphs.
         return torch.autocast(self.pool.device.type, torch.bfloat16, cache_enabled=False)
+
+
+@lru_cache(maxsize=8)
+def _channels(n: Normalization, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(x / 255 - mean) / std as (x - shift) * scale, shaped for images."""
+    mean, std = (torch.tensor(v, dtype=torch.float64)[:, None, None] for v in n)
+    return (mean * 255).to(device, dtype), (1 / (std * 255)).to(device, dtype)
+
+
+class Own(NamedTuple):
+    """A loss of a method's own: see `Objective.grad`."""
+
+    loss: Loss
+    at: Literal["logits", "features"]
 
 
 def cut(w: Tensor, wrt: slice | None) -> tuple[list[Tensor], Tensor]:
@@ -72,22 +108,34 @@ class LoopObjective:
         self.task = task
         self.gradient_calls = 0
 
-    def _loss(self, pieces: list[Tensor], b: Batch) -> Tensor:
-        return F.cross_entropy(self.task.logits(pieces, b), b.labels)
+    def _loss(self, pieces: list[Tensor], b: Batch, own: Own | None = None, args: tuple[Tensor, ...] = ()) -> Tensor:
+        if own is None:
+            return F.cross_entropy(self.task.logits(pieces, b), b.labels)
+        outputs = self.task.logits(pieces, b) if own.at == "logits" else self.task.features(pieces, b)
+        return own.loss(outputs, b.labels, b.mask, *args)
 
     def __call__(self, w: Params, b: Batch) -> Scalar:
         """See `methods.base.Objective`."""
         with torch.no_grad():
             return self._loss([w], b)
 
-    def grad(self, w: Params, b: Batch, *, wrt: str | None = None) -> Part:
+    def grad(
+        self,
+        w: Params,
+        b: Batch,
+        *,
+        wrt: str | None = None,
+        loss: Loss | None = None,
+        at: Literal["logits", "features"] = "logits",
+        args: tuple[Tensor, ...] = (),
+    ) -> Part:
         """See `methods.base.Objective`."""
         self.gradient_calls += 1
-        if self.task.network.gradient is not None and not self.task.bf16:
+        if loss is None and self.task.network.gradient is not None and not self.task.bf16:
             return self._derived(w, b, wrt)
         with torch.enable_grad():
             pieces, leaf = cut(w, self.part(wrt) if wrt else None)
-            return torch.autograd.grad(self._loss(pieces, b), leaf)[0]
+            return torch.autograd.grad(self._loss(pieces, b, loss and Own(loss, at), args), leaf)[0]
 
     def _derived(self, w: Params, b: Batch, wrt: str | None) -> Part:
         network = self.task.network
@@ -111,6 +159,11 @@ class LoopObjective:
         with torch.no_grad():
             return self.task.logits([w], b)
 
+    def features(self, w: Params, b: Batch) -> Tensor:
+        """See `methods.base.Objective`."""
+        with torch.no_grad():
+            return self.task.features([w], b)
+
     def part(self, name: str) -> slice:
         """See `methods.base.Objective`."""
         return self.task.network.layout.part(name)
@@ -127,10 +180,19 @@ class StackedObjective:
         """See `methods.base.Objective`."""
         return _apply(self._loss, w, b)
 
-    def grad(self, w: Params, b: Batch, *, wrt: str | None = None) -> Part:
+    def grad(
+        self,
+        w: Params,
+        b: Batch,
+        *,
+        wrt: str | None = None,
+        loss: Loss | None = None,
+        at: Literal["logits", "features"] = "logits",
+        args: tuple[Tensor, ...] = (),
+    ) -> Part:
         """See `methods.base.Objective`."""
-        where = self.part(wrt) if wrt else None
-        return _apply(lambda w, b: self._grad(w, b, where), w, b)
+        where, own = self.part(wrt) if wrt else None, loss and Own(loss, at)
+        return _apply(lambda w, b, *args: self._grad(w, b, where, own, args), w, b, *args)
 
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:
         """See `methods.base.Objective`."""
@@ -139,6 +201,10 @@ class StackedObjective:
     def logits(self, w: Params, b: Batch) -> Tensor:
         """See `methods.base.Objective`."""
         return _apply(self._logits, w, b)
+
+    def features(self, w: Params, b: Batch) -> Tensor:
+        """See `methods.base.Objective`."""
+        return _apply(self._features, w, b)
 
     def part(self, name: str) -> slice:
         """See `methods.base.Objective`."""
@@ -150,8 +216,18 @@ class StackedObjective:
         with torch.no_grad():
             return self.task.stacked_logits([w], b)
 
-    def _losses(self, pieces: list[Tensor], b: Batch) -> Tensor:
-        """Each client's mean loss ["clients"]."""
+    def _features(self, w: Tensor, b: Batch) -> Tensor:
+        with torch.no_grad():
+            return self.task.stacked_features([w], b)
+
+    def _losses(self, pieces: list[Tensor], b: Batch, own: Own | None = None, args: Sequence[Tensor] = ()) -> Tensor:
+        """Each client's loss ["clients"]."""
+        if own is not None:
+            at_logits = own.at == "logits"
+            outputs = self.task.stacked_logits(pieces, b) if at_logits else self.task.stacked_features(pieces, b)
+            dims = (0, 0, None if b.mask is None else 0, *[0] * len(args))
+            losses: Tensor = torch.vmap(own.loss, in_dims=dims)(outputs, b.labels, b.mask, *args)
+            return losses
         logits = self.task.stacked_logits(pieces, b)
         each = F.cross_entropy(logits.flatten(0, 1), b.labels.flatten(), reduction="none").view(b.labels.shape)
         if b.mask is None:
@@ -162,11 +238,11 @@ class StackedObjective:
         with torch.no_grad():
             return self._losses([w], b)
 
-    def _grad(self, w: Tensor, b: Batch, where: slice | None) -> Tensor:
+    def _grad(self, w: Tensor, b: Batch, where: slice | None, own: Own | None, args: Sequence[Tensor]) -> Tensor:
         self.gradient_calls += 1
         with torch.enable_grad():
             pieces, leaf = cut(w, where)
-            return torch.autograd.grad(self._losses(pieces, b).sum(), leaf)[0]
+            return torch.autograd.grad(self._losses(pieces, b, own, args).sum(), leaf)[0]
 
     def _hvp(self, w: Tensor, b: Batch, v: Tensor) -> Tensor:
         self.gradient_calls += 1

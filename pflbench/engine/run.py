@@ -11,7 +11,7 @@ from torch import Tensor
 from pflbench.data.federation import Federation
 from pflbench.engine.batches import Stream
 from pflbench.errors import Diverged
-from pflbench.result import Score
+from pflbench.result import Metric, Score
 from pflbench.spec import RunSpec
 
 Tree = Any
@@ -30,6 +30,7 @@ class Run:
     cursors: np.ndarray
     states: dict[int, Tree] = field(default_factory=dict)
     scores: list[Score] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)
     failure: Diverged | None = None
     unchecked: list[tuple[int, Tensor]] = field(default_factory=list)
     """Rounds whose server state has not been looked at, each with whether it is finite: a GPU is not asked often."""

@@ -8,28 +8,32 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from pflbench import noise
 from pflbench.data.federation import Federation
 from pflbench.engine.batches import support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.chunks import MOST_PADDING
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item, one_lane
-from pflbench.engine.evaluate import evaluate
+from pflbench.engine.cohort import arrived, sample_cohort, weights
+from pflbench.engine.evaluate import Left, before_aggregation, evaluate, personal, scored_clients
 from pflbench.engine.memory import Room
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Run
 from pflbench.errors import Diverged, PflbenchError
 from pflbench.methods.base import Method, Round
 from pflbench.models.network import Network
-from pflbench.result import Score
-from pflbench.rng import stream
+from pflbench.result import Metric, Score
 from pflbench.spec import Precision, RunSpec
 from pflbench.typing import Params
 
 Tree = Any
 DTYPES = {"fp64": torch.float64}
 """The type of a run's parameters, where it is not float32: bf16 and tf32 say how float32 ones are multiplied."""
+PORTION = 8
+"""Clients per core that train before their states are put away: not all clients' old and new states at once."""
 LOOK_EVERY = 16
 """Rounds between two looks at whether a GPU's numbers are finite; each look waits for it."""
 
@@ -70,21 +74,20 @@ class Outcome:
     scores: tuple[Score, ...] = ()
     failure: PflbenchError | None = None
     server: Tree = None
+    metrics: tuple[Metric, ...] = ()
 
 
 class _Watched(Round):
-    """A round that remembers whether anybody asked for its index: what depends on it cannot be replayed."""
+    """A round that notes in `asked` when a method reads its index: what depends on it cannot be replayed."""
 
-    asked: bool
-
-    def __init__(self, index: int):
-        object.__setattr__(self, "_index", index)
-        object.__setattr__(self, "asked", False)
+    def __init__(self, index: int, key: Tensor, asked: set[int]):
+        for name, value in (("_index", index), ("key", key), ("_asked", asked)):
+            object.__setattr__(self, name, value)
 
     @property
     def index(self) -> int:
-        object.__setattr__(self, "asked", True)
         found: int = self.__dict__["_index"]
+        self.__dict__["_asked"].add(found)
         return found
 
 
@@ -151,28 +154,92 @@ class Simulation:
             if self.setup.on_round:
                 self.setup.on_round(self.rounds)
         self.score()
-        return [Outcome(() if run.failure else tuple(run.scores), run.failure, run.server) for run in self.runs]
+        return [
+            Outcome((), run.failure, run.server)
+            if run.failure
+            else Outcome(tuple(run.scores), None, run.server, tuple(run.metrics))
+            for run in self.runs
+        ]
 
     def step(self) -> None:
-        """One more round of every run that has not failed: train the cohorts, let the servers aggregate."""
-        items, owners = [], []
+        """One more round of every run that has not failed: train clients, score what they leave, aggregate."""
+        work, senders = self._work()
+        uploads: dict[int, dict[int, Tree]] = {seed: {} for seed in self.alive}
+        size = PORTION * self.setup.lanes() if self.clients.execution == "loop" else max(1, len(work))
+        # In portions, so that a portion's new states replace its old ones before the next begins.
+        for portion in (work[i : i + size] for i in range(0, len(work), size)):
+            for (seed, client), (sent, state) in zip(portion, self._train(portion, senders), strict=True):
+                run = self.runs[seed]
+                if client in senders[seed]:
+                    uploads[seed][client] = sent
+                if client in senders[seed] or self.method.trains == "everyone":
+                    # A slice of a stack would keep the whole stack alive.
+                    stacked = self.clients.execution == "vectorized"
+                    run.states[client] = pytree.tree_map(torch.clone, state) if stacked else state
+        now = Round(self.rounds)
         for seed, run in self.alive.items():
-            for client in sample_cohort(run.spec, run.federation.training, self.rounds):
-                taken, run.cursors[client] = run.streams[client].draw(self.method.takes(), int(run.cursors[client]))
-                items.append(Item(seed, run.states.get(int(client), run.fresh), tuple(taken)))
-                owners.append((seed, int(client)))
-        now = _Watched(self.rounds)
+            mine = {client: uploads[seed][client] for client in senders[seed]}
+            _aggregate(run, mine, self.method, now, self.clients.data.device)
+            if self._scores_next():
+                run.metrics += _diagnose(run, self.method, self.rounds + 1)
+        self.rounds += 1
+
+    def _work(self) -> tuple[list[tuple[int, int]], dict[int, list[int]]]:
+        """Who trains in this round, as (run, client), the largest first; and whose uploads arrive, in order."""
+        work, senders = [], {}
+        for seed, run in self.alive.items():
+            asked = sample_cohort(run.spec, run.federation.training, self.rounds)
+            senders[seed] = arrived(run.spec, asked, self.rounds).tolist()
+            trained = asked.tolist() if self.method.trains == "everyone" else senders[seed]
+            if self._scores_training():
+                trained = [*trained, *scored_clients(run.spec.scoring, run.federation.training).tolist()]
+            work += [(seed, client) for client in dict.fromkeys(trained)]
+        if self.clients.execution == "loop" and len(work) > PORTION:
+            work.sort(key=lambda owner: -len(self.runs[owner[0]].federation.support[owner[1]]))
+        return work, senders
+
+    def _train(self, portion: list[tuple[int, int]], senders: dict[int, list[int]]) -> list[tuple[Tree, Tree]]:
+        """Each client's upload and new state; personal models that suites score as training leaves them are scored."""
+        scored = self._scores_training()
+        keys = [noise.key(self.runs[seed].spec.seed, client, self.rounds) for seed, client in portion]
+        items = []
+        for (seed, client), key in zip(portion, self.clients.data.upload(np.array(keys)), strict=True):
+            run = self.runs[seed]
+            used = scored or client in senders[seed]
+            taken, cursor = run.streams[client].draw(
+                self.method.takes(), int(run.cursors[client]), "round", self.rounds, used=used
+            )
+            if client in senders[seed] or self.method.trains == "everyone":  # scoring moves nothing
+                run.cursors[client] = cursor
+            items.append(Item(seed, (run.states.get(client, run.fresh), key), tuple(taken)))
+        asked: set[int] = set()
         results = self.clients(
-            lambda *args: self.method.client(*args, round=now),
+            lambda f, server, own, *taken: self.method.client(
+                f, server, own[0], *taken, round=_Watched(self.rounds, own[1], asked)
+            ),
             [run.server for run in self.runs],
             items,
             key="training" if self._replayable else None,
         )
-        self._replayable = self._replayable and not now.asked
-        for seed, run in self.alive.items():
-            mine = [(c, r) for (s, c), r in zip(owners, results, strict=True) if s == seed]
-            _aggregate(run, mine, self.method, Round(self.rounds), self.clients)
-        self.rounds += 1
+        self._replayable = self._replayable and not asked
+        if scored:
+            left = {
+                (seed, client): Left(state, sent)
+                for (seed, client), (sent, state) in zip(portion, results, strict=True)
+                if client in scored_clients(self.runs[seed].spec.scoring, self.runs[seed].federation.training)
+            }
+            for seed, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, left).items():
+                self.runs[seed].scores += scores
+        return results
+
+    def _scores_next(self) -> bool:
+        """Whether the end of this round is scored."""
+        done, every = self.rounds + 1, self.setup.evaluate_every
+        return done == self.runs[0].spec.rounds or bool(every and done % every == 0)
+
+    def _scores_training(self) -> bool:
+        """Whether this round's training makes personal models to score."""
+        return self._scores_next() and before_aggregation(self.method, self.runs[0].spec.scoring)
 
     def score(self, last: bool = True) -> None:
         """Score every run that has not failed. In the last scores a loss that is not finite fails the whole run."""
@@ -181,7 +248,7 @@ class Simulation:
         for seed, scores in evaluate(self.method, self.alive, self.clients, self.rounds).items():
             run = self.runs[seed]
             run.scores += scores
-            if last and not all(np.isfinite(s.loss_sum) for s in scores):
+            if last and not all(np.isfinite(s.loss_sum) for s in run.scores if s.round == self.rounds):
                 run.failure = Diverged("diverged while scoring: a loss is not finite; a smaller learning rate may help")
 
 
@@ -197,7 +264,7 @@ def _data(network: Network, federations: Sequence[Federation], precision: Precis
         offsets.append(sum(len(p.x) for p in pools[:same]))
     x = pools[0].x if len(pools) == 1 else torch.cat([p.x for p in pools])
     stack = setup.stack or ("columns" if setup.device.type == "cuda" else "grouped")
-    task = Task(network, x.to(setup.device), precision == "bf16", stack)
+    task = Task(network, x.to(setup.device), precision == "bf16", stack, pools[0].normalization)
     return Data(task, np.concatenate([p.labels for p in pools]), tuple(offsets))
 
 
@@ -216,34 +283,28 @@ def _start(
     )
 
 
-def sample_cohort(spec: RunSpec, training: np.ndarray, index: int) -> np.ndarray:
-    """The clients of round `index`: `spec.cohort` distinct training clients, uniformly; `training` bool ["clients"]."""
-    return stream(spec.seed, "cohort", index).choice(np.flatnonzero(training), spec.cohort, replace=False)
-
-
 def _aggregate(
-    run: Run, results: list[tuple[int, Tree]], method: Method[Any, Any, Any], now: Round, clients: ClientMap
+    run: Run, sent: dict[int, Tree], method: Method[Any, Any, Any], now: Round, device: torch.device
 ) -> None:
-    uploads = pytree.tree_map(lambda *u: torch.stack(u), *[upload for _, (upload, _) in results])
-    server = method.server(run.server, uploads, _weights(run, [c for c, _ in results], clients), now)
+    uploads = pytree.tree_map(lambda *u: torch.stack(u), *sent.values())
+    server = method.server(run.server, uploads, weights(run.spec, run.federation, list(sent)).to(device), now)
     before, after = (
         [tuple(getattr(x, "shape", ())) for x in pytree.tree_leaves(tree)] for tree in (run.server, server)
     )
     if before != after:
         raise TypeError(f"server() turned a state of shapes {before} into one of shapes {after}")
     run.server = server
-    for client, (_, state) in results:
-        # A slice of a stack would keep the whole stack alive.
-        run.states[client] = pytree.tree_map(torch.clone, state) if clients.execution == "vectorized" else state
     run.unchecked.append((now.index, _finite(run.server)))
-    if len(run.unchecked) >= (LOOK_EVERY if clients.data.device.type == "cuda" else 1):
+    if len(run.unchecked) >= (LOOK_EVERY if device.type == "cuda" else 1):
         run.check()
 
 
-def _weights(run: Run, cohort: list[int], clients: ClientMap) -> torch.Tensor:
-    sizes = [len(run.federation.support[c]) if run.spec.weights == "examples" else 1 for c in cohort]
-    n = torch.tensor(sizes, dtype=torch.float64)
-    return (n / n.sum()).to(clients.data.device)
+def _diagnose(run: Run, method: Method[Any, Any, Any], round: int) -> list[Metric]:
+    return [
+        Metric(round, client, name, float(value))
+        for client in sorted(run.states)
+        for name, value in method.diagnose(run.states[client]).items()
+    ]
 
 
 def _finite(tree: Tree) -> torch.Tensor:

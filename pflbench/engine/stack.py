@@ -27,26 +27,27 @@ class Plan:
     steps: int
     masked: bool
     padded: bool
+    indexed: bool
+
+    @property
+    def tensors(self) -> int:
+        """How many there are."""
+        return 2 + self.masked + self.padded + self.indexed
 
     def unpack(self, packed: list[Tensor]) -> Batches:
         """One client's minibatches from its part of the padded tensors."""
         rows, labels, *rest = packed
-        mask = rest[0] if self.masked else None
-        real = rest[-1] if self.padded else None
+        optional = [rest.pop(0) if there else None for there in (self.masked, self.padded, self.indexed)]
         return tuple(
-            Batch(
-                rows[s],
-                labels[s],
-                None if mask is None else mask[s],
-                None if real is None else real[s],
-            )
+            Batch(rows[s], labels[s], *[None if tensor is None else tensor[s] for tensor in optional])
             for s in range(self.steps)
         )
 
 
 def shape(drawn: Drawn) -> Shape:
     """What a client's minibatches of one `Take` need of a stack."""
-    return Shape(len(drawn), max((len(rows) for rows in drawn), default=0), sum(len(rows) for rows in drawn))
+    sizes = [rows.shape[-1] for rows in drawn]
+    return Shape(len(drawn), max(sizes, default=0), sum(sizes))
 
 
 def pad(
@@ -57,21 +58,26 @@ def pad(
     `offsets`: the first pool row of each client's seed.
     """
     n_steps = max(len(d) for d in drawn)
-    n_rows = max((len(rows) for d in drawn for rows in d), default=1)
+    n_rows = max((mine.shape[-1] for d in drawn for mine in d), default=1)
+    indexed = any(mine.ndim == 2 for d in drawn for mine in d)
     rows = np.zeros((len(drawn), n_steps, n_rows), np.int64)
-    mask = np.zeros(rows.shape, bool)
+    mask, index = np.zeros(rows.shape, bool), np.zeros_like(rows)
     for i, (d, offset) in enumerate(zip(drawn, offsets, strict=True)):
         rows[i] = offset  # a padded row is some real image, so that nothing overflows
         for s, mine in enumerate(d):
-            rows[i, s, : len(mine)] = mine + offset
-            mask[i, s, : len(mine)] = True
+            numbers, places = mine if indexed else (mine, 0)
+            rows[i, s, : len(numbers)] = numbers + offset
+            mask[i, s, : len(numbers)] = True
+            index[i, s, : len(numbers)] = places
     real = np.asarray(mask.any(-1))
     packed = [upload(rows), upload(labels[rows])]
     if not mask.all():
         packed.append(upload(mask))
     if not real.all():
         packed.append(upload(real))
-    return Plan(n_steps, not bool(mask.all()), not bool(real.all())), packed
+    if indexed:
+        packed.append(upload(index))
+    return Plan(n_steps, not bool(mask.all()), not bool(real.all()), indexed), packed
 
 
 def stack_trees(trees: Sequence[Tree]) -> tuple[list[Tensor], Any]:
@@ -110,7 +116,7 @@ class Mapped:
     def __call__(self, tensors: list[Tensor]) -> list[Tensor]:
         """Stacked leaves of the clients' results."""
         owns, commons = self.own.num_leaves, self.common.num_leaves
-        counts = [2 + plan.masked + plan.padded for plan in self.plans]
+        counts = [plan.tensors for plan in self.plans]
         packed = tensors[owns + commons :]
         parts, start = [], 0
         for count in counts:

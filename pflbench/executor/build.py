@@ -50,6 +50,7 @@ def federation(spec: RunSpec, root: Path) -> Federation:
         clients=spec.clients,
         training_clients=spec.training_clients,
         query=spec.query,
+        validation=spec.validation,
         seed=spec.seed,
     )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from pflbench.engine.batches import Stream, support_batches
+from pflbench.engine.batches import Drawn, Reshuffled, Static, Stream, support_batches
 from pflbench.executor import build
 from pflbench.executor.measured import Measured
-from pflbench.methods.base import Batch, Batches, Round, Take
+from pflbench.methods.base import Batch, Batches, Round
 from pflbench.models.network import Network
 from pflbench.spec import RunSpec
 
@@ -29,7 +31,7 @@ class _Count:
         self.rows += FORWARD * len(b.rows)
         return w.new_zeros(())
 
-    def grad(self, w: Tensor, b: Batch, *, wrt: str | None = None) -> Tensor:
+    def grad(self, w: Tensor, b: Batch, *, wrt: str | None = None, **_: Any) -> Tensor:
         self.rows += len(b.rows)
         return torch.zeros_like(w[self.part(wrt)] if wrt else w)
 
@@ -40,6 +42,10 @@ class _Count:
     def logits(self, w: Tensor, b: Batch) -> Tensor:
         self.rows += FORWARD * len(b.rows)
         return w.new_zeros(len(b.rows), self.network.classes)
+
+    def features(self, w: Tensor, b: Batch) -> Tensor:
+        self.rows += FORWARD * len(b.rows)
+        return w.new_zeros(len(b.rows), self.network.width)
 
     def part(self, name: str) -> slice:
         return self.network.layout.part(name)
@@ -68,18 +74,31 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     plain = build.network(spec)
     method = build.construct(reference, spec.method.hyper)
     network = method.network(plain)
-    support = np.arange(round(examples / spec.clients * (1 - spec.query)))
-    stream = Stream(support_batches(support, spec) or (support,))
-    count, new = _Count(network), _New(network)
+    share = 1 - (0 if spec.query == "test-split" else spec.query)
+    support = np.arange(max(1, round(examples / spec.clients * share * (1 - spec.validation))))
+    stream: Stream = (
+        Reshuffled(support, spec.batch, spec.seed, 0)
+        if spec.batches == "reshuffled"
+        else Static(support_batches(support, spec) or (support,))
+    )
+    new = _New(network)
     server = method.init(new, spec.training_clients)
-    taken = [_batches(stream, take) for take in method.takes()]
-    with torch.no_grad():
-        method.client(count, server, method.init_client(server, new), *taken, round=Round(0))
-    training = spec.rounds * spec.cohort * count.rows
+
+    def trained(used: bool) -> float:
+        count = _Count(network)
+        taken = [_batches(drawn) for drawn in stream.draw(method.takes(), 0, used=used)[0]]
+        with torch.no_grad():
+            now = Round(0, torch.zeros((), dtype=torch.int64))
+            method.client(count, server, method.init_client(server, new), *taken, round=now)
+        return count.rows
+
+    idle = (1 - spec.arrival) * trained(used=False) if method.trains == "everyone" else 0.0
+    training = spec.rounds * spec.cohort * (spec.arrival * trained(used=True) + idle)
     scored = {"held-out": spec.clients - spec.training_clients, "training": spec.training_clients, "all": spec.clients}
     clients = min(scored[spec.scoring.clients], spec.scoring.first or spec.clients)
     updates = spec.scoring.finetune.steps if spec.scoring.finetune and "finetuned" in spec.scoring.stages else 0
-    query = round(examples / spec.clients * spec.query)
+    # A test split is usually a fifth or a sixth as large, and a client holds half of the labels.
+    query = round(examples / 10 if spec.query == "test-split" else examples / spec.clients * spec.query)
     scoring = clients * (updates * spec.batch + (updates + 1) * query * FORWARD)
     return float((training + scoring) * network.layout.size / plain.layout.size)
 
@@ -99,6 +118,9 @@ def seconds(spec: RunSpec, reference: str, speeds: dict[str, Measured]) -> float
     return None if rows is None else rows * speed["seconds_per_client_step"] / speed["batch"]
 
 
-def _batches(stream: Stream, take: Take) -> Batches:
-    (drawn,), _ = stream.draw((take,), 0)
-    return tuple(Batch(torch.from_numpy(rows), torch.from_numpy(rows)) for rows in drawn)
+def _batches(drawn: Drawn) -> Batches:
+    found = []
+    for rows in map(torch.from_numpy, drawn):
+        numbers, places = rows if rows.dim() == 2 else (rows, None)
+        found.append(Batch(numbers, numbers, places=places))
+    return tuple(found)

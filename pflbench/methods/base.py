@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench.models.network import Network
-from pflbench.typing import Float, Params, Part, Rows, Scalar
+from pflbench.noise import normal
+from pflbench.optim import momentum, sgd
+from pflbench.typing import Float, Int, Params, Part, Rows, Scalar
 
 S = TypeVar("S")
 """Server state: vectors, or a NamedTuple of tensors."""
@@ -30,13 +32,20 @@ class Batch(NamedTuple):
     """One minibatch: row numbers into the pool and their labels; images are gathered at use.
 
     `mask` marks real rows where batches are padded (None: all real). `real` is False for a step that only pads a
-    client's shorter sequence (None: every client makes this step); `steps` takes care of it.
+    client's shorter sequence (None: every client makes this step); `steps` takes care of it. `places`: where the rows
+    stand in the client's support, where the `Take` asks for them.
     """
 
     rows: Rows
     labels: Rows
     mask: Tensor | None = None
     real: Tensor | None = None
+    places: Rows | None = None
+
+    @property
+    def examples(self) -> Scalar | int:
+        """Number of real rows."""
+        return self.rows.shape[-1] if self.mask is None else self.mask.sum()
 
 
 Batches = tuple[Batch, ...]
@@ -46,28 +55,53 @@ Batches = tuple[Batch, ...]
 class Take:
     """What a client draws in one participation, in order, from its own stream of minibatches.
 
-    Exactly one of `steps` and `epochs`: `steps` are the next minibatches of the client's cyclic stream, whose cursor
-    survives across rounds; `epochs` are passes over all its minibatches, which leave the cursor alone.
-    `merge`: the minibatches of `steps` concatenated into one batch (CAFeMe's outer batch).
+    Exactly one of `steps`, `epochs` and `whole`: `steps` are the next minibatches of the client's stream (which, where
+    the suite says static, is cyclic and goes on across rounds); `epochs` are passes over all its minibatches; `whole`
+    is one batch of all its rows. `merge`: the minibatches of `steps` as one batch (CAFeMe's outer batch). `batch`:
+    rows per minibatch (None: the suite's). `indexed`: minibatches know their rows' places in the whole batch.
+    `used_only`: clients draw none where nobody reads what comes of it: neither upload nor score (pFedVEM's base).
     """
 
     steps: int | None = None
     epochs: int | None = None
     merge: bool = False
+    whole: bool = False
+    batch: int | None = None
+    indexed: bool = False
+    used_only: bool = False
 
     def __post_init__(self) -> None:
-        amount = self.epochs if self.steps is None else self.steps
-        if (self.steps is None) == (self.epochs is None) or amount is None or amount < 0:
-            raise ValueError("a Take has either steps or epochs, and at least 0 of them")
+        amounts = [amount for amount in (self.steps, self.epochs) if amount is not None]
+        if len(amounts) + self.whole != 1 or any(amount < 0 for amount in amounts):
+            raise ValueError("a Take has either steps or epochs, at least 0 of them, or it is whole")
         if self.merge and not self.steps:
             raise ValueError("only a Take of steps can be merged into one batch")
+        if self.batch is not None and (self.batch < 1 or self.whole):
+            raise ValueError("a Take's batch is a number of rows, and a whole one has none")
 
 
 @dataclass(frozen=True)
 class Round:
-    """What a method may know of the round besides its arguments; plain Python values, so `if` on them is allowed."""
+    """What a method may know of the round besides its arguments.
+
+    `index` counts rounds from 0 and is a plain Python value. `key` is this client's own in this round.
+    """
 
     index: int
+    key: Int[Tensor, ""] | None = None
+
+    def noise(self, *name: str | int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Independent standard normal numbers of this shape, by name: the same alone, in a stack, and on any device.
+
+        They depend on the run's seed, the client, the round, and `name`; name each use apart, e.g. ("head", step).
+        """
+        if self.key is None:
+            raise ValueError("this round has no key, so it has no noise")
+        return normal(self.key, name, shape, dtype)
+
+
+Loss = Callable[..., Tensor]
+"""`loss(outputs, labels, mask, *args)`: one scalar, from a client's outputs ["batch", …]; without a mask all rows are real."""
 
 
 @runtime_checkable
@@ -77,14 +111,33 @@ class Objective(Protocol):
     def __call__(self, w: Params, b: Batch) -> Scalar:
         """The loss, without a gradient."""
 
-    def grad(self, w: Params, b: Batch, *, wrt: str | None = None) -> Part:
-        """The gradient, of the whole vector or of the part named `wrt` (then only that part's entries)."""
+    def grad(
+        self,
+        w: Params,
+        b: Batch,
+        *,
+        wrt: str | None = None,
+        loss: Loss | None = None,
+        at: Literal["logits", "features"] = "logits",
+        args: tuple[Tensor, ...] = (),
+    ) -> Part:
+        """The gradient, of the whole vector or of the part named `wrt` (then only that part's entries).
+
+        Of the mean cross-entropy, or of `loss(outputs, labels, mask, *args)`, where outputs are the logits or, `at`
+        the features, what the base makes of the images (then only the base has a gradient).
+        """
 
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:
         """Hessian-vector product of the loss at w."""
 
     def logits(self, w: Params, b: Batch) -> Tensor:
         """Logits ["batch", "classes"], without a gradient."""
+
+    def features(self, w: Params, b: Batch) -> Tensor:
+        """What the base makes of the images, ["batch", "features"], without a gradient; w: the whole vector.
+
+        Raises `UsageError` where the head is more than one linear layer.
+        """
 
     def part(self, name: str) -> slice:
         """Where a part (`base`, `head`, `modulator`) lies in the vector."""
@@ -112,6 +165,10 @@ class Method(Generic[S, C, U]):
     """
 
     version: ClassVar[int]
+    trains: ClassVar[Literal["cohort", "everyone"]] = "cohort"
+    """Who trains in a round: those whose uploads arrive, or everyone who was asked (and keeps its state)."""
+    personal_from: ClassVar[Literal["server", "training"]] = "server"
+    """What `personalize` starts from: the server's new state, or what this round's training left at the client."""
 
     def network(self, base: Network) -> Network:
         """The network this method trains (CAFeMe adds its modulator)."""
@@ -140,9 +197,27 @@ class Method(Generic[S, C, U]):
     def deploy(self, f: Objective, server: S, support: Batches) -> Params:
         """The global model as this client gets it: stage "global", and where fine-tuning starts.
 
-        `support`: one pass over the client's minibatches.
+        `support`: one pass over the client's minibatches; none where the model is scored on a test set of its own.
         """
         return cast(Params, server)
+
+    def adapts(self) -> tuple[Take, ...]:
+        """What `personalize` is fed, in order."""
+        return (Take(epochs=1),)
+
+    def personalize(
+        self, f: Objective, server: S, state: C, sent: U | None, *taken: Batches, round: Round
+    ) -> dict[str, Params]:
+        """The models one client uses, by stage: "personalized", and others worth a record. Default: what it deploys.
+
+        `sent`: what the client's training of this round came to, where the suite scores it before aggregation and
+        `personal_from` is "training" (`server` and `state` are then what it received and what it kept); else None.
+        """
+        return {"personalized": self.deploy(f, server, taken[0])}
+
+    def diagnose(self, state: C) -> dict[str, Scalar]:
+        """Numbers about one client worth a record, from its state after training (pFedVEM's confidence)."""
+        return {}
 
 
 def mean(stacked: Float[Tensor, "cohort *shape"], n: Weights) -> Float[Tensor, "*shape"]:
@@ -178,6 +253,20 @@ def path(fn: Callable[[Carry, Batch], Carry], carry: Carry, batches: Batches) ->
         return fn(now, b)
 
     return steps(visit, carry, batches), before
+
+
+def descend(
+    grad: Callable[[Part, Batch], Part], w: Part, batches: Batches, *, lr: float, beta: float | None = None
+) -> Part:
+    """Gradient descent over `batches`, one update each; with momentum `beta`, from rest (None: without)."""
+    if beta is None:
+        return steps(lambda w, b: sgd(w, grad(w, b), lr=lr), w, batches)
+
+    def push(carry: tuple[Part, Part], b: Batch) -> tuple[Part, Part]:
+        w, velocity = carry
+        return momentum(w, grad(w, b), velocity, lr=lr, beta=beta)
+
+    return steps(push, (w, torch.zeros_like(w)), batches)[0]
 
 
 def total_loss(f: Objective, w: Params, batches: Batches) -> Scalar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from pflbench.models.convnet import require_shape
-from pflbench.models.network import Gate, Network, conv_parameters, linear_parameters
+from pflbench.models.network import Gate, Network, conv_parameters, linear_parameters, with_linear_head
 from pflbench.models.ops import Ops
 
 
@@ -16,7 +16,7 @@ def lenet(shape: tuple[int, int, int], classes: int) -> Network:
     """
     require_shape("lenet", (3, 32, 32), shape)
 
-    def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
+    def features(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
         h = ops.images(x)
         for name in ("base.conv0", "base.conv1"):
             # ReLU and max pooling commute exactly; pooling first leaves a quarter of the values to clip.
@@ -24,13 +24,12 @@ def lenet(shape: tuple[int, int, int], classes: int) -> Network:
         h = ops.flatten(h)
         for name in ("base.dense0", "base.dense1"):
             h = ops.linear(h, p[f"{name}.weight"], p[f"{name}.bias"]).relu()
-        return ops.linear(h, p["head.out.weight"], p["head.out.bias"])
+        return h
 
-    parameters = (
+    base = (
         *conv_parameters("base.conv0", shape[0], 16, 5),
         *conv_parameters("base.conv1", 16, 32, 5),
         *linear_parameters("base.dense0", 800, 120),
         *linear_parameters("base.dense1", 120, 84),
-        *linear_parameters("head.out", 84, classes),
     )
-    return Network(parameters, forward, shape, classes)
+    return with_linear_head(base, features, 84, shape, classes)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pflbench.models.network import Gate, Network, linear_parameters
+from pflbench.models.network import Gate, Network, linear_parameters, with_linear_head
 from pflbench.models.ops import Ops
 
 
@@ -22,17 +22,13 @@ def perceptron(shape: tuple[int, int, int], classes: int, *, hidden: tuple[int, 
     """Dense layers with ReLU on the flattened image. Parts: `base` (hidden layers) and `head` (the last layer)."""
     sizes = (shape[0] * shape[1] * shape[2], *hidden)
     layers = [*(f"base.dense{i}" for i in range(len(hidden))), "head.out"]
-    parameters = [
-        p
-        for name, (a, b) in zip(layers, pairwise((*sizes, classes)), strict=True)
-        for p in linear_parameters(name, a, b)
-    ]
+    base = [p for name, (a, b) in zip(layers[:-1], pairwise(sizes), strict=True) for p in linear_parameters(name, a, b)]
 
-    def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
+    def features(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
         h = ops.flatten(ops.images(x))
         for name in layers[:-1]:
             h = ops.linear(h, p[f"{name}.weight"], p[f"{name}.bias"]).relu()
-        return ops.linear(h, p["head.out.weight"], p["head.out.bias"])
+        return h
 
     def gradient(p: Mapping[str, Tensor], x: Tensor, labels: Tensor, g: Mapping[str, Tensor]) -> None:
         h = [x.flatten(1)]
@@ -49,4 +45,4 @@ def perceptron(shape: tuple[int, int, int], classes: int, *, hidden: tuple[int, 
                 return
             d = (d @ p[f"{name}.weight"]).mul_(h[i] > 0)
 
-    return Network(tuple(parameters), forward, shape, classes, gradient=gradient)
+    return with_linear_head(base, features, sizes[-1], shape, classes, gradient)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -54,6 +54,8 @@ class Network:
     with a modulator in front (None where the architecture defines none).
     `streams`: the random stream that each part's initial values come from (default: "model").
     `gradient`: the gradient of one client's loss derived by hand, where it beats autograd on a CPU (None: autograd).
+    `features`: the base alone, from images to `width` features, where the head is one linear layer `head.out` on them
+    (`with_linear_head` builds such a network); None, and a width of 0, where the head is more than that.
     """
 
     parameters: tuple[Parameter, ...]
@@ -64,10 +66,17 @@ class Network:
     modulated: Callable[[str, bool], Network] | None = None
     streams: dict[str, str] = field(default_factory=dict)
     gradient: Gradient | None = None
+    features: Forward | None = None
+    width: int = 0
     layout: Layout = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layout", Layout(self.parameters))
+
+    @property
+    def batchwise(self) -> bool:
+        """Whether a row's logits depend on its batch's other rows: batch normalization, or CAFeMe's context."""
+        return any(".norm." in p.name or p.part == "modulator" for p in self.parameters)
 
     def init(self, seed: int, k: int = 0) -> Params:
         """Initial parameters, float32 on the CPU ["params"]: PyTorch's default ranges, from the seed's own streams.
@@ -97,8 +106,57 @@ class Network:
         """
         return self.forward(STACKS[stack](x.shape[0], mask), self.layout.views(pieces), x, ungated)
 
+    def represent(self, pieces: Sequence[Tensor], x: Tensor) -> Tensor:
+        """Features ["batch", "features"] of images x ["batch", "channels", "height", "width"]: what `head.out` takes.
+
+        `pieces`: the parameter vector, whole or cut at part boundaries; what follows the base may be left out.
+
+        Raises:
+            UsageError: The head is more than one linear layer.
+        """
+        return self._features()(Single(), self.layout.views(pieces), x, ungated)
+
+    def stacked_represent(
+        self, pieces: Sequence[Tensor], x: Tensor, mask: Tensor | None, stack: str = "grouped"
+    ) -> Tensor:
+        """Features ["clients", "batch", "features"] of x ["clients", "batch", "channels", "height", "width"].
+
+        `pieces`: as in `represent`, ["clients", "piece"] each; `mask` and `stack`: as in `stacked_logits`.
+
+        Raises:
+            UsageError: The head is more than one linear layer.
+        """
+        return self._features()(STACKS[stack](x.shape[0], mask), self.layout.views(pieces), x, ungated)
+
+    def _features(self) -> Forward:
+        if self.features is None:
+            raise UsageError(
+                "This network's head is more than one linear layer, so it has no features; mlp, lenet and cnn6 do."
+            )
+        return self.features
+
     def with_modulator(self, mode: str, batch_norm: bool) -> Network:
         """This network behind a modulator. Raises `UsageError` where the architecture defines none."""
         if self.modulated is None:
             raise UsageError("This network defines no modulator, so CAFeMe cannot use it; cnn2 and cnn3 do.")
         return self.modulated(mode, batch_norm)
+
+
+def with_linear_head(
+    base: Iterable[Parameter],
+    features: Forward,
+    width: int,
+    shape: tuple[int, int, int],
+    classes: int,
+    gradient: Gradient | None = None,
+) -> Network:
+    """A network of a base, which turns images into `width` features each, and a head of one linear layer `head.out`.
+
+    `base`: the base's parameters; `features`: its forward pass; `gradient`: of the whole network (see `Network`).
+    """
+
+    def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
+        return ops.linear(features(ops, p, x, gate), p["head.out.weight"], p["head.out.bias"])
+
+    parameters = (*base, *linear_parameters("head.out", width, classes))
+    return Network(parameters, forward, shape, classes, gradient=gradient, features=features, width=width)

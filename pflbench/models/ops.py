@@ -28,8 +28,11 @@ class Ops(Protocol):
     def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
         """2-d convolution, stride 1."""
 
-    def pool(self, x: Tensor) -> Tensor:
-        """2×2 max pooling."""
+    def pool(self, x: Tensor, padding: int = 0) -> Tensor:
+        """2×2 max pooling; `padding` (0 or 1) rows and columns of -inf around the image, so never the maximum."""
+
+    def average(self, x: Tensor) -> Tensor:
+        """Images to features: each channel's mean over all pixels."""
 
     def flatten(self, x: Tensor) -> Tensor:
         """Images to features."""
@@ -61,9 +64,13 @@ class Single:
         """See `Ops`; weight and images are channels-last, and so is the result, which pooling on a CPU likes."""
         return F.conv2d(x, weight, bias, padding=padding)
 
-    def pool(self, x: Tensor) -> Tensor:
+    def pool(self, x: Tensor, padding: int = 0) -> Tensor:
         """See `Ops`."""
-        return F.max_pool2d(x, 2)
+        return F.max_pool2d(x, 2, padding=padding)
+
+    def average(self, x: Tensor) -> Tensor:
+        """See `Ops`."""
+        return x.mean((2, 3))
 
     def flatten(self, x: Tensor) -> Tensor:
         """See `Ops`."""
@@ -107,9 +114,13 @@ class Stacked:
         """See `Ops`; weight ["clients", "out", "in", "kernel", "kernel"]."""
         return F.conv2d(x, weight.flatten(0, 1), bias.flatten(), padding=padding, groups=self.clients)
 
-    def pool(self, x: Tensor) -> Tensor:
+    def pool(self, x: Tensor, padding: int = 0) -> Tensor:
         """See `Ops`."""
-        return F.max_pool2d(x, 2)
+        return F.max_pool2d(x, 2, padding=padding)
+
+    def average(self, x: Tensor) -> Tensor:
+        """See `Ops`."""
+        return self._apart(x).mean((3, 4)).transpose(0, 1)
 
     def flatten(self, x: Tensor) -> Tensor:
         """See `Ops`."""
@@ -182,10 +193,14 @@ class Columns(Stacked):
         out = torch.baddbmm(bias[:, None], rows, weight.movedim(2, -1).flatten(2).mT)
         return out.view(*patches.shape[:4], -1)
 
-    def pool(self, x: Tensor) -> Tensor:
+    def pool(self, x: Tensor, padding: int = 0) -> Tensor:
         """See `Ops`."""
-        pooled = F.max_pool2d(x.flatten(0, 1).movedim(-1, 1), 2)
+        pooled = F.max_pool2d(x.flatten(0, 1).movedim(-1, 1), 2, padding=padding)
         return pooled.movedim(1, -1).reshape(*x.shape[:2], *pooled.shape[2:], -1)
+
+    def average(self, x: Tensor) -> Tensor:
+        """See `Ops`."""
+        return x.mean((2, 3))
 
     def flatten(self, x: Tensor) -> Tensor:
         """See `Ops`; in the order of ["channels", "height", "width"], as everywhere."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,10 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pflbench.data.federation import build, split_clients
-from pflbench.data.partition import Dirichlet, Shards
-from pflbench.data.source import Source
+from pflbench.data.federation import Federation, build, split_clients
+from pflbench.data.partition import Dirichlet, Partition, Shards
+from pflbench.data.slicing import PairSlicing, RandomSlicing
+from pflbench.data.source import Normalization, Source
 from pflbench.errors import UsageError
+from pflbench.rng import stream
 
 
 def source(n: int = 400) -> Source:
@@ -104,3 +107,146 @@ def test_query_must_be_a_share(query: float) -> None:
 def test_a_partition_that_breaks_its_promise(rows: tuple[tuple[int, ...], ...], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         build(source(), Fixed(rows), clients=2, training_clients=1, query=0.2, seed=0)
+
+
+# ---- a test split of the dataset's own
+
+
+def split_source(n: int = 400, test: int = 100) -> Source:
+    return replace(source(n + test), test=test)
+
+
+def fine_source() -> Source:
+    """Two superclasses of three subclasses each, 20 training and 4 test rows per subclass."""
+    kind = np.concatenate([np.tile(np.arange(6), 20), np.tile(np.arange(6), 4)])
+    images = torch.zeros(144, 1, 2, 2, dtype=torch.uint8)
+    return Source(images, kind % 2, kind, 2, "0" * 16, test=24)
+
+
+def made(pool: Source, partition: Partition, *, clients: int = 10, **options: Any) -> Federation:
+    return build(
+        pool, partition, **{"clients": clients, "training_clients": clients, "query": "test-split", "seed": 0} | options
+    )
+
+
+def test_test_split_scores_the_clients_labels() -> None:
+    pool = split_source()
+    federation = made(pool, RandomSlicing())
+    for rows, support, scored in zip(
+        RandomSlicing()(pool.labels[:400], None, 10, 0), federation.support, federation.query, strict=True
+    ):
+        own = set(pool.labels[support])
+        assert np.array_equal(np.sort(support), np.sort(rows))
+        assert len(own) == 5 and scored.tolist() == [r for r in range(400, 500) if pool.labels[r] in own]
+        assert support.dtype == scored.dtype == np.int64
+    assert np.array_equal(federation.test, np.arange(400, 500)) and federation.test.dtype == np.int64
+
+
+def test_test_split_scores_the_clients_kinds_where_there_are_any() -> None:
+    pool = fine_source()
+    federation = made(pool, RandomSlicing(skew="concepts"), clients=6)
+    for support, scored in zip(federation.support, federation.query, strict=True):
+        assert pool.kind is not None
+        assert set(pool.kind[scored]) == set(pool.kind[support]) and len(scored) == 8
+        assert set(pool.labels[scored]) == {0, 1} and scored.min() >= 120
+
+
+def test_test_split_of_pairs() -> None:
+    kind = np.concatenate([np.tile(np.arange(8), 30), np.tile(np.arange(8), 5)])
+    pool = Source(torch.zeros(280, 1, 2, 2, dtype=torch.uint8), kind % 4, kind, 4, "0" * 16, test=40)
+    federation = made(pool, PairSlicing())
+    assert {len(rows) for rows in federation.query} == {10}
+    assert all(set(kind[q]) == set(kind[s]) for s, q in zip(federation.support, federation.query, strict=True))
+    assert len(federation.test) == 40
+
+
+def test_test_split_orders_support_by_the_clients_own_stream() -> None:
+    rows = tuple(range(10, 30))
+    a = made(split_source(), Fixed((tuple(range(10)), rows)), clients=2)
+    b = made(split_source(), Fixed((tuple(range(50, 70)), rows)), clients=2)
+    expected = np.array(rows)[stream(0, "query", 1).permutation(20)]
+    assert np.array_equal(a.support[1], expected) and np.array_equal(b.support[1], expected)
+    assert np.array_equal(a.query[1], b.query[1])
+
+
+@pytest.mark.parametrize("query", [0.2, "test-split"])
+def test_test_rows_are_never_partitioned(query: Any) -> None:
+    pool = split_source()
+    federation = made(pool, Shards(20), query=query)
+    held = np.concatenate(federation.support if query == "test-split" else federation.support + federation.query)
+    assert np.array_equal(np.sort(held), np.arange(400))
+    assert np.array_equal(federation.test, np.arange(400, 500))
+    with pytest.raises(UsageError, match=r"0\.\.399"):
+        made(pool, Fixed((tuple(range(10)), tuple(range(390, 401)))), query=query, clients=2)
+
+
+def test_the_partition_sees_training_rows_only() -> None:
+    seen = []
+
+    def partition(labels: np.ndarray, kind: np.ndarray | None, clients: int, seed: int) -> list[np.ndarray]:
+        seen.append((len(labels), None if kind is None else len(kind)))
+        return [np.arange(60), np.arange(60, 120)]
+
+    made(fine_source(), partition, clients=2)
+    made(fine_source(), partition, clients=2, query=0.2)
+    assert seen == [(120, 120)] * 2
+
+
+def test_without_a_test_split() -> None:
+    federation = made(source(), Shards(20), query=0.2)
+    assert len(federation.test) == 0 and federation.test.dtype == np.int64
+    assert federation.normalization is None
+    with pytest.raises(UsageError, match="test split of its own"):
+        made(source(), Shards(20))
+
+
+def test_a_client_whose_types_are_not_tested() -> None:
+    pool = replace(split_source(), labels=np.concatenate([np.arange(400) % 10, np.zeros(100, dtype=np.int64)]))
+    with pytest.raises(UsageError, match=r"Client 1 holds 2 rows.*none of their types"):
+        made(pool, Fixed(((0, 1), (2, 3))), clients=2)
+
+
+def test_normalization_is_handed_on() -> None:
+    normalization = Normalization((0.5,), (0.25,))
+    assert made(replace(source(), normalization=normalization), Shards(20), query=0.2).normalization == normalization
+
+
+# ---- validation
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1000), validation=st.floats(0.01, 0.6), query=st.sampled_from([0.2, "test-split"]))
+def test_validation_takes_rows_of_the_support_for_everything_scored(seed: int, validation: float, query: Any) -> None:
+    pool = split_source()
+    plain = made(pool, RandomSlicing(cuts="equal"), query=query, seed=seed)
+    federation = made(pool, RandomSlicing(cuts="equal"), query=query, seed=seed, validation=validation)
+    for before, support, scored in zip(plain.support, federation.support, federation.query, strict=True):
+        assert len(scored) == max(1, round(validation * len(before)))
+        assert support.tolist() == [row for row in before if row not in set(scored)]  # the order is kept
+        assert set(scored) <= set(before) and support.dtype == scored.dtype == np.int64
+    assert np.array_equal(np.sort(federation.test), np.sort(np.concatenate(federation.query)))
+    assert federation.test.max() < 400
+
+
+def test_validation_rows_depend_on_no_other_client() -> None:
+    rows = tuple(range(10, 30))
+    a = made(split_source(), Fixed((tuple(range(10)), rows)), clients=2, validation=0.1)
+    b = made(split_source(), Fixed((tuple(range(50, 70)), rows)), clients=2, validation=0.1)
+    assert np.array_equal(a.query[1], b.query[1]) and len(a.query[1]) == 2
+    assert len(a.query[0]) == 1
+
+
+def test_validation_needs_two_rows() -> None:
+    two = Fixed(((0, 1), (2, 3)))
+    federation = made(split_source(), two, clients=2, validation=0.1)
+    assert [len(rows) for rows in federation.support + federation.query] == [1, 1, 1, 1]
+    with pytest.raises(UsageError, match="Client 1 has 1 support rows"):
+        made(split_source(), Fixed(((0, 1), (2,))), clients=2, validation=0.1)
+    with pytest.raises(UsageError, match="Client 0 has 2 support rows"):
+        made(split_source(), two, clients=2, validation=0.9)
+
+
+@pytest.mark.parametrize("validation", [-0.1, 1.0, float("nan")])
+def test_validation_must_be_a_share(validation: float) -> None:
+    with pytest.raises(UsageError, match="validation must lie"):
+        made(source(), Shards(20), query=0.2, validation=validation)

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pflbench.data.federation import Federation
-from pflbench.engine.batches import Stream, query_batches, support_streams
+from pflbench.engine.batches import Static, query_batches, support_streams
 from pflbench.errors import UsageError
 from pflbench.methods.base import Take
 from pflbench.spec import RunSpec
 from pflbench.testing import tiny_federation, tiny_spec
 
 
-def stream(count: int, size: int = 2) -> Stream:
+def stream(count: int, size: int = 2) -> Static:
     """Batch i holds rows 10i, 10i+1, …"""
-    return Stream(tuple(np.arange(10 * i, 10 * i + size) for i in range(count)))
+    return Static(tuple(np.arange(10 * i, 10 * i + size) for i in range(count)))
 
 
 def numbers(drawn: list[np.ndarray]) -> list[int]:

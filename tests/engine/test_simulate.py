@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.batches import support_streams
+from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.simulate import Outcome, Setup, Simulation, sample_cohort, simulate
+from pflbench.engine.simulate import Outcome, Setup, Simulation, simulate
 from pflbench.errors import Diverged
 from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, steps
 from pflbench.methods.ditto import Ditto

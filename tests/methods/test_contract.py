@@ -16,7 +16,8 @@ from torch.utils import _pytree as pytree
 from pflbench import names
 from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import ClientMap, Item
-from pflbench.engine.simulate import sample_cohort, simulate
+from pflbench.engine.cohort import sample_cohort
+from pflbench.engine.simulate import simulate
 from pflbench.methods.base import Batches, Method, Objective, Round, Take, steps
 from pflbench.methods.fedavg import FedAvg
 from pflbench.optim import adam, adam_init

@@ -42,13 +42,16 @@ class Quadratic:
         i = b.rows[0]
         return 0.5 * w @ self.a[i] @ w - self.b[i] @ w
 
-    def grad(self, w: Tensor, b: Batch, *, wrt: str | None = None) -> Tensor:
+    def grad(self, w: Tensor, b: Batch, *, wrt: str | None = None, **_: Any) -> Tensor:
         return (self.a[b.rows[0]] @ w - self.b[b.rows[0]])[self.part(wrt or "base")]
 
     def hvp(self, w: Tensor, b: Batch, v: Tensor) -> Tensor:
         return self.a[b.rows[0]] @ v
 
     def logits(self, w: Tensor, b: Batch) -> Tensor:
+        raise NotImplementedError
+
+    def features(self, w: Tensor, b: Batch) -> Tensor:
         raise NotImplementedError
 
     def part(self, name: str) -> slice:

@@ -1,4 +1,4 @@
-"""pFedVEM's two small networks against torch modules written here, and the gradient derived by hand against autograd."""
+"""pFedVEM's networks against torch modules written here, and the gradient derived by hand against autograd."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pflbench.engine.client_map import ClientMap, Data, Item
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch
+from pflbench.models.cnn6 import cnn6
 from pflbench.models.lenet import lenet
 from pflbench.models.mlp import mlp, perceptron
 from pflbench.models.network import Network
@@ -54,6 +55,15 @@ def lenet_module(net: Network) -> nn.Module:
     )
 
 
+def cnn6_module(net: Network) -> nn.Module:
+    """As in the authors' code: rectified, then pooled with padding."""
+    convolutions = [(nn.Conv2d(a, b, 3, padding=1), nn.ReLU()) for a, b in pairwise([3, 32, 64, 128, 256, 100])]
+    pooled = [layer for pair in convolutions[:-1] for layer in (*pair, nn.MaxPool2d(2, 2, 1))]
+    return nn.Sequential(
+        *pooled, *convolutions[-1], nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(100, net.classes)
+    )
+
+
 def filled(module: nn.Module, net: Network, w: Tensor) -> nn.Module:
     values = net.layout.views([w]).values()
     with torch.no_grad():
@@ -75,6 +85,8 @@ CASES: dict[str, tuple[Network, Callable[[Network], nn.Module]]] = {
     "three hidden layers": (perceptron((1, 3, 3), 3, hidden=(6, 5, 4)), lambda net: mlp_module(net, (6, 5, 4))),
     "no hidden layer": (perceptron((1, 4, 4), 3, hidden=()), lambda net: mlp_module(net, ())),
     "lenet": (lenet(COLOR, 10), lenet_module),
+    "cnn6": (cnn6(COLOR, 20), cnn6_module),
+    "cnn6 with odd sides": (cnn6((3, 9, 14), 3), cnn6_module),
 }
 each_case = pytest.mark.parametrize("name", CASES)
 
@@ -84,9 +96,18 @@ def close(a: Tensor, b: Tensor, tolerance: float = 1e-12) -> None:
 
 
 @pytest.mark.parametrize(
-    ("net", "base", "head"), [(mlp(IMAGES, 10), 78_500, 1_010), (lenet(COLOR, 10), 120_332, 850)], ids=["mlp", "lenet"]
+    ("net", "base", "head", "width"),
+    [
+        (mlp(IMAGES, 10), 78_500, 1_010, 100),
+        (lenet(COLOR, 10), 120_332, 850, 84),
+        (cnn6(COLOR, 20), 618_916, 2_020, 100),
+        (cnn6((3, 64, 64), 3), 618_916, 303, 100),
+    ],
+    ids=["mlp", "lenet", "cnn6", "cnn6 on 64×64"],
 )
-def test_parameter_counts_are_the_papers(net: Network, base: int, head: int) -> None:
+def test_sizes_are_the_papers(net: Network, base: int, head: int, width: int) -> None:
+    """pFedVEM sheet, §4."""
+    assert net.width == width
     assert {part: where.stop - where.start for part, where in net.layout.parts.items()} == {"base": base, "head": head}
     assert net.layout.size == base + head
 
@@ -98,6 +119,17 @@ def test_the_forward_pass_is_the_modules(name: str) -> None:
     x = torch.rand(6, *net.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     with torch.no_grad():
         close(net.logits([w], x), filled(module(net), net, w)(x), 1e-11)
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet", "cnn6"])
+def test_single_precision_agrees_with_the_modules(name: str) -> None:
+    net, module = CASES[name]
+    (t, labels), w = task(net), net.init(2)
+    batch = Batch(torch.arange(8), torch.from_numpy(labels[:8]))
+    x = t.pool[:8].float() / 255
+    alone = filled(module(net), net, w).float()
+    close(LoopObjective(t).logits(w, batch), alone(x).detach(), 1e-6)
+    close(LoopObjective(t).grad(w, batch), module_gradient(alone, net, x, batch.labels), 1e-6)
 
 
 @each_case
@@ -181,3 +213,8 @@ def test_ragged_clients_are_the_same_looped_and_stacked(name: str, convolved: st
 def test_lenet_wants_color_images_of_its_size() -> None:
     with pytest.raises(UsageError, match="lenet takes"):
         lenet(IMAGES, 10)
+
+
+def test_cnn6_wants_color_images() -> None:
+    with pytest.raises(UsageError, match="cnn6 takes 3-channel images; this dataset has 1×28×28"):
+        cnn6(IMAGES, 20)

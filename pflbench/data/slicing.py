@@ -1,0 +1,215 @@
+"""Random slicing: pFedVEM's partitions into clients of very unequal sizes (pFedVEM sheet §3), and the law of the sizes.
+
+A *type* is what a client holds or does not: a label, or a fine class where labels are superclasses. The rows of every
+type are cut at random places into as many blocks as there are clients that hold it, and each of them gets one block.
+
+Both partitions draw from the streams `(seed, "types")`, which types a client holds, and `(seed, "slices")`, which rows
+of them; they depend on nothing else but labels, kind, clients and the options. A client's rows stand by type,
+ascending.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench import rng
+from pflbench.data.partition import Rows, check_clients
+from pflbench.errors import UsageError, unknown
+
+
+@dataclass(frozen=True)
+class RandomSlicing:
+    """Every type cut at the same random places; clients in groups that share all types (pFedVEM's Tables 1-3, 6).
+
+    The paper's wording would allow cuts drawn anew for every type; its statements about the sizes and its code have
+    one set of cuts for all. So a client has equally many rows of each of its types, and the clients of a group, who
+    divide the types among themselves, have equal sizes. That takes types of equal counts: where they differ, each
+    type keeps as many rows as the smallest one has, the first after the shuffle, and the others belong to nobody.
+    Nothing is lost on the paper's datasets.
+
+    Attributes:
+        skew: Who holds which types. "labels": types are labels; two clients share them, half each, divided anew for
+            every two. "concepts": labels are superclasses, types are their K subclasses (`kind`); K clients share
+            them, one subclass of every superclass each. "none": everyone holds all types, which are the subclasses
+            where there are any (Table 2).
+        cuts: "random": as many different places as needed, all sets of them equally likely. "equal": evenly spaced
+            (Table 3), so that blocks differ by at most one row where the clients do not divide a type's rows.
+        rows: Limited data (Table 6): so many rows in all, equally many of every type. Fewer rows of the same seed are
+            a subset of more. None: all.
+    """
+
+    skew: Literal["labels", "concepts", "none"] = "labels"
+    cuts: Literal["random", "equal"] = "random"
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        known = get_type_hints(RandomSlicing)
+        for option in ("skew", "cuts"):
+            if getattr(self, option) not in get_args(known[option]):
+                raise unknown(option, getattr(self, option), get_args(known[option]))
+        if self.rows is not None and self.rows < 1:
+            raise UsageError(f"RandomSlicing: rows must be at least 1, not {self.rows}.")
+
+    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
+        """See `Partition`. Gives every row of equally frequent types to somebody, unless `rows` limits them."""
+        check_clients(len(labels), clients)
+        if self.skew == "labels":
+            types = labels
+            hands = _halves(np.unique(labels), clients, rng.stream(seed, "types"))
+        elif self.skew == "concepts":
+            if kind is None:
+                raise UsageError("Concept drift needs a dataset whose labels have subclasses, such as cifar100.")
+            types = kind
+            hands = _subclasses(labels, kind, clients, rng.stream(seed, "types"))
+        else:
+            types = labels if kind is None else kind
+            hands = [np.unique(types)] * clients
+
+        piles = _piles(types)
+        size = self._rows_per_type(piles)
+        # Hands are equally large and types equally popular, so this division has no remainder.
+        holders = clients * len(hands[0]) // len(piles)
+        if holders > size:
+            raise UsageError(
+                f"{holders} clients share every type, and there are only {size} rows of one: use fewer clients."
+            )
+        random = rng.stream(seed, "slices")
+        kept = {name: random.permutation(pile)[:size] for name, pile in piles.items()}
+        cuts = _random_cuts(size, holders, random) if self.cuts == "random" else np.arange(1, holders) * size // holders
+        blocks = {name: np.split(pile, cuts) for name, pile in kept.items()}
+        return [np.concatenate([blocks[name].pop() for name in sorted(hand.tolist())]) for hand in hands]
+
+    def _rows_per_type(self, piles: dict[int, Rows]) -> int:
+        smallest = min(map(len, piles.values()))
+        if self.rows is None:
+            return smallest
+        size, rest = divmod(self.rows, len(piles))
+        if rest or size > smallest:
+            raise UsageError(
+                f"rows = {self.rows} is not possible: with {len(piles)} types of at least {smallest} rows each it "
+                f"must be a multiple of {len(piles)} up to {smallest * len(piles)}."
+            )
+        return size
+
+
+@dataclass(frozen=True)
+class PairSlicing:
+    """Each client half of the labels of one source, in random amounts (pFedVEM's Table 7, Digit-Five).
+
+    `kind` is source * (number of labels) + label, so it names a pair of both. A client's source is uniform, its
+    labels are drawn without replacement. The rows of a pair that M clients hold are shuffled and cut at M - 1 random
+    places, its own ones as M differs from pair to pair; holders get the blocks in client order. Pairs that nobody
+    holds are not used. The paper leaves the amounts open; cutting like this is our choice.
+    """
+
+    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
+        """See `Partition`. Also impossible: an odd number of labels, or a pair with fewer rows than holders."""
+        check_clients(len(labels), clients)
+        if kind is None:
+            raise UsageError("This partition needs a dataset from several sources, such as digit-five.")
+        count = int(labels.max()) + 1
+        if not np.array_equal(kind % count, labels):
+            raise UsageError(f"This partition needs a dataset whose kinds are source * {count} + label.")
+        if count % 2:
+            raise UsageError(f"A client's half of the labels needs an even number of them, not {count}.")
+        sources = np.unique(kind // count)
+        random = rng.stream(seed, "types")
+        holders: dict[int, list[int]] = {}
+        for client in range(clients):
+            source = int(random.choice(sources))
+            for label in random.choice(count, count // 2, replace=False).tolist():
+                holders.setdefault(source * count + label, []).append(client)
+
+        piles = _piles(kind)
+        random = rng.stream(seed, "slices")
+        held: list[list[Rows]] = [[] for _ in range(clients)]
+        for name in sorted(holders):
+            pile, mine = piles.get(name, kind[:0]), holders[name]
+            if len(pile) < len(mine):
+                raise UsageError(
+                    f"{len(mine)} clients hold label {name % count} of source {name // count}, which has "
+                    f"{len(pile)} rows: use fewer clients."
+                )
+            blocks = np.split(random.permutation(pile), _random_cuts(len(pile), len(mine), random))
+            for client, block in zip(mine, blocks, strict=True):
+                held[client].append(block)
+        return [np.concatenate(blocks) for blocks in held]
+
+
+def size_law(n_type: int, clients_per_type: int) -> npt.NDArray[np.float64]:
+    """The exact probabilities of a block's length when `n_type` rows are cut at random for so many clients.
+
+    With N rows and M clients, P(k) = C(N-k-1, M-2) / C(N-1, M-1); with one client all N rows are its block. Under
+    `RandomSlicing` a client has its number of types times so many rows, which gives the paper's Figures 3-6.
+
+    Args:
+        n_type: Rows of one type, N.
+        clients_per_type: Clients that hold it, M.
+
+    Returns:
+        float64 ["lengths"], the probability of length k at index k - 1, for k = 1..N-M+1.
+
+    Raises:
+        UsageError: M is not in 1..N.
+    """
+    if not 1 <= clients_per_type <= n_type:
+        raise UsageError(f"{n_type} rows cannot be cut into {clients_per_type} parts.")
+    if clients_per_type == 1:
+        certain = np.zeros(n_type)
+        certain[-1] = 1
+        return certain
+    # Products of P(1) and ratios of neighbors, as sums of logs: binomials of this size have no float.
+    k = np.arange(1, n_type - clients_per_type + 1)
+    ratios = np.log((n_type - k - clients_per_type + 1) / (n_type - k - 1))
+    first = np.log((clients_per_type - 1) / (n_type - 1))
+    law: npt.NDArray[np.float64] = np.exp(first + np.cumsum(np.concatenate([[0.0], ratios])))
+    return law
+
+
+def _halves(names: Rows, clients: int, random: np.random.Generator) -> list[Rows]:
+    if len(names) % 2 or clients % 2:
+        raise UsageError(
+            f"Label skew gives two clients half of the labels each: {clients} clients and {len(names)} labels must "
+            "both be even."
+        )
+    return [half for _ in range(clients // 2) for half in np.split(random.permutation(names), 2)]
+
+
+def _subclasses(labels: Rows, kind: Rows, clients: int, random: np.random.Generator) -> list[Rows]:
+    names, first, where = np.unique(kind, return_index=True, return_inverse=True)
+    above = labels[first]
+    if not np.array_equal(above[where], labels):
+        raise UsageError("Concept drift needs subclasses that lie within one superclass; a kind has several labels.")
+    counts = np.unique(above, return_counts=True)[1]
+    each = int(counts[0])
+    if np.any(counts != each):
+        raise UsageError(
+            f"Concept drift needs equally many subclasses in every superclass, not {counts.min()} to {counts.max()}."
+        )
+    if clients % each:
+        raise UsageError(
+            f"{clients} clients cannot form groups of {each}, one for every subclass of a superclass: use a multiple "
+            "of it."
+        )
+    table = names[np.argsort(above, kind="stable")].reshape(-1, each)
+    hands: list[Rows] = []
+    for _ in range(clients // each):
+        random.permuted(table, axis=1, out=table)  # every superclass on its own
+        hands.extend(table.T.copy())
+    return hands
+
+
+def _piles(types: Rows) -> dict[int, Rows]:
+    # The rows of every type, types ascending.
+    names, counts = np.unique(types, return_counts=True)
+    rows = np.split(np.argsort(types, kind="stable"), np.cumsum(counts)[:-1])
+    return dict(zip(names.tolist(), rows, strict=True))
+
+
+def _random_cuts(rows: int, parts: int, random: np.random.Generator) -> Rows:
+    # Different places strictly inside, so no part is empty.
+    return np.sort(random.choice(rows - 1, parts - 1, replace=False)) + 1
