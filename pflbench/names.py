@@ -29,7 +29,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "rotated-digits": "pflbench.data.digits:RotatedDigits",
         "mnist": "pflbench.data.mnist:MNIST",
         "rmnist": "pflbench.data.mnist:RMNIST",
+        "fashion-mnist": "pflbench.data.fashion_mnist:FashionMNIST",
         "cifar10": "pflbench.data.cifar10:CIFAR10",
+        "cifar100": "pflbench.data.cifar100:CIFAR100",
+        "sun397": "pflbench.data.sun397:SUN397",
+        "digit-five": "pflbench.data.digit_five:DigitFive",
     },
     "partitions": {
         "shards": "pflbench.data.partition:Shards",

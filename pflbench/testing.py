@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from pflbench import names
+from pflbench import names, noise
 from pflbench.data.federation import Federation, split_clients
 from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item
@@ -194,6 +194,9 @@ class _Initial:
 
     def part(self, name: str) -> slice:
         return self.network.layout.part(name)
+
+    def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
+        return noise.normal(torch.tensor(noise.key(self.seed, "initial")), name, shape, torch.float64)
 
 
 def _vectorized(case: Case) -> None:

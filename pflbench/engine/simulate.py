@@ -97,11 +97,19 @@ class _Initial:
     def __init__(self, network: Network, spec: RunSpec, device: torch.device):
         self.network, self.spec, self.device = network, spec, device
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return DTYPES.get(self.spec.precision, torch.float32)
+
     def __call__(self, k: int = 0) -> Params:
-        return self.network.init(self.spec.seed, k).to(self.device, DTYPES.get(self.spec.precision, torch.float32))
+        return self.network.init(self.spec.seed, k).to(self.device, self.dtype)
 
     def part(self, name: str) -> slice:
         return self.network.layout.part(name)
+
+    def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
+        key = torch.tensor(noise.key(self.spec.seed, "initial"), device=self.device)
+        return noise.normal(key, name, shape, self.dtype)
 
 
 def simulate(
@@ -248,6 +256,9 @@ class Simulation:
         for seed, scores in evaluate(self.method, self.alive, self.clients, self.rounds).items():
             run = self.runs[seed]
             run.scores += scores
+            if last and "personalized" in run.spec.scoring.stages:
+                scored = scored_clients(run.spec.scoring, run.federation.training).tolist()
+                run.metrics += [Metric(0, c, "support", float(len(run.federation.support[c]))) for c in scored]
             if last and not all(np.isfinite(s.loss_sum) for s in run.scores if s.round == self.rounds):
                 run.failure = Diverged("diverged while scoring: a loss is not finite; a smaller learning rate may help")
 

@@ -61,6 +61,9 @@ class _New:
     def part(self, name: str) -> slice:
         return self.network.layout.part(name)
 
+    def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
+        return torch.zeros(shape)
+
 
 def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     """Rows that a run takes gradients of, training and scoring together, if every client holds the mean number.

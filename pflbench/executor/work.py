@@ -178,7 +178,7 @@ def _errors(task: Task, error: Exception | SystemExit, place: Place) -> list[Don
 def _store(spec: RunSpec, outcome: Outcome, place: Place, record: dict[str, Any], seconds: float) -> Done:
     failure = None if outcome.failure is None else str(outcome.failure)
     try:
-        Store(place.results).write(RunResult(spec, outcome.scores, record, failure))
+        Store(place.results).write(RunResult(spec, outcome.scores, record, failure, outcome.metrics))
     except PflbenchError as error:
         return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)
     return Done(

@@ -153,6 +153,9 @@ class Initializer(Protocol):
     def part(self, name: str) -> slice:
         """Where a part (`base`, `head`, `modulator`) lies in the vector."""
 
+    def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
+        """Standard normal numbers by name, as `Round.noise` has them, from the seed alone and as wide as a model."""
+
 
 Weights = Float[Tensor, "cohort"]
 """The cohort's weights in a server mean; they sum to one."""

@@ -91,9 +91,9 @@ def write(folder: Path, runs: Sequence[Source], read: Callable[[str], RunResult]
         for run in runs:
             id = run.header.spec.id
             result = read(id)
-            if schema.metadata(result) != schema.metadata(run.header) or len(result.scores) != run.rows:
+            if schema.metadata(result) != schema.metadata(run.header) or len(schema.rows(result)) != run.rows:
                 raise StoreError(f"Run {id} changed while it was packed. Nothing is lost; pack again.")
-            if result.scores:
+            if run.rows:
                 table = schema.to_table(result).replace_schema_metadata(None)
                 writer.write_table(table, row_group_size=len(table))
             digests[id] = _digest(result)
@@ -120,7 +120,7 @@ def _verified(path: Path, digests: dict[str, str]) -> Pack:
 
 def _digest(result: RunResult) -> str:
     # By their text, NaN equals itself, and two floats have one text only if they are one number.
-    text = f"{result.scores!r} {schema.metadata(result)!r}"
+    text = f"{schema.rows(result)!r} {schema.metadata(result)!r}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 

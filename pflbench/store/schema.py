@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pflbench import __version__
-from pflbench.result import RunResult, Score
+from pflbench.result import Metric, RunResult, Score
 from pflbench.spec import RunSpec
 
 SCHEMA_VERSION = 1
@@ -30,7 +30,11 @@ SCORES = pa.schema(
         ("accuracy", pa.float64()),
     ]
 )
-"""The columns that differ between rows: the fields of `Score`, in its order."""
+"""The columns that differ between rows: the fields of `Score`, in its order.
+
+A `Metric` is a row, too: its stage is `metric/` and its name, `accuracy` its value, and the other columns are 0.
+"""
+METRIC = "metric/"
 
 _VERSION, _SPEC = b"pflbench.schema", b"pflbench.spec"
 _PROVENANCE, _FAILURE = b"pflbench.provenance", b"pflbench.failure"
@@ -50,13 +54,19 @@ class Header(NamedTuple):
 
 def to_table(result: RunResult) -> pa.Table:
     """A run as an Arrow table with metadata."""
-    scores = zip(*result.scores, strict=True) if result.scores else [[]] * len(SCORES)
+    found = rows(result)
+    scores = zip(*found, strict=True) if found else [[]] * len(SCORES)
     table = pa.Table.from_arrays(
         [pa.array(list(values), kind) for values, kind in zip(scores, SCORES.types, strict=True)], schema=SCORES
     )
     for name, (value, kind) in _plain(result).items():
-        table = table.append_column(name, pa.repeat(pa.scalar(value, kind), len(result.scores)))
+        table = table.append_column(name, pa.repeat(pa.scalar(value, kind), len(found)))
     return table.replace_schema_metadata(metadata(result))
+
+
+def rows(result: RunResult) -> tuple[Score, ...]:
+    """Everything a run's file has a row for: its scores, then its metrics."""
+    return *result.scores, *(Score(METRIC + m.name, m.round, 0, m.client, 0, 0, 0.0, m.value) for m in result.metrics)
 
 
 def metadata(run: RunResult | Header) -> dict[bytes, bytes]:
@@ -100,8 +110,14 @@ def from_table(table: pa.Table) -> RunResult:
         raise Unfit(f"unexpected columns ({error})") from error
     if any(column.null_count for column in columns):
         raise Unfit("empty fields among the scores")
-    scores = tuple(Score(*row) for row in zip(*(_values(column) for column in columns), strict=True))
-    return RunResult(spec, scores, provenance, failure)
+    found = [Score(*row) for row in zip(*(_values(column) for column in columns), strict=True)]
+    scores = tuple(row for row in found if not row.stage.startswith(METRIC))
+    metrics = tuple(
+        Metric(row.round, row.client, row.stage.removeprefix(METRIC), row.accuracy)
+        for row in found
+        if row.stage.startswith(METRIC)
+    )
+    return RunResult(spec, scores, provenance, failure, metrics)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

@@ -23,7 +23,7 @@ class MissingRun(StoreError):
 
 
 class Stored(NamedTuple):
-    """A run in the store, as its file's metadata describes it. `rows` is how many scores it has."""
+    """A run in the store, as its file's metadata describes it. `rows` is how many scores and metrics it has."""
 
     spec: RunSpec
     provenance: dict[str, Any]

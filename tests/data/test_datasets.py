@@ -7,6 +7,8 @@ import struct
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,31 @@ from torchvision.datasets import CIFAR10 as TorchvisionCIFAR10
 from torchvision.transforms.functional import rotate
 
 from pflbench import names
-from pflbench.data import cifar10, mnist
+from pflbench.data import cifar, cifar10, mnist
 from pflbench.data.cifar10 import CIFAR10
+from pflbench.data.cifar100 import CIFAR100
+from pflbench.data.digit_five import DigitFive
 from pflbench.data.digits import Digits, RotatedDigits
+from pflbench.data.fashion_mnist import FashionMNIST
 from pflbench.data.mnist import MNIST, RMNIST
 from pflbench.data.root import data_root
 from pflbench.data.rotation import rotate_by_group, rotation_groups
 from pflbench.data.source import Dataset, UnofficialFile
+from pflbench.data.sun397 import SUN397
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 
-EVERY: list[Dataset] = [Digits(), RotatedDigits(), MNIST(), RMNIST(), CIFAR10()]
+FILES: list[tuple[Dataset, str]] = [
+    (MNIST(), "MNIST/raw/train-images-idx3-ubyte"),
+    (RMNIST(), "MNIST/raw/train-images-idx3-ubyte"),
+    (FashionMNIST(), "FashionMNIST/raw/t10k-labels-idx1-ubyte"),
+    (CIFAR10(), "cifar-10-batches-bin/data_batch_1.bin"),
+    (CIFAR10(test=True), "cifar-10-batches-py/data_batch_1 … _5 and test_batch"),
+    (CIFAR100(), "cifar-100-binary/test.bin"),
+    (DigitFive("mnist"), "MNIST/raw/t10k-images-idx3-ubyte"),
+    (DigitFive("svhn"), "SVHN/test_32x32.mat"),
+    (DigitFive("usps"), "USPS/usps.h5"),
+]
+"""Datasets that are downloaded, and a file each needs."""
 
 
 @pytest.fixture
@@ -34,8 +51,8 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("no route to host")
 
-    monkeypatch.setattr("torchvision.datasets.MNIST", fail)
-    monkeypatch.setattr("torchvision.datasets.CIFAR10", fail)
+    for name in ("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "SVHN", "USPS"):
+        monkeypatch.setattr(f"torchvision.datasets.{name}", fail)
 
 
 # ---- the data root
@@ -67,7 +84,7 @@ def test_importing_and_asking_for_status_leaves_torch_out() -> None:
         "for name in names.BUILT_IN['datasets']:\n"
         "    made = names.resolve('datasets', name)()\n"
         "    made.status(Path('/nowhere')), made.shape, made.classes\n"
-        "print([m for m in ('torch', 'torchvision', 'sklearn', 'pandas') if m in sys.modules])"
+        "print([m for m in ('torch', 'torchvision', 'sklearn', 'scipy', 'PIL', 'h5py', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -79,20 +96,23 @@ def test_built_in_names_resolve_and_describe_themselves(name: str) -> None:
     assert names.resolve(kind, name).__doc__.splitlines()[0].endswith(".")
 
 
-@pytest.mark.parametrize("dataset", EVERY[2:], ids=repr)
+@pytest.mark.parametrize(("dataset", "file"), FILES, ids=repr)
 @pytest.mark.usefixtures("no_network")
-def test_missing_files_are_named(dataset: Dataset, tmp_path: Path) -> None:
-    first = (
-        "cifar-10-batches-bin/data_batch_1.bin" if isinstance(dataset, CIFAR10) else "MNIST/raw/train-images-idx3-ubyte"
-    )
+def test_missing_files_are_named(dataset: Dataset, file: str, tmp_path: Path) -> None:
     assert dataset.status(tmp_path).startswith("missing: ")
-    assert str(tmp_path / first) in dataset.status(tmp_path)
+    assert str(tmp_path / file) in dataset.status(tmp_path)
     with pytest.raises(DataMissing, match="pflbench data fetch") as missing:
         dataset.load(tmp_path, 0)
-    assert str(tmp_path / first) in str(missing.value)
+    assert str(tmp_path / file) in str(missing.value)
     with pytest.raises(DataMissing, match="no route to host") as failed:
         dataset.fetch(tmp_path)
-    assert str(tmp_path / first) in str(failed.value)
+    assert str(tmp_path / file) in str(failed.value)
+
+
+def test_every_dataset_knows_its_sizes_without_files() -> None:
+    for dataset in (*(dataset for dataset, _ in FILES), Digits(test=297), SUN397(), DigitFive()):
+        assert dataset.examples > 1000 and dataset.classes >= 3 and len(dataset.shape) == 3
+    assert SUN397().examples == 12_000 and DigitFive().examples == 92_291
 
 
 # ---- rotation
@@ -164,10 +184,54 @@ def test_rotated_digits_groups_and_hash(tmp_path: Path) -> None:
     assert a.hash == b.hash == Digits().load(tmp_path, 5).hash and len(a.hash) == 16
 
 
-@pytest.mark.parametrize("options", [{"channels": 0}, {"size": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"channels": 0},
+        {"size": 0},
+        {"test": 0},
+        {"test": 1797},
+        {"sources": 0},
+        {"coarse": True, "sources": 2},
+    ],
+)
 def test_bad_digits_options(options: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="Digits"):
         Digits(**options)
+
+
+def test_the_digits_options_rearrange_the_same_images(tmp_path: Path) -> None:
+    plain, split = Digits(size=8).load(tmp_path, 0), Digits(size=8, test=297).load(tmp_path, 0)
+    assert plain.test == 0 and split.test == 297 and Digits(test=297).examples == 1500
+    assert plain.hash == split.hash
+    assert not torch.equal(plain.images, split.images)
+    assert torch.equal(split.images, Digits(size=8, test=297).load(tmp_path, 1).images)
+    for source in (plain, split):
+        assert source.kind is None
+    found, there = (
+        sorted((label, image.numpy().tobytes()) for label, image in zip(s.labels, s.images, strict=True))
+        for s in (split, plain)
+    )
+    assert found == there
+
+
+@pytest.mark.parametrize("test", [None, 297])
+@pytest.mark.parametrize(("channels", "size"), [(1, 28), (3, 32), (3, 64)])
+def test_coarse_digits_are_pairs(test: int | None, channels: int, size: int, tmp_path: Path) -> None:
+    fine = Digits(channels, size, test=test).load(tmp_path, 0)
+    digits = Digits(channels, size, test=test, coarse=True)
+    coarse = digits.load(tmp_path, 0)
+    assert coarse.images.shape == (1797, channels, size, size) and torch.equal(coarse.images, fine.images)
+    assert coarse.classes == digits.classes == 5
+    assert coarse.kind is not None and np.array_equal(coarse.kind, fine.labels)
+    assert np.array_equal(coarse.labels, fine.labels // 2)
+
+
+def test_digits_dealt_into_sources_have_every_digit_in_both_splits(tmp_path: Path) -> None:
+    dealt = Digits(3, 32, test=297, sources=5).load(tmp_path, 0)
+    assert dealt.kind is not None and np.array_equal(dealt.kind % 10, dealt.labels)
+    assert np.ptp(np.bincount(dealt.kind // 10)) == 1
+    assert set(dealt.kind[:1500]) == set(dealt.kind[1500:]) == set(range(50))
 
 
 # ---- MNIST
@@ -176,13 +240,13 @@ def test_bad_digits_options(options: dict[str, int]) -> None:
 @pytest.fixture
 def small_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, np.ndarray, np.ndarray]:
     """A root with a 40-image MNIST in the real format: root, images, labels."""
-    monkeypatch.setattr(mnist, "COUNT", 40)
+    monkeypatch.setattr(mnist, "FILES", replace(mnist.FILES, splits=(replace(mnist.TRAIN, count=40),)))
     random = np.random.default_rng(0)
     images, labels = random.integers(0, 256, (40, 28, 28), dtype=np.uint8), np.arange(40, dtype=np.uint8) % 10
     folder = tmp_path / "MNIST" / "raw"
     folder.mkdir(parents=True)
-    (folder / mnist.IMAGES).write_bytes(struct.pack(">4i", 2051, 40, 28, 28) + images.tobytes())
-    (folder / mnist.LABELS).write_bytes(struct.pack(">2i", 2049, 40) + labels.tobytes())
+    (folder / mnist.TRAIN.images).write_bytes(struct.pack(">4i", 2051, 40, 28, 28) + images.tobytes())
+    (folder / mnist.TRAIN.labels).write_bytes(struct.pack(">2i", 2049, 40) + labels.tobytes())
     return tmp_path, images, labels
 
 
@@ -208,7 +272,7 @@ def test_rmnist_turns_by_group_and_keeps_the_hash(small_mnist: tuple[Path, np.nd
     assert not torch.equal(a.images, b.images)
 
 
-@pytest.mark.parametrize("name", [mnist.IMAGES, mnist.LABELS])
+@pytest.mark.parametrize("name", [mnist.TRAIN.images, mnist.TRAIN.labels])
 @pytest.mark.parametrize("damage", ["truncated", "empty", "header", "folder"])
 def test_damaged_mnist_files_are_named(
     small_mnist: tuple[Path, np.ndarray, np.ndarray], name: str, damage: str
@@ -227,7 +291,7 @@ def test_damaged_mnist_files_are_named(
 
 
 def test_mnist_labels_out_of_range(small_mnist: tuple[Path, np.ndarray, np.ndarray]) -> None:
-    path = small_mnist[0] / "MNIST" / "raw" / mnist.LABELS
+    path = small_mnist[0] / "MNIST" / "raw" / mnist.TRAIN.labels
     path.write_bytes(path.read_bytes()[:-1] + b"\x0a")
     with pytest.raises(PflbenchError, match=r"outside 0\.\.9"):
         MNIST().load(small_mnist[0], 0)
@@ -256,16 +320,17 @@ def python2_pickle(rows: np.ndarray, labels: list[int]) -> bytes:
 
 
 def write_cifar(root: Path, form: str, rows: np.ndarray, labels: np.ndarray) -> None:
-    """Five files of eight images each, in the binary form, or pickled by Python 2 or 3."""
-    for k in range(5):
+    """Files of eight images each, in the binary form, or pickled by Python 2 or 3; the sixth is the test file."""
+    for k in range(len(rows) // 8):
+        name = f"data_batch_{k + 1}" if k < 5 else "test_batch"
         some, theirs = rows[8 * k : 8 * k + 8], labels[8 * k : 8 * k + 8]
         if form == "binary":
             path, data = (
-                root / "cifar-10-batches-bin" / f"data_batch_{k + 1}.bin",
+                root / "cifar-10-batches-bin" / f"{name}.bin",
                 np.column_stack([theirs.astype(np.uint8), some]).tobytes(),
             )
         else:
-            path = root / "cifar-10-batches-py" / f"data_batch_{k + 1}"
+            path = root / "cifar-10-batches-py" / name
             batch = {"data": some, "labels": theirs.tolist()}
             data = python2_pickle(some, theirs.tolist()) if form == "python2" else pickle.dumps(batch, protocol=2)
         path.parent.mkdir(exist_ok=True)
@@ -280,6 +345,7 @@ def small_cifar(monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray
 
 def test_the_python_forms_checksums_are_torchvisions() -> None:
     assert [tuple(entry) for entry in TorchvisionCIFAR10.train_list] == list(cifar10.PICKLES.items())
+    assert [tuple(entry) for entry in TorchvisionCIFAR10.test_list] == list(cifar10.TEST_PICKLE.items())
 
 
 @pytest.mark.parametrize("form", ["binary", "python2", "python3"])
@@ -295,6 +361,25 @@ def test_both_forms_give_the_same_pool_with_one_warning(
     assert np.array_equal(source.labels, labels) and source.labels.dtype == np.int64
     assert CIFAR10().status(tmp_path).startswith("ready: 40 images")
     CIFAR10().fetch(tmp_path)  # nothing to do
+
+
+@pytest.mark.filterwarnings("ignore::pflbench.data.source.UnofficialFile")
+@pytest.mark.parametrize("form", ["binary", "python2", "python3"])
+def test_the_test_split_comes_last_and_on_request(
+    form: str, tmp_path: Path, small_cifar: tuple[np.ndarray, np.ndarray]
+) -> None:
+    rows, labels = np.concatenate([small_cifar[0], small_cifar[0][:8]]), np.arange(48) % 7
+    write_cifar(tmp_path, form, rows, labels)
+    plain, source = CIFAR10().load(tmp_path, 0), CIFAR10(test=True, normalize=True).load(tmp_path, 0)
+    assert plain.test == 0 and plain.normalization is None
+    assert source.test == 8 and source.normalization == cifar10.NORMALIZATION
+    assert np.array_equal(source.images.numpy().reshape(48, -1), rows) and np.array_equal(source.labels, labels)
+    assert torch.equal(plain.images, source.images[:40]) and plain.hash != source.hash
+    next(tmp_path.rglob("test_batch*")).unlink()
+    assert CIFAR10().status(tmp_path).startswith("ready")
+    assert CIFAR10(test=True).status(tmp_path).startswith("missing: ")
+    with pytest.raises(DataMissing, match=r"test_batch\.bin"):
+        CIFAR10(test=True).load(tmp_path, 0)
 
 
 @pytest.mark.filterwarnings("ignore::pflbench.data.source.UnofficialFile")
@@ -332,28 +417,21 @@ def test_a_pickle_cannot_run_code(tmp_path: Path) -> None:
     path = tmp_path / "data_batch_1"
     path.write_bytes(b"cbuiltins\neval\n(U\x011tR.")
     with pytest.raises(PflbenchError, match=r"builtins\.eval"):
-        cifar10.read_pickle(path, 8)
+        cifar.read_pickle(path, 8, ["labels"])
 
 
 def test_a_pickle_of_another_shape(tmp_path: Path) -> None:
     path = tmp_path / "data_batch_1"
     path.write_bytes(pickle.dumps({"data": np.zeros((7, 3072), dtype=np.uint8), "labels": [0] * 7}))
     with pytest.raises(PflbenchError, match="does not hold 8 images"):
-        cifar10.read_pickle(path, 8)
+        cifar.read_pickle(path, 8, ["labels"])
 
 
 # ---- the real files
 
 
-def real(dataset: Dataset) -> Path:
-    root = data_root()
-    if not dataset.status(root).startswith("ready"):
-        pytest.skip(f"{dataset.status(root)}")
-    return root
-
-
 @pytest.mark.data
-def test_real_rmnist() -> None:
+def test_real_rmnist(real: Callable[[Dataset], Path]) -> None:
     root = real(MNIST())
     with warnings.catch_warnings():
         warnings.simplefilter("error", UnofficialFile)
@@ -368,10 +446,20 @@ def test_real_rmnist() -> None:
 
 
 @pytest.mark.data
-def test_real_cifar10() -> None:
+def test_real_cifar10(real: Callable[[Dataset], Path]) -> None:
     source = CIFAR10().load(real(CIFAR10()), 0)
     assert source.images.shape == (50_000, 3, 32, 32) and source.images.dtype == torch.uint8
     assert np.bincount(source.labels).tolist() == [5000] * 10
     # The published channel means of the training split.
     means = source.images.double().mean((0, 2, 3)) / 255
     assert means.tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=1e-4)
+
+
+@pytest.mark.data
+@pytest.mark.filterwarnings("ignore::pflbench.data.source.UnofficialFile")
+def test_real_cifar10_with_its_test_split(real: Callable[[Dataset], Path]) -> None:
+    root = real(CIFAR10(test=True))
+    train, both = CIFAR10().load(root, 0), CIFAR10(test=True).load(root, 0)
+    assert both.test == 10_000 and torch.equal(both.images[:50_000], train.images)
+    assert np.bincount(both.labels[50_000:]).tolist() == [1000] * 10
+    assert both.hash != train.hash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from pflbench.result import RunResult, Score
+from pflbench.result import Metric, RunResult, Score
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Store
 
@@ -42,9 +42,11 @@ def names(store: Store) -> list[str]:
 whole = st.integers(-(2**63), 2**63 - 1)
 real = st.floats(allow_nan=False)
 stored_text = st.text(st.characters(codec="utf-8"))
-scores = st.lists(st.builds(Score, stored_text, whole, whole, whole, whole, whole, real, real)).map(tuple)
+stages = stored_text.filter(lambda text: not text.startswith("metric/"))
+scores = st.lists(st.builds(Score, stages, whole, whole, whole, whole, whole, real, real)).map(tuple)
+metrics = st.lists(st.builds(Metric, whole, whole, stored_text, real)).map(tuple)
 provenance = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | real | st.text())
 any_spec = st.builds(spec, st.integers(0, 2**31), st.sampled_from(["fedavg", "ü/my.py:Föö"]))
-finished = st.builds(RunResult, any_spec, scores, provenance.map(lambda p: p | {"wall_seconds": 1.5}))
+finished = st.builds(RunResult, any_spec, scores, provenance.map(lambda p: p | {"wall_seconds": 1.5}), st.none(), metrics)
 # Lone surrogates included: that is how Python spells an undecodable file name inside an error message.
 broken = st.builds(RunResult, any_spec, st.just(()), st.just({}), st.text(st.characters()))

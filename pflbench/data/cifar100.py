@@ -1,0 +1,105 @@
+"""CIFAR-100 by superclass (pFedVEM, Table 1), from the official python or binary form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pflbench.data import cifar
+from pflbench.data.source import Normalization, Source, content_hash, warn_unofficial
+from pflbench.errors import DataMissing
+
+RECORDS = (50_000, 10_000)
+"""Images of the training and of the test file."""
+FORMS = {
+    "cifar-100-python": {
+        "train": "16019d7e3df5f24257cddd939b257f8d",
+        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+    },
+    "cifar-100-binary": {
+        "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
+        "test.bin": "4499cfba6c016c1be1438163640a0898",
+    },
+}
+"""The files of both forms, with their official MD5."""
+LABELS = {"coarse_labels": 20, "fine_labels": 100}
+NORMALIZATION = Normalization((0.5074, 0.4867, 0.4411), (0.2011, 0.1987, 0.2025))
+"""Those of pFedVEM's code."""
+
+
+@dataclass(frozen=True)
+class CIFAR100:
+    """50,000 + 10,000 color images, 32x32, in 20 superclasses of 5 classes: CIFAR-100 with its test split."""
+
+    seeded: ClassVar[bool] = False
+
+    @property
+    def examples(self) -> int:
+        """Size of the training split."""
+        return 50_000
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return 3, 32, 32
+
+    @property
+    def classes(self) -> int:
+        """Twenty superclasses."""
+        return 20
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The same pool for every seed and either form; `kind` is the fine class.
+
+        `hash` covers the images, the superclasses and the fine classes. Warns once with `UnofficialFile` where files
+        are not the official ones.
+
+        Raises:
+            DataMissing: Neither form is there.
+            PflbenchError: A file is damaged.
+        """
+        import torch
+
+        files = cifar.find(root, FORMS)
+        if files is None:
+            raise DataMissing(f"CIFAR-100 is not there. Run `pflbench data fetch cifar100`, or {_by_hand(root)}.")
+        images, labels = cifar.read(files, RECORDS, LABELS)
+        warn_unofficial(files)
+        return Source(
+            torch.from_numpy(images),
+            labels[:, 0].copy(),
+            labels[:, 1].copy(),
+            self.classes,
+            content_hash(images, labels),
+            test=RECORDS[1],
+            normalization=NORMALIZATION,
+        )
+
+    def fetch(self, root: Path) -> None:
+        """Download the python form with torchvision. Raises `DataMissing` if the download fails."""
+        if cifar.find(root, FORMS) is not None:
+            return
+        from torchvision.datasets import CIFAR100 as Download
+
+        try:
+            Download(root, download=True)
+        except Exception as error:  # torchvision lets through what urllib, tarfile and pickle raise
+            raise DataMissing(f"Downloading CIFAR-100 failed ({error}). To go on, {_by_hand(root)}.") from error
+
+    def status(self, root: Path) -> str:
+        """One line, from the presence of the files and, for the binary form, their size."""
+        files = cifar.find(root, FORMS)
+        if files is None:
+            return f"missing: {_wanted(root)}"
+        if path := cifar.damaged(files, RECORDS, LABELS):
+            return f"missing: {path} is damaged (wrong size)"
+        return f"ready: {sum(RECORDS):,} images in {next(iter(files)).parent}"
+
+
+def _wanted(root: Path) -> str:
+    return ", or ".join(" and ".join(str(root / folder / name) for name in files) for folder, files in FORMS.items())
+
+
+def _by_hand(root: Path) -> str:
+    return f"unpack either official archive so that these files exist: {_wanted(root)}"

@@ -1,0 +1,24 @@
+"""What the tests of datasets share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pflbench.data.root import data_root
+from pflbench.data.source import Dataset
+
+
+@pytest.fixture
+def real() -> Callable[[Dataset], Path]:
+    """Dataset → the data root that holds it; skips the test where it is not there."""
+
+    def root(dataset: Dataset) -> Path:
+        status = dataset.status(data_root())
+        if not status.startswith("ready"):
+            pytest.skip(status)
+        return data_root()
+
+    return root

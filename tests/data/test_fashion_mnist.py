@@ -1,0 +1,84 @@
+"""Fashion-MNIST: both splits, against torchvision's loader where the files are there."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torchvision import datasets as torchvision
+
+from pflbench.data import fashion_mnist
+from pflbench.data.digit_five import DigitFive
+from pflbench.data.fashion_mnist import FashionMNIST
+from pflbench.data.idx import IdxFiles
+from pflbench.data.mnist import TEST, TRAIN
+from pflbench.data.source import Dataset, UnofficialFile
+from pflbench.errors import PflbenchError
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root with a Fashion-MNIST of 30 + 10 images, each all of one gray level: its row in the pool."""
+    splits = tuple(
+        replace(split, count=count) for split, count in zip(fashion_mnist.FILES.splits, (30, 10), strict=True)
+    )
+    monkeypatch.setattr(fashion_mnist, "FILES", replace(fashion_mnist.FILES, splits=splits))
+    folder = tmp_path / "FashionMNIST" / "raw"
+    folder.mkdir(parents=True)
+    for split, first in zip(splits, (0, 30), strict=True):
+        rows = np.arange(first, first + split.count, dtype=np.uint8)
+        header = struct.pack(">4i", 2051, split.count, 28, 28)
+        (folder / split.images).write_bytes(header + rows.repeat(28 * 28).tobytes())
+        (folder / split.labels).write_bytes(struct.pack(">2i", 2049, split.count) + (rows % 10).tobytes())
+    return tmp_path
+
+
+def test_the_test_split_comes_last(small: Path) -> None:
+    with pytest.warns(UnofficialFile, match=r"train-images.*t10k-labels") as caught:
+        source = FashionMNIST().load(small, 0)
+    assert len(caught) == 1
+    assert source.images.shape == (40, 1, 28, 28) and source.test == 10
+    assert source.images[:, 0, 0, 0].tolist() == list(range(40))
+    assert source.labels.tolist() == [row % 10 for row in range(40)]
+    assert source.normalization == ((0.2860,), (0.3530,))
+    assert FashionMNIST().status(small).startswith("ready: 40 images")
+
+
+def test_a_damaged_test_file_is_named(small: Path) -> None:
+    path = small / "FashionMNIST" / "raw" / TEST.images
+    path.write_bytes(path.read_bytes()[:-1])
+    assert FashionMNIST().status(small).startswith(f"missing: {path}")
+    with pytest.raises(PflbenchError, match="t10k-images"):
+        FashionMNIST().load(small, 0)
+
+
+@pytest.mark.data
+def test_real_fashion_mnist(real: Callable[[Dataset], Path]) -> None:
+    root = real(FashionMNIST())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnofficialFile)
+        source = FashionMNIST().load(root, 0)
+    splits = [torchvision.FashionMNIST(root, train=train) for train in (True, False)]
+    assert torch.equal(source.images[:, 0], torch.cat([split.data for split in splits]))
+    assert np.array_equal(source.labels, torch.cat([split.targets for split in splits]))
+    assert source.test == 10_000
+    pixels = source.images[:60_000].double() / 255
+    assert source.normalization is not None
+    assert source.normalization.mean == pytest.approx([pixels.mean().item()], abs=1e-4)
+    assert source.normalization.std == pytest.approx([pixels.std().item()], abs=1e-4)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("train", [True, False])
+def test_real_mnist_files_read_as_torchvision_reads_them(train: bool, real: Callable[[Dataset], Path]) -> None:
+    files = IdxFiles("MNIST", "mnist", (TRAIN if train else TEST,))
+    root = real(DigitFive("mnist"))  # needs the files of both splits
+    images, labels = files.read(root)
+    expected = torchvision.MNIST(root, train=train)
+    assert np.array_equal(images, expected.data) and np.array_equal(labels, expected.targets)

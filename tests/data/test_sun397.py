@@ -1,0 +1,238 @@
+"""SUN397: the hierarchy's spreadsheet, which categories and photos count, what is done to a photo, and the cache."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pflbench.data import sun397
+from pflbench.data.source import Dataset
+from pflbench.data.sun397 import SUN397, categories, prepared
+from pflbench.data.xlsx import read_sheet
+from pflbench.errors import DataMissing, PflbenchError
+
+TITLES = ["category", *sun397.SUPERCLASSES, "shopping and dining"]
+HIERARCHY: list[tuple[str, int, int, int]] = [
+    ("'/a/abbey'", 0, 0, 1),
+    ("'/a/airport'", 1, 0, 0),
+    ("'/b/beach'", 0, 1, 0),
+    ("'/c/cottage_garden'", 0, 1, 1),  # in two superclasses: does not count
+    ("/c/church/indoor", 1, 0, 0),
+    ("/c/church/outdoor", 0, 0, 1),
+    ("/d/desert", 0, 1, 0),
+    ("/d/den", 1, 0, 0),  # the third of its superclass: not used
+    ("/e/empty", 0, 0, 0),
+]
+USED = ["a/airport", "c/church/indoor", "b/beach", "d/desert", "a/abbey", "c/church/outdoor"]
+
+
+def write_xlsx(path: Path, rows: Sequence[Sequence[str | int]], inline: bool = False) -> None:
+    """A workbook whose second sheet is "SUN397", with the parts that spreadsheet programs write."""
+    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    linked = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+    shared: list[str] = []
+
+    def cell(place: str, value: str | int) -> str:
+        if isinstance(value, int):
+            return f'<c r="{place}"><v>{value}</v></c>'
+        if inline:
+            return f'<c r="{place}" t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+        shared.append(value)
+        return f'<c r="{place}" t="s"><v>{len(shared) - 1}</v></c>'
+
+    lines = [
+        f'<row r="{n}">' + "".join(cell(f"{'ABCDEFG'[k]}{n}", v) for k, v in enumerate(row) if v != "") + "</row>"
+        for n, row in enumerate(rows, 1)
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as book:
+        sheets = '<sheet name="SUN908" sheetId="1" r:id="rId1"/><sheet name="SUN397" sheetId="2" r:id="rId2"/>'
+        book.writestr("xl/workbook.xml", f"<workbook {main} {linked}><sheets>{sheets}</sheets></workbook>")
+        links = "".join(f'<Relationship Id="rId{n}" Target="worksheets/sheet{n}.xml"/>' for n in (1, 2))
+        book.writestr("xl/_rels/workbook.xml.rels", f"<Relationships>{links}</Relationships>")
+        book.writestr("xl/worksheets/sheet1.xml", f"<worksheet {main}><sheetData/></worksheet>")
+        body = f"<worksheet {main}><sheetData>{''.join(lines)}</sheetData></worksheet>"
+        book.writestr("xl/worksheets/sheet2.xml", body)
+        if shared:  # rich text: two runs
+            entries = "".join(f"<si><r><t>{escape(s[:2])}</t></r><r><t>{escape(s[2:])}</t></r></si>" for s in shared)
+            book.writestr("xl/sharedStrings.xml", f"<sst {main}>{entries}</sst>")
+
+
+def write_hierarchy(path: Path, rows: Sequence[tuple[str, int, int, int]] = HIERARCHY, inline: bool = False) -> None:
+    write_xlsx(path, [["", "Which type of scene?"], TITLES, *([*row, 1] for row in rows)], inline)
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root with two categories a superclass and five photos a category, of which the last is one too many."""
+    monkeypatch.setattr(sun397, "CATEGORIES", 2)
+    monkeypatch.setattr(sun397, "IMAGES", 4)
+    monkeypatch.setattr(sun397, "TRAIN", 3)
+    folder = tmp_path / "SUN397"
+    write_hierarchy(folder / "three_levels.xlsx")
+    for number, name in enumerate(USED):
+        (folder / name).mkdir(parents=True)
+        for k in range(5):
+            Image.new("RGB", (90, 70), (40 * number, 50 * k, 0)).save(folder / name / f"sun_{'abcde'[k]}.jpg")
+    return tmp_path
+
+
+# ---- the spreadsheet
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_sheet_is_read_by_columns(inline: bool, tmp_path: Path) -> None:
+    write_xlsx(tmp_path / "a.xlsx", [["one & two", "", 3], [], [4]], inline)
+    assert read_sheet(tmp_path / "a.xlsx", "SUN397") == [{"A": "one & two", "C": "3"}, {}, {"A": "4"}]
+
+
+def test_what_is_no_workbook_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.xlsx").write_bytes(b"nothing")
+    with pytest.raises(PflbenchError, match=r"a\.xlsx"):
+        read_sheet(tmp_path / "a.xlsx", "SUN397")
+    write_xlsx(tmp_path / "b.xlsx", [])
+    with pytest.raises(PflbenchError, match="no such sheet"):
+        read_sheet(tmp_path / "b.xlsx", "SUN42")
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_the_first_categories_of_one_superclass_each(inline: bool, small: Path) -> None:
+    sheet = small / "SUN397" / "three_levels.xlsx"
+    write_hierarchy(sheet, inline=inline)
+    assert categories(sheet) == USED
+
+
+def test_too_few_categories_are_counted(small: Path) -> None:
+    sheet = small / "SUN397" / "three_levels.xlsx"
+    write_hierarchy(sheet, HIERARCHY[:-3])
+    with pytest.raises(PflbenchError, match="1 of 2 categories that are 'outdoor, natural'"):
+        categories(sheet)
+
+
+def test_a_spreadsheet_of_something_else(small: Path) -> None:
+    write_xlsx(small / "SUN397" / "three_levels.xlsx", [["name", "indoor"]])
+    with pytest.raises(PflbenchError, match="no row with the columns category"):
+        SUN397().load(small, 0)
+
+
+# ---- the photos
+
+
+def test_a_photo_is_cropped_resized_and_stored_as_jpeg(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (7, 11, 3), dtype=np.uint8).repeat(30, 0).repeat(30, 1)
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", quality=95)
+    with Image.open(tmp_path / "a.jpg") as photo:
+        square = photo.crop((60, 0, 270, 210)).resize((64, 64), Image.Resampling.BICUBIC)
+    stored = io.BytesIO()
+    square.save(stored, "JPEG")
+    found = prepared(tmp_path / "a.jpg")
+    assert np.array_equal(found, np.asarray(Image.open(stored)).transpose(2, 0, 1))
+    assert not np.array_equal(found, np.asarray(square).transpose(2, 0, 1))  # JPEG loses
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK"])
+def test_photos_of_other_modes_become_rgb(mode: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    Image.new("RGB", (64, 80), (200, 200, 200)).convert(mode).save(path, "TIFF")  # the content decides, not the name
+    assert prepared(path).shape == (3, 64, 64) and abs(int(prepared(path)[1, 32, 32]) - 200) < 10
+
+
+def test_the_pool(small: Path) -> None:
+    assert SUN397().status(small).startswith("ready")
+    SUN397().fetch(small)  # nothing to do
+    a, b = SUN397().load(small, 0), SUN397().load(small, 1)
+    assert a.images.shape == (24, 3, 64, 64) and a.images.dtype == torch.uint8
+    assert a.test == 6 and a.classes == 3 and a.normalization is None and SUN397().examples == 18
+    assert a.kind is not None and b.kind is not None
+    for rows, each in ((slice(0, 18), 3), (slice(18, 24), 1)):
+        assert np.bincount(a.kind[rows]).tolist() == [each] * 6
+    assert np.array_equal(a.labels, a.kind // 2)
+    # Red tells the category, green the file: the first four of each, whatever the seed.
+    red, green = ((a.images[:, c, 32, 32].numpy() / step).round().astype(int) for c, step in ((0, 40), (1, 50)))
+    assert np.array_equal(red, a.kind)
+    assert sorted(zip(red, green, strict=True)) == [(c, k) for c in range(6) for k in range(4)]
+    assert a.hash == b.hash and not torch.equal(a.images, b.images)
+    assert torch.equal(a.images, SUN397().load(small, 0).images)
+
+
+def test_too_few_photos_are_counted(small: Path) -> None:
+    for name in ("sun_a.jpg", "sun_b.jpg"):
+        (small / "SUN397" / "d" / "desert" / name).unlink()
+    with pytest.raises(PflbenchError, match=r"3 of 4 images in .*desert"):
+        SUN397().load(small, 0)
+
+
+def test_a_damaged_photo_is_named(small: Path) -> None:
+    path = small / "SUN397" / "b" / "beach" / "sun_b.jpg"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(PflbenchError, match=r"sun_b\.jpg"):
+        SUN397().load(small, 0)
+    assert not (small / "SUN397" / sun397.CACHE).exists()
+
+
+def test_what_is_missing_is_named(small: Path) -> None:
+    sheet = small / "SUN397" / "three_levels.xlsx"
+    (sheet.parent / "hierarchy_three_levels").mkdir()
+    sheet.rename(sheet.parent / "hierarchy_three_levels" / sheet.name)
+    assert SUN397().status(small).startswith("ready")
+    for name in ("load", "fetch"):
+        with pytest.raises(DataMissing, match=r"SUN397\.tar\.gz") as error:
+            SUN397().load(small / "no", 0) if name == "load" else SUN397().fetch(small / "no")
+        for path in ("a", "three_levels.xlsx"):
+            assert str(small / "no" / "SUN397" / path) in str(error.value)
+            assert str(small / "no" / "SUN397" / path) in SUN397().status(small / "no")
+
+
+# ---- the cache
+
+
+def forbid(path: Path) -> np.ndarray:
+    raise AssertionError(f"read {path}")
+
+
+def test_photos_are_read_once(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = SUN397().load(small, 0)
+    monkeypatch.setattr(sun397, "prepared", forbid)
+    again = SUN397().load(small, 0)
+    assert torch.equal(first.images, again.images) and first.hash == again.hash
+    assert [path.name for path in (small / "SUN397").glob("*pflbench*")] == [sun397.CACHE]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "array", "other files"])
+def test_a_cache_that_does_not_fit_is_made_anew(damage: str, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, cache = SUN397().load(small, 0), small / "SUN397" / sun397.CACHE
+    if damage == "other files":
+        Image.new("RGB", (90, 70), (1, 2, 3)).save(small / "SUN397" / "a" / "abbey" / "sun_Z.jpg")
+    elif damage == "array":
+        with cache.open("wb") as file:
+            np.save(file, np.zeros(3))
+    else:
+        cache.write_bytes(cache.read_bytes()[:-2000] if damage == "truncated" else b"")
+    second = SUN397().load(small, 0)
+    assert (second.hash == first.hash) == (damage != "other files")
+    monkeypatch.setattr(sun397, "prepared", forbid)
+    assert SUN397().load(small, 0).hash == second.hash
+
+
+def test_a_folder_that_cannot_be_written_to_does_not_matter(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", lambda *args, **named: full())
+    SUN397().load(small, 0)
+    assert list((small / "SUN397").glob("*pflbench*")) == []
+
+
+@pytest.mark.data
+def test_real_sun397(real: Callable[[Dataset], Path]) -> None:
+    source = SUN397().load(real(SUN397()), 0)
+    assert source.images.shape == (15_000, 3, 64, 64) and source.test == 3000 and source.kind is not None
+    assert np.bincount(source.kind[:12_000]).tolist() == [80] * 150
