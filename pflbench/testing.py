@@ -26,9 +26,10 @@ from pflbench.engine.client_map import ClientMap, Data, Execution, Item
 from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import Outcome, Setup, simulate
-from pflbench.methods.base import Batch, Method, Round
+from pflbench.methods.base import Batch, Batches, Method, Objective, Round
 from pflbench.models.convnet import ConvNet
-from pflbench.models.network import Network
+from pflbench.models.network import Gate, Network, conv_parameters, linear_parameters, with_linear_head
+from pflbench.models.ops import Ops
 from pflbench.rng import stream
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 
@@ -45,6 +46,17 @@ AnyMethod = Method[Any, Any, Any]
 def tiny_network() -> Network:
     """A few hundred parameters, with every kind of layer the built-in networks have, and a modulator."""
     return ConvNet((4,), kernel=3, padding=1, flat=64, hidden=(8,), before=(6, 5), after=(5,)).network(SHAPE, CLASSES)
+
+
+def tiny_features() -> Network:
+    """A network whose head is one linear layer, for methods that need one; with a convolution and a dense layer."""
+
+    def features(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
+        h = ops.pool(ops.conv(ops.images(x), p["base.conv.weight"], p["base.conv.bias"], 1)).relu()
+        return ops.linear(ops.flatten(h), p["base.dense.weight"], p["base.dense.bias"]).relu()
+
+    base = (*conv_parameters("base.conv", 1, 4, 3), *linear_parameters("base.dense", 64, 6))
+    return with_linear_head(base, features, 6, SHAPE, CLASSES)
 
 
 def tiny_federation(seed: int, sizes: Sequence[int] = SIZES) -> Federation:
@@ -114,16 +126,30 @@ class Case:
     method: AnyMethod
 
     @cached_property
+    def plain(self) -> Network:
+        """A tiny network that the method can train."""
+        return tiny_features() if self.method.needs_features else tiny_network()
+
+    @cached_property
     def network(self) -> Network:
         """The network the method trains."""
-        return self.method.network(tiny_network())
+        return self.method.network(self.plain)
 
-    def run(self, seeds: Sequence[int], execution: Execution, chunk: int | None = None) -> list[Outcome]:
-        """Whole runs of these seeds as one group."""
-        specs = [tiny_spec(seed) for seed in seeds]
-        federations = [tiny_federation(seed) for seed in seeds]
+    def spec(self, seed: int = 0, **changes: Any) -> RunSpec:
+        """A tiny run in the kind of minibatches that the method asks for."""
+        own = any(take.batch or take.indexed for take in (*self.method.takes(), *self.method.adapts()))
+        return tiny_spec(seed).model_copy(update={"batches": "reshuffled" if own else "static"} | changes)
+
+    def stragglers(self, seed: int = 0) -> RunSpec:
+        """A run in which all clients are asked, half of the uploads arrive, and personal models are scored."""
+        scoring = Scoring(clients="all", stages=("global", "personalized"), moment="before-aggregation")
+        return self.spec(seed, batches="reshuffled", cohort=len(SIZES) - 2, arrival=0.5, scoring=scoring)
+
+    def run(self, specs: Sequence[RunSpec], execution: Execution, chunk: int | None = None) -> list[Outcome]:
+        """Whole runs of these specs as one group."""
+        federations = [tiny_federation(spec.seed) for spec in specs]
         setup = Setup(execution=execution, chunk=chunk, most_padding=math.inf)
-        outcomes = simulate(specs, federations, self.method, tiny_network(), setup)
+        outcomes = simulate(specs, federations, self.method, self.plain, setup)
         for outcome in outcomes:
             assert outcome.failure is None, f"the run failed: {outcome.failure}"
         return outcomes
@@ -131,7 +157,7 @@ class Case:
     @cached_property
     def looped(self) -> list[Outcome]:
         """Seeds 0 and 1, one client at a time."""
-        return self.run([0, 1], "loop")
+        return self.run([self.spec(0), self.spec(1)], "loop")
 
     def start(self, seed: int = 0) -> tuple[Tree, Tree]:
         """Server state and a fresh client's state before round 0, float64."""
@@ -149,11 +175,14 @@ class Case:
     ) -> tuple[list[Tree], ClientMap]:
         """One participation of each client from the initial state: [(upload, state)], and the map that did it."""
         server, own = self.start()
-        spec = tiny_spec(clients=len(federation.support))
-        streams = support_streams(federation, spec)
-        items = [Item(0, own, tuple(streams[c].draw(self.method.takes(), 0)[0])) for c in clients]
+        streams = support_streams(federation, self.spec(clients=len(federation.support)))
+        items = [Item(0, (own, _key(c)), tuple(streams[c].draw(self.method.takes(), 0)[0])) for c in clients]
         mapped = self.map(execution, federation)
-        return mapped(lambda *args: self.method.client(*args, round=Round(0)), [server], items), mapped
+        return mapped(self.participate, [server], items), mapped
+
+    def participate(self, f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
+        """One participation in round 0; `own` is (state, key)."""
+        return self.method.client(f, server, own[0], *taken, round=Round(0, own[1]))
 
     def compare(self, a: Tree, b: Tree, what: str) -> None:
         """Two trees of tensors, entry by entry, apart from what a normalization makes arbitrary."""
@@ -199,16 +228,28 @@ class _Initial:
         return noise.normal(torch.tensor(noise.key(self.seed, "initial")), name, shape, torch.float64)
 
 
+def _key(client: int) -> Tensor:
+    return torch.tensor(noise.key(0, client, 0))
+
+
 def _vectorized(case: Case) -> None:
-    case.same_runs(case.looped, case.run([0, 1], "vectorized"), "looped and vectorized clients")
+    stacked = case.run([case.spec(0), case.spec(1)], "vectorized")
+    case.same_runs(case.looped, stacked, "looped and vectorized clients")
+
+
+def _stragglers(case: Case) -> None:
+    specs = [case.stragglers(0), case.stragglers(1)]
+    looped, stacked = (case.run(specs, execution) for execution in ("loop", "vectorized"))
+    case.same_runs(looped, stacked, "looped and vectorized clients, where half of the uploads arrive")
 
 
 def _chunks(case: Case) -> None:
-    case.same_runs(case.looped, case.run([0, 1], "vectorized", chunk=2), "stacks of two clients and whole stacks")
+    small = case.run([case.spec(0), case.spec(1)], "vectorized", chunk=2)
+    case.same_runs(case.looped, small, "stacks of two clients and whole stacks")
 
 
 def _alone(case: Case) -> None:
-    case.same_runs(case.looped[1:], case.run([1], "vectorized"), "a seed alone and together with another")
+    case.same_runs(case.looped[1:], case.run([case.spec(1)], "vectorized"), "a seed alone and together with another")
 
 
 def _calls(case: Case) -> None:
@@ -221,14 +262,9 @@ def _pure(case: Case) -> None:
     server, own = case.start()
     before = pytree.tree_map(_copy, (server, own))
     federation = tiny_federation(0)
-    spec = tiny_spec()
-    drawn, _ = support_streams(federation, spec)[3].draw(case.method.takes(), 0)
+    drawn, _ = support_streams(federation, case.spec())[3].draw(case.method.takes(), 0)
     clients = case.map("loop", federation)
-    ((upload, _),) = clients(
-        lambda f, s, o, *taken: case.method.client(f, s, o, *taken, round=Round(0)),
-        [server],
-        [Item(0, own, tuple(drawn))],
-    )
+    ((upload, _),) = clients(case.participate, [server], [Item(0, (own, _key(3)), tuple(drawn))])
     stacked = pytree.tree_map(lambda u: torch.stack([u, u]), upload)
     kept = pytree.tree_map(_copy, stacked)
     case.method.server(server, stacked, torch.full((2,), 0.5, dtype=torch.float64), Round(0))
@@ -263,14 +299,12 @@ def _masked(case: Case) -> None:
 
 
 def _learns(case: Case) -> None:
-    spec = tiny_spec(rounds=12)
+    spec = case.spec(rounds=12)
     # The few query rows of the two held-out clients alone would be noise.
     spec = spec.model_copy(update={"scoring": spec.scoring.model_copy(update={"clients": "all"})})
-    (outcome,) = simulate([spec], [tiny_federation(0)], case.method, tiny_network())
+    (outcome,) = simulate([spec], [tiny_federation(0)], case.method, case.plain)
     assert outcome.failure is None, f"the run failed: {outcome.failure}"
-    (start,) = simulate(
-        [spec.model_copy(update={"rounds": 1})], [tiny_federation(0)], _Idle(case.method), tiny_network()
-    )
+    (start,) = simulate([spec.model_copy(update={"rounds": 1})], [tiny_federation(0)], _Idle(case.method), case.plain)
     before, after = (
         sum(s.loss_sum for s in o.scores if s.step == 3) / sum(s.count for s in o.scores if s.step == 3)
         for o in (start, outcome)
@@ -319,6 +353,28 @@ def _held_out(case: Case) -> None:
         assert not isinstance(was, Tensor) or torch.equal(was, now), "deploy() changes the server's state"
 
 
+def _personal(case: Case) -> None:
+    federation = tiny_federation(0)
+    server, _ = case.start()
+    ((sent, state),), mapped = case.once("loop", federation, [3])
+    before = pytree.tree_map(_copy, (server, state, sent))
+    drawn, _ = support_streams(federation, case.spec())[3].draw(case.method.adapts(), 0)
+
+    def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
+        now = Round(0, _key(3))
+        alone = case.method.personalize(f, server, own[0], None, *taken, round=now)
+        return alone, case.method.personalize(f, server, own[0], own[1], *taken, round=now)
+
+    (found,) = mapped(models, [server], [Item(0, (state, sent), tuple(drawn))])
+    for made in found:
+        assert "personalized" in made, f"personalize() returns the stages {', '.join(made)} without 'personalized'"
+        for stage, w in made.items():
+            shape = (case.network.layout.size,)
+            assert w.shape == shape, f"personalize() returns {tuple(w.shape)} instead of one model {shape} for {stage}"
+    for was, now in zip(pytree.tree_leaves(before), pytree.tree_leaves((server, state, sent)), strict=True):
+        assert not isinstance(was, Tensor) or torch.equal(was, now), "personalize() changes its arguments in place"
+
+
 def _saved(case: Case) -> None:
     _, own = case.start()
     results, _ = case.once("loop", tiny_federation(0), [0])
@@ -333,7 +389,7 @@ def _saved(case: Case) -> None:
 
 
 def _cohorts(case: Case) -> None:
-    spec, federation = tiny_spec(), tiny_federation(0)
+    spec, federation = case.spec(), tiny_federation(0)
     for index in range(3):
         cohort = sample_cohort(spec, federation.training, index)
         assert len(set(cohort)) == spec.cohort and federation.training[cohort].all()
@@ -342,6 +398,7 @@ def _cohorts(case: Case) -> None:
 
 CHECKS: dict[str, Callable[[Case], None]] = {
     "vectorized = loop": _vectorized,
+    "vectorized = loop with stragglers": _stragglers,
     "gradient calls do not grow with clients": _calls,
     "chunk size changes nothing": _chunks,
     "a seed alone = together with others": _alone,
@@ -350,6 +407,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "clients are exchangeable": _exchangeable,
     "it learns": _learns,
     "a held-out client can be personalized": _held_out,
+    "a client has a model of its own": _personal,
     "state survives saving": _saved,
     "draws are stable": _cohorts,
 }

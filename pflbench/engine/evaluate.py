@@ -130,12 +130,13 @@ def personal(
 
     `left.sent` None: from their states and the server's; else from what their training of this round left behind.
     """
+    names = [noise.key(runs[seed].spec.seed, client, "personalize", round) for seed, client in left]
+    keys = clients.data.upload(np.array(names, np.int64))
     items = []
-    for (seed, client), one in left.items():
+    for ((seed, client), one), key in zip(left.items(), keys, strict=True):
         run = runs[seed]
         drawn, _ = run.streams[client].draw(method.adapts(), 0, "personalize", round)
         query = _query(run, run.federation.query[client], clients, client)
-        key = clients.data.upload(np.array(noise.key(run.spec.seed, client, "personalize", round)))
         items.append(Item(seed, (one.state, () if one.sent is None else one.sent, key), (*drawn, query)))
 
     def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:

@@ -101,8 +101,15 @@ def cut(w: Tensor, wrt: slice | None) -> tuple[list[Tensor], Tensor]:
     return [p for p in pieces if p.shape[-1] or p is leaf], leaf
 
 
+PIECE = 200
+"""Rows of a larger batch that a network which treats each row alone sees at a time: caches and memory are finite."""
+
+
 class LoopObjective:
-    """One client at a time; batches are trimmed to their real rows. `gradient_calls` counts autograd calls."""
+    """One client at a time; batches are trimmed to their real rows. `gradient_calls` counts autograd calls.
+
+    A large batch is cut into pieces of `PIECE` rows, whose means and gradients are averaged.
+    """
 
     def __init__(self, task: Task):
         self.task = task
@@ -117,7 +124,22 @@ class LoopObjective:
     def __call__(self, w: Params, b: Batch) -> Scalar:
         """See `methods.base.Objective`."""
         with torch.no_grad():
-            return self._loss([w], b)
+            return self._mean(b, lambda piece: self._loss([w], piece))
+
+    def _mean(self, b: Batch, fn: Callable[[Batch], Tensor]) -> Tensor:
+        """The mean over a batch's rows of what is a mean over a piece's."""
+        several = self._pieces(b)
+        if len(several) == 1:
+            return fn(b)
+        total = fn(several[0]).mul_(len(several[0].rows))
+        for piece in several[1:]:
+            total.add_(fn(piece), alpha=len(piece.rows))
+        return total.div_(len(b.rows))
+
+    def _pieces(self, b: Batch) -> list[Batch]:
+        if len(b.rows) <= PIECE or self.task.network.batchwise:
+            return [b]
+        return [Batch(*some) for some in zip(b.rows.split(PIECE), b.labels.split(PIECE), strict=True)]
 
     def grad(
         self,
@@ -131,11 +153,19 @@ class LoopObjective:
     ) -> Part:
         """See `methods.base.Objective`."""
         self.gradient_calls += 1
-        if loss is None and self.task.network.gradient is not None and not self.task.bf16:
+        where = self.part(wrt) if wrt else None
+        if loss is not None:
+            return self._differentiated(w, b, where, Own(loss, at), args)
+        if self.task.network.gradient is not None and not self.task.bf16:
             return self._derived(w, b, wrt)
+        return self._mean(b, lambda piece: self._differentiated(w, piece, where))
+
+    def _differentiated(
+        self, w: Params, b: Batch, where: slice | None, own: Own | None = None, args: tuple[Tensor, ...] = ()
+    ) -> Part:
         with torch.enable_grad():
-            pieces, leaf = cut(w, self.part(wrt) if wrt else None)
-            return torch.autograd.grad(self._loss(pieces, b, loss and Own(loss, at), args), leaf)[0]
+            pieces, leaf = cut(w, where)
+            return torch.autograd.grad(self._loss(pieces, b, own, args), leaf)[0]
 
     def _derived(self, w: Params, b: Batch, wrt: str | None) -> Part:
         network = self.task.network
@@ -162,7 +192,7 @@ class LoopObjective:
     def features(self, w: Params, b: Batch) -> Tensor:
         """See `methods.base.Objective`."""
         with torch.no_grad():
-            return self.task.features([w], b)
+            return torch.cat([self.task.features([w], piece) for piece in self._pieces(b)])
 
     def part(self, name: str) -> slice:
         """See `methods.base.Objective`."""

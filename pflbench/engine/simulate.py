@@ -211,7 +211,7 @@ class Simulation:
         scored = self._scores_training()
         keys = [noise.key(self.runs[seed].spec.seed, client, self.rounds) for seed, client in portion]
         items = []
-        for (seed, client), key in zip(portion, self.clients.data.upload(np.array(keys)), strict=True):
+        for (seed, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
             run = self.runs[seed]
             used = scored or client in senders[seed]
             taken, cursor = run.streams[client].draw(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from pflbench.errors import UsageError
 from pflbench.models.network import Network
 from pflbench.noise import normal
 from pflbench.optim import momentum, sgd
@@ -101,7 +102,7 @@ class Round:
 
 
 Loss = Callable[..., Tensor]
-"""`loss(outputs, labels, mask, *args)`: one scalar, from a client's outputs ["batch", …]; without a mask all rows are real."""
+"""`loss(outputs, labels, mask, *args)`: one scalar from a client's outputs ["batch", …]; no mask: all rows are real."""
 
 
 @runtime_checkable
@@ -173,8 +174,14 @@ class Method(Generic[S, C, U]):
     personal_from: ClassVar[Literal["server", "training"]] = "server"
     """What `personalize` starts from: the server's new state, or what this round's training left at the client."""
 
+    needs_features: ClassVar[bool] = False
+    """Whether the network's head must be one linear layer on features."""
+
     def network(self, base: Network) -> Network:
-        """The network this method trains (CAFeMe adds its modulator)."""
+        """The network this method trains (CAFeMe adds its modulator). Raises `UsageError` if it cannot train `base`."""
+        if self.needs_features and base.features is None:
+            name = type(self).__name__
+            raise UsageError(f"{name} needs a network whose head is one linear layer: mlp, lenet, or cnn6.")
         return base
 
     def takes(self) -> tuple[Take, ...]:

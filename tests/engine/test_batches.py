@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pflbench.data.federation import Federation
-from pflbench.engine.batches import Static, query_batches, support_streams
+from pflbench.engine.batches import Static, pieces, query_batches, support_streams
 from pflbench.errors import UsageError
 from pflbench.methods.base import Take
 from pflbench.spec import RunSpec
@@ -114,8 +114,84 @@ def test_query_keeps_its_tail_but_a_lone_example_only_if_it_is_all(rows: int, si
         assert [len(b) for b in query_batches(federation, 0, spec(tail=tail))] == sizes
 
 
+RESHUFFLED = {"batches": "reshuffled"}
+
+
+def test_reshuffled_epochs_are_permutations_that_keep_the_tail() -> None:
+    federation = of_sizes([13])
+    (s,) = support_streams(federation, spec(**RESHUFFLED))
+    (drawn,), _ = s.draw((Take(epochs=3),), 0, "round", 0)
+    assert [len(b) for b in drawn] == [5, 5, 3] * 3
+    epochs = [np.concatenate(drawn[i : i + 3]).tolist() for i in (0, 3, 6)]
+    assert all(sorted(e) == sorted(federation.support[0].tolist()) for e in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+def test_reshuffled_draws_depend_on_seed_client_and_moment_alone() -> None:
+    def drawn(seed: int, client: int, *moment: Any) -> list[int]:
+        federation = of_sizes([50, 50])
+        federation = replace(federation, support=(federation.support[0],) * 2)
+        s = support_streams(federation, spec(seed=seed, **RESHUFFLED))[client]
+        return np.concatenate(s.draw((Take(epochs=1),), 0, *moment)[0][0]).tolist()
+
+    assert drawn(0, 0, "round", 1) == drawn(0, 0, "round", 1)
+    others = [drawn(0, 0, "round", 2), drawn(0, 1, "round", 1), drawn(1, 0, "round", 1), drawn(0, 0, "x", 1)]
+    assert all(other != drawn(0, 0, "round", 1) for other in others)
+
+
+def test_single_reshuffled_batches_are_distinct_rows_of_any_size() -> None:
+    federation = of_sizes([13, 3])
+    large, small = support_streams(federation, spec(**RESHUFFLED))
+    (drawn, merged), _ = large.draw((Take(steps=40, batch=4), Take(steps=3, merge=True)), 0)
+    assert all(len(set(b.tolist())) == 4 and set(b) <= set(federation.support[0]) for b in drawn)
+    assert len(merged) == 1 and len(merged[0]) == 15
+    often = np.bincount(np.concatenate(drawn), minlength=13)
+    assert often.min() > 0 and len({tuple(sorted(b.tolist())) for b in drawn}) > 20
+    assert [len(b) for b in small.draw((Take(steps=2, batch=10),), 0)[0][0]] == [3, 3]
+
+
+def test_indexed_batches_know_their_places_and_whole_ones_are_in_order() -> None:
+    federation = of_sizes([13])
+    (s,) = support_streams(federation, spec(**RESHUFFLED))
+    ((whole,), indexed), _ = s.draw((Take(whole=True), Take(epochs=1, batch=6, indexed=True)), 0)
+    assert whole.tolist() == federation.support[0].tolist()
+    for rows, places in indexed:
+        assert whole[places].tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize("kind", ["static", "reshuffled"])
+def test_nobody_draws_what_nobody_reads(kind: str) -> None:
+    (s, *_) = support_streams(tiny_federation(0), spec(batches=kind))
+    takes = (Take(epochs=1), Take(epochs=2, used_only=True))
+    (first, second), _ = s.draw(takes, 0, used=False)
+    assert len(first) > 0 and second == []
+    assert len(s.draw(takes, 0)[0][1]) == 2 * len(first)
+
+
+def test_static_batches_have_the_suites_size() -> None:
+    for take in (Take(epochs=1, batch=3), Take(epochs=1, indexed=True)):
+        with pytest.raises(UsageError, match="reshuffled"):
+            stream(3).draw((take,), 0)
+    ((whole,),), _ = stream(3).draw((Take(whole=True),), 0)
+    assert whole.tolist() == [0, 1, 10, 11, 20, 21]
+
+
+def test_rows_are_scored_in_large_pieces() -> None:
+    assert [len(b) for b in pieces(np.arange(1203))] == [500, 500, 203]
+
+
 @pytest.mark.parametrize(
-    "wrong", [{}, {"steps": 1, "epochs": 1}, {"steps": -1}, {"epochs": 2, "merge": True}, {"steps": 0, "merge": True}]
+    "wrong",
+    [
+        {},
+        {"steps": 1, "epochs": 1},
+        {"steps": -1},
+        {"epochs": 2, "merge": True},
+        {"steps": 0, "merge": True},
+        {"whole": True, "epochs": 1},
+        {"whole": True, "batch": 5},
+        {"epochs": 1, "batch": 0},
+    ],
 )
 def test_a_take_says_one_amount(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Take"):

@@ -21,7 +21,7 @@ import torch
 
 from pflbench import names
 from pflbench.engine.simulate import simulate
-from pflbench.testing import Case, tiny_federation, tiny_network, tiny_spec
+from pflbench.testing import Case, tiny_federation
 
 FILE = Path(__file__).with_name("fingerprints.json")
 TOLERANCE = 1e-7
@@ -31,7 +31,7 @@ TOLERANCE = 1e-7
 def fingerprint(name: str) -> dict[str, Any]:
     """Sum, norm, distance from the start, and five entries of the parameters that gradients determine."""
     case = Case(names.resolve("methods", name)())
-    (outcome,) = simulate([tiny_spec(0)], [tiny_federation(0)], case.method, tiny_network())
+    (outcome,) = simulate([case.spec(0)], [tiny_federation(0)], case.method, case.plain)
     assert outcome.failure is None
     start, _ = case.start()
     before, after = (tree[..., case.determined].flatten() for tree in (start, outcome.server))
