@@ -114,8 +114,9 @@ class RunSpec(_Strict):
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
 
     def setting(self) -> str:
-        """What two runs must share to stand in one column: all but method, seed and fine-tuning rate."""
+        """What two runs must share to stand in one column: all but method, seed, fine-tuning rate, and stages."""
         fields = self.model_dump(mode="json", exclude={"method": True, "seed": True})
+        del fields["scoring"]["stages"]
         if fields["scoring"]["finetune"]:
             fields["scoring"]["finetune"].pop("lr")
         return _compact(fields)

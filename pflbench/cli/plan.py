@@ -64,15 +64,16 @@ def plan(
         total, unknown, to_do = 0.0, 0, 0
         seen: set[str] = set()
         for cell in table.cells:
-            specs = [s for s in cell.runs if s.id not in seen]
+            specs = [s for s in cell.needed if s.id not in seen]
             seen |= {s.id for s in specs}
             if not specs:
                 continue
             states = [store.status(s.id) for s in specs]
             missing = [s for s, state in zip(specs, states, strict=True) if state == "missing"]
             # Seeds differ in nothing that costs time.
-            estimate = _estimate(specs[0], history, speeds, table.locations.get(specs[0].id))
-            estimates = [estimate] * len(missing) if estimate else []
+            kinds = {s.group(): s for s in missing}
+            costs = {k: _estimate(s, history, speeds, table.locations.get(s.id)) for k, s in kinds.items()}
+            estimates = [found for s in missing if (found := costs[s.group()])]
             times = [seconds for seconds, _ in estimates]
             to_do += len(missing)
             total += sum(times)

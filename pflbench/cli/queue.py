@@ -83,7 +83,7 @@ def _choices(item: Item, store: Store, jobs: int | None, end: float) -> Iterator
         yield chosen | {"column": columns, "method": methods, "seeds": seed_text(item.table.seeds)}
         return
     for part in item.parts():
-        missing = [spec.seed for spec in part.runs if store.status(spec.id) == "missing"]
+        missing = list(dict.fromkeys(spec.seed for spec in part.runs if store.status(spec.id) == "missing"))
         size = _at_a_time(jobs) or len(missing)
         for first in range(0, len(missing), size):
             now = missing[first : first + size]

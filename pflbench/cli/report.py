@@ -12,9 +12,9 @@ from pflbench.cli.common import console
 from pflbench.errors import StoreError, UsageError, unknown
 
 if TYPE_CHECKING:
-    from pflbench.report.table import TableInput
+    from pflbench.report.table import CellInput, ColumnHead, TableInput
     from pflbench.store import Store
-    from pflbench.suite.expand import Expansion
+    from pflbench.suite.expand import Cell, Expansion, TableColumn
 
 MAKE = "`pflbench run` makes them."
 FORMATS = ("terminal", "markdown", "csv")
@@ -129,22 +129,48 @@ def table_input(table: Expansion, *, comparable: bool) -> TableInput:
         paper=table.paper,
         profile=table.profile,
         rows=tuple(t.RowHead(r.id, r.title) for r in table.rows),
-        columns=tuple(t.ColumnHead(c.id, c.title, c.group, c.dataset, c.partition, c.clients) for c in table.columns),
-        cells={
-            (cell.row.id, cell.column.id): t.CellInput(
-                row=cell.row.id,
-                column=cell.column.id,
-                stage=cell.stage,
-                steps=cell.steps if cell.stage == "finetuned" else None,
-                runs=cell.runs,
-                reference=cell.reference and t.Reference(cell.reference.mean, cell.reference.spread),
-            )
-            for cell in table.cells
-        },
+        columns=tuple(head for column in table.columns for head in _heads(table, column)),
+        cells={(cell.row.id, _head(table, cell.column, cell.stage)): _cell(table, cell) for cell in table.cells},
         spread=t.Spread(table.spread.kind, table.spread.ddof, table.spread.of),
         decimals=table.decimals,
         bold_best=table.bold == "best-per-column",
         protocol=table.protocol,
         notes=table.notes,
         comparable=comparable,
+        blocks=table.blocks,
+        derived=tuple(
+            t.Derived(
+                d.id, d.title, d.axis, d.of, {place: t.Reference(*printed) for place, printed in d.references.items()}
+            )
+            for d in table.derived
+        ),
+    )
+
+
+def _head(table: Expansion, column: TableColumn, stage: str) -> str:
+    """The id of the column that shows this stage."""
+    return f"{column.id}/{stage}" if table.stages else column.id
+
+
+def _heads(table: Expansion, c: TableColumn) -> list[ColumnHead]:
+    """A column of the suite as the table shows it: once, or once for each stage."""
+    from pflbench.report.table import ColumnHead
+
+    def head(id: str, stage: str | None = None, label: str = "") -> ColumnHead:
+        return ColumnHead(id, c.title, c.group, c.id, c.dataset, c.partition, c.clients, c.rounds, stage, label)
+
+    return [head(_head(table, c, stage), stage, label) for stage, label in table.stages.items()] or [head(c.id)]
+
+
+def _cell(table: Expansion, cell: Cell) -> CellInput:
+    from pflbench.report import table as t
+
+    steps = cell.steps if cell.stage == "finetuned" else None
+    return t.CellInput(
+        row=cell.row.id,
+        column=_head(table, cell.column, cell.stage),
+        reading=t.Reading(cell.stage, steps, cell.column.smallest),
+        runs=cell.runs,
+        reference=cell.reference and t.Reference(*cell.reference),
+        choices=tuple(tuple(t.Choice(*choice) for choice in points) for points in cell.choices),
     )

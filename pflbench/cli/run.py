@@ -271,7 +271,7 @@ def _tasks(specs: list[RunSpec], tables: list[Expansion], place: Place) -> list[
 
 def _columns(tables: list[Expansion]) -> dict[str, str]:
     """Run id → the column it belongs to, for the display."""
-    return {run.id: cell.column.id for table in tables for cell in table.cells for run in cell.runs}
+    return {run.id: cell.column.id for table in tables for cell in table.cells for run in cell.needed}
 
 
 def _say_failures(dones: list[Done], earlier: dict[RunSpec, str]) -> None:

@@ -30,9 +30,14 @@ def in_use(device: torch.device) -> int:
     """Bytes in use now: allocated on a GPU, resident in this process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
-    with contextlib.suppress(OSError, AttributeError):  # what is freed but kept for later does not count
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    trim()  # what is freed but kept for later does not count
     return _status("VmRSS") or peak(device)
+
+
+def trim() -> None:
+    """Give memory that is freed, but kept for later, back to the system."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def writable() -> int:

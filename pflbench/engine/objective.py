@@ -139,7 +139,7 @@ class LoopObjective:
     def _pieces(self, b: Batch) -> list[Batch]:
         if len(b.rows) <= PIECE or self.task.network.batchwise:
             return [b]
-        return [Batch(*some) for some in zip(b.rows.split(PIECE), b.labels.split(PIECE), strict=True)]
+        return [Batch(*some) for some in zip(torch.split(b.rows, PIECE), torch.split(b.labels, PIECE), strict=True)]
 
     def grad(
         self,

@@ -19,7 +19,7 @@ from pflbench.engine.chunks import MOST_PADDING
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item, one_lane
 from pflbench.engine.cohort import arrived, sample_cohort, weights
 from pflbench.engine.evaluate import Left, before_aggregation, evaluate, personal, scored_clients
-from pflbench.engine.memory import Room
+from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Run
 from pflbench.errors import Diverged, PflbenchError
@@ -30,6 +30,8 @@ from pflbench.spec import Precision, RunSpec
 from pflbench.typing import Params
 
 Tree = Any
+Clients = dict[int, list[int]]
+"""Clients by the number of their run in the group."""
 DTYPES = {"fp64": torch.float64}
 """The type of a run's parameters, where it is not float32: bf16 and tf32 say how float32 ones are multiplied."""
 PORTION = 8
@@ -171,19 +173,24 @@ class Simulation:
 
     def step(self) -> None:
         """One more round of every run that has not failed: train clients, score what they leave, aggregate."""
-        work, senders = self._work()
+        work, senders, keepers = self._work()
         uploads: dict[int, dict[int, Tree]] = {seed: {} for seed in self.alive}
-        size = PORTION * self.setup.lanes() if self.clients.execution == "loop" else max(1, len(work))
+        frugal = self.setup.memory_limit is not None
+        size = (1 if frugal else PORTION) * self.setup.lanes()
+        if self.clients.execution == "vectorized":
+            size = max(1, len(work))
         # In portions, so that a portion's new states replace its old ones before the next begins.
         for portion in (work[i : i + size] for i in range(0, len(work), size)):
-            for (seed, client), (sent, state) in zip(portion, self._train(portion, senders), strict=True):
+            for (seed, client), (sent, state) in zip(portion, self._train(portion, senders, keepers), strict=True):
                 run = self.runs[seed]
                 if client in senders[seed]:
                     uploads[seed][client] = sent
-                if client in senders[seed] or self.method.trains == "everyone":
+                if client in keepers[seed]:
                     # A slice of a stack would keep the whole stack alive.
                     stacked = self.clients.execution == "vectorized"
                     run.states[client] = pytree.tree_map(torch.clone, state) if stacked else state
+            if frugal:
+                trim()
         now = Round(self.rounds)
         for seed, run in self.alive.items():
             mine = {client: uploads[seed][client] for client in senders[seed]}
@@ -192,21 +199,22 @@ class Simulation:
                 run.metrics += _diagnose(run, self.method, self.rounds + 1)
         self.rounds += 1
 
-    def _work(self) -> tuple[list[tuple[int, int]], dict[int, list[int]]]:
-        """Who trains in this round, as (run, client), the largest first; and whose uploads arrive, in order."""
-        work, senders = [], {}
+    def _work(self) -> tuple[list[tuple[int, int]], Clients, Clients]:
+        """Who trains in this round, as (run, client), the largest first; whose uploads arrive; who keeps its state."""
+        work, senders, keepers = [], {}, {}
         for seed, run in self.alive.items():
             asked = sample_cohort(run.spec, run.federation.training, self.rounds)
             senders[seed] = arrived(run.spec, asked, self.rounds).tolist()
-            trained = asked.tolist() if self.method.trains == "everyone" else senders[seed]
+            keepers[seed] = asked.tolist() if self.method.trains == "everyone" else senders[seed]
+            trained = keepers[seed]
             if self._scores_training():
                 trained = [*trained, *scored_clients(run.spec.scoring, run.federation.training).tolist()]
             work += [(seed, client) for client in dict.fromkeys(trained)]
         if self.clients.execution == "loop" and len(work) > PORTION:
             work.sort(key=lambda owner: -len(self.runs[owner[0]].federation.support[owner[1]]))
-        return work, senders
+        return work, senders, keepers
 
-    def _train(self, portion: list[tuple[int, int]], senders: dict[int, list[int]]) -> list[tuple[Tree, Tree]]:
+    def _train(self, portion: list[tuple[int, int]], senders: Clients, keepers: Clients) -> list[tuple[Tree, Tree]]:
         """Each client's upload and new state; personal models that suites score as training leaves them are scored."""
         scored = self._scores_training()
         keys = [noise.key(self.runs[seed].spec.seed, client, self.rounds) for seed, client in portion]
@@ -217,7 +225,7 @@ class Simulation:
             taken, cursor = run.streams[client].draw(
                 self.method.takes(), int(run.cursors[client]), "round", self.rounds, used=used
             )
-            if client in senders[seed] or self.method.trains == "everyone":  # scoring moves nothing
+            if client in keepers[seed]:  # scoring moves nothing
                 run.cursors[client] = cursor
             items.append(Item(seed, (run.states.get(client, run.fresh), key), tuple(taken)))
         asked: set[int] = set()

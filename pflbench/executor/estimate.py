@@ -125,5 +125,5 @@ def _batches(drawn: Drawn) -> Batches:
     found = []
     for rows in map(torch.from_numpy, drawn):
         numbers, places = rows if rows.dim() == 2 else (rows, None)
-        found.append(Batch(numbers, numbers, places=places))
+        found.append(Batch(numbers, torch.zeros_like(numbers), places=places))
     return tuple(found)

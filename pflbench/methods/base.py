@@ -44,7 +44,7 @@ class Batch(NamedTuple):
     places: Rows | None = None
 
     @property
-    def examples(self) -> Scalar | int:
+    def examples(self) -> Int[Tensor, ""] | int:
         """Number of real rows."""
         return self.rows.shape[-1] if self.mask is None else self.mask.sum()
 
@@ -125,7 +125,7 @@ class Objective(Protocol):
         """The gradient, of the whole vector or of the part named `wrt` (then only that part's entries).
 
         Of the mean cross-entropy, or of `loss(outputs, labels, mask, *args)`, where outputs are the logits or, `at`
-        the features, what the base makes of the images (then only the base has a gradient).
+        the features, what the base makes of the images (then only the base has a gradient, and w may end with it).
         """
 
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:

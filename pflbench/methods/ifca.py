@@ -1,4 +1,4 @@
-"""IFCA (Ghosh et al. 2020, Algorithm 1, model averaging).
+"""IFCA (Ghosh et al., NeurIPS 2020, arXiv 2006.04088, Algorithm 1, model averaging).
 
 Departures:
 1. A client chooses by the sum of mini-batch losses over its static minibatches, because batch normalization makes the
@@ -6,13 +6,17 @@ Departures:
 2. K independent initial models (in the authors' CAFeMe code they are one shared object, its bug B2); model 0 is the
    seed's common one.
 3. Clusters nobody chose stay unchanged.
-Special cases: one cluster = FedAvg.
+4. `shared="base"` is pFedVEM's table's reading of the paper's weight sharing for ambiguous clusters: one base, trained
+   by all and averaged over all uploads, and K heads (the authors' code pretrains the base and freezes it). A client
+   then chooses by the mean loss over all its rows, at once.
+5. `momentum` is none of the paper's; each participation begins with a fresh one.
+Special cases: one cluster = FedAvg, whatever is shared; with `shared`, clusters keep one and the same base.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,20 +29,23 @@ from pflbench.methods.base import (
     Round,
     Take,
     Weights,
-    steps,
+    descend,
+    mean,
     total_loss,
 )
-from pflbench.optim import sgd
+from pflbench.methods.fedper import base_then_head, with_base
+from pflbench.models.network import Network
 from pflbench.typing import Float, Int, Params
 
 Clusters = Float[Tensor, "clusters params"]
 
 
 class Upload(NamedTuple):
-    """The chosen cluster's number and that cluster's model after local training."""
+    """The chosen cluster's number; after local training, what is that cluster's own, and what all share (if any)."""
 
     choice: Int[Tensor, "*cohort"]
-    model: Float[Tensor, "*cohort params"]
+    model: Float[Tensor, "*cohort own"]
+    shared: Float[Tensor, "*cohort shared"] | tuple[()] = ()
 
 
 @dataclass(frozen=True)
@@ -51,15 +58,32 @@ class IFCA(Method[Clusters, tuple[()], Upload]):
     epochs: int = 5
     """Local epochs per participation."""
     lr: float = 1e-3
-    """Local learning rate (plain SGD)."""
+    """Local learning rate (SGD)."""
+    momentum: float | None = None
+    """Momentum of the local SGD, fresh in each round; none: without."""
+    batch: int | None = None
+    """Rows per minibatch in training; none: the suite's."""
+    shared: Literal["base"] | None = None
+    """The part that all clusters share; none: they share nothing."""
+
+    def network(self, base: Network) -> Network:
+        """The suite's; with a shared base, it must be a base and then a head."""
+        return base_then_head(base) if self.shared else base
 
     def takes(self) -> tuple[Take, ...]:
         """One pass to choose, `epochs` passes to train."""
-        return Take(epochs=1), Take(epochs=self.epochs)
+        return *self.adapts(), Take(epochs=self.epochs, batch=self.batch)
+
+    def adapts(self) -> tuple[Take, ...]:
+        """What a client chooses by: one pass or, with a shared base, all its rows at once."""
+        return (Take(whole=True) if self.shared else Take(epochs=1),)
 
     def init(self, new: Initializer, clients: int) -> Clusters:
-        """K independent models."""
-        return torch.stack([new(k) for k in range(self.clusters)])
+        """K independent models or, with a shared base, heads."""
+        models = [new(k) for k in range(self.clusters)]
+        if self.shared:
+            models = [with_base(w, models[0][new.part(self.shared)]) for w in models]
+        return torch.stack(models)
 
     def choose(self, f: Objective, server: Clusters, batches: Batches) -> Int[Tensor, ""]:
         """The cluster with the least loss; ties go to the lowest number."""
@@ -71,11 +95,21 @@ class IFCA(Method[Clusters, tuple[()], Upload]):
         """Choose a cluster, then local SGD on it."""
         once, batches = taken
         choice = self.choose(f, server, once)
-        w = steps(lambda w, b: sgd(w, f.grad(w, b), lr=self.lr), pick(server, choice), batches)
-        return Upload(choice, w), state
+        w = descend(f.grad, pick(server, choice), batches, lr=self.lr, beta=self.momentum)
+        if self.shared is None:
+            return Upload(choice, w), state
+        where = f.part(self.shared)
+        return Upload(choice, w[where.stop :], w[where]), state
 
     def server(self, server: Clusters, uploads: Upload, n: Weights, round: Round) -> Clusters:
-        """Each cluster becomes the mean of the models of those who chose it."""
+        """Each cluster becomes the mean of the models of those who chose it; what is shared, the mean of all."""
+        if isinstance(uploads.shared, Tensor):
+            base = mean(uploads.shared, n)
+            own = self._averaged(server[:, len(base) :], uploads, n)
+            return torch.cat([base.expand(self.clusters, -1), own], 1)
+        return self._averaged(server, uploads, n)
+
+    def _averaged(self, server: Float[Tensor, "clusters own"], uploads: Upload, n: Weights) -> Tensor:
         numbers = torch.arange(self.clusters, device=server.device)
         member = (uploads.choice[:, None] == numbers).to(server.dtype) * n[:, None].to(server.dtype)
         total = member.sum(0)[:, None]

@@ -1,10 +1,15 @@
-"""Per-FedAvg (Fallah et al. 2020, Algorithm 1), Hessian-free by default, as CAFeMe's tables use it.
+"""Per-FedAvg (Fallah et al., NeurIPS 2020, arXiv 2002.07948, Algorithm 1), Hessian-free by default (HF).
 
-Departures, as in the authors' CAFeMe code:
-1. Every meta step consumes four minibatches of the stream; the fourth only logged a loss there, so it is skipped here.
-2. The Hessian-vector product is a central difference along the query gradient on a third minibatch, delta = 1e-3.
+Departures:
+1. Every meta step consumes four minibatches of the stream; in the authors' CAFeMe code the fourth only logged a loss,
+   so it is skipped here. Where a suite draws single minibatches independently, the first three are the paper's.
+2. The Hessian-vector product is a central difference along the query gradient on a third minibatch, delta = 1e-3
+   (CAFeMe's code; the paper leaves delta open).
+3. A personal model is the global one or, with `personal_epochs`, what so many epochs of plain SGD with step alpha make
+   of it (pFedVEM's tables: one; the paper: one gradient step).
 `order="first"` drops the Hessian term; `order="exact"` computes it by differentiating twice.
-Special cases: alpha = 0 = FedAvg with learning rate beta on every second-of-four minibatch.
+Special cases: alpha = 0 = FedAvg with learning rate beta on every second-of-four minibatch, and a personal model is
+the global one.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, steps
+from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, descend, steps
 from pflbench.optim import sgd
 from pflbench.typing import Params
 
@@ -32,10 +37,14 @@ class PerFedAvg(Method[Params, tuple[()], Params]):
     """Hessian term: central difference, none, or exact."""
     delta: float = 1e-3
     """Step of the central difference."""
+    batch: int | None = None
+    """Rows per minibatch; none: the suite's."""
+    personal_epochs: int | None = None
+    """Epochs of plain SGD with step `inner_lr` that make a personal model; none: it is the global one."""
 
     def takes(self) -> tuple[Take, ...]:
         """Four minibatches per meta step."""
-        return (Take(steps=4 * self.steps),)
+        return (Take(steps=4 * self.steps, batch=self.batch),)
 
     def client(
         self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
@@ -48,6 +57,17 @@ class PerFedAvg(Method[Params, tuple[()], Params]):
             return sgd(w, sgd(g, self._hessian_term(f, w, third, g), lr=self.inner_lr), lr=self.outer_lr)
 
         return steps(meta, server, batches[0::4], batches[1::4], batches[2::4]), state
+
+    def adapts(self) -> tuple[Take, ...]:
+        """The passes that make a personal model."""
+        return (Take(epochs=self.personal_epochs or 0, batch=self.batch),)
+
+    def personalize(
+        self, f: Objective, server: Params, state: tuple[()], sent: Params | None, *taken: Batches, round: Round
+    ) -> dict[str, Params]:
+        """Plain SGD from the global model."""
+        (batches,) = taken
+        return {"personalized": descend(f.grad, server, batches, lr=self.inner_lr)}
 
     def _hessian_term(self, f: Objective, w: Params, b: Batch, v: Params) -> Params:
         if self.order == "first":

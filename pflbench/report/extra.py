@@ -6,15 +6,19 @@ They are a user's method, another version of a built-in one, or one with other h
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pflbench.names import is_reference, split_reference
-from pflbench.report.table import CellInput, TableInput
+from pflbench.report.table import CellInput, ColumnHead, Reading, TableInput
 from pflbench.spec import RunSpec
 
-_PREFERRED = ("finetuned", "global")
+_PREFERRED = ("finetuned", "personalized", "global")
+"""Which of the stages that a column reads a row shows there, if the table does not show all."""
+
+_Found = dict[str, list[RunSpec]]
+"""A variant's runs by the suite's column."""
 
 
 class Variant(NamedTuple):
@@ -28,7 +32,7 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Extra:
-    """An extra row: its title, and for each column it has runs for its cell and the number of seeds expected."""
+    """An extra row: its title, and by `ColumnHead` its cells and the numbers of seeds expected in them."""
 
     id: str
     title: str
@@ -45,26 +49,51 @@ def variant(spec: RunSpec) -> Variant:
 
 
 def extra_rows(table: TableInput, stored: Iterable[RunSpec]) -> tuple[list[Extra], list[RunSpec]]:
-    """The extra rows, sorted by title, and the runs left over: a suite's row with a seed it does not ask for."""
-    named: dict[str, dict[Variant, None]] = {cell.column: {} for cell in table.cells.values()}
-    settings: dict[str, dict[str, None]] = {}
-    own: set[str] = set()
-    for cell in table.cells.values():
-        for run in cell.runs:
-            own.add(run.id)
-            named[cell.column][variant(run)] = None
-            settings.setdefault(run.setting(), {})[cell.column] = None
-    found: dict[Variant, dict[str, list[RunSpec]]] = {}
+    """The extra rows, sorted by title, and the runs left over: a suite's row with seeds or stages it does not ask for.
+
+    A method that is scored at no stage that the table shows has no row.
+    """
+    columns = _columns(table)
+    own = {run.id for cell in table.cells.values() for run in cell.asked}
+    found: dict[Variant, _Found] = {}
     spare: list[RunSpec] = []
     for run in stored:
         if run.id in own:
             continue
-        for column in settings.get(run.setting(), ()):
-            if variant(run) in named[column]:
+        mine, setting = variant(run), run.setting()
+        for id, column in columns.items():
+            if not column.admits(setting, run.method.name):
+                continue
+            if mine in column.named:
                 spare.append(run)
             else:
-                found.setdefault(variant(run), {}).setdefault(column, []).append(run)
-    return sorted((_row(table, group, found, named) for group in _groups(found)), key=lambda e: e.title), spare
+                found.setdefault(mine, {}).setdefault(id, []).append(run)
+    rows = [_row(table, group, found, columns) for group in _groups(found)]
+    return sorted((row for row in rows if row.cells), key=lambda row: row.title), spare
+
+
+class _Column:
+    """What a column of the suite holds: its cells, their variants, and the settings of their runs."""
+
+    def __init__(self, rounds: int, cells: Sequence[CellInput]) -> None:
+        self.cells = cells
+        self.stages = {cell.reading.stage for cell in cells}
+        runs = [run for cell in cells for run in ([p.run for g in cell.choices for p in g] or cell.runs)]
+        self.named: dict[Variant, None] = dict.fromkeys(map(variant, runs))
+        # A row that trains for other rounds than its column admits only its own method, e.g. another version of it.
+        self._settings = {(run.setting(), "" if run.rounds == rounds else run.method.name) for run in runs}
+
+    def admits(self, setting: str, method: str) -> bool:
+        return (setting, "") in self._settings or (setting, method) in self._settings
+
+
+def _columns(table: TableInput) -> dict[str, _Column]:
+    heads = {head.id: head for head in table.columns}
+    cells: dict[str, list[CellInput]] = {}
+    for cell in table.cells.values():
+        cells.setdefault(heads[cell.column].column, []).append(cell)
+    rounds = {head.column: head.rounds for head in table.columns}
+    return {column: _Column(rounds[column], several) for column, several in cells.items()}
 
 
 def _groups(found: Mapping[Variant, Mapping[str, object]]) -> list[list[Variant]]:
@@ -80,32 +109,42 @@ def _groups(found: Mapping[Variant, Mapping[str, object]]) -> list[list[Variant]
 
 
 def _row(
-    table: TableInput,
-    group: list[Variant],
-    found: Mapping[Variant, Mapping[str, list[RunSpec]]],
-    named: Mapping[str, Iterable[Variant]],
+    table: TableInput, group: list[Variant], found: Mapping[Variant, _Found], columns: Mapping[str, _Column]
 ) -> Extra:
     id = f"extra:{json.dumps(group)}"  # never the id of a suite's row
     cells: dict[str, CellInput] = {}
     expected: dict[str, int] = {}
-    for one in group:
-        for column, runs in found[one].items():
-            beside = [cell for cell in table.cells.values() if cell.column == column]
-            stage = next((s for s in _PREFERRED if s in runs[0].scoring.stages), "global")
-            steps = next((cell.steps for cell in beside if cell.stage == stage), None)
-            runs = sorted(runs, key=lambda run: run.seed)
-            cells[column] = CellInput(id, column, stage, steps, tuple(runs))
-            expected[column] = len({run.seed for run in runs} | {run.seed for cell in beside for run in cell.runs})
-    return Extra(id, _title(group, found, named), cells, expected)
+    for head in table.columns:
+        for one in group:
+            runs, column = found[one].get(head.column, []), columns.get(head.column)
+            reading = column and _reading(head, column, runs)
+            if column and reading:
+                at_stage = _one_per_seed(run for run in runs if reading.stage in run.scoring.stages)
+                cells[head.id] = CellInput(id, head.id, reading, at_stage)
+                seeds = {run.seed for cell in column.cells for run in cell.asked}
+                expected[head.id] = len(seeds | {run.seed for run in at_stage})
+    return Extra(id, _title(group, found, columns), cells, expected)
 
 
-def _title(
-    group: list[Variant],
-    found: Mapping[Variant, Mapping[str, object]],
-    named: Mapping[str, Iterable[Variant]],
-) -> str:
+def _reading(head: ColumnHead, column: _Column, runs: Sequence[RunSpec]) -> Reading | None:
+    """How the runs are read there: as the suite's rows at that stage, if there are such."""
+    stages = [s for s in _PREFERRED if any(s in run.scoring.stages for run in runs)]
+    stages = [s for s in stages if (s in column.stages if head.stage is None else s == head.stage)]
+    if not stages:
+        return None
+    alike = next((cell.reading for cell in column.cells if cell.reading.stage == stages[0]), None)
+    return alike or replace(column.cells[0].reading, stage=stages[0], steps=None)
+
+
+def _one_per_seed(runs: Iterable[RunSpec]) -> tuple[RunSpec, ...]:
+    """The runs in the order of their seeds; of those that only differ in where they are scored, the fullest."""
+    by_seed = {run.seed: run for run in sorted(runs, key=lambda run: (len(run.scoring.stages), run.id))}
+    return tuple(by_seed[seed] for seed in sorted(by_seed))
+
+
+def _title(group: list[Variant], found: Mapping[Variant, _Found], columns: Mapping[str, _Column]) -> str:
     name, version, _ = group[0]
-    everyone = {*found, *(one for variants in named.values() for one in variants)}
+    everyone = {*found, *(one for column in columns.values() for one in column.named)}
     short = _short(name)
     namesakes = {one.name for one in everyone if _short(one.name) == short}
     title = short if len(namesakes) == 1 else name
@@ -114,7 +153,7 @@ def _title(
     values: dict[str, dict[str, None]] = {}
     for one in group:
         options = json.loads(one.options)
-        in_suite = [v for column in found[one] for v in named[column] if v[:2] == one[:2]]
+        in_suite = [v for column in found[one] for v in columns[column].named if v[:2] == one[:2]]
         rivals = in_suite or [v for v in found if v[:2] == one[:2] and v not in group]
         for other in (json.loads(rival.options) for rival in rivals):
             for key in sorted(options.keys() | other.keys()):

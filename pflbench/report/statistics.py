@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from pflbench.errors import PflbenchError
-from pflbench.report.table import Reading, Reference, Spread, Verdict
-from pflbench.result import Score
-
-Floats = npt.NDArray[np.float64]
+from pflbench.report.reading import Floats
+from pflbench.report.table import Reference, Spread, Verdict
 
 ENOUGH_SEEDS = 3
 _ROUNDING = 1e-9
@@ -27,19 +20,6 @@ class Summary(NamedTuple):
     sem: float | None
     spread: float | None
     n: int
-
-
-def accuracy_by_step(scores: Sequence[Score], reading: Reading) -> Floats:
-    """The unweighted mean over clients of their accuracy after the last round, in percent, for each step read."""
-    last = max((s.round for s in scores if s.stage == reading.stage), default=None)
-    by_step: dict[int, list[float]] = {}
-    for score in scores:
-        if score.stage == reading.stage and score.round == last:
-            by_step.setdefault(score.step, []).append(score.accuracy)
-    steps = (max(by_step, default=0),) if reading.steps is None else reading.steps
-    if missing := [step for step in steps if step not in by_step]:
-        raise PflbenchError(f"A run has no scores at stage {reading.stage!r}, step {missing[0]}, that a table reads.")
-    return np.array([100 * np.mean(by_step[step]) for step in steps])
 
 
 def summarize(values: Floats, spread: Spread) -> Summary:

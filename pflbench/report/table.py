@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from pflbench.spec import RunSpec
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a cell reads a run's scores: the stage, and the fine-tuning steps to average (None: the last one)."""
+    """How a cell reads a run's scores: the stage, and the fine-tuning steps to average (None: the last one).
+
+    `smallest`: only the so many clients with the least support rows count (ties: the lower client number).
+    """
 
     stage: str
     steps: tuple[int, ...] | None = None
+    smallest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -45,36 +49,88 @@ class RowHead:
 
 @dataclass(frozen=True)
 class ColumnHead:
-    """A column: its id, its title as printed, the group above it (may be empty), and what the CSV says of it."""
+    """A column: its id, its title as printed, the group above it (may be empty), and what the CSV says of it.
+
+    Where a table shows several stages, a column of the suite stands here once for each: `stage` is its stage and
+    `label` what the paper calls it; `column` is the suite's column. A column of differences has what both sides share.
+    """
 
     id: str
     title: str
     group: str
+    column: str
     dataset: str
     partition: str
-    clients: int
+    clients: int | None
+    rounds: int
+    """Those of the column; a row may have its own."""
+    stage: str | None = None
+    label: str = ""
+
+    @property
+    def setting(self) -> str:
+        """Group and title in one line: what all stages of the suite's column share."""
+        return f"{self.group} {self.title}".strip()
 
     @property
     def name(self) -> str:
-        """Group and title in one line."""
-        return f"{self.group} {self.title}".strip()
+        """Everything above the column in one line."""
+        return f"{self.setting} {self.label}".strip()
+
+
+class Choice(NamedTuple):
+    """A grid point with one seed: the run to read, and the one that shows how good the point is for each client."""
+
+    run: RunSpec
+    validation: RunSpec
 
 
 @dataclass(frozen=True)
 class CellInput:
-    """A place in the table: one run per seed and how to read them."""
+    """A place in the table and how to read its runs, one per seed.
+
+    With `choices` (per seed, all grid points) each client is read from the run of the point that is best for it, and
+    `runs` are those of the first point.
+    """
 
     row: str
     column: str
-    stage: str
-    steps: tuple[int, ...] | None
+    """The id of the `ColumnHead`."""
+    reading: Reading
     runs: tuple[RunSpec, ...]
     reference: Reference | None = None
+    choices: tuple[tuple[Choice, ...], ...] = ()
 
     @property
-    def reading(self) -> Reading:
-        """Stage and steps."""
-        return Reading(self.stage, self.steps)
+    def needed(self) -> tuple[tuple[RunSpec, ...], ...]:
+        """For each seed the runs that must be done."""
+        if self.choices:
+            return tuple(tuple(run for point in points for run in point) for points in self.choices)
+        return tuple((run,) for run in self.runs)
+
+    @property
+    def asked(self) -> tuple[RunSpec, ...]:
+        """Every run that the cell needs."""
+        return tuple(run for runs in self.needed for run in runs)
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether its runs are scored at the stage it reads."""
+        return self.reading.stage in self.asked[0].scoring.stages
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A row or column of differences, `of[0]` minus `of[1]`: ids of rows, or of the suite's columns.
+
+    `references`: what the paper printed, by the id of the column (or row) that it crosses, and the stage.
+    """
+
+    id: str
+    title: str
+    axis: Literal["rows", "columns"]
+    of: tuple[str, str]
+    references: Mapping[tuple[str, str], Reference] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,6 +144,7 @@ class TableInput:
     rows: tuple[RowHead, ...]
     columns: tuple[ColumnHead, ...]
     cells: Mapping[tuple[str, str], CellInput]
+    """By the ids of row and `ColumnHead`."""
     spread: Spread
     decimals: int = 2
     bold_best: bool = True
@@ -95,6 +152,14 @@ class TableInput:
     notes: tuple[str, ...] = ()
     comparable: bool = True
     """False where fewer rounds, other data or the like were asked for than the paper's protocol demands."""
+    blocks: bool = False
+    """Whether the groups of columns stand below each other, each with all rows."""
+    derived: tuple[Derived, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The suite's columns: ids and titles."""
+        return {head.column: head.setting for head in self.columns}
 
 
 @dataclass(frozen=True)
@@ -122,6 +187,10 @@ class CellValue:
     std: float | None = None
     sem: float | None = None
     spread: float | None = None
+    seeds: Mapping[int, float] = field(default_factory=dict)
+    """The mean of each seed that is done."""
+    on_test: Reference | None = None
+    """Where grid points were chosen: mean and spread if they were chosen on the test scores instead."""
     reference: Reference | None = None
     verdict: Verdict | None = None
     best: bool = False
@@ -159,4 +228,5 @@ class Table:
     rows: tuple[Row, ...]
     extra: tuple[Row, ...]
     decimals: int
+    blocks: bool
     footer: tuple[str, ...]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pflbench.report.table import CellValue, Row, Table
 
 NONE = "–"
+OUTSIDE = "not in the suite"
 
 
 class Line(NamedTuple):
@@ -23,7 +24,7 @@ class Line(NamedTuple):
 
 
 COMPARISON = Line("Row", "Column", "Ours", "Paper", "Difference", "Verdict")
-LEFT = ("", COMPARISON.row, COMPARISON.column, COMPARISON.verdict)
+LEFT = (COMPARISON.row, COMPARISON.column, COMPARISON.verdict)
 """Headers of the columns that hold words."""
 
 
@@ -44,6 +45,17 @@ def cell(value: CellValue | None, decimals: int) -> str:
         failed = f", {value.failed} failed" if value.failed else ""
         text += f" ({value.done}/{value.expected}{failed})"
     return f"{text} †" if value.mixed else text
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`[0, 1, 2, 5]` → `"0–2, 5"`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
 
 
 def comparison(table: Table) -> tuple[list[Line], list[str]]:

@@ -3,78 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pflbench.errors import UsageError
-from pflbench.spec import MethodSpec, Precision, RunSpec, Scoring, Stage
+from pflbench.spec import Finetune, MethodSpec, Precision, RunSpec, Scoring, Stage
 from pflbench.suite import resolve
-from pflbench.suite.schema import Document, Spread, Suite, at
-from pflbench.suite.select import TableRow, select_columns, select_lines, suite_lines
+from pflbench.suite.cells import Cell, Choice, Derived, Expansion, Reference, TableColumn, TableRow
+from pflbench.suite.document import Document, Suite
+from pflbench.suite.select import Line, select_columns, select_lines, suite_lines
+from pflbench.suite.strict import at
 
-__all__ = ["Cell", "Expansion", "Reference", "TableColumn", "TableRow", "expand", "parse_seeds"]
-
-
-class Reference(NamedTuple):
-    """What the paper printed, in percent."""
-
-    mean: float
-    spread: float
-
-
-@dataclass(frozen=True)
-class TableColumn:
-    """A column, as the profile sets it."""
-
-    id: str
-    group: str
-    title: str
-    dataset: str
-    partition: str
-    model: str
-    clients: int
-    rounds: int
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A place in the table: the runs (one per seed), and which of their scores it averages.
-
-    `steps` are fine-tuning steps, `(0,)` for the other stages. `sources` says where a hyperparameter's value comes from
-    (`paper`, `code`, …), for those the suite file says it of.
-    """
-
-    row: TableRow
-    column: TableColumn
-    stage: Stage
-    steps: tuple[int, ...]
-    runs: tuple[RunSpec, ...]
-    reference: Reference | None
-    sources: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Expansion:
-    """A table to fill: cells in the order column → row, and every run once in the order column → row → seed.
-
-    `locations` tells where the code of a user's method lives, by run id; it is no part of a run's identity.
-    """
-
-    suite: str
-    title: str
-    paper: str
-    protocol: str
-    profile: str
-    seeds: tuple[int, ...]
-    spread: Spread
-    decimals: int
-    bold: str
-    notes: tuple[str, ...]
-    rows: tuple[TableRow, ...]
-    columns: tuple[TableColumn, ...]
-    cells: tuple[Cell, ...]
-    runs: tuple[RunSpec, ...]
-    locations: Mapping[str, str]
+__all__ = ["Cell", "Choice", "Derived", "Expansion", "Reference", "TableColumn", "TableRow", "expand", "parse_seeds"]
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -114,70 +54,138 @@ def expand(
         partitions: Keeps the columns with these partitions.
         clients: Keeps the columns with these numbers of clients.
         seeds: Instead of the suite's.
-        rounds: Instead of each column's.
-        sets: `method.key=value` (a method's id or class name) and `finetune.key=value`, stronger than the file.
+        rounds: Instead of each column's; a row that has its own keeps them if they are not more.
+        sets: `method.key=value` (a method's id or class name) and `finetune.key=value`, stronger than the file. On a
+            hyperparameter of a grid it leaves the grid this one value.
         methods: Keeps rows by method or row id; `file.py:Class` or `module:Class` stands for a row of its own.
         precision: Of the runs.
     """
     document = suite.document(profile)
     every = suite_lines(suite, document)
     resolve.check_method_keys(suite, document, every)
-    lines = select_lines(every, rows, methods, "finetuned" if document.evaluation.finetune else "global")
-    overrides = resolve.settings(document, sets, lines)
+    lines = [_at_most(rounds, line) for line in select_lines(every, rows, methods, document)]
     chosen = tuple(document.suite.seeds if seeds is None else seeds)
+    filler = _Filler(suite, document, resolve.settings(document, sets, lines), chosen)
 
     shown: list[TableColumn] = []
     cells: list[Cell] = []
-    runs: dict[str, RunSpec] = {}
     locations: dict[str, str] = {}
     for index in select_columns(suite, document, columns, datasets, partitions, clients):
         shared = resolve.shared(suite, document, index) | {"precision": precision}
         if rounds is not None:
             shared["rounds"] = rounds
-        column = _table_column(document, index, shared["clients"], shared["rounds"])
+        column = _table_column(document, index, shared)
         shown.append(column)
         for line in lines:
-            values, sources = resolve.hyperparameters(suite, document, index, line, overrides)
-            finetune = resolve.finetuning(suite, document, index, line, overrides)
-            method = MethodSpec(name=line.info.name, version=line.info.version, hyper=values)
-            scoring = Scoring(
-                clients=document.evaluation.clients,
-                first=document.evaluation.first,
-                stages=document.stages,
-                average=document.evaluation.average,
-                finetune=finetune,
-            )
-            with at("run"):
-                specs = tuple(RunSpec(method=method, scoring=scoring, seed=seed, **shared) for seed in chosen)
-            stage = line.row.stage
-            steps: tuple[int, ...] = (0,)
-            if stage == "finetuned" and finetune:
-                steps = resolve.reported_steps(suite, document, finetune)
-            printed = document.reference.get(line.row.id, {}).get(column.id)
-            reference = Reference(*printed) if printed else None
-            cells.append(Cell(line.row, column, stage, steps, specs, reference, sources))
-            runs |= {spec.id: spec for spec in specs}
+            found = filler.cells(index, column, line, shared)
+            cells += found
             if line.location:
-                locations |= dict.fromkeys((spec.id for spec in specs), line.location)
+                locations |= dict.fromkeys((spec.id for spec in found[0].needed), line.location)
+    head, layout = document.suite, document.layout
     return Expansion(
         suite=suite.name,
-        title=document.suite.title,
-        paper=document.suite.paper,
-        protocol=document.suite.protocol,
+        title=head.title,
+        paper=head.paper,
+        protocol=head.protocol,
         profile=profile,
         seeds=chosen,
-        spread=document.suite.spread,
-        decimals=document.layout.decimals,
-        bold=document.layout.bold,
-        notes=tuple(document.suite.notes),
+        spread=head.spread,
+        decimals=layout.decimals,
+        bold=layout.bold,
+        stages=dict(layout.stages),
+        blocks=layout.blocks == "group",
+        notes=tuple(head.notes),
         rows=tuple(line.row for line in lines),
         columns=tuple(shown),
+        derived=_derived(document, [line.row for line in lines], [column.id for column in shown]),
         cells=tuple(cells),
-        runs=tuple(runs.values()),
+        runs=tuple({spec.id: spec for cell in cells for spec in cell.needed}.values()),
         locations=locations,
     )
 
 
-def _table_column(document: Document, index: int, clients: int, rounds: int) -> TableColumn:
+def _at_most(rounds: int | None, line: Line) -> Line:
+    return line if rounds is None or line.rounds is None else replace(line, rounds=min(line.rounds, rounds))
+
+
+def _table_column(document: Document, index: int, shared: Mapping[str, Any]) -> TableColumn:
     c = document.column[index]
-    return TableColumn(c.id, c.group, c.title, c.dataset.name, c.partition.name, c.model, clients, rounds)
+    smallest = c.subset.smallest if c.subset else None
+    named = c.dataset.name, c.partition.name, c.model
+    return TableColumn(c.id, c.group, c.title, *named, shared["clients"], shared["rounds"], smallest)
+
+
+@dataclass(frozen=True)
+class _Filler:
+    """Fills a table's places, under what the command line sets."""
+
+    suite: Suite
+    document: Document
+    overrides: Sequence[resolve.Setting]
+    seeds: tuple[int, ...]
+
+    def cells(self, index: int, column: TableColumn, line: Line, shared: Mapping[str, Any]) -> list[Cell]:
+        """One row in one column: a cell for each stage that the row shows."""
+        where = self.suite, self.document, index, line, self.overrides
+        points, sources = resolve.hyperparameters(*where)
+        finetune = resolve.finetuning(*where) if "finetuned" in line.scored else None
+        runs, choices = self._runs(line, points, dict(shared, scoring=self._scoring(line, finetune)))
+        cells = []
+        for stage in line.row.stages:
+            steps: tuple[int, ...] = (0,)
+            if stage == "finetuned" and finetune:
+                steps = resolve.reported_steps(self.suite, self.document, finetune)
+            reference = resolve.printed(self.document, line.row.id, column.id, stage)
+            cells.append(Cell(line.row, column, stage, steps, runs, reference, sources, choices))
+        return cells
+
+    def _scoring(self, line: Line, finetune: Finetune | None) -> Scoring:
+        rule = self.document.evaluation
+        return Scoring(
+            clients=rule.clients,
+            first=rule.first,
+            stages=line.scored,
+            average=rule.average,
+            finetune=finetune,
+            global_on=rule.global_on,
+            moment=rule.moment,
+        )
+
+    def _runs(
+        self, line: Line, points: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+    ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
+        """A cell's runs and choices."""
+        own = dict(shared) if line.rounds is None else dict(shared, rounds=line.rounds)
+
+        def run(hyper: Mapping[str, Any], seed: int, validation: float = 0.0) -> RunSpec:
+            method = MethodSpec(name=line.info.name, version=line.info.version, hyper=dict(hyper))
+            with at("run"):
+                return RunSpec(method=method, seed=seed, validation=validation, **own)
+
+        runs = tuple(run(points[0], seed) for seed in self.seeds)
+        if line.validation is None:
+            return runs, ()
+        share = line.validation
+        return runs, tuple(
+            tuple(Choice(run(point, seed), run(point, seed, share)) for point in points) for seed in self.seeds
+        )
+
+
+def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[str]) -> tuple[Derived, ...]:
+    """The derived rows and columns whose two parts are there."""
+    stages = {row.id: row.stages for row in rows}
+    found = []
+    for d in document.derived:
+        first, second = d.of
+        if d.axis == "rows" and {first, second} <= stages.keys():
+            places = [(column, stage, d.id, column) for column in columns for stage in stages[first]]
+        elif d.axis == "columns" and {first, second} <= set(columns):
+            places = [(row, stage, row, d.id) for row in stages for stage in stages[row]]
+        else:
+            continue
+        references: dict[tuple[str, Stage], Reference] = {}
+        for other, stage, row, column in places:
+            if printed := resolve.printed(document, row, column, stage):
+                references[other, stage] = printed
+        found.append(Derived(d.id, d.title, d.axis, d.of, references))
+    return tuple(found)

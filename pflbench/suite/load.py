@@ -8,8 +8,9 @@ from typing import Any
 
 import pflbench
 from pflbench.errors import UsageError, unknown
+from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
-from pflbench.suite.schema import Suite, parse
+from pflbench.suite.inherit import extended_file, inherited
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,7 +57,21 @@ def read_toml(path: Path) -> dict[str, Any]:
 def load(name: str) -> Suite:
     """A suite by name or path, every profile of it checked down to each method's hyperparameters."""
     path = find(name)
-    suite = parse(read_toml(path), path)
+    suite = parse(_complete(path, ()), path)
     for profile in suite.profiles:
-        expand(suite, profile=profile)
+        expand(suite, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
     return suite
+
+
+def _complete(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    """A suite file's content with what it takes over; `above` are the files that extend it."""
+    raw = read_toml(path)
+    base = extended_file(raw, path)
+    if base is None:
+        return inherited(raw, None, path)
+    if base.resolve() in [p.resolve() for p in (*above, path)]:
+        chain = " → ".join(str(p) for p in (*above, path, base))
+        raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")
+    below = _complete(base, (*above, path))
+    parse(below, base)  # what is wrong there is not this file's mistake
+    return inherited(raw, below, path)

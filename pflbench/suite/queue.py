@@ -12,10 +12,11 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from pflbench.errors import UsageError
 from pflbench.spec import RunSpec
+from pflbench.suite.document import Suite
 from pflbench.suite.expand import Expansion, expand
 from pflbench.suite.load import load, read_toml
-from pflbench.suite.schema import Suite, Table, at, explain, fault
 from pflbench.suite.select import anchored
+from pflbench.suite.strict import Table, at, explain, fault
 
 
 def _cost(value: Any) -> Any:
@@ -49,7 +50,7 @@ class QueueFile(Table):
 
 
 class Part(NamedTuple):
-    """A cell of an entry: a column and a method, as `pflbench run` takes them, and one run per seed."""
+    """A place of an entry: a column and a method, as `pflbench run` takes them, and all their runs."""
 
     column: str
     method: str
@@ -75,11 +76,11 @@ class Item:
         return f"{self.table.suite} [{self.table.profile}] {columns} · {methods} · {seeds}"
 
     def parts(self) -> list[Part]:
-        """The entry's cells, in the order of their runs; a method with several rows counts once."""
+        """The entry's cells, in the order of their runs; a method with several rows or stages counts once."""
         found: dict[tuple[RunSpec, ...], Part] = {}
         for cell in self.table.cells:
             method = self.table.locations.get(cell.runs[0].id, cell.row.id)
-            found.setdefault(cell.runs, Part(cell.column.id, method, cell.runs))
+            found.setdefault(cell.needed, Part(cell.column.id, method, cell.needed))
         return list(found.values())
 
 

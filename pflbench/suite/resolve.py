@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from pflbench import names
 from pflbench.catalog import FieldInfo, Info, coerce, complete, describe_options, parse
 from pflbench.errors import UsageError, unknown
-from pflbench.spec import Finetune, Named
-from pflbench.suite.schema import Document, FederationKeys, FinetuneKeys, NamedTable, Suite, at
+from pflbench.spec import Finetune, Named, Stage
+from pflbench.suite.cells import Reference
+from pflbench.suite.document import Document, Suite
+from pflbench.suite.schema import FederationKeys, FinetuneKeys, NamedTable
 from pflbench.suite.select import Line, all_known
+from pflbench.suite.strict import at
 
 _FINETUNE = Info(
     "finetune",
@@ -18,6 +23,10 @@ _FINETUNE = Info(
     {key: FieldInfo(kind) for key, kind in (("steps", "int"), ("lr", "float"), ("decay", "float"), ("every", "int"))},
     "Test-time fine-tuning.",
 )
+
+
+_described = cache(describe_options)
+"""Most columns of a suite name the same few datasets and partitions, and reading one takes its source apart."""
 
 
 class Setting(NamedTuple):
@@ -64,10 +73,14 @@ def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
     keys = set(FederationKeys.model_fields)
     federation = document.federation.model_dump(exclude_none=True)
     federation |= column.model_dump(include=keys, exclude_none=True)
+    federation.setdefault("training_clients", federation["clients"])
+    federation.setdefault("cohort", federation["training_clients"])
     if not federation["cohort"] <= federation["training_clients"] <= federation["clients"]:
         raise UsageError(f"{place}: cohort ≤ training_clients ≤ clients does not hold.")
     if document.evaluation.clients == "held-out" and federation["training_clients"] == federation["clients"]:
         raise UsageError(f"{place}.training_clients: no client is left to be held out.")
+    if column.subset and column.subset.smallest > federation["clients"]:
+        raise UsageError(f"{place}.subset.smallest: there are only {federation['clients']} clients.")
     with at(f"{place}.model"):
         names.locate("models", column.model)
     return federation | {
@@ -82,12 +95,16 @@ def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
 
 def hyperparameters(
     suite: Suite, document: Document, index: int, line: Line, overrides: Sequence[Setting]
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Every hyperparameter's value, and the source of those the suite file gives one for."""
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Every hyperparameter's value, and the source of those the suite file gives one for.
+
+    One set of values for each point of the row's grid in the order written, the first key changing slowest; a single
+    set without a grid.
+    """
     layers = [
         (f"{suite.path}: hyper.{line.key}", document.hyper.get(line.key, {})),
         (f"{suite.path}: column[{index}].hyper.{line.key}", document.column[index].hyper.get(line.key, {})),
-        (line.place, line.hyper),
+        (f"{line.place}.hyper", line.hyper),
     ]
     values: dict[str, Any] = {}
     sources: dict[str, str | None] = {}
@@ -95,10 +112,25 @@ def hyperparameters(
         for key, entry in layer.items():
             with at(f"{place}.{key}"):
                 values[key], sources[key] = coerce(line.info, key, entry.value), entry.source
+    grid = _grid(line)
+    sources |= {key: line.grid[key].source for key in grid}
     for target, key, value in overrides:
         if target in line.aliases:
             values[key], sources[key] = value, None
-    return complete(line.info, values), {key: source for key, source in sources.items() if source}
+            grid.pop(key, None)
+    points = [dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())]
+    known = {key: source for key, source in sources.items() if source}
+    return [complete(line.info, values | point) for point in points], known
+
+
+def _grid(line: Line) -> dict[str, list[Any]]:
+    grid = {}
+    for key, entry in line.grid.items():
+        with at(f"{line.place}.grid.{key}"):
+            grid[key] = [coerce(line.info, key, value) for value in entry.value]
+            if any(value in grid[key][:i] for i, value in enumerate(grid[key])):
+                raise UsageError("a value is there twice.")
+    return grid
 
 
 def finetuning(
@@ -129,9 +161,16 @@ def reported_steps(suite: Suite, document: Document, finetune: Finetune) -> tupl
     return steps
 
 
+def printed(document: Document, row: str, column: str, stage: Stage) -> Reference | None:
+    """What the paper printed there. A number without a stage is that of the one stage that the row shows."""
+    found = document.reference.get(row, {}).get(column, [])
+    numbers = found.get(stage, []) if isinstance(found, dict) else found
+    return Reference(numbers[0], numbers[1] if len(numbers) > 1 else None) if numbers else None
+
+
 def _named(kind: Literal["datasets", "partitions"], table: NamedTable, place: str) -> Named:
     with at(f"{place}.name"):
-        info = describe_options(kind, table.name)
+        info = _described(kind, table.name)
     options = {}
     for key, value in (table.model_extra or {}).items():
         with at(f"{place}.{key}"):

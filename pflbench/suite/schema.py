@@ -2,79 +2,32 @@
 
 from __future__ import annotations
 
-import copy
-import difflib
 import math
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from pflbench.errors import UsageError, unknown
 from pflbench.spec import Positive, Stage
+from pflbench.suite.strict import Table, fault, unknown_key
+
+STAGES: tuple[Stage, ...] = get_args(Stage)
+"""In the order in which a run's identity lists them."""
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Rate = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, lt=1)]
 Source = Literal["paper", "code", "inferred", "guess", "tuned"]
-Path_ = tuple[str | int, ...]
-
-
-def key_path(parts: Sequence[str | int]) -> str:
-    """`("column", 2, "batch")` → `column[2].batch`."""
-    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts).removeprefix(".")
-
-
-@contextmanager
-def at(place: str) -> Iterator[None]:
-    """Put the place a value stands at in front of what is wrong with it."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{place}: {error}") from error
-    except ValidationError as error:
-        raise UsageError("\n".join(f"{place}.{explain(e)}" for e in error.errors())) from error
-
-
-def fault(path: Path_, message: str) -> PydanticCustomError:
-    """The error for what is at `path`, counted from the table that is validated."""
-    return PydanticCustomError("suite", "{message}", {"path": path, "message": message})
-
-
-def _unknown_key(path: Path_, known: Sequence[str]) -> PydanticCustomError:
-    near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
-    hint = f", did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
-    return fault(path, f"unknown key{hint}")
-
-
-class Table(BaseModel):
-    """A TOML table. Its unknown keys are found before anything else, so that they hide the errors they cause."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, table: Any) -> Any:
-        if isinstance(table, dict):
-            for key, value in table.items():
-                if key not in cls.model_fields and not cls.admits(value):
-                    raise _unknown_key((key,), list(cls.model_fields))
-        return table
-
-    @classmethod
-    def admits(cls, value: Any) -> bool:
-        """Whether a key that is no field may hold `value`."""
-        return False
 
 
 def _scalar(value: Any) -> Any:
     if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
         raise fault((), "a hyperparameter is a finite number, true, false or a string")
     return value
+
+
+def _with_value(value: Any) -> Any:
+    return value if isinstance(value, dict) else {"value": value}
 
 
 class Sourced(Table):
@@ -84,7 +37,15 @@ class Sourced(Table):
     source: Source | None = None
 
 
-Hyper = dict[str, Annotated[Sourced, BeforeValidator(lambda v: v if isinstance(v, dict) else {"value": v})]]
+class Candidates(Table):
+    """The values of a hyperparameter that a grid tries, and where they come from."""
+
+    value: Annotated[list[Annotated[Any, AfterValidator(_scalar)]], Field(min_length=1)]
+    source: Source | None = None
+
+
+Hyper = dict[str, Annotated[Sourced, BeforeValidator(_with_value)]]
+Grid = dict[str, Annotated[Candidates, BeforeValidator(_with_value)]]
 
 
 class Spread(Table):
@@ -96,7 +57,7 @@ class Spread(Table):
 
 
 class SuiteTable(Table):
-    """`[suite]`."""
+    """`[suite]`. `extends` is resolved before the file is checked, see `inherit`."""
 
     name: Id
     title: str
@@ -104,7 +65,18 @@ class SuiteTable(Table):
     protocol: Literal["code"]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     spread: Spread
-    notes: list[str] = []
+    notes: list[str] = Field(default_factory=list)
+    extends: str | None = None
+
+
+def _query(value: Any) -> Any:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value != "test-split" and not (number and 0 < value < 1):
+        raise fault((), f'a share between 0 and 1, or "test-split", not {reprlib.repr(value)}')
+    return value
+
+
+Query = Annotated[float | Literal["test-split"], BeforeValidator(_query)]
 
 
 class FederationKeys(Table):
@@ -113,19 +85,19 @@ class FederationKeys(Table):
     clients: Positive | None = None
     training_clients: Positive | None = None
     cohort: Positive | None = None
-    query: Annotated[float, Field(gt=0, lt=1)] | None = None
+    query: Query | None = None
+    arrival: Annotated[float, Field(gt=0, le=1)] | None = None
     weights: Literal["uniform", "examples"] | None = None
+    batches: Literal["static", "reshuffled"] | None = None
     tail: Literal["drop", "keep"] | None = None
     tiny_client: Literal["single-batch", "error"] | None = None
 
 
 class Federation(FederationKeys):
-    """`[federation]`: shared by every column."""
+    """`[federation]`: shared by every column. Without a number of them, all clients train; they are the cohort."""
 
     clients: Positive
-    training_clients: Positive
-    cohort: Positive
-    query: Annotated[float, Field(gt=0, lt=1)]
+    query: Query
 
 
 class FinetuneKeys(Table):
@@ -168,6 +140,8 @@ class Evaluation(Table):
     clients: Literal["held-out", "training", "all"]
     average: Literal["batches", "examples"]
     first: Positive | None = None
+    global_on: Literal["clients", "test-set"] = "clients"
+    moment: Literal["after-aggregation", "before-aggregation"] = "after-aggregation"
     finetune: Finetune | None = None
     report: Report | None = None
 
@@ -193,8 +167,14 @@ class NamedTable(Table):
         return True
 
 
+class Subset(Table):
+    """Whose scores a column reads: those of the clients with the fewest examples."""
+
+    smallest: Positive
+
+
 class Column(FederationKeys):
-    """`[[column]]`: one setting."""
+    """`[[column]]`: one setting. `subset` is how it is read; `like` is resolved before, see `inherit`."""
 
     id: Id
     group: str = ""
@@ -204,25 +184,107 @@ class Column(FederationKeys):
     model: str
     rounds: Positive
     batch: Positive
-    hyper: dict[str, Hyper] = {}
+    hyper: dict[str, Hyper] = Field(default_factory=dict)
     finetune: ColumnFinetune = ColumnFinetune()
+    subset: Subset | None = None
+    like: str | None = None
 
 
 class Row(Table):
-    """`[[row]]`: a method, seen at one stage. `method` is an id, or a reference relative to the suite file."""
+    """`[[row]]`: a method, seen at one stage or several. `method` is an id, or a reference relative to the suite file.
+
+    With a grid, `select` says how each client's point of it is chosen, on the `validation` share of its support.
+    """
 
     id: Id
     title: str
     method: str
-    stage: Stage
-    hyper: Hyper = {}
+    stage: Stage | None = None
+    stages: Annotated[list[Stage], Field(min_length=1)] | None = None
+    rounds: Positive | None = None
+    hyper: Hyper = Field(default_factory=dict)
+    grid: Grid = Field(default_factory=dict)
+    select: Literal["hold-out"] | None = None
+    validation: Share | None = None
+    like: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Row:
+        if self.stage is None and self.stages is None:
+            raise fault(("stage",), "missing")
+        if self.stage is not None and self.stages is not None:
+            raise fault(("stages",), "there is already a stage: keep one of the two")
+        if self.stages and len(set(self.stages)) < len(self.stages):
+            raise fault(("stages",), "a stage is there twice")
+        for key in ("select", "validation"):
+            if bool(self.grid) != (getattr(self, key) is not None):
+                raise fault((key,), "missing, but there is a grid" if self.grid else "there is no grid to choose from")
+        for key in self.grid:
+            if key in self.hyper:
+                raise fault(("grid", key), "the row's hyper gives it a value already")
+        return self
+
+
+def _by_stage(value: Any) -> Any:
+    if isinstance(value, dict):
+        for key in value:
+            if key not in STAGES:
+                raise unknown_key((key,), STAGES)
+    return value
 
 
 class Layout(Table):
-    """`[layout]`."""
+    """`[layout]`. `stages`: each column shows these, under these titles. `blocks`: rows once per group of columns."""
 
     decimals: Annotated[int, Field(ge=0, le=6)] = 2
     bold: Literal["best-per-column", "none"] = "best-per-column"
+    stages: Annotated[dict[Stage, str], BeforeValidator(_by_stage)] = Field(default_factory=dict)
+    blocks: Literal["group", "none"] = "none"
+
+
+class DerivedTable(Table):
+    """`[[derived]]`: a row that is the difference of two rows, or a column that is that of two columns."""
+
+    id: Id
+    title: str
+    rows: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None
+    columns: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None
+
+    @property
+    def axis(self) -> Literal["rows", "columns"]:
+        """What it is one more of."""
+        return "columns" if self.rows is None else "rows"
+
+    @property
+    def of(self) -> tuple[str, str]:
+        """The first minus the second."""
+        first, second = self.columns if self.rows is None else self.rows  # type: ignore[misc]
+        return first, second
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DerivedTable:
+        if (self.rows is None) == (self.columns is None):
+            raise fault((), "the difference of what? Give either rows or columns, two of them")
+        if len(set(self.of)) < 2:
+            raise fault((self.axis,), f"{self.of[0]!r} minus itself")
+        return self
+
+
+def _printed(value: Any) -> Any:
+    """Numbers as printed, alone or by stage."""
+    if not isinstance(value, dict):
+        return _numbers(value, ())
+    return {stage: _numbers(numbers, (stage,)) for stage, numbers in _by_stage(value).items()}
+
+
+def _numbers(value: Any, path: tuple[str, ...]) -> list[float]:
+    numbers = [v for v in value if type(v) in (int, float) and math.isfinite(v)] if isinstance(value, list) else []
+    if not numbers or numbers != value or len(numbers) > 2 or (len(numbers) == 2 and numbers[1] < 0):
+        raise fault(path, f"[mean, spread] or [mean], as printed, not {reprlib.repr(value)}")
+    return [float(v) for v in numbers]
+
+
+Printed = Annotated[list[float] | dict[Stage, list[float]], BeforeValidator(_printed)]
 
 
 class Profile(Table):
@@ -230,132 +292,7 @@ class Profile(Table):
 
     seeds: list[int] | None = None
     notes: list[str] | None = None
-    federation: dict[str, Any] = {}
-    evaluation: dict[str, Any] = {}
-    hyper: dict[str, Any] = {}
-    column: dict[str, dict[str, Any]] = {}
-
-
-class Document(Table):
-    """A suite file with one profile applied."""
-
-    suite: SuiteTable
-    federation: Federation
-    evaluation: Evaluation
-    column: Annotated[list[Column], Field(min_length=1)]
-    row: Annotated[list[Row], Field(min_length=1)]
-    hyper: dict[str, Hyper] = {}
-    reference: dict[str, dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]]] = {}
-    layout: Layout = Layout()
-    profile: dict[str, Profile] = {}
-
-    @property
-    def stages(self) -> tuple[Stage, ...]:
-        """Every stage some row shows: all runs of the suite are scored at each of them."""
-        order: tuple[Stage, ...] = ("global", "finetuned")
-        return tuple(s for s in order if any(r.stage == s for r in self.row))
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Document:
-        rows, columns = [r.id for r in self.row], [c.id for c in self.column]
-        for table, ids in (("row", rows), ("column", columns)):
-            for i, id_ in enumerate(ids):
-                if id_ in ids[:i]:
-                    raise fault((table, i, "id"), f"there is already a {table} {id_!r}")
-        if len(set(self.suite.seeds)) < len(self.suite.seeds):
-            raise fault(("suite", "seeds"), "a seed is there twice")
-        for row, cells in self.reference.items():
-            if row not in rows:
-                raise _unknown_key(("reference", row), rows)
-            for column in cells:
-                if column not in columns:
-                    raise _unknown_key(("reference", row, column), columns)
-        finetuned, rule = "finetuned" in self.stages, self.evaluation.finetune
-        if finetuned != (rule is not None):
-            problem = "no row has the stage 'finetuned'" if rule else "missing, but a row has the stage 'finetuned'"
-            raise fault(("evaluation", "finetune"), problem)
-        if self.evaluation.report and rule is None:
-            raise fault(("evaluation", "report"), "there is no fine-tuning to report steps of")
-        for i, column_ in enumerate(self.column):
-            if column_.finetune.model_fields_set and rule is None:
-                raise fault(("column", i, "finetune"), "there is no evaluation.finetune to override")
-        if "paper" in self.profile:
-            raise fault(("profile", "paper"), "the profile 'paper' is the suite file itself")
-        return self
-
-
-@dataclass(frozen=True)
-class Suite:
-    """A checked suite file: one document per profile, `paper` (no override) first."""
-
-    path: Path
-    documents: Mapping[str, Document]
-
-    @property
-    def name(self) -> str:
-        """The suite's name."""
-        return self.documents["paper"].suite.name
-
-    @property
-    def profiles(self) -> tuple[str, ...]:
-        """The profiles there are, `paper` first."""
-        return tuple(self.documents)
-
-    def document(self, profile: str = "paper") -> Document:
-        """The suite under a profile."""
-        if profile not in self.documents:
-            raise unknown("profile", profile, self.documents)
-        return self.documents[profile]
-
-
-def parse(raw: Mapping[str, Any], path: Path) -> Suite:
-    """The suite that a TOML file's content describes; every mistake is a `UsageError` with the file and key path."""
-    paper = _document(raw, f"{path}: ")
-    documents = {"paper": paper}
-    for name, profile in paper.profile.items():
-        prefix = f"{path}: profile.{name}: "
-        ids = [c.id for c in paper.column]
-        for column in profile.column:
-            if column not in ("*", *ids):
-                raise UsageError(f"{prefix}{unknown('column', column, ids)}")
-        documents[name] = _document(_patched(raw, profile), prefix)
-    return Suite(path, documents)
-
-
-def _document(raw: Mapping[str, Any], prefix: str) -> Document:
-    try:
-        return Document.model_validate(dict(raw))
-    except ValidationError as error:
-        raise UsageError("\n".join(prefix + explain(e) for e in error.errors())) from error
-
-
-def explain(error: Mapping[str, Any]) -> str:
-    """One of a `ValidationError`'s errors in a line: the key's path and what is wrong with it."""
-    context = error.get("ctx", {})
-    key = key_path((*error["loc"], *context.get("path", ())))
-    if error["type"] == "missing":
-        return f"{key}: missing"
-    if error["type"] == "suite":
-        return f"{key}: {error['msg']}"
-    return f"{key}: {error['msg']}, not {reprlib.repr(error['input'])}"
-
-
-def _patched(raw: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-    patched = copy.deepcopy({k: v for k, v in raw.items() if k != "profile"})
-    patched["suite"] |= profile.model_dump(include={"seeds", "notes"}, exclude_none=True)
-    for table in ("federation", "evaluation", "hyper"):
-        patched[table] = _merged(patched.get(table, {}), getattr(profile, table))
-    for i, column in enumerate(patched["column"]):
-        for key in ("*", column["id"]):
-            patched["column"][i] = _merged(patched["column"][i], profile.column.get(key, {}))
-    return patched
-
-
-def _merged(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(old)
-    for key, value in new.items():
-        # A table that names a thing or gives a value is a new thing; mixing in the old one's options would be wrong.
-        whole = not isinstance(value, dict) or "name" in value or "value" in value
-        mixes = not whole and isinstance(merged.get(key), dict)
-        merged[key] = _merged(merged[key], value) if mixes else value
-    return merged
+    federation: dict[str, Any] = Field(default_factory=dict)
+    evaluation: dict[str, Any] = Field(default_factory=dict)
+    hyper: dict[str, Any] = Field(default_factory=dict)
+    column: dict[str, dict[str, Any]] = Field(default_factory=dict)

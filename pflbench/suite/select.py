@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pflbench import names
 from pflbench.catalog import MethodInfo, describe
 from pflbench.errors import UsageError, unknown
 from pflbench.spec import Stage
-from pflbench.suite.schema import Column, Document, Hyper, Suite, at
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """A row: `method` is the name in the runs' specs."""
-
-    id: str
-    title: str
-    method: str
-    stage: Stage
+from pflbench.suite.cells import TableRow
+from pflbench.suite.document import Document, Suite
+from pflbench.suite.schema import Candidates, Column, Sourced
+from pflbench.suite.strict import at
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row and its method. `key` is what the suite's tables call the method; `place` is where `hyper` stands."""
+    """A row and its method.
+
+    `key` is what the suite's tables call the method, `scored` the stages that its runs are scored at; the rest is what
+    the suite file says in the row, at `place`.
+    """
 
     row: TableRow
     info: MethodInfo
     key: str
-    hyper: Hyper
-    place: str
+    scored: tuple[Stage, ...]
+    place: str = ""
+    rounds: int | None = None
+    hyper: Mapping[str, Sourced] = field(default_factory=dict)
+    grid: Mapping[str, Candidates] = field(default_factory=dict)
+    validation: float | None = None
 
     @property
     def aliases(self) -> set[str]:
@@ -56,17 +57,26 @@ def suite_lines(suite: Suite, document: Document) -> list[Line]:
     """Every row of the suite; a method in a file is found relative to the suite file."""
     lines = []
     for i, row in enumerate(document.row):
-        with at(f"{suite.path}: row[{i}].method"):
+        place = f"{suite.path}: row[{i}]"
+        with at(f"{place}.method"):
             info = describe(anchored(row.method, suite.path.parent))
-        table_row = TableRow(row.id, row.title, info.name, row.stage)
-        lines.append(Line(table_row, info, row.method, row.hyper, f"{suite.path}: row[{i}].hyper"))
+        shown = TableRow(row.id, row.title, info.name, document.shown(row))
+        own = place, row.rounds, row.hyper, row.grid, row.validation
+        lines.append(Line(shown, info, row.method, document.scored(row), *own))
     return lines
 
 
+def _guest(info: MethodInfo, reference: str, document: Document) -> Line:
+    """The row of a method that is none of the suite's: shown at all stages that the table shows beside each other."""
+    best: Stage = "finetuned" if "finetuned" in document.stages else document.stages[0]
+    row = TableRow(info.name, names.split_reference(reference)[1], info.name, tuple(document.layout.stages) or (best,))
+    return Line(row, info, reference, document.stages)
+
+
 def select_lines(
-    lines: list[Line], rows: Sequence[str] | None, methods: Sequence[str] | None, stage: Stage
+    lines: list[Line], rows: Sequence[str] | None, methods: Sequence[str] | None, document: Document
 ) -> list[Line]:
-    """The rows that `--method` and row ids leave; a reference that is no row becomes one, read at `stage`."""
+    """The rows that `--method` and row ids leave; a reference that is no row becomes one."""
     if rows is not None:
         all_known("row", rows, [line.row.id for line in lines])
         lines = [line for line in lines if line.row.id in rows]
@@ -79,9 +89,8 @@ def select_lines(
     picked = [line for line in lines if line.row.id in ids or line.info.name in ids]
     for reference in dict.fromkeys(anchored(m, Path.cwd()) for m in methods if names.is_reference(m)):
         info = describe(reference)
-        row = TableRow(info.name, names.split_reference(reference)[1], info.name, stage)
         same = [line for line in lines if line.location == reference]
-        picked += [line for line in same or [Line(row, info, reference, {}, "")] if line not in picked]
+        picked += [line for line in same or [_guest(info, reference, document)] if line not in picked]
     if len({line.row.id for line in picked}) < len(picked):
         raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
     return picked

@@ -102,6 +102,15 @@ class Leaves(FedAvg):
         return {"personalized": server if sent is None else sent, "twice": server}
 
 
+class Keeps(Counting):
+    """Uploads how often it trained."""
+
+    personal_from: ClassVar[Literal["server", "training"]] = "training"
+
+    def client(self, f: Objective, server: Tensor, state: Tensor, *taken: Batches, round: Round) -> Any:
+        return server + state[0], state + 1
+
+
 def personal(outcome: Outcome, stage: str = "personalized") -> list[Score]:
     return sorted(s for s in outcome.scores if s.stage == stage)
 
@@ -126,10 +135,11 @@ def test_after_aggregation_personal_models_come_from_the_new_server_state() -> N
     assert {s.client: s.loss_sum for s in personal(outcome)} == after
 
 
-@pytest.mark.parametrize("method", [Leaves(), Counting(), FedAvg(epochs=1, lr=0.05)])
-def test_scoring_moves_nothing(method: Method[Any, Any, Any]) -> None:
-    """Scored after every round, with everyone training for it, the run is the same."""
-    often, once = run(method, Setup(evaluate_every=1)), run(method)
+@pytest.mark.parametrize("cohort", [2, TRAINING])
+@pytest.mark.parametrize("method", [Leaves(), Keeps(), FedAvg(epochs=1, lr=0.05)])
+def test_scoring_moves_nothing(method: Method[Any, Any, Any], cohort: int) -> None:
+    """Scored after every round, with everyone training for it, also those who were not asked, the run is the same."""
+    often, once = run(method, Setup(evaluate_every=1), cohort=cohort), run(method, cohort=cohort)
     assert torch.equal(often.server, once.server)
     assert [s for s in often.scores if s.round == 3] == list(once.scores)
     assert {s.round for s in often.scores} == {1, 2, 3}

@@ -7,29 +7,29 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from pflbench import names
 from pflbench.engine.batches import support_streams
-from pflbench.engine.client_map import ClientMap, Item
-from pflbench.engine.cohort import sample_cohort
+from pflbench.engine.client_map import ClientMap
 from pflbench.engine.simulate import simulate
-from pflbench.methods.base import Batches, Method, Objective, Round, Take, steps
+from pflbench.methods.base import Batches, Objective, Round, Take, steps
 from pflbench.methods.fedavg import FedAvg
 from pflbench.optim import adam, adam_init
 from pflbench.testing import CHECKS, Case, contract, tiny_federation, tiny_network, tiny_spec
 
-SCAFFOLD = str(Path(__file__).parents[1] / "examples" / "scaffold.py") + ":Scaffold"
+EXAMPLE = str(Path(__file__).parents[1] / "examples" / "fednova.py") + ":FedNova"
 OPTIONS = {
     "per-fedavg exact": ("per-fedavg", {"order": "exact"}),
     "cafeme exact": ("cafeme", {"order": "exact", "modulation": "c2", "modulator_batch_norm": False}),
+    "fedavg momentum": ("fedavg", {"momentum": 0.9}),
+    "ifca shared": ("ifca", {"clusters": 2, "shared": "base", "momentum": 0.9}),
+    "per-fedavg personal": ("per-fedavg", {"batch": 7, "personal_epochs": 1}),
     "fedrep sgd": ("fedrep", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
 }
-METHODS = {**{name: (name, {}) for name in names.BUILT_IN["methods"]}, **OPTIONS, "scaffold (example)": (SCAFFOLD, {})}
+METHODS = {**{name: (name, {}) for name in names.BUILT_IN["methods"]}, **OPTIONS, "fednova (example)": (EXAMPLE, {})}
 
 
 @cache
@@ -142,6 +142,21 @@ class DeploysInPlace(Local):
         return server.mul_(0.5)
 
 
+class PersonalizesNobody(Local):
+    def personalize(self, f: Objective, server: Tensor, state: Any, sent: Any, *taken: Batches, round: Round) -> Any:
+        return {"mine": server}
+
+
+class OwnsNothing(Local):
+    def personalize(self, f: Any, server: Tensor, state: Any, sent: Any, *taken: Batches, round: Round) -> Any:
+        return {"global": server}
+
+
+class PersonalizesInPlace(Local):
+    def personalize(self, f: Any, server: Tensor, state: Any, sent: Any, *taken: Batches, round: Round) -> Any:
+        return {"personalized": server.mul_(0.5)}
+
+
 class UndefinedState(Local):
     def init_client(self, server: Tensor, new: Any) -> Any:
         return torch.full_like(server, torch.nan)
@@ -165,8 +180,12 @@ BROKEN = [
     (FirstComeFirstServed, "clients are exchangeable"),
     (CountsRows, "a masked step is no step"),
     (CountsRows, "vectorized = loop"),
+    (CountsRows, "vectorized = loop with stragglers"),
     (SumsLabels, "a masked step is no step"),
     (SumsLabels, "vectorized = loop"),
+    (CountsRows, "vectorized = loop with stragglers"),
+    (OwnsNothing, "a client has a model of its own"),
+    (PersonalizesInPlace, "a client has a model of its own"),
     (CountsSteps, "a masked step is no step"),
     (CountsSteps, "chunk size changes nothing"),
     (OwnLoop, "a masked step is no step"),
@@ -175,6 +194,7 @@ BROKEN = [
     (Climbs, "it learns"),
     (DeploysAll, "a held-out client can be personalized"),
     (DeploysInPlace, "a held-out client can be personalized"),
+    (PersonalizesNobody, "a client has a model of its own"),
     (UndefinedState, "state survives saving"),
     (Moody, "draws are stable"),
 ]
@@ -206,47 +226,21 @@ def test_every_check_can_fail() -> None:
     assert {check for _, check in BROKEN} == set(CHECKS) - {"gradient calls do not grow with clients"}
 
 
-# SCAFFOLD: the protocol is enough for a method with two uploads, kept control variates, and N.
+# FedNova: a user's file.
 
 
-def scaffold(**options: Any) -> Method[Any, Any, Any]:
-    return names.resolve("methods", SCAFFOLD)(**options)
+def test_the_example_is_fedavg_where_all_make_the_same_number_of_steps() -> None:
+    spec, federation = tiny_spec(clients=5, cohort=3, rounds=3), tiny_federation(0, sizes=(20,) * 5)
+    fednova = names.resolve("methods", EXAMPLE)(epochs=2, lr=0.05)
+    (ours,) = simulate([spec], [federation], fednova, tiny_network())
+    (fedavg,) = simulate([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network())
+    torch.testing.assert_close(ours.server, fedavg.server, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("execution", ["loop", "vectorized"])
-def test_scaffolds_client_controls_sum_to_n_times_the_servers(execution: str) -> None:
-    method = scaffold()
-    spec, federation = tiny_spec(), tiny_federation(0)
-    streams, clients = support_streams(federation, spec), Case(method).map(execution, federation)
-    server, fresh = Case(method).start()
-    assert server.clients == federation.training.sum()
-    states: dict[int, Tensor] = {}
-    for index in range(4):
-        now, cohort = Round(index), sample_cohort(spec, federation.training, index).tolist()
-        items = [Item(0, states.get(c, fresh), tuple(streams[c].draw(method.takes(), 0)[0])) for c in cohort]
-        results = clients(lambda *args, now=now: method.client(*args, round=now), [server], items)
-        states |= {c: state for c, (_, state) in zip(cohort, results, strict=True)}
-        uploads = pytree.tree_map(lambda *u: torch.stack(u), *[upload for upload, _ in results])
-        server = method.server(server, uploads, torch.full((3,), 1 / 3, dtype=torch.float64), now)
-        total = torch.stack(list(states.values())).sum(0)
-        torch.testing.assert_close(total, server.clients * server.c, rtol=1e-9, atol=1e-9)
-    assert len(states) > 3 and server.c.norm() > 0.1
-
-
-def test_scaffold_with_one_client_is_sgd() -> None:
-    spec = tiny_spec(clients=3, cohort=1, rounds=3)
-    federation = tiny_federation(0, sizes=(20, 23, 17))
-    assert np.count_nonzero(federation.training) == 1
-    (ours,) = simulate([spec], [federation], scaffold(epochs=2, lr=0.05), tiny_network())
-    (sgd,) = simulate([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network())
-    torch.testing.assert_close(ours.server.x, sgd.server, rtol=1e-10, atol=1e-10)
-
-
-def test_scaffold_counts_real_steps_only() -> None:
-    """A short client padded to a long one's steps has the control variate (x - y) / (K lr) of its own K."""
-    method, federation = scaffold(), tiny_federation(0)
+def test_the_example_counts_real_steps_only() -> None:
+    """A short client padded to a long one's steps is normalized by its own number of them."""
+    method, federation = names.resolve("methods", EXAMPLE)(), tiny_federation(0)
     for execution in ("loop", "vectorized"):
         results, _ = Case(method).once(execution, federation, [6, 3])
-        for client, (upload, state) in zip((6, 3), results, strict=True):
-            made = 2 * len(support_streams(federation, tiny_spec())[client].batches)
-            torch.testing.assert_close(state, -upload.model / (made * method.lr), rtol=1e-9, atol=1e-12)
+        made = [2 * len(support_streams(federation, tiny_spec())[client].batches) for client in (6, 3)]
+        assert [upload.made.item() for upload, _ in results] == made and made[0] < made[1]

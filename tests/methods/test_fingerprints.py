@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from pflbench import names
-from pflbench.engine.simulate import simulate
+from pflbench.engine.simulate import Simulation
 from pflbench.testing import Case, tiny_federation
 
 FILE = Path(__file__).with_name("fingerprints.json")
@@ -31,13 +33,23 @@ TOLERANCE = 1e-7
 def fingerprint(name: str) -> dict[str, Any]:
     """Sum, norm, distance from the start, and five entries of the parameters that gradients determine."""
     case = Case(names.resolve("methods", name)())
-    (outcome,) = simulate([case.spec(0)], [tiny_federation(0)], case.method, case.plain)
+    simulation = Simulation([case.spec(0)], [tiny_federation(0)], case.method, case.plain)
+    (outcome,) = simulation.run()
     assert outcome.failure is None
-    start, _ = case.start()
-    before, after = (tree[..., case.determined].flatten() for tree in (start, outcome.server))
+    (run,) = simulation.runs
+    kept = {client: run.states[client] for client in sorted(run.states)} if case.method.trains == "everyone" else {}
+    before = flat(case, (case.start()[0], [case.start()[1]] * len(kept)))
+    after = flat(case, (run.server, list(kept.values())))
     chosen = after[torch.linspace(0, len(after) - 1, 5).long()]
     numbers = [after.sum(), after.norm(), (after - before).norm(), *chosen]
     return {"version": case.method.version, "numbers": [float(f"{x.item():.12g}") for x in numbers]}
+
+
+def flat(case: Case, tree: Any) -> Tensor:
+    """All numbers of a tree that gradients determine."""
+    leaves = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
+    whole = [leaf.dim() > 0 and leaf.shape[-1] == case.network.layout.size for leaf in leaves]
+    return torch.cat([(x[..., case.determined] if w else x).flatten() for x, w in zip(leaves, whole, strict=True)])
 
 
 STORED: dict[str, dict[str, Any]] = json.loads(FILE.read_text()) if FILE.is_file() else {}

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils import _pytree as pytree
 
 from pflbench.engine.batches import support_streams
+from pflbench.engine.cohort import arrived, sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.methods.base import Batch, Batches, Round, mean, path, steps, total_loss
+from pflbench.engine.simulate import Setup, Simulation
+from pflbench.methods.base import Batch, Batches, Round, Take, mean, path, steps, total_loss
 from pflbench.methods.cafeme import CAFeMe
 from pflbench.methods.ditto import Ditto, DittoClient
 from pflbench.methods.fedavg import FedAvg
+from pflbench.methods.fedper import FedPer
+from pflbench.methods.fedprox import FedProx
+from pflbench.methods.fedrep_personal import FedRepPersonal
 from pflbench.methods.ifca import IFCA, Upload
 from pflbench.methods.per_fedavg import PerFedAvg
+from pflbench.methods.pfedme import PFedMe
+from pflbench.methods.scaffold import Scaffold
+from pflbench.models.mlp import perceptron
 from pflbench.optim import adam_init
+from pflbench.spec import Scoring
 from pflbench.testing import tiny_federation, tiny_network, tiny_spec
 
 NOW = Round(0)
@@ -81,6 +93,22 @@ def test_fedavg_server_is_the_weighted_mean() -> None:
     uploads, n = torch.randn(3, SIZE, dtype=torch.float64), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
     close(FedAvg().server(W, uploads, n, NOW), 0.2 * uploads[0] + 0.3 * uploads[1] + 0.5 * uploads[2])
     assert mean(uploads.float()[:, 0], n).dtype == torch.float32
+
+
+def test_fedprox_settles_where_loss_and_pull_agree() -> None:
+    f = Quadratic(1)
+    for beta in (None, 0.5):
+        upload, _ = FedProx(lr=0.1, mu=0.7, momentum=beta).client(f, W, (), f.batches * 400, round=NOW)
+        close(upload, torch.linalg.solve(f.a[0] + 0.7 * EYE, f.b[0] + 0.7 * W), 1e-9)
+
+
+def test_pfedmes_personal_model_is_the_proximal_point() -> None:
+    f = Quadratic(1)
+    method = PFedMe(inner_steps=400, lr=0.01, inner_lr=0.1, lam=2.0)
+    upload, _ = method.client(f, W, (), f.batches, round=NOW)
+    proximal = torch.linalg.solve(f.a[0] + 2 * EYE, f.b[0] + 2 * W)
+    close(upload.personal, proximal, 1e-9)
+    close(upload.model, W - 0.02 * (W - proximal), 1e-9)
 
 
 def test_per_fedavg_orders_on_quadratics() -> None:
@@ -174,8 +202,204 @@ def test_ifca_starts_from_independent_models_and_the_common_one() -> None:
         def part(self, name: str) -> slice:
             return net.layout.part(name)
 
+        def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
+            raise NotImplementedError
+
     models = IFCA(clusters=3).init(New(), 6)
     assert torch.equal(models[0], net.init(0)) and not torch.equal(models[1], models[2])
+    base, head = net.layout.part("base"), net.layout.part("head")
+    shared = IFCA(clusters=3, shared="base").init(New(), 6)
+    assert torch.equal(shared[:, base], models[:1, base].expand(3, -1)) and torch.equal(
+        shared[:, head], models[:, head]
+    )
+
+
+# Rounds in which half of the uploads arrive, written out one client and one minibatch at a time.
+
+NETWORK = perceptron((1, 8, 8), 3, hidden=(16,))
+BASE, HEAD = NETWORK.layout.part("base"), NETWORK.layout.part("head")
+LR, BETA, ROUNDS = 0.01, 0.9, 4
+TRAINING = {"lr": LR, "momentum": BETA, "batch": 4}
+
+
+class Slow:
+    """Who trains, what it draws, what it weighs; and the losses of personal models to compare with."""
+
+    def __init__(self, **changes: Any):
+        self.federation = tiny_federation(0)
+        scoring = Scoring(clients="training", stages=("personalized",), average="examples", moment="before-aggregation")
+        changes = {"arrival": 0.5, "batches": "reshuffled", "weights": "examples", "scoring": scoring} | changes
+        self.spec = tiny_spec(cohort=6, rounds=ROUNDS).model_copy(update=changes)
+        self.f = LoopObjective(Task(NETWORK, self.federation.x))
+        self.start = NETWORK.init(0).double()
+        self.clients = np.flatnonzero(self.federation.training).tolist()
+
+    def senders(self, index: int) -> dict[int, float]:
+        """The clients whose uploads arrive, and their shares of the examples."""
+        there = arrived(self.spec, sample_cohort(self.spec, self.federation.training, index), index).tolist()
+        sizes = {c: len(self.federation.support[c]) for c in there}
+        return {c: size / sum(sizes.values()) for c, size in sizes.items()}
+
+    def draw(self, client: int, takes: Any, *moment: Any) -> list[Batches]:
+        drawn, _ = support_streams(self.federation, self.spec)[client].draw(takes, 0, *moment)
+        return [
+            tuple(self.batch(rows[0] if take.indexed else rows) for rows in batches)
+            for take, batches in zip(takes, drawn, strict=True)
+        ]
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        return Batch(torch.from_numpy(rows), torch.from_numpy(self.federation.labels[rows]))
+
+    def sgd(self, w: Tensor, batches: Batches, part: slice = slice(None), beta: float = BETA, lr: float = LR) -> Tensor:
+        """SGD with momentum on one part of the model."""
+        w, velocity = w.clone(), 0
+        for b in batches:
+            velocity = beta * velocity + self.f.grad(w, b)[part]
+            w[part] -= lr * velocity
+        return w
+
+    def loss(self, w: Tensor, client: int) -> float:
+        b = self.batch(self.federation.query[client])
+        return F.cross_entropy(self.f.logits(w, b), b.labels, reduction="sum").item()
+
+    def same(self, method: Any, server: Any, models: dict[int, Tensor], stage: str = "personalized") -> list[Any]:
+        """The engine comes to the same server state and the same personal models; returns the clients' states."""
+        for execution in ("loop", "vectorized"):
+            setup = Setup(execution=execution, most_padding=math.inf)
+            simulation = Simulation([self.spec], [self.federation], method, NETWORK, setup)
+            (outcome,) = simulation.run()
+            assert outcome.failure is None
+            for mine, theirs in zip(pytree.tree_leaves(outcome.server), pytree.tree_leaves(server), strict=True):
+                close(mine, theirs)
+            losses = {s.client: s.loss_sum for s in outcome.scores if s.stage == stage}
+            assert losses == pytest.approx({c: self.loss(w, c) for c, w in models.items()}, rel=1e-9)
+        return [simulation.runs[0].states.get(c) for c in self.clients]
+
+
+def test_scaffold_rounds() -> None:
+    slow, method = Slow(scoring=Scoring()), Scaffold(epochs=2, lr=LR, batch=4)
+    x, c, own = slow.start, torch.zeros_like(slow.start), {i: torch.zeros_like(slow.start) for i in slow.clients}
+    for index in range(ROUNDS):
+        moved, changed = [], []
+        for client in slow.senders(index):
+            (batches,) = slow.draw(client, method.takes(), "round", index)
+            y = x
+            for b in batches:
+                y = y - LR * (slow.f.grad(y, b) + c - own[client])
+            new = own[client] - c + (x - y) / (len(batches) * LR)
+            moved.append(y - x)
+            changed.append(new - own[client])
+            own[client] = new
+        x, c = x + sum(moved) / len(moved), c + sum(changed) / len(slow.clients)
+    states = slow.same(method, (x, c, torch.tensor(6.0, dtype=torch.float64)), {})
+    for client, state in zip(slow.clients, states, strict=True):
+        close(own[client] if state is None else state, own[client])
+
+
+def test_ifca_rounds_with_a_shared_base() -> None:
+    slow, method = Slow(), IFCA(clusters=2, epochs=2, shared="base", **TRAINING)
+    base = slow.start[BASE]
+    heads = [slow.start[HEAD], NETWORK.init(0, 1).double()[HEAD]]
+
+    def choose(client: int) -> int:
+        everything = slow.batch(slow.federation.support[client])
+        losses = [slow.f(torch.cat([base, head]), everything).item() for head in heads]
+        return losses.index(min(losses))
+
+    assert method.takes()[:1] == method.adapts() == (Take(whole=True),)
+    chosen = set()
+    for index in range(ROUNDS):
+        models, total = {}, [0.0, 0.0]
+        for client, n in slow.senders(index).items():
+            k = choose(client)
+            w = slow.sgd(torch.cat([base, heads[k]]), slow.draw(client, method.takes(), "round", index)[1])
+            models[client], total[k] = (k, n, w), total[k] + n
+        base = sum(n * w[BASE] for _, n, w in models.values())
+        for k in range(2):
+            if total[k]:
+                heads[k] = sum(n * w[HEAD] for mine, n, w in models.values() if mine == k) / total[k]
+        chosen |= {k for k, _, _ in models.values()}
+    assert chosen == {0, 1}
+    server = torch.stack([torch.cat([base, head]) for head in heads])
+    slow.same(method, server, {c: server[choose(c)] for c in slow.clients})
+
+
+def test_fedper_rounds() -> None:
+    slow, method = Slow(), FedPer(epochs=2, **TRAINING)
+    base, heads, models = slow.start[BASE], dict.fromkeys(slow.clients, slow.start[HEAD]), {}
+    for index in range(ROUNDS):
+        for client in slow.clients:
+            (batches,) = slow.draw(client, method.takes(), "round", index)
+            models[client] = slow.sgd(torch.cat([base, heads[client]]), batches)
+            heads[client] = models[client][HEAD]
+        base = sum(n * models[client][BASE] for client, n in slow.senders(index).items())
+    states = slow.same(method, torch.cat([base, slow.start[HEAD]]), models)
+    for client, state in zip(slow.clients, states, strict=True):
+        close(state, heads[client])
+    later = Slow(scoring=slow.spec.scoring.model_copy(update={"moment": "after-aggregation"}))
+    later.same(method, torch.cat([base, slow.start[HEAD]]), {c: torch.cat([base, heads[c]]) for c in slow.clients})
+
+
+def test_fedrep_rounds_with_personal_heads() -> None:
+    """Features once a round, and bases where they are used only: the numbers of the plain algorithm."""
+    slow, method = Slow(), FedRepPersonal(head_epochs=3, base_epochs=2, **TRAINING)
+    base, heads, models = slow.start[BASE], dict.fromkeys(slow.clients, slow.start[HEAD]), {}
+    for index in range(ROUNDS):
+        for client in slow.clients:
+            _, for_head, for_base = slow.draw(client, method.takes(), "round", index)
+            w = slow.sgd(torch.cat([base, heads[client]]), for_head, HEAD)
+            heads[client] = w[HEAD]
+            models[client] = slow.sgd(w, for_base, BASE)
+        base = sum(n * models[client][BASE] for client, n in slow.senders(index).items())
+    states = slow.same(method, torch.cat([base, slow.start[HEAD]]), models)
+    for client, state in zip(slow.clients, states, strict=True):
+        close(state, heads[client])
+
+
+def test_fedrep_trains_only_bases_that_are_sent_or_scored() -> None:
+    slow, method = Slow(scoring=Scoring()), FedRepPersonal(base_epochs=2, batch=4)
+    simulation = Simulation([slow.spec], [slow.federation], method, NETWORK)
+    simulation.run()
+    sent = [-(-len(slow.federation.support[c]) // 4) for index in range(ROUNDS) for c in slow.senders(index)]
+    assert simulation.clients.gradient_calls == 2 * sum(sent)
+
+
+def test_pfedme_rounds() -> None:
+    slow, method = Slow(), PFedMe(steps=3, inner_steps=2, lr=LR, inner_lr=0.1, lam=2.0, batch=4)
+    server = slow.start
+    for index in range(ROUNDS):
+        local, personal = {}, {}
+        for client in slow.clients:
+            w = theta = server
+            for b in slow.draw(client, method.takes(), "round", index)[0]:
+                for _ in range(2):
+                    theta = theta - 0.1 * (slow.f.grad(theta, b) + 2 * (theta - w))
+                w = w - LR * 2 * (w - theta)
+            local[client], personal[client] = w, theta
+        server = sum(n * local[client] for client, n in slow.senders(index).items())
+    slow.same(method, server, personal)
+    slow.same(method, server, local, "local")
+
+
+def test_a_personal_model_of_per_fedavg_is_sgd_from_the_new_global_one() -> None:
+    slow, method = Slow(), PerFedAvg(steps=2, inner_lr=0.1, outer_lr=LR, batch=4, personal_epochs=2)
+    server = slow.start
+    for index in range(ROUNDS):
+        models = []
+        for client, n in slow.senders(index).items():
+            (drawn,), w = slow.draw(client, method.takes(), "round", index), server
+            for s in (0, 4):
+                v = slow.f.grad(w - 0.1 * slow.f.grad(w, drawn[s]), drawn[s + 1])
+                third = drawn[s + 2]
+                h = (slow.f.grad(w + 1e-3 * v, third) - slow.f.grad(w - 1e-3 * v, third)) / 2e-3
+                w = w - LR * (v - 0.1 * h)
+            models.append(n * w)
+        server = sum(models)
+    adapted = {
+        c: slow.sgd(server, slow.draw(c, method.adapts(), "personalize", ROUNDS)[0], beta=0, lr=0.1)
+        for c in slow.clients
+    }
+    slow.same(method, server, adapted)
 
 
 # The loop over minibatches.

@@ -6,29 +6,52 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import vector_to_parameters
 
+from pflbench.data.federation import Federation
 from pflbench.engine.batches import support_streams
+from pflbench.engine.cohort import arrived, sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.simulate import simulate
-from pflbench.methods.base import Batch, Batches, Method, Round
+from pflbench.engine.simulate import Setup, Simulation, simulate
+from pflbench.errors import UsageError
+from pflbench.methods.base import Batch, Batches, Method, Round, Take
 from pflbench.methods.cafeme import CAFeMe
 from pflbench.methods.ditto import Ditto
 from pflbench.methods.fedavg import FedAvg
+from pflbench.methods.fedper import FedPer
+from pflbench.methods.fedprox import FedProx
 from pflbench.methods.fedrep import FedRep
+from pflbench.methods.fedrep_personal import FedRepPersonal
 from pflbench.methods.ifca import IFCA
+from pflbench.methods.local import Local
 from pflbench.methods.per_fedavg import PerFedAvg
+from pflbench.methods.pfedme import PFedMe
+from pflbench.methods.scaffold import Scaffold
+from pflbench.models.mlp import perceptron
 from pflbench.models.network import Network
 from pflbench.optim import adam_init
-from pflbench.testing import tiny_federation, tiny_network, tiny_spec
+from pflbench.spec import Scoring
+from pflbench.testing import Case, tiny_federation, tiny_network, tiny_spec
 from pflbench.vector import Parameter
 
 NOW = Round(0)
 FEDERATION = tiny_federation(0)
 CLIENT = 3
+FEATURED = perceptron((1, 8, 8), 3, hidden=(16,))
+STRAGGLING = tiny_spec(cohort=6, rounds=3).model_copy(
+    update={
+        "arrival": 0.5,
+        "batches": "reshuffled",
+        "weights": "examples",
+        "scoring": Scoring(clients="training", stages=("personalized",), moment="before-aggregation"),
+    }
+)
+"""All clients are asked, half of the uploads arrive, personal models are scored as training leaves them."""
 ModuleOf = Callable[[Tensor], nn.Module]
 
 
@@ -47,6 +70,19 @@ def batches(rows: Sequence[Any]) -> Batches:
 def drawn(method: Method[Any, Any, Any]) -> list[Batches]:
     taken, _ = support_streams(FEDERATION, tiny_spec())[CLIENT].draw(method.takes(), 0)
     return [batches(rows) for rows in taken]
+
+
+def redrawn(takes: Sequence[Take]) -> list[Batches]:
+    """Reshuffled minibatches, with their places where they are asked for."""
+    taken, _ = support_streams(FEDERATION, STRAGGLING)[CLIENT].draw(takes, 0, "round", 0)
+    return [
+        tuple(
+            b._replace(places=torch.from_numpy(r[1])) for b, r in zip(batches([r[0] for r in rows]), rows, strict=True)
+        )
+        if take.indexed
+        else batches(rows)
+        for take, rows in zip(takes, taken, strict=True)
+    ]
 
 
 def sgd(f: LoopObjective, w: Tensor, taken: Batches, lr: float) -> Tensor:
@@ -69,14 +105,216 @@ def test_per_fedavg_without_inner_step_is_sgd_on_every_second_of_four(order: Any
     close(upload, fedavg)
 
 
+@pytest.mark.parametrize("shared", [None, "base"])
 @pytest.mark.parametrize("weights", ["uniform", "examples"])
-def test_ifca_with_one_cluster_is_fedavg(weights: Any) -> None:
+@pytest.mark.parametrize("momentum", [None, 0.9])
+def test_ifca_with_one_cluster_is_fedavg(weights: Any, shared: Any, momentum: float | None) -> None:
     spec = tiny_spec(rounds=3).model_copy(update={"weights": weights})
-    (ifca,) = simulate([spec], [FEDERATION], IFCA(clusters=1, epochs=2, lr=0.05), tiny_network())
-    (fedavg,) = simulate([spec], [FEDERATION], FedAvg(epochs=2, lr=0.05), tiny_network())
+    ifca_method = IFCA(clusters=1, epochs=2, lr=0.02, shared=shared, momentum=momentum)
+    (ifca,) = simulate([spec], [FEDERATION], ifca_method, tiny_network())
+    (fedavg,) = simulate([spec], [FEDERATION], FedAvg(epochs=2, lr=0.02, momentum=momentum), tiny_network())
     close(ifca.server[0], fedavg.server)
     for a, b in zip(ifca.scores, fedavg.scores, strict=True):
         assert a[:6] == b[:6] and a.accuracy == b.accuracy and a.loss_sum == pytest.approx(b.loss_sum, rel=1e-12)
+
+
+def test_ifcas_clusters_keep_one_base_where_they_share_it() -> None:
+    method = IFCA(clusters=3, epochs=2, lr=0.05, shared="base")
+    (outcome,) = simulate([STRAGGLING], [FEDERATION], method, tiny_network())
+    base, head = (outcome.server[:, tiny_network().layout.part(part)] for part in ("base", "head"))
+    assert torch.equal(base[0], base[1]) and torch.equal(base[0], base[2])
+    assert not torch.equal(base[0], start()[tiny_network().layout.part("base")])
+    assert len({row.sum().item() for row in head}) == 3
+
+
+@pytest.mark.parametrize("momentum", [None, 0.9])
+@pytest.mark.parametrize("execution", ["loop", "vectorized"])
+def test_fedprox_without_pull_is_fedavg(momentum: float | None, execution: Any) -> None:
+    options = {"epochs": 2, "lr": 0.02, "momentum": momentum, "batch": 4}
+    found = [
+        simulate([STRAGGLING], [FEDERATION], method, tiny_network(), Setup(execution=execution))[0].server
+        for method in (FedProx(mu=0.0, **options), FedAvg(**options), FedProx(mu=1.0, **options))
+    ]
+    assert torch.equal(found[0], found[1]) and not torch.allclose(found[1], found[2])
+
+
+def test_per_fedavg_without_inner_step_is_sgd_on_the_second_draws_and_its_personal_model_the_global_one() -> None:
+    method, f, w = PerFedAvg(steps=3, inner_lr=0.0, outer_lr=0.1, batch=4, personal_epochs=2), objective(), start()
+    (taken,) = redrawn(method.takes())
+    upload, _ = method.client(f, w, (), taken, round=NOW)
+    close(upload, sgd(f, w, taken[1::4], 0.1))
+    assert torch.equal(method.personalize(f, w, (), None, *redrawn(method.adapts()), round=NOW)["personalized"], w)
+
+
+def test_a_personal_model_of_per_fedavg_is_the_global_one_unless_it_is_trained() -> None:
+    f, w = objective(), start()
+    for method in (PerFedAvg(), PerFedAvg(personal_epochs=0)):
+        assert torch.equal(method.personalize(f, w, (), None, *redrawn(method.adapts()), round=NOW)["personalized"], w)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [FedAvg, FedProx, Scaffold, FedPer, FedRepPersonal, IFCA, PerFedAvg, PFedMe, Local],
+    ids=lambda m: m.__name__,
+)
+def test_a_methods_own_batch_size_is_that_of_all_its_minibatches(method: Callable[..., Method[Any, Any, Any]]) -> None:
+    for options in ({}, {"shared": "base"}) if method is IFCA else ({},):
+        sizes = [take.batch for take in method(batch=4, **options).takes() if not take.whole]
+        assert set(sizes[-1:]) == {4} and set(sizes[:-1]) <= ({None} if method is IFCA else {4})
+
+
+# Local, FedPer, FedRep with personal heads.
+
+
+def test_one_round_of_local_is_torchs_sgd(tiny_module: ModuleOf) -> None:
+    method, w = Local(epochs=3, lr=0.02, momentum=0.9), start()
+    (taken,) = drawn(method)
+    sent, state = method.client(objective(), start() + 1, w, taken, round=NOW)  # it never sees the server's model
+    close(state, torch_sgd(tiny_module(w), taken, lr=0.02, momentum=0.9))
+    assert sent.shape == () and method.server(w, torch.ones(2), torch.ones(2) / 2, NOW) is w
+    assert method.personalize(objective(), w, state, None, round=NOW) == {"personalized": state}
+
+
+def test_two_rounds_of_local_are_one_of_twice_the_epochs() -> None:
+    spec = tiny_spec(cohort=6, rounds=2)
+    two = Simulation([spec], [FEDERATION], Local(epochs=2, lr=0.02), tiny_network())
+    one = Simulation([spec], [FEDERATION], Local(epochs=4, lr=0.02), tiny_network())
+    for simulation, rounds in ((two, 2), (one, 1)):
+        for _ in range(rounds):
+            simulation.step()
+    assert sorted(two.runs[0].states) == np.flatnonzero(FEDERATION.training).tolist()
+    for client, state in one.runs[0].states.items():
+        close(two.runs[0].states[client], state)
+    assert torch.equal(one.runs[0].server, start())
+
+
+def test_fedper_with_one_client_is_sgd() -> None:
+    spec, federation = tiny_spec(clients=3, cohort=1, rounds=3), tiny_federation(0, sizes=(20, 23, 17))
+    simulation = Simulation([spec], [federation], FedPer(epochs=2, lr=0.05), tiny_network())
+    for _ in range(3):
+        simulation.step()
+    (run,) = simulation.runs
+    (sgd,) = simulate([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network())
+    base, head = (tiny_network().layout.part(part) for part in ("base", "head"))
+    close(run.server[base], sgd.server[base])
+    (state,) = run.states.values()
+    close(state, sgd.server[head])
+    assert torch.equal(run.server[head], start()[head])  # the global model's head stays the initial one
+
+
+def test_fedper_without_a_base_is_local() -> None:
+    options = {"epochs": 2, "lr": 0.02, "momentum": 0.9, "batch": 4}
+    fedper = Simulation([STRAGGLING], [FEDERATION], FedPer(**options), all_in("head"))
+    local = Simulation([STRAGGLING], [FEDERATION], Local(**options), all_in("head"))
+    for simulation in (fedper, local):
+        simulation.run()
+    assert len(local.runs[0].states) == FEDERATION.training.sum()
+    for client, state in local.runs[0].states.items():
+        assert torch.equal(fedper.runs[0].states[client], state)
+    losses = [{s.client: s.loss_sum for s in simulation.runs[0].scores} for simulation in (fedper, local)]
+    assert losses[0] == losses[1] and len(losses[0]) == FEDERATION.training.sum()
+
+
+def test_a_network_of_other_parts_is_refused() -> None:
+    for method in (FedPer(), IFCA(shared="base")):
+        with pytest.raises(UsageError, match="a base and then a head"):
+            method.network(CAFeMe().network(tiny_network()))
+
+
+def test_fedrep_personal_without_head_epochs_never_changes_a_head() -> None:
+    method = FedRepPersonal(head_epochs=0, base_epochs=2, lr=0.05)
+    simulation = Simulation([STRAGGLING], [FEDERATION], method, FEATURED)
+    simulation.run()
+    head = FEATURED.layout.part("head")
+    for state in simulation.runs[0].states.values():
+        assert torch.equal(state, start(FEATURED)[head])
+    assert torch.equal(simulation.runs[0].server[head], start(FEATURED)[head])
+    assert not torch.equal(simulation.runs[0].server, start(FEATURED))
+
+
+@pytest.mark.parametrize("momentum", [None, 0.9])
+def test_fedrep_personal_without_base_epochs_trains_a_head_on_features(momentum: float | None) -> None:
+    method = FedRepPersonal(head_epochs=3, base_epochs=0, lr=0.1, momentum=momentum, batch=4)
+    f, w = objective(FEATURED), start(FEATURED)
+    taken = redrawn(method.takes())
+    base, head = method.client(f, w, method.init_client(w, _Featured()), *taken, round=NOW)
+    assert torch.equal(base, w[f.part("base")])
+    linear = nn.Linear(16, 3).double()
+    vector_to_parameters(w[f.part("head")].clone(), linear.parameters())
+    z = f.features(w, taken[0][0])
+    optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=momentum or 0)
+    for b in taken[1]:
+        optimizer.zero_grad()
+        F.cross_entropy(linear(z[b.places]), b.labels).backward()
+        optimizer.step()
+    close(head, flat(linear))
+
+
+# pFedMe.
+
+
+def test_one_iteration_of_pfedme_moves_the_local_model_toward_the_personal_one() -> None:
+    method, f, w = PFedMe(steps=1, inner_steps=3, lr=0.02, inner_lr=0.05, lam=4.0), objective(), start()
+    (taken,) = drawn(method)
+    upload, _ = method.client(f, w, (), taken, round=NOW)
+    close(upload.model, w + 0.02 * 4.0 * (upload.personal - w))
+    assert (upload.personal - w).norm() > 1e-3
+    close(replace(method, lam=50.0).client(f, w, (), taken, round=NOW)[0].model, upload_of(f, w, taken, lam=50.0))
+
+
+def upload_of(f: LoopObjective, w: Tensor, taken: Batches, lam: float) -> Tensor:
+    """With eta·lambda = 1 the local model becomes the personal one."""
+    theta = w
+    for _ in range(3):
+        theta = theta - 0.05 * (f.grad(theta, taken[0]) + lam * (theta - w))
+    return theta
+
+
+def test_pfedme_without_pull_uploads_what_it_received() -> None:
+    method, f, w = PFedMe(steps=3, inner_steps=2, lr=0.02, lam=0.0), objective(), start()
+    (taken,) = drawn(method)
+    upload, _ = method.client(f, w, (), taken, round=NOW)
+    assert torch.equal(upload.model, w)
+    close(upload.personal, sgd(f, w, tuple(b for b in taken for _ in range(2)), 0.02))
+    assert method.personalize(f, w, (), None, round=NOW) == {"personalized": w}
+
+
+# SCAFFOLD.
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorized"])
+def test_scaffolds_client_controls_sum_to_n_times_the_servers(execution: Any) -> None:
+    spec = STRAGGLING.model_copy(update={"rounds": 5})
+    simulation = Simulation([spec], [FEDERATION], Scaffold(epochs=2), tiny_network(), Setup(execution=execution))
+    (run,) = simulation.runs
+    assert run.server.clients == FEDERATION.training.sum() == 6
+    for index in range(5):
+        before = dict(run.states)
+        simulation.step()
+        there = set(arrived(spec, sample_cohort(spec, FEDERATION.training, index), index).tolist())
+        assert 2 <= len(there) and {c for c, s in run.states.items() if s is not before.get(c)} == there
+        close(torch.stack(list(run.states.values())).sum(0), run.server.clients * run.server.c)
+    assert run.server.c.norm() > 0.1
+
+
+def test_scaffold_with_one_client_is_sgd() -> None:
+    spec, federation = tiny_spec(clients=3, cohort=1, rounds=3), tiny_federation(0, sizes=(20, 23, 17))
+    (ours,) = simulate([spec], [federation], Scaffold(epochs=2, lr=0.05), tiny_network())
+    (sgd,) = simulate([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network())
+    torch.testing.assert_close(ours.server.x, sgd.server, rtol=1e-10, atol=1e-10)
+
+
+def test_scaffold_counts_real_steps_only() -> None:
+    """A short client padded to a long one's steps has the control variate (x - y) / (K lr) of its own K."""
+    method = Scaffold(epochs=2)
+    for execution in ("loop", "vectorized"):
+        results, _ = Case(method).once(execution, FEDERATION, [6, 3])
+        for client, (upload, state) in zip((6, 3), results, strict=True):
+            made = 2 * len(support_streams(FEDERATION, tiny_spec())[client].batches)
+            torch.testing.assert_close(state, -upload.model / (made * method.lr), rtol=1e-9, atol=1e-12)
+
+
+# Ditto, FedRep, FedAvg, CAFeMe.
 
 
 def test_ditto_without_pull_trains_its_personal_model_alone() -> None:
@@ -106,21 +344,35 @@ class _New:
     def part(self, name: str) -> slice:
         return tiny_network().layout.part(name)
 
+    def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
+        raise NotImplementedError
 
-def headless() -> Network:
-    """The tiny network with everything in the base and a head of no entries."""
+
+class _Featured(_New):
+    """An initializer for the network with features."""
+
+    def part(self, name: str) -> slice:
+        return FEATURED.layout.part(name)
+
+
+def all_in(part: str) -> Network:
+    """The tiny network with everything in the base and a head of no entries, or the reverse."""
     plain = tiny_network()
-    parameters = tuple(replace(p, name=f"base.{p.name}") for p in plain.parameters)
+    parameters = [replace(p, name=f"{part}.{p.name}") for p in plain.parameters]
+    if part == "head":
+        parameters.insert(0, Parameter("base.none", (0,)))
+    else:
+        parameters.append(Parameter("head.none", (0,)))
 
     def forward(ops: Any, p: dict[str, Tensor], x: Tensor, gate: Any) -> Tensor:
-        return plain.forward(ops, {name.removeprefix("base."): value for name, value in p.items()}, x, gate)
+        return plain.forward(ops, {name.removeprefix(f"{part}."): value for name, value in p.items()}, x, gate)
 
-    return Network((*parameters, Parameter("head.none", (0,))), forward, plain.shape, plain.classes)
+    return Network(tuple(parameters), forward, plain.shape, plain.classes)
 
 
 def test_fedrep_without_a_head_is_fedavg() -> None:
     method = FedRep(head_steps=0, base_steps=4, base_lr=0.05, optimizer="sgd")
-    f, w = objective(headless()), start()
+    f, w = objective(all_in("base")), start()
     for_head, for_base = drawn(method)
     upload, _ = method.client(f, w, method.init_client(w, _New()), for_head, for_base, round=NOW)
     close(upload, FedAvg(lr=0.05).client(f, w, (), for_base, round=NOW)[0])
@@ -141,10 +393,26 @@ def test_fedavg_with_one_client_and_one_step_is_sgd(tiny_module: ModuleOf) -> No
     (outcome,) = simulate([spec], [federation], FedAvg(epochs=1, lr=0.1), tiny_network())
     rows = federation.support[int(federation.training.argmax())]
     module = tiny_module(start())
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    F.cross_entropy(module(federation.x[rows].double() / 255), torch.from_numpy(federation.labels[rows])).backward()
-    optimizer.step()
-    close(outcome.server, flat(module))
+    one = (Batch(torch.from_numpy(rows), torch.from_numpy(federation.labels[rows])),)
+    close(outcome.server, torch_sgd(module, one, federation, lr=0.1))
+
+
+def test_a_participation_in_fedavg_is_torchs_sgd_with_momentum(tiny_module: ModuleOf) -> None:
+    method, w = FedAvg(epochs=3, lr=0.02, momentum=0.9, batch=4), start()
+    (taken,) = redrawn(method.takes())
+    assert {len(b.rows) for b in taken} == {4} and len(taken) == 18
+    upload, _ = method.client(objective(), w, (), taken, round=NOW)
+    close(upload, torch_sgd(tiny_module(w), taken, lr=0.02, momentum=0.9))
+
+
+def torch_sgd(module: nn.Module, taken: Batches, federation: Federation = FEDERATION, **options: float) -> Tensor:
+    """The module's parameters after one pass of torch's own optimizer over minibatches."""
+    optimizer = torch.optim.SGD(module.parameters(), **options)  # type: ignore[arg-type]
+    for b in taken:
+        optimizer.zero_grad()
+        F.cross_entropy(module(federation.x[b.rows].double() / 255), b.labels).backward()
+        optimizer.step()
+    return flat(module)
 
 
 def flat(module: nn.Module) -> Tensor:

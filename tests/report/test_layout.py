@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pflbench.report.footer import ranges
 from pflbench.report.layout import lay_out
-from pflbench.report.table import CellInput, CellValue, Reference, RowHead, Spread, Table
+from pflbench.report.table import CellInput, CellValue, Reading, Reference, RowHead, Spread, Table
 from pflbench.report.text import cell as text
+from pflbench.report.text import ranges
 from pflbench.store import CorruptFile, Store
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def test_mixed_versions_are_never_silent(build: Build, store: Store) -> None:
     old = tuple(build.spec(seed, version="0") for seed in range(3))
     for spec in old:
         store.write(build.result(spec, 0.5))
-    cells = dict(given.cells) | {("fedavg", "digits-a"): CellInput("fedavg", "digits-a", "global", None, old)}
+    cells = dict(given.cells) | {("fedavg", "digits-a"): CellInput("fedavg", "digits-a", Reading("global"), old)}
     table = lay_out(replace(given, cells=cells), store)
     assert foot(table, "†").startswith("† MIXED VERSIONS of fedavg in Digits Dir 0.3: 0, 1")
     assert value(table, "fedavg").mixed

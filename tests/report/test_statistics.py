@@ -7,41 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from pflbench.errors import PflbenchError
-from pflbench.report.statistics import Summary, accuracy_by_step, summarize, verdict
-from pflbench.report.table import Reading, Reference, Spread
-from pflbench.result import Score
-
-
-def score(stage: str, round: int, step: int, client: int, accuracy: float, count: int = 10) -> Score:
-    return Score(stage, round, step, client, 0, count, 0.0, accuracy)
-
-
-SCORES = [
-    score("global", 1, 0, 0, 0.9),
-    score("global", 2, 0, 0, 0.25),
-    score("global", 2, 0, 1, 0.75, count=1000),
-    score("finetuned", 2, 0, 0, 0.0),
-    score("finetuned", 2, 1, 0, 0.5),
-    score("finetuned", 2, 1, 1, 1.0),
-    score("finetuned", 2, 2, 0, 1.0),
-]
-
-
-def test_clients_count_the_same_and_only_the_last_round_does() -> None:
-    assert accuracy_by_step(SCORES, Reading("global")).tolist() == [50.0]
-
-
-def test_steps_are_read_in_order_and_default_to_the_last() -> None:
-    assert accuracy_by_step(SCORES, Reading("finetuned", (0, 1, 2))).tolist() == [0.0, 75.0, 100.0]
-    assert accuracy_by_step(SCORES, Reading("finetuned")).tolist() == [100.0]
-
-
-@pytest.mark.parametrize("reading", [Reading("personalized"), Reading("finetuned", (2, 3)), Reading("global", (1,))])
-def test_missing_scores_are_an_error(reading: Reading) -> None:
-    with pytest.raises(PflbenchError, match=f"no scores at stage '{reading.stage}'"):
-        accuracy_by_step(SCORES, reading)
-
+from pflbench.report.statistics import Summary, summarize, verdict
+from pflbench.report.table import Reference, Spread
 
 # Two seeds, two steps, moving against each other: each step spreads by 2, the means of the seeds do not.
 OPPOSED = np.array([[10.0, 14.0], [14.0, 10.0]])

@@ -47,6 +47,49 @@ def raw() -> dict[str, Any]:
     }
 
 
+def staged() -> dict[str, Any]:
+    """A suite with several stages, a grid, derived rows and columns, and a column and a row like another."""
+    table = raw()
+    table["federation"] = {"clients": 10, "query": "test-split", "arrival": 0.5, "batches": "reshuffled"}
+    table["evaluation"] = {
+        "clients": "all",
+        "average": "examples",
+        "global_on": "test-set",
+        "moment": "before-aggregation",
+    }
+    table["column"][0]["dataset"] = {"name": "digits", "test": 100}
+    for key in ("finetune", "hyper"):
+        del table["column"][0][key]
+    table["column"][1] = {"id": "b", "like": "a", "title": "B", "subset": {"smallest": 3}}
+    table["row"] = [
+        {
+            "id": "local",
+            "title": "Local",
+            "method": "fedavg",
+            "stages": ["personalized"],
+            "rounds": 2,
+            "hyper": {"momentum": 0.9},
+            "grid": {"lr": [0.1, 0.01], "batch": {"value": [5, 10, 20], "source": "paper"}},
+            "select": "hold-out",
+            "validation": 0.1,
+        },
+        {"id": "fedavg", "title": "FedAvg", "method": "fedavg", "stages": ["global"]},
+        {"id": "ditto", "title": "Ditto", "method": "ditto", "stages": ["personalized", "global"]},
+        {"id": "strong", "like": "ditto", "title": "Strong", "hyper": {"lam": 2.0}},
+    ]
+    table["derived"] = [
+        {"id": "gain", "title": "Gain", "rows": ["strong", "ditto"]},
+        {"id": "gap", "title": "Gap", "columns": ["b", "a"]},
+    ]
+    table["reference"] = {
+        "local": {"a": [50.0, 0.5], "b": [49.0]},
+        "ditto": {"a": {"personalized": [60.0, 0.1], "global": [55.0]}, "gap": {"global": [-1.0]}},
+        "gain": {"b": {"personalized": [2.0]}},
+    }
+    table["layout"] = {"decimals": 1, "stages": {"personalized": "PM", "global": "GM"}, "blocks": "group"}
+    return table
+
+
 def dumps(table: dict[str, Any]) -> str:
     def inline(value: Any) -> str:
         if isinstance(value, dict):
@@ -85,6 +128,8 @@ def suites(draw: st.DrawFn) -> dict[str, Any]:
             "batch": draw(st.integers(1, 100)),
             "finetune": {"lr": draw(rates), "decay": draw(rates), "ditto": {"lr": draw(rates)}},
             "weights": draw(st.sampled_from(["uniform", "examples"])),
+            "arrival": draw(st.floats(0.01, 1)),
+            "batches": draw(st.sampled_from(["static", "reshuffled"])),
             "hyper": {"ditto": {"lam": draw(rates)}},
         }
         for id_ in draw(st.lists(ids, min_size=1, max_size=3, unique=True))
@@ -106,17 +151,19 @@ def suites(draw: st.DrawFn) -> dict[str, Any]:
             "clients": clients,
             "training_clients": training,
             "cohort": draw(st.integers(1, training)),
-            "query": draw(st.floats(0.01, 0.99)),
+            "query": draw(st.floats(0.01, 0.99) | st.just("test-split")),
         },
         "evaluation": {
             "clients": draw(st.sampled_from(["held-out", "training", "all"])),
             "average": draw(st.sampled_from(["batches", "examples"])),
             "first": draw(st.integers(1, 20)),
+            "global_on": draw(st.sampled_from(["clients", "test-set"])),
+            "moment": draw(st.sampled_from(["after-aggregation", "before-aggregation"])),
             "finetune": {"steps": steps, "every": draw(st.integers(1, 9))},
             "report": {"steps": draw(st.lists(st.integers(0, steps), min_size=1, max_size=3))},
         },
         "column": columns,
         "row": rows,
         "hyper": {"ditto": {"steps": draw(st.integers(1, 9)), "lr": {"value": draw(rates), "source": "paper"}}},
-        "reference": {rows[0]["id"]: {columns[0]["id"]: [draw(st.floats(0, 100)), draw(st.floats(0, 9))]}},
+        "reference": {rows[0]["id"]: {columns[0]["id"]: draw(st.lists(st.floats(0, 100), min_size=1, max_size=2))}},
     }

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pflbench.errors import UsageError
+from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import Expansion, expand, parse_seeds
 from pflbench.suite.load import load
-from pflbench.suite.schema import Suite, parse
 
 from .samples import raw
 
@@ -203,7 +203,7 @@ def test_a_users_method_is_a_row_of_its_own(table1: Suite, tmp_path: Path, monke
     path.write_text(FEDFOO)
     monkeypatch.chdir(tmp_path)
     mine = expand(table1, methods=["lab/fedfoo.py:FedFoo"], sets=["FedFoo.lr=0.25"])
-    assert [(r.id, r.title, r.stage) for r in mine.rows] == [("fedfoo.py:FedFoo", "FedFoo", "finetuned")]
+    assert [(r.id, r.title, r.stages) for r in mine.rows] == [("fedfoo.py:FedFoo", "FedFoo", ("finetuned",))]
     assert len(mine.runs) == 20 and set(mine.locations) == set(ids(mine))
     assert set(mine.locations.values()) == {f"{path.resolve()}:FedFoo"}
     assert {r.method.hyper["lr"] for r in mine.runs} == {0.25}

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 
 from pflbench.errors import UsageError
-from pflbench.suite.schema import key_path, parse
+from pflbench.suite.document import parse
+from pflbench.suite.strict import key_path
 
 from .samples import raw, suites
 
@@ -57,7 +58,13 @@ def test_unknown_key_in_a_profile() -> None:
         (("suite", "seeds"), [1, 1], "suite.seeds: a seed is there twice"),
         (("suite", "seeds"), [True], "suite.seeds[0]: "),
         (("federation", "clients"), 10.0, "federation.clients: "),
-        (("federation", "query"), 1.0, "federation.query: Input should be less than 1, not 1.0"),
+        (("federation", "query"), 1.0, 'federation.query: a share between 0 and 1, or "test-split", not 1.0'),
+        (("federation", "query"), "test-splt", 'federation.query: a share between 0 and 1, or "test-split", not'),
+        (("federation", "query"), True, "federation.query: a share between 0 and 1"),
+        (("federation", "arrival"), 0.0, "federation.arrival: Input should be greater than 0"),
+        (("federation", "batches"), "shuffled", "federation.batches: Input should be 'static' or 'reshuffled'"),
+        (("evaluation", "global_on"), "test", "evaluation.global_on: Input should be 'clients' or 'test-set'"),
+        (("evaluation", "moment"), "before", "evaluation.moment: Input should be 'after-aggregation' or"),
         (("evaluation", "finetune", "optimizer"), "adam", "evaluation.finetune.optimizer: Input should be 'sgd'"),
         (("column", 0, "finetune", "lr"), float("inf"), "column[0].finetune.lr: "),
         (("column", 0, "finetune", "stpes"), 5, "column[0].finetune.stpes: unknown key, did you mean 'steps'?"),
@@ -68,7 +75,11 @@ def test_unknown_key_in_a_profile() -> None:
         (("row", 0, "stage"), "tuned", "row[0].stage: "),
         (("hyper", "fedavg", "lr"), [1], "hyper.fedavg.lr.value: a hyperparameter is"),
         (("hyper", "fedavg", "lr", "source"), "me", "hyper.fedavg.lr.source: "),
-        (("reference", "fedavg", "a"), [1.0], "reference.fedavg.a: "),
+        (("reference", "fedavg", "a"), [], "reference.fedavg.a: [mean, spread] or [mean], as printed, not []"),
+        (("reference", "fedavg", "a"), [1.0, 2.0, 3.0], "reference.fedavg.a: [mean, spread] or [mean]"),
+        (("reference", "fedavg", "a"), [1.0, -2.0], "reference.fedavg.a: [mean, spread] or [mean]"),
+        (("reference", "fedavg", "a"), [True], "reference.fedavg.a: [mean, spread] or [mean]"),
+        (("reference", "fedavg", "a"), 1.0, "reference.fedavg.a: [mean, spread] or [mean]"),
         (("reference", "fedavg", "aa"), [1.0, 1.0], "reference.fedavg.aa: unknown key, did you mean 'a'?"),
         (("reference", "fedavgg"), {}, "reference.fedavgg: unknown key, did you mean 'fedavg'?"),
         (("profile", "paper"), {}, "profile.paper: "),

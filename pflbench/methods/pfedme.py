@@ -1,0 +1,84 @@
+"""pFedMe (T. Dinh et al., NeurIPS 2020, arXiv 2006.08848, Algorithm 1, with the server's beta = 1).
+
+Departures:
+1. The personal model is K gradient steps on a minibatch, not a minimizer up to a given accuracy nu; it goes on from
+   one local iteration to the next, as in the authors' code.
+2. Only clients whose uploads arrive train, since a client keeps nothing (the paper: all train, some are averaged).
+3. The server's mean is weighted as the suite says (the paper: uniformly).
+4. The authors' code adds 0.001 times the personal model to the inner gradient, which the paper does not have, nor
+   this file; and it scores the local model in the personal one's place. Both are scored here, apart.
+5. Where a suite scores personal models after aggregation, the global model is all there is, and is scored.
+Special cases: one iteration moves w_j toward theta by the factor eta·lambda; with eta·lambda = 1 and K steps in one
+iteration, the upload is theta; with lambda = 0 it is the server's model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, Weights, mean, steps
+from pflbench.optim import sgd
+from pflbench.typing import Float, Params, Tensor
+
+
+class PFedMeUpload(NamedTuple):
+    """The local model w_j, which is averaged, and the personal model theta, which is scored."""
+
+    model: Float[Tensor, "*cohort params"]
+    personal: Float[Tensor, "*cohort params"]
+
+
+@dataclass(frozen=True)
+class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
+    """Personal models near a global one: SGD on the clients' Moreau envelopes."""
+
+    version: ClassVar[int] = 1
+    personal_from = "training"
+    steps: int = 5
+    """Local iterations R per participation, one minibatch each."""
+    inner_steps: int = 5
+    """Gradient steps K on the personal model in each of them, all on its minibatch."""
+    lr: float = 1e-2
+    """Learning rate eta of the local model."""
+    inner_lr: float | None = None
+    """Learning rate of the personal model; none: `lr`."""
+    lam: float = 15.0
+    """Strength lambda of the pull between the two."""
+    batch: int | None = None
+    """Rows per minibatch; none: the suite's."""
+
+    def takes(self) -> tuple[Take, ...]:
+        """R minibatches."""
+        return (Take(steps=self.steps, batch=self.batch),)
+
+    def client(
+        self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
+    ) -> tuple[PFedMeUpload, tuple[()]]:
+        """R times: the personal model descends under the pull, then the local model follows it."""
+        (batches,) = taken
+        inner_lr = self.lr if self.inner_lr is None else self.inner_lr
+
+        def iterate(now: PFedMeUpload, b: Batch) -> PFedMeUpload:
+            w, theta = now
+            for _ in range(self.inner_steps):
+                theta = sgd(theta, f.grad(theta, b) + self.lam * (theta - w), lr=inner_lr)
+            return PFedMeUpload(sgd(w, w - theta, lr=self.lr * self.lam), theta)
+
+        return steps(iterate, PFedMeUpload(server, server), batches), state
+
+    def server(self, server: Params, uploads: PFedMeUpload, n: Weights, round: Round) -> Params:
+        """The mean of the local models."""
+        return mean(uploads.model, n)
+
+    def adapts(self) -> tuple[Take, ...]:
+        """Nothing: what training leaves behind is used."""
+        return ()
+
+    def personalize(
+        self, f: Objective, server: Params, state: tuple[()], sent: PFedMeUpload | None, *taken: Batches, round: Round
+    ) -> dict[str, Params]:
+        """The personal model and, for the record, the local one; after aggregation, the global model."""
+        if sent is None:
+            return {"personalized": server}
+        return {"personalized": sent.personal, "local": sent.model}

@@ -1,0 +1,185 @@
+"""pFedVEM (Zhu, Ma & Blaschko, CVPR 2023, Algorithm 1): heads are Gaussian, and confident clients weigh more.
+
+A client holds a posterior N(mu_j, diag(sigma_j²)) of its head, the server the mean w of the heads' prior
+N(w, rho_j² I). The confidence tau_j = 1 / rho_j² comes from how wide the posterior is and how far it lies from w.
+
+Departures, all but 8 and 9 as in the authors' code:
+1. The head's loss is the sum of its cross-entropies plus KL (the paper's formulas have signs the other way round).
+2. KL is exact; the paper bounds it by Jensen's inequality (Eq. 10).
+3. Head and base descend with momentum, from rest in every participation; the paper has gradient descent for the head.
+4. The base's loss is a mean over fresh samples of the head for every minibatch.
+5. The head starts from N(0, 1), whatever its width, and every posterior around that.
+6. tau_j is computed before the head is trained, and weighs the mean that training makes of it.
+7. A personal model is the posterior's mean on the base that its client trained. A base that is neither sent nor scored
+   is not trained, which changes no result (the code trains it).
+8. A head whose loss or parameters stop being finite falls back to what it was, and the base is then not trained; a base
+   that stops being finite falls back to the received one. (In the code the head alone does, and hardly ever.) The
+   base's loss is not looked at: unless a logit overflows, it is finite where the base is.
+9. `confidence="deviation"` has rho_j² = scale² in a client's first participation, and never less than 1e-8.
+Special cases: learning rates of 0 leave base and w as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, mean, steps
+from pflbench.methods.gaussian import Gaussian, divergence, divergence_by_first, gaussian, sampled_gradient
+from pflbench.methods.linear_head import head_losses, head_losses_and_gradient
+from pflbench.optim import momentum
+from pflbench.typing import Bool, Float, Params, Part, Rows, Scalar
+from pflbench.vector import replace
+
+FLOOR = 1e-8
+"""Least rho² where the deviation alone makes it."""
+
+
+class PFedVEMClient(NamedTuple):
+    """A client's posterior, and about its latest participation: the confidence tau, and what that was made of.
+
+    `trace`: of the posterior's covariance; `deviation`: its mean's squared distance from w; `guards`: how often
+    something was not finite so far.
+    """
+
+    posterior: Gaussian
+    tau: Scalar
+    trace: Scalar
+    deviation: Scalar
+    guards: Scalar
+
+
+class Upload(NamedTuple):
+    """The trained base, the posterior's mean, and the confidence in it."""
+
+    base: Float[Tensor, "*cohort base"]
+    mean: Float[Tensor, "*cohort head"]
+    tau: Float[Tensor, "*cohort"]
+
+
+@dataclass(frozen=True)
+class PFedVEM(Method[Params, PFedVEMClient, Upload]):
+    """Variational expectation maximization: posteriors at the clients, the prior's mean at the server."""
+
+    version: ClassVar[int] = 1
+    trains = "everyone"
+    personal_from = "training"
+    needs_features = True
+    head_lr: float = 1e-3
+    """Learning rate of the posterior."""
+    head_steps: int = 10
+    """Full-batch steps on the posterior."""
+    base_lr: float = 1e-3
+    """Learning rate of the base."""
+    base_epochs: int = 5
+    """Local epochs on the base."""
+    batch: int | None = None
+    """Rows per minibatch of the base; none: the suite's."""
+    samples: int = 5
+    """Samples K of the head per step."""
+    scale: float = 1.0
+    """Initial standard deviation of the posterior (the square root of the paper's initial rho²)."""
+    momentum: float = 0.9
+    """Of both parts."""
+    confidence: Literal["full", "uncertainty", "deviation"] = "full"
+    """What tau is made of: both terms, the posterior's width alone, or its distance from w alone."""
+
+    def takes(self) -> tuple[Take, ...]:
+        """All rows for the head; for the base epochs of minibatches, where anybody reads what comes of it."""
+        return Take(whole=True), Take(epochs=self.base_epochs, batch=self.batch, used_only=True)
+
+    def init(self, new: Initializer, clients: int) -> Params:
+        """The base, and the head's mean w."""
+        w, head = new(), new.part("head")
+        return replace(w, head, new.noise("head", shape=tuple(w[head].shape)))
+
+    def init_client(self, server: Params, new: Initializer) -> PFedVEMClient:
+        """A posterior around w."""
+        zero = server.new_zeros(())
+        return PFedVEMClient(gaussian(server[new.part("head")], self.scale), zero, zero, zero, zero)
+
+    def client(
+        self, f: Objective, server: Params, state: PFedVEMClient, *taken: Batches, round: Round
+    ) -> tuple[Upload, PFedVEMClient]:
+        """The confidence, then the head on the received base, then the base under the new head."""
+        (whole,), for_base = taken
+        theta, w = server[f.part("base")], server[f.part("head")]
+        trace, deviation, variance = self.prior(state, w)
+        posterior, sound = self.train_head(f.features(server, whole), whole, state.posterior, w, variance, round)
+        trained = self.train_base(f, theta, posterior, for_base, round)
+        fine = torch.isfinite(trained).all()
+        base = torch.where(sound & fine, trained, theta)
+        guards = state.guards + (~(sound & fine)).to(w.dtype)
+        kept = PFedVEMClient(posterior, 1 / variance, trace, deviation, guards)
+        return Upload(base, posterior.mean, kept.tau), kept
+
+    def prior(self, state: PFedVEMClient, w: Part) -> tuple[Scalar, Scalar, Scalar]:
+        """Trace and deviation of the kept posterior, and the prior's variance rho²."""
+        trace = state.posterior.std.square().sum()
+        deviation = (state.posterior.mean - w).square().sum()
+        if self.confidence == "full":
+            variance = (trace + deviation) / len(w)
+        elif self.confidence == "uncertainty":
+            variance = trace / len(w)
+        else:
+            first = state.tau == 0
+            variance = torch.where(first, self.scale**2, (deviation / len(w)).clamp(min=FLOOR))
+        return trace, deviation, variance
+
+    def train_head(
+        self, z: Float[Tensor, "rows width"], b: Batch, start: Gaussian, w: Part, variance: Scalar, round: Round
+    ) -> tuple[Gaussian, Bool[Tensor, ""]]:
+        """The posterior after full-batch steps on the sum of cross-entropies plus KL; and whether all was finite."""
+        d, rho = len(w), variance.sqrt()
+        classes, n = d // (z.shape[-1] + 1), b.examples
+        q, velocity = start, Gaussian(torch.zeros_like(w), torch.zeros_like(w))
+        sound = torch.isfinite(variance)
+        for i in range(self.head_steps):
+            noise, s = round.noise("head", i, shape=(self.samples, d), dtype=w.dtype), q.std
+            losses, g = head_losses_and_gradient(torch.addcmul(q.mean, s, noise), z, b.labels, b.mask, classes)
+            sound = sound & torch.isfinite(n * losses.mean() + divergence(q.mean, s, w, rho))
+            data, kl = sampled_gradient(q, g, noise), divergence_by_first(q, s, w, rho)
+            moved = [
+                momentum(x, n * by_data + by_kl, v, lr=self.head_lr, beta=self.momentum)
+                for x, by_data, by_kl, v in zip(q, data, kl, velocity, strict=True)
+            ]
+            q, velocity = (Gaussian(*pair) for pair in zip(*moved, strict=True))
+        sound = sound & torch.isfinite(q.mean).all() & torch.isfinite(q.prescale).all()
+        return Gaussian(*(torch.where(sound, new, old) for new, old in zip(q, start, strict=True))), sound
+
+    def train_base(self, f: Objective, theta: Part, q: Gaussian, batches: Batches, round: Round) -> Part:
+        """The base after SGD under heads sampled from q, anew for every minibatch."""
+        s, shape = q.std, (self.samples, len(q.mean))
+
+        def loss(z: Tensor, labels: Rows, mask: Tensor | None, heads: Tensor) -> Tensor:
+            return head_losses(heads, z, labels, mask, shape[1] // (z.shape[-1] + 1)).mean()
+
+        def step(carry: tuple[Part, Part], b: Batch, i: int) -> tuple[Part, Part]:
+            theta, velocity = carry
+            heads = torch.addcmul(q.mean, s, round.noise("base", i, shape=shape, dtype=theta.dtype))
+            g = f.grad(theta, b, wrt="base", loss=loss, at="features", args=(heads,))
+            return momentum(theta, g, velocity, lr=self.base_lr, beta=self.momentum)
+
+        return steps(step, (theta, torch.zeros_like(theta)), batches, range(len(batches)))[0]
+
+    def server(self, server: Params, uploads: Upload, n: Weights, round: Round) -> Params:
+        """The base by the clients' weights, w by their confidence."""
+        return torch.cat([mean(uploads.base, n), mean(uploads.mean, uploads.tau / uploads.tau.sum())])
+
+    def adapts(self) -> tuple[Take, ...]:
+        """Nothing: training makes the personal models."""
+        return ()
+
+    def personalize(
+        self, f: Objective, server: Params, state: PFedVEMClient, sent: Upload | None, *taken: Batches, round: Round
+    ) -> dict[str, Params]:
+        """The posterior's mean on the base that the client trained; without one, on the server's."""
+        base = server[f.part("base")] if sent is None else sent.base
+        return {"personalized": torch.cat([base, state.posterior.mean])}
+
+    def diagnose(self, state: PFedVEMClient) -> dict[str, Scalar]:
+        """The latest confidence, what it was made of, and how often something was not finite."""
+        return {"tau": state.tau, "trace": state.trace, "deviation": state.deviation, "guards": state.guards}

@@ -1,0 +1,89 @@
+"""SCAFFOLD (Karimireddy et al., ICML 2020, arXiv 1910.06378, Algorithm 1, option II).
+
+Departures:
+1. A client's K counts the steps it makes, which differ between clients as their numbers of minibatches do (the paper
+   has one K for all).
+2. N counts the training clients.
+The server's means are plain ones, as in the paper, whatever weights the suite has; and only clients whose uploads
+arrive replace their control variates, so that the server's stays the mean of all clients'.
+Special cases: with one client and a server step of 1, plain SGD; the clients' control variates always sum to N times
+the server's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+
+from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, steps
+from pflbench.optim import sgd
+from pflbench.typing import Float, Params, Scalar, Tensor
+
+
+class ScaffoldServer(NamedTuple):
+    """The model x, the server's control variate c, and N."""
+
+    x: Params
+    c: Params
+    clients: Scalar
+
+
+class ScaffoldUpload(NamedTuple):
+    """How far the model and the client's control variate went."""
+
+    model: Float[Tensor, "*cohort params"]
+    control: Float[Tensor, "*cohort params"]
+
+
+@dataclass(frozen=True)
+class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
+    """Local SGD with control variates against client drift."""
+
+    version: ClassVar[int] = 1
+    epochs: int = 5
+    """Local epochs per participation."""
+    lr: float = 1e-2
+    """Local learning rate (plain SGD)."""
+    batch: int | None = None
+    """Rows per minibatch; none: the suite's."""
+    server_lr: float = 1.0
+    """The server's step along the mean update."""
+
+    def takes(self) -> tuple[Take, ...]:
+        """`epochs` passes."""
+        return (Take(epochs=self.epochs, batch=self.batch),)
+
+    def init(self, new: Initializer, clients: int) -> ScaffoldServer:
+        """The seed's model, and a control variate of 0."""
+        x = new()
+        return ScaffoldServer(x, torch.zeros_like(x), x.new_tensor(clients))
+
+    def init_client(self, server: ScaffoldServer, new: Initializer) -> Params:
+        """A control variate of 0."""
+        return torch.zeros_like(server.x)
+
+    def client(
+        self, f: Objective, server: ScaffoldServer, state: Params, *taken: Batches, round: Round
+    ) -> tuple[ScaffoldUpload, Params]:
+        """Corrected SGD from x; the new control variate is the mean of the gradients on the way."""
+        (batches,) = taken
+        correction = server.c - state
+
+        def local(carry: tuple[Params, Scalar], b: Batch) -> tuple[Params, Scalar]:
+            y, made = carry  # counted in the carry, so that padded steps do not count
+            return sgd(y, f.grad(y, b) + correction, lr=self.lr), made + 1
+
+        y, made = steps(local, (server.x, server.x.new_zeros(())), batches)
+        control = (server.x - y) / (made * self.lr) - correction
+        return ScaffoldUpload(y - server.x, control - state), control
+
+    def server(self, server: ScaffoldServer, uploads: ScaffoldUpload, n: Weights, round: Round) -> ScaffoldServer:
+        """Plain means: of the models over the cohort, of the control variates over all N clients."""
+        x = server.x + self.server_lr * uploads.model.mean(0)
+        return ScaffoldServer(x, server.c + uploads.control.sum(0) / server.clients, server.clients)
+
+    def deploy(self, f: Objective, server: ScaffoldServer, support: Batches) -> Params:
+        """The server's model."""
+        return server.x

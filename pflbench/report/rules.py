@@ -1,0 +1,144 @@
+"""The lines under a table that say what its numbers are: what is selected, averaged and spread, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from pflbench.report.table import CellInput, CellValue, Choice, Spread, TableInput
+from pflbench.report.text import number, ranges
+from pflbench.spec import RunSpec
+
+_AVERAGES = {"batches": "unweighted mean over its query batches", "examples": "correct / count"}
+
+Cells = Mapping[tuple[str, str], CellInput]
+
+
+def selection(cells: Cells) -> str:
+    """Which models' scores the cells show."""
+    rules: dict[str, None] = {}
+    for cell in cells.values():
+        stage, run = cell.reading.stage, cell.asked[0]
+        rule = f"{stage} ({_described(stage, run)})"
+        finetune = run.scoring.finetune
+        if stage == "finetuned" and finetune is not None:
+            steps = cell.reading.steps or (finetune.steps,)
+            mean = "mean of fine-tuning steps" if len(steps) > 1 else "fine-tuning step"
+            rule += f", {mean} {ranges(steps)}"
+        rules[rule] = None
+    return f"Selection: {'; '.join(rules)}; after the last round, nothing is selected on test data."
+
+
+def _described(stage: str, run: RunSpec) -> str:
+    if stage == "global":
+        return "the server's model" + (", on the test set" if _on_test_set(stage, run) else "")
+    if stage == "personalized":
+        left = ", as its training of the last round leaves it, if it leaves one"
+        return "each client's own model" + (left if run.scoring.moment == "before-aggregation" else "")
+    return "fine-tuned on each client's support"
+
+
+def _on_test_set(stage: str, run: RunSpec) -> bool:
+    return stage == "global" and run.scoring.global_on == "test-set"
+
+
+def seeds(cells: Cells, values: Collection[CellValue], spread: Spread) -> str:
+    """How many seeds there are and what stands after the ±."""
+    asked = {run.seed for cell in cells.values() for run in cell.asked}
+    line = f"Seeds: {ranges(asked)} (n = {len(asked)})."
+    counts = {value.done for value in values}
+    if any(count > 1 for count in counts):
+        kind = f"standard deviation over seeds (ddof = {spread.ddof})"
+        if spread.kind == "sem":
+            kind = "standard error of the mean over seeds (ddof = 1)"
+        average = ", averaged over the steps read" if spread.of == "each-step" else ""
+        line += f" ± is the {kind}{average}."
+    if 1 in counts:
+        line += " n = 1: no spread."
+    if any(value.done < value.expected for value in values):
+        line += " (k/n): only k of n seeds are done."
+    return line
+
+
+def clients(table: TableInput) -> str:
+    """Whose scores are averaged."""
+    heads = {head.id: head for head in table.columns}
+    lines: dict[str, dict[str, None]] = {}
+    small: dict[int, dict[str, None]] = {}
+    for cell in table.cells.values():
+        run = cell.asked[0]
+        if _on_test_set(cell.reading.stage, run):
+            continue
+        lines.setdefault(_AVERAGES[run.scoring.average], {})[_who(run)] = None
+        if cell.reading.smallest is not None:
+            small.setdefault(cell.reading.smallest, {})[heads[cell.column].setting] = None
+    said = [f"{'; '.join(who)}, each counting the same (accuracy: {unit})" for unit, who in lines.items()]
+    said += [f"in {', '.join(where)} only the {n} with the fewest support rows" for n, where in small.items()]
+    return f"Scored: {'; '.join(said)}." if said else ""
+
+
+def _who(run: RunSpec) -> str:
+    number = {
+        "held-out": run.clients - run.training_clients,
+        "training": run.training_clients,
+        "all": run.clients,
+    }[run.scoring.clients]
+    first = "the first " if run.scoring.first is not None and run.scoring.first < number else ""
+    kind = "" if run.scoring.clients == "all" else f"{run.scoring.clients} "
+    return f"{first}{min(number, run.scoring.first or number)} {kind}clients of {run.clients}"
+
+
+def rounds(table: TableInput) -> str:
+    """How long the columns' runs train, and those of the rows that differ from them."""
+    heads = {head.id: head for head in table.columns}
+    usual = {heads[head].column: f"{heads[head].rounds}" for _, head in table.cells}
+    own: dict[str, dict[str, str]] = {}
+    for (row, head), cell in table.cells.items():
+        if cell.asked[0].rounds != heads[head].rounds:
+            own.setdefault(row, {})[heads[head].column] = f"{cell.asked[0].rounds}"
+    differing = "; ".join(f"{row.title}: {per_column(table, own[row.id])}" for row in table.rows if row.id in own)
+    return f"Rounds: {per_column(table, usual)}{f' ({differing})' if differing else ''}."
+
+
+def per_column(table: TableInput, texts: Mapping[str, str]) -> str:
+    """`1000` where all of the suite's columns agree, else `1000 (A, B), 2000 (C)`."""
+    columns: dict[str, list[str]] = {}
+    for column, name in table.settings.items():
+        if column in texts:
+            columns.setdefault(texts[column], []).append(name)
+    if len(columns) == 1:
+        return next(iter(columns))
+    return ", ".join(f"{text} ({', '.join(names)})" for text, names in columns.items())
+
+
+def choices(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> list[str]:
+    """For rows whose clients choose from a grid: how, and what choosing on the test scores would have given."""
+    names = {head.id: head.name for head in table.columns}
+    lines: dict[str, None] = {}
+    for row in table.rows:
+        cells = {head: cell for (id, head), cell in table.cells.items() if id == row.id and cell.choices}
+        lines |= dict.fromkeys(f"{row.title}: {_choice(cell.choices[0])}" for cell in cells.values())
+        found = {names[head]: grid[row.id, head].on_test for head in cells}
+        shown = [f"{number(f.mean, f.spread, table.decimals)} ({name})" for name, f in found.items() if f]
+        if shown:
+            instead = "with points chosen on the test scores (closest to the paper's wording, optimistic)"
+            lines[f"{row.title} {instead}: {', '.join(shown)}."] = None
+    return list(lines)
+
+
+def _choice(points: Sequence[Choice]) -> str:
+    share = f"{100 * points[0].validation.validation:g} %"
+    return (
+        f"each client has the one of {len(points)} grid points that is best for it (ties: the first) on {share} of its "
+        "support, left out of separate trainings."
+    )
+
+
+def differences(table: TableInput) -> list[str]:
+    """What the derived rows and columns subtract."""
+    rows = {row.id: row.title for row in table.rows}
+    columns = {head.column: head.title for head in table.columns}
+    lines: dict[str, None] = {}
+    for one in table.derived:
+        a, b = ((rows if one.axis == "rows" else columns).get(id, id) for id in one.of)
+        lines[f"{one.title}: {a} minus {b}, seed by seed; ± is over these differences."] = None
+    return list(lines)

@@ -1,0 +1,105 @@
+"""Fill a cell: read its runs, summarize its seeds, compare it to the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pflbench.report.choose import choose
+from pflbench.report.reading import Floats, average, scored
+from pflbench.report.shelf import Shelf
+from pflbench.report.statistics import summarize, verdict
+from pflbench.report.table import CellInput, CellValue, Choice, Reference, TableInput
+from pflbench.result import RunResult
+from pflbench.spec import RunSpec
+
+_MIXED = "the column mixes data or method versions (see †)"
+
+
+@dataclass(frozen=True)
+class Read:
+    """One seed of a cell that is done: the runs read and what they come to, for each step.
+
+    `on_test`: the same if grid points are chosen on the test scores.
+    """
+
+    seed: int
+    runs: tuple[str, ...]
+    values: Floats
+    on_test: Floats | None = None
+
+
+def read(cell: CellInput, shelf: Shelf) -> list[Read]:
+    """The seeds of a cell that are done."""
+    if cell.choices:
+        found = [_chosen(cell, points, shelf) for points in cell.choices]
+    else:
+        found = [_single(cell, run, shelf) for run in cell.runs]
+    return [one for one in found if one is not None]
+
+
+def value(cell: CellInput, done: list[Read], shelf: Shelf, table: TableInput, *, mixed: bool) -> CellValue:
+    """The cell, filled with the seeds that are done. `mixed`: its column cannot be compared."""
+    first = cell.asked[0]
+    empty = CellValue(
+        method=first.method.name,
+        stage=cell.reading.stage,
+        rounds=first.rounds,
+        done=len(done),
+        expected=len(cell.needed),
+        failed=sum(any(map(shelf.failed, runs)) for runs in cell.needed),
+        runs=tuple(run for one in done for run in one.runs),
+        reference=cell.reference,
+        mixed=mixed and bool(done),
+    )
+    if not done:
+        return empty
+    filled = settle(empty, {one.seed: one.values for one in done}, table)
+    on_test = [one.on_test for one in done if one.on_test is not None]
+    if on_test:
+        optimistic = summarize(np.array(on_test), table.spread)
+        filled = replace(filled, on_test=Reference(optimistic.mean, optimistic.spread))
+    return filled
+
+
+def settle(value: CellValue, seeds: dict[int, Floats], table: TableInput) -> CellValue:
+    """The value with its mean, its spreads and its verdict; `seeds`: for each seed its numbers, one per step."""
+    ours = summarize(np.array(list(seeds.values())), table.spread)
+    barred = None
+    if value.mixed:
+        barred = _MIXED
+    elif not table.comparable:
+        barred = f"these runs do not follow the paper's full protocol (profile: {table.profile})"
+    return replace(
+        value,
+        seeds={seed: float(numbers.mean()) for seed, numbers in seeds.items()},
+        mean=ours.mean,
+        std=ours.std,
+        sem=ours.sem,
+        spread=ours.spread,
+        verdict=verdict(ours, value.reference, barred) if value.reference else None,
+    )
+
+
+def _single(cell: CellInput, run: RunSpec, shelf: Shelf) -> Read | None:
+    result = shelf.read(run)
+    if result is None:
+        return None
+    return Read(run.seed, (run.id,), average(scored(result, cell.reading), cell.reading, result))
+
+
+def _chosen(cell: CellInput, points: tuple[Choice, ...], shelf: Shelf) -> Read | None:
+    runs = _all([point.run for point in points], shelf)
+    validations = _all([point.validation for point in points], shelf)
+    if runs is None or validations is None:
+        return None
+    tests, held_out = ([scored(result, cell.reading) for result in results] for results in (runs, validations))
+    values, on_test = (average(choose(tests, by), cell.reading, runs[0]) for by in (held_out, tests))
+    return Read(points[0].run.seed, tuple(run.id for point in points for run in point), values, on_test)
+
+
+def _all(runs: list[RunSpec], shelf: Shelf) -> list[RunResult] | None:
+    results = [shelf.read(run) for run in runs]
+    done = [result for result in results if result is not None]
+    return done if len(done) == len(results) else None

@@ -1,0 +1,116 @@
+"""What a suite expands to: the table's cells, and the runs behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from pflbench.spec import RunSpec, Stage
+from pflbench.suite.schema import Spread
+
+
+class Reference(NamedTuple):
+    """What the paper printed, in percent. `spread` is None where it printed none."""
+
+    mean: float
+    spread: float | None
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row: `method` is the name in the runs' specs; `stages` are those the table shows, in its order."""
+
+    id: str
+    title: str
+    method: str
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column, as the profile sets it. `smallest`: it reads so many clients, those with the fewest examples."""
+
+    id: str
+    group: str
+    title: str
+    dataset: str
+    partition: str
+    model: str
+    clients: int
+    rounds: int
+    smallest: int | None = None
+
+
+class Choice(NamedTuple):
+    """A grid's point: the run on all data, and the one that holds the validation share out and is scored on it."""
+
+    run: RunSpec
+    validation: RunSpec
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A place in the table: the runs (one per seed), and which of their scores it averages.
+
+    `steps` are fine-tuning steps, `(0,)` for the other stages. `sources` says where a hyperparameter's value comes from
+    (`paper`, `code`, …), for those the suite file says it of. `choices`: per seed, the points of the row's grid (empty
+    without one), of which each client takes the one with the best validation accuracy; `runs` are the first point's.
+    """
+
+    row: TableRow
+    column: TableColumn
+    stage: Stage
+    steps: tuple[int, ...]
+    runs: tuple[RunSpec, ...]
+    reference: Reference | None
+    sources: Mapping[str, str]
+    choices: tuple[tuple[Choice, ...], ...] = ()
+
+    @property
+    def needed(self) -> tuple[RunSpec, ...]:
+        """Every run it is made from, those of its choices included."""
+        return tuple(run for points in self.choices for choice in points for run in choice) or self.runs
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A further row or column: the first of two minus the second.
+
+    `references` go by the id on the other axis (a derived row's: the column's) and the stage.
+    """
+
+    id: str
+    title: str
+    axis: Literal["rows", "columns"]
+    of: tuple[str, str]
+    references: Mapping[tuple[str, Stage], Reference]
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A table to fill: cells in the order column → row → stage, and every run once in the order column → row → seed.
+
+    `stages` are the columns within each column, with their titles (empty: each column is one); `blocks`: the rows
+    stand once for every group of columns. `locations` tells where the code of a user's method lives, by run id; it is
+    no part of a run's identity.
+    """
+
+    suite: str
+    title: str
+    paper: str
+    protocol: str
+    profile: str
+    seeds: tuple[int, ...]
+    spread: Spread
+    decimals: int
+    bold: str
+    stages: Mapping[Stage, str]
+    blocks: bool
+    notes: tuple[str, ...]
+    rows: tuple[TableRow, ...]
+    columns: tuple[TableColumn, ...]
+    derived: tuple[Derived, ...]
+    cells: tuple[Cell, ...]
+    runs: tuple[RunSpec, ...]
+    locations: Mapping[str, str]

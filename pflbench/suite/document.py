@@ -1,0 +1,209 @@
+"""A suite file as a whole: that its tables fit together, what they come to jointly, and its profiles."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from pflbench.errors import UsageError, unknown
+from pflbench.spec import Stage
+from pflbench.suite.inherit import merged
+from pflbench.suite.schema import (
+    STAGES,
+    Column,
+    DerivedTable,
+    Evaluation,
+    Federation,
+    Hyper,
+    Layout,
+    Printed,
+    Profile,
+    Row,
+    SuiteTable,
+)
+from pflbench.suite.strict import Table, explain, fault, unknown_key
+
+
+class Document(Table):
+    """A suite file with one profile applied."""
+
+    suite: SuiteTable
+    federation: Federation
+    evaluation: Evaluation
+    column: Annotated[list[Column], Field(min_length=1)]
+    row: Annotated[list[Row], Field(min_length=1)]
+    derived: list[DerivedTable] = Field(default_factory=list)
+    hyper: dict[str, Hyper] = Field(default_factory=dict)
+    reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
+    layout: Layout = Layout()
+    profile: dict[str, Profile] = Field(default_factory=dict)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Every stage that a row names; runs are scored at each of them unless their row lists `stages` of its own."""
+        return canonical(stage for row in self.row for stage in _named(row))
+
+    def scored(self, row: Row) -> tuple[Stage, ...]:
+        """The stages that a row's runs are scored at."""
+        return self.stages if row.stages is None else canonical(row.stages)
+
+    def shown(self, row: Row) -> tuple[Stage, ...]:
+        """The stages of a row that the table shows, in the table's order."""
+        return tuple(s for s in self.layout.stages or _named(row) if s in _named(row))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Document:
+        _check_ids(self)
+        _check_stages(self)
+        _check_derived(self)
+        _check_references(self)
+        _check_finetuning(self)
+        if len(set(self.suite.seeds)) < len(self.suite.seeds):
+            raise fault(("suite", "seeds"), "a seed is there twice")
+        if "paper" in self.profile:
+            raise fault(("profile", "paper"), "the profile 'paper' is the suite file itself")
+        return self
+
+
+def canonical(stages: Iterable[Stage]) -> tuple[Stage, ...]:
+    """These stages, each once, in the order of a run's identity."""
+    there = set(stages)
+    return tuple(stage for stage in STAGES if stage in there)
+
+
+def _named(row: Row) -> Sequence[Stage]:
+    return row.stages or [stage for stage in (row.stage,) if stage]
+
+
+def _check_ids(document: Document) -> None:
+    for table, items in (("row", document.row), ("column", document.column)):
+        ids = [item.id for item in items]
+        for i, id_ in enumerate(ids):
+            if id_ in ids[:i]:
+                raise fault((table, i, "id"), f"there is already a {table} {id_!r}")
+    taken = {row.id for row in document.row} | {column.id for column in document.column}
+    for i, derived in enumerate(document.derived):
+        if derived.id in taken:
+            raise fault(("derived", i, "id"), f"there is already a row or column {derived.id!r}")
+        taken.add(derived.id)
+
+
+def _check_stages(document: Document) -> None:
+    for stage in document.layout.stages:
+        if stage not in document.stages:
+            raise fault(("layout", "stages", stage), "no row has this stage")
+    for i, row in enumerate(document.row):
+        place = ("row", i, "stage" if row.stages is None else "stages")
+        if not document.shown(row):
+            raise fault(place, f"the table shows none of it: layout.stages has {', '.join(document.layout.stages)}")
+        if len(document.shown(row)) > 1 and not document.layout.stages:
+            raise fault(place, "layout.stages is missing, which says how several stages stand beside each other")
+
+
+def _check_derived(document: Document) -> None:
+    rows = {row.id: row for row in document.row}
+    columns = [column.id for column in document.column]
+    for i, derived in enumerate(document.derived):
+        known = list(rows) if derived.axis == "rows" else columns
+        for j, id_ in enumerate(derived.of):
+            if id_ not in known:
+                raise fault(("derived", i, derived.axis, j), str(unknown(derived.axis[:-1], id_, known)))
+        if derived.axis == "rows":
+            first, second = (document.shown(rows[id_]) for id_ in derived.of)
+            if first != second:
+                raise fault(("derived", i, "rows"), "the two are shown at different stages")
+
+
+def _check_references(document: Document) -> None:
+    shown = {row.id: document.shown(row) for row in document.row}
+    rows = shown | {d.id: shown[d.of[0]] for d in document.derived if d.axis == "rows"}
+    own = [column.id for column in document.column]
+    for row, cells in document.reference.items():
+        if row not in rows:
+            raise unknown_key(("reference", row), list(rows))
+        # Where a derived row meets a derived column, there is nothing.
+        columns = [*own, *(d.id for d in document.derived if d.axis == "columns")] if row in shown else own
+        for column, printed in cells.items():
+            if column not in columns:
+                raise unknown_key(("reference", row, column), columns)
+            if isinstance(printed, list) and len(rows[row]) > 1:
+                raise fault(("reference", row, column), f"of which stage? The row is shown at {', '.join(rows[row])}")
+            for stage in printed if isinstance(printed, dict) else ():
+                if stage not in rows[row]:
+                    raise fault(("reference", row, column, stage), "the row is not shown at this stage")
+
+
+def _check_finetuning(document: Document) -> None:
+    finetuned, rule = "finetuned" in document.stages, document.evaluation.finetune
+    if finetuned != (rule is not None):
+        problem = "no row has the stage 'finetuned'" if rule else "missing, but a row has the stage 'finetuned'"
+        raise fault(("evaluation", "finetune"), problem)
+    if document.evaluation.report and rule is None:
+        raise fault(("evaluation", "report"), "there is no fine-tuning to report steps of")
+    for i, column in enumerate(document.column):
+        if column.finetune.model_fields_set and rule is None:
+            raise fault(("column", i, "finetune"), "there is no evaluation.finetune to override")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A checked suite file: one document per profile, `paper` (no override) first."""
+
+    path: Path
+    documents: Mapping[str, Document]
+
+    @property
+    def name(self) -> str:
+        """The suite's name."""
+        return self.documents["paper"].suite.name
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The profiles there are, `paper` first."""
+        return tuple(self.documents)
+
+    def document(self, profile: str = "paper") -> Document:
+        """The suite under a profile."""
+        if profile not in self.documents:
+            raise unknown("profile", profile, self.documents)
+        return self.documents[profile]
+
+
+def parse(raw: Mapping[str, Any], path: Path) -> Suite:
+    """The suite that a TOML file's content describes; every mistake is a `UsageError` with the file and key path.
+
+    What the content takes over from elsewhere (`extends`, `like`) is in it already, see `inherit`.
+    """
+    paper = _document(raw, f"{path}: ")
+    documents = {"paper": paper}
+    for name, profile in paper.profile.items():
+        prefix = f"{path}: profile.{name}: "
+        ids = [c.id for c in paper.column]
+        for column in profile.column:
+            if column not in ("*", *ids):
+                raise UsageError(f"{prefix}{unknown('column', column, ids)}")
+        documents[name] = _document(_patched(raw, profile), prefix)
+    return Suite(path, documents)
+
+
+def _document(raw: Mapping[str, Any], prefix: str) -> Document:
+    try:
+        return Document.model_validate(dict(raw))
+    except ValidationError as error:
+        raise UsageError("\n".join(prefix + explain(e) for e in error.errors())) from error
+
+
+def _patched(raw: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    patched = copy.deepcopy({k: v for k, v in raw.items() if k != "profile"})
+    patched["suite"] |= profile.model_dump(include={"seeds", "notes"}, exclude_none=True)
+    for table in ("federation", "evaluation", "hyper"):
+        patched[table] = merged(patched.get(table, {}), getattr(profile, table))
+    for i, column in enumerate(patched["column"]):
+        for key in ("*", column["id"]):
+            patched["column"][i] = merged(patched["column"][i], profile.column.get(key, {}))
+    return patched

@@ -1,0 +1,165 @@
+"""What a suite file takes over: `extends` from another file, `like` from another column or row.
+
+All of it happens to the raw tables, before anything is checked. What has the wrong shape here is left as it is, for the
+check to complain about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pflbench.errors import UsageError, unknown
+
+Raw = dict[str, Any]
+TAKEN = ("paper", "protocol", "seeds", "spread", "notes")
+"""Keys of `[suite]` that a file takes over from the one it extends."""
+
+
+def merged(old: Raw, new: Mapping[str, Any]) -> Raw:
+    """`old` with `new` over it: tables merge, all else is replaced."""
+    result = dict(old)
+    for key, value in new.items():
+        # A table that names a thing or gives a value is a new thing; mixing in the old one's options would be wrong.
+        whole = not isinstance(value, dict) or "name" in value or "value" in value
+        mixes = not whole and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if mixes else value
+    return result
+
+
+def extended_file(raw: Mapping[str, Any], path: Path) -> Path | None:
+    """The file that this one extends; None if it stands alone. Raises `UsageError` if it is not there."""
+    name = _table(raw, "suite").get("extends")
+    if name is None:
+        return None
+    place = f"{path}: suite.extends"
+    if not isinstance(name, str):
+        raise UsageError(f"{place}: the path of a suite file, not {name!r}")
+    found = path.parent / name
+    if not found.is_file():
+        siblings = [other.name for other in found.parent.glob("*.toml") if other != path]
+        raise UsageError(f"{place}: {unknown('suite file', name, siblings)}")
+    return found
+
+
+def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
+    """`raw`, the content of the file `path`, with what it takes over; `base` is the extended file's, complete."""
+    below = base or {}
+    if "row" not in raw and "row" in below:
+        raw = raw | {"row": below["row"]}
+    rows = _Family("row", raw, below, path)
+    result = raw | ({"row": rows.tables} if "row" in raw else {})
+    gone = {_name(row, "method") for row in _tables(below, "row")} - {_name(row, "method") for row in rows.tables}
+    below = _without(below, gone)
+    columns = _Family("column", raw, below, path)
+    if "column" in raw:
+        result["column"] = columns.tables
+    for key in ("federation", "evaluation", "hyper"):
+        if key in below and isinstance(raw.get(key, {}), dict):
+            result[key] = merged(below[key], raw.get(key, {}))
+    if base is not None:
+        result["suite"] = {k: v for k, v in _table(below, "suite").items() if k in TAKEN} | _table(raw, "suite")
+        if isinstance(raw.get("layout", {}), dict):
+            result["layout"] = _table(below, "layout") | raw.get("layout", {})
+    if "profile" in raw or "profile" in below:
+        result["profile"] = _profiles(raw, below, columns)
+    return result
+
+
+class _Family:
+    """The columns or rows of a file, and which of them or of the extended file's each one is like."""
+
+    def __init__(self, kind: str, raw: Raw, below: Raw, path: Path):
+        self.kind, self.path = kind, path
+        found = raw.get(kind)
+        self.own: list[Any] = found if isinstance(found, list) else []
+        self.below = {_name(table, "id"): table for table in _tables(below, kind)}
+        self.parents = [self._parent(i) for i in range(len(self.own))]
+        self.tables = [self._resolved(i, ()) for i in range(len(self.own))]
+
+    def _parent(self, i: int) -> int | str | None:
+        """Which one `own[i]` is like: another one of the file, by number, or one of the extended file, by id."""
+        name = _name(self.own[i], "like")
+        others = {_name(table, "id"): j for j, table in enumerate(self.own) if j != i}
+        if name is None or name in others:
+            return None if name is None else others[name]
+        if name in self.below:
+            return name
+        known = [id_ for id_ in (*others, *self.below) if id_ is not None]
+        raise UsageError(f"{self.path}: {self.kind}[{i}].like: {unknown(self.kind, name, known)}")
+
+    def _resolved(self, i: int, trail: tuple[int, ...]) -> Any:
+        if i in trail:
+            ids = " → ".join(repr(_name(self.own[j], "id")) for j in (*trail[trail.index(i) :], i))
+            raise UsageError(f"{self.path}: {self.kind}[{i}].like: goes round in a circle: {ids}")
+        table, parent = self.own[i], self.parents[i]
+        if parent is None:
+            return table
+        model = self.below[parent] if isinstance(parent, str) else self._resolved(parent, (*trail, i))
+        # One stage and a list of stages exclude each other.
+        hidden = {"stage", "stages"} if {"stage", "stages"} & table.keys() else set()
+        own = {k: v for k, v in table.items() if k != "like"}
+        return merged({k: v for k, v in model.items() if k not in {"id", *hidden}}, own)
+
+    def overrides(self, i: int, own: Raw, below: Raw) -> Raw:
+        """What a profile says of `own[i]`: first of the one it is like, then of itself."""
+        parent = self.parents[i]
+        if parent is None:
+            model: Raw = {}
+        else:
+            model = _table(below, parent) if isinstance(parent, str) else self.overrides(parent, own, below)
+        return merged(model, own.get(_name(self.own[i], "id") or "", {}))
+
+
+def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:
+    theirs, mine = _table(below, "profile"), _table(raw, "profile")
+    result: Raw = {}
+    for name in (*theirs, *(name for name in mine if name not in theirs)):
+        old, new = _table(theirs, name), mine.get(name, {})
+        own = new.get("column", {}) if isinstance(new, dict) else None
+        if not isinstance(own, dict) or not all(isinstance(table, dict) for table in own.values()):
+            result[name] = new
+            continue
+        before = _table(old, "column")
+        column = own | {"*": merged(_table(before, "*"), own.get("*", {}))}
+        column |= {_name(t, "id") or "": columns.overrides(i, own, before) for i, t in enumerate(columns.own)}
+        result[name] = merged(old, new) | {"column": {id_: table for id_, table in column.items() if table}}
+    return result
+
+
+def _without(raw: Raw, methods: set[Any]) -> Raw:
+    """A suite without what it says of these methods, which the file that extends it has no row of."""
+
+    def kept(table: Raw) -> Raw:
+        cut = {
+            key: {name: value for name, value in _table(table, key).items() if name not in methods}
+            for key in ("hyper", "finetune")
+            if key in table
+        }
+        return table | cut
+
+    result = kept(raw)
+    if "column" in raw:
+        result["column"] = [kept(column) for column in raw["column"]]
+    if "profile" in raw:
+        result["profile"] = {
+            name: kept(profile) | {"column": {id_: kept(column) for id_, column in _table(profile, "column").items()}}
+            for name, profile in raw["profile"].items()
+        }
+    return result
+
+
+def _table(raw: Mapping[str, Any], key: str) -> Raw:
+    found = raw.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _tables(raw: Mapping[str, Any], key: str) -> list[Raw]:
+    found = raw.get(key)
+    return [table for table in found if isinstance(table, dict)] if isinstance(found, list) else []
+
+
+def _name(table: Any, key: str) -> str | None:
+    found = table.get(key) if isinstance(table, dict) else None
+    return found if isinstance(found, str) else None

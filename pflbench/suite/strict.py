@@ -1,0 +1,75 @@
+"""Tables of a TOML file as strict models, whose every mistake is told with its place and, for names, the near match."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from pflbench.errors import UsageError
+
+KeyPath = tuple[str | int, ...]
+
+
+def key_path(parts: Sequence[str | int]) -> str:
+    """`("column", 2, "batch")` → `column[2].batch`."""
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts).removeprefix(".")
+
+
+@contextmanager
+def at(place: str) -> Iterator[None]:
+    """Put the place a value stands at in front of what is wrong with it."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from error
+    except ValidationError as error:
+        raise UsageError("\n".join(f"{place}.{explain(e)}" for e in error.errors())) from error
+
+
+def fault(path: KeyPath, message: str) -> PydanticCustomError:
+    """The error for what is at `path`, counted from the table that is validated."""
+    return PydanticCustomError("suite", "{message}", {"path": path, "message": message})
+
+
+def unknown_key(path: KeyPath, known: Sequence[str]) -> PydanticCustomError:
+    """The error for a key that is none of `known`, with the nearest of them."""
+    near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
+    hint = f", did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
+    return fault(path, f"unknown key{hint}")
+
+
+def explain(error: Mapping[str, Any]) -> str:
+    """One of a `ValidationError`'s errors in a line: the key's path and what is wrong with it."""
+    context = error.get("ctx", {})
+    key = key_path((*error["loc"], *context.get("path", ())))
+    if error["type"] == "missing":
+        return f"{key}: missing"
+    if error["type"] == "suite":
+        return f"{key}: {error['msg']}"
+    return f"{key}: {error['msg']}, not {reprlib.repr(error['input'])}"
+
+
+class Table(BaseModel):
+    """A TOML table. Its unknown keys are found before anything else, so that they hide the errors they cause."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, table: Any) -> Any:
+        if isinstance(table, dict):
+            for key, value in table.items():
+                if key not in cls.model_fields and not cls.admits(value):
+                    raise unknown_key((key,), list(cls.model_fields))
+        return table
+
+    @classmethod
+    def admits(cls, value: Any) -> bool:
+        """Whether a key that is no field may hold `value`."""
+        return False

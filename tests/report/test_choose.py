@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pflbench.errors import PflbenchError
+from pflbench.report.choose import choose
+from pflbench.report.layout import lay_out
+from pflbench.report.reading import Scored
+from pflbench.report.render import render
+from pflbench.report.table import CellValue, Choice, Table, TableInput
+from pflbench.report.text import cell as text
+from pflbench.store import Store
+
+if TYPE_CHECKING:
+    from conftest import Personal
+
+RATES = (0.1, 0.2)
+TESTS = {0.1: [0.2, 0.9], 0.2: [0.6, 0.5]}
+
+
+def points(*values: Sequence[Sequence[float]]) -> list[Scored]:
+    return [Scored(tuple(range(len(one[0]))), np.array(one)) for one in values]
+
+
+def test_each_client_has_its_own_point() -> None:
+    tests = points([[0.1, 0.2, 0.3]], [[0.4, 0.5, 0.6]])
+    by = points([[1.0, 0.5, 0.0]], [[0.9, 0.5, 0.1]])  # client 1: a tie, hence the first point
+    assert choose(tests, by).values.tolist() == [[0.1, 0.2, 0.6]]
+
+
+def test_steps_are_chosen_by_their_mean() -> None:
+    tests = points([[0.1], [0.2]], [[0.3], [0.4]])
+    by = points([[1.0], [0.0]], [[0.4], [0.7]])
+    assert choose(tests, by).values.tolist() == [[0.3], [0.4]]
+
+
+def test_points_that_score_others_cannot_be_chosen_between() -> None:
+    one, other = points([[0.1, 0.2]], [[0.3]])
+    with pytest.raises(PflbenchError, match="same clients"):
+        choose([one, other], [one, one])
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=5))
+def test_choosing_by_the_scores_themselves_is_the_best_there_is(grid: list[list[int]]) -> None:
+    tests = points(*[[row] for row in grid])
+    assert choose(tests, tests).values.tolist() == [[max(column) for column in zip(*grid, strict=True)]]
+
+
+@pytest.fixture
+def table(personal: Personal) -> TableInput:
+    """Local with a grid of two rates in the table's only column."""
+    table = personal.table("a-2")
+    place = "local", "a-2/personalized"
+
+    def run(seed: int, lr: float, validation: float = 0.0):  # type: ignore[no-untyped-def]
+        stages = ("personalized",)
+        return personal.spec(seed, "local", stages=stages, rounds=1, validation=validation, lr=lr)
+
+    choices = tuple(tuple(Choice(run(seed, lr), run(seed, lr, 0.1)) for lr in RATES) for seed in (0, 1))
+    cell = replace(table.cells[place], runs=tuple(p[0].run for p in choices), choices=choices)
+    return replace(table, cells={**table.cells, place: cell})
+
+
+def put(personal: Personal, store: Store, table: TableInput, seed: int, held_out: dict[float, list[float]]) -> None:
+    """The seed's runs, with these validation accuracies."""
+    for run, validation in table.cells["local", "a-2/personalized"].choices[seed]:
+        lr = run.method.hyper["lr"]
+        store.write(personal.result(run, TESTS[lr]))
+        store.write(personal.result(validation, held_out[lr]))
+
+
+def local(table: Table) -> CellValue:
+    found = table.rows[0].cells[0]
+    assert found
+    return found
+
+
+def test_a_cell_of_choices(personal: Personal, store: Store, table: TableInput) -> None:
+    put(personal, store, table, 0, {0.1: [0.5, 0.5], 0.2: [0.4, 0.6]})  # 0.1 and 0.2: test accuracies 0.2 and 0.5
+    put(personal, store, table, 1, {0.1: [0.5, 0.5], 0.2: [0.6, 0.5]})  # 0.2 and 0.1 (a tie): 0.6 and 0.9
+    found = local(lay_out(table, store))
+    assert (found.done, found.expected, len(found.runs)) == (2, 2, 8)
+    assert found.seeds == pytest.approx({0: 35.0, 1: 75.0})
+    assert (found.mean, found.spread) == (pytest.approx(55), pytest.approx(20))
+    assert found.on_test and found.on_test.mean == pytest.approx(75)
+    foot = lay_out(table, store).footer
+    assert (
+        "Local: each client has the one of 2 grid points that is best for it (ties: the first) on 10 % of its "
+        "support, left out of separate trainings."
+    ) in foot
+    assert (
+        "Local with points chosen on the test scores (closest to the paper's wording, optimistic): 75.0 ± 0.0 "
+        "(A 2 Clients PM)."
+    ) in foot
+    assert "Rounds: 3 (Local: 1)." in foot
+    assert "Runs: 8 of 12 done, 0 failed." in foot
+    assert set(found.runs) <= set(render(lay_out(table, store), "csv").replace(",", " ").split())
+
+
+def test_a_seed_needs_every_run(personal: Personal, store: Store, table: TableInput) -> None:
+    put(personal, store, table, 0, {0.1: [1, 1], 0.2: [0, 0]})
+    put(personal, store, table, 1, {0.1: [1, 1], 0.2: [0, 0]})
+    missing = table.cells["local", "a-2/personalized"].choices[1][1].validation
+    (store.runs / f"{missing.id}.parquet").unlink()
+    assert text(local(lay_out(table, store)), 1) == "55.0 (1/2)"
+    store.write(replace(personal.result(missing), scores=(), failure="diverged"))
+    assert text(local(lay_out(table, store)), 1) == "55.0 (1/2, 1 failed)"
+    assert lay_out(table, store).footer[0] == "Failed: diverged (Local × A 2 Clients, seed 1)"
+
+
+def test_nothing_done_has_no_footnote(store: Store, table: TableInput) -> None:
+    shown = lay_out(table, store)
+    assert text(local(shown), 1) == "0/2"
+    assert not any("optimistic" in line for line in shown.footer)
+
+
+def test_grid_points_are_no_rows_of_their_own(personal: Personal, store: Store, table: TableInput) -> None:
+    put(personal, store, table, 0, {0.1: [1, 1], 0.2: [0, 0]})
+    other = personal.spec(0, "local", stages=("personalized",), rounds=1, lr=0.3)
+    store.write(personal.result(other, [0.5, 0.7]))
+    (extra,) = lay_out(table, store).extra
+    assert extra.title == "local (lr=0.3)"
+    assert [text(cell, 1) for cell in extra.cells] == ["60.0 (1/2)", "–"]
+    store.write(personal.result(personal.spec(7, "local", stages=("personalized",), rounds=1, lr=0.2), [0, 0]))
+    assert any(line.endswith("does not ask for (7).") for line in lay_out(table, store).footer)
+
+
+def test_rounds_of_one_row_admit_no_other_method(personal: Personal, store: Store, table: TableInput) -> None:
+    store.write(personal.result(personal.spec(0, "lab/foo.py:Foo", rounds=1), [0.5, 0.5], 0.5))
+    assert lay_out(table, store).extra == ()

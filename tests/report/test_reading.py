@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pflbench.errors import PflbenchError
+from pflbench.report.reading import average, scored
+from pflbench.report.table import Reading
+from pflbench.result import Metric, RunResult, Score
+from pflbench.spec import MethodSpec, Named, RunSpec
+
+SPEC = RunSpec(
+    method=MethodSpec(name="m", version="1"),
+    dataset=Named(name="d"),
+    partition=Named(name="p"),
+    model="mlp",
+    clients=9,
+    training_clients=9,
+    cohort=9,
+    query=0.5,
+    batch=1,
+    rounds=2,
+    scoring={},
+    seed=0,
+)
+
+
+def score(stage: str, round: int, step: int, client: int, accuracy: float, count: int = 10) -> Score:
+    return Score(stage, round, step, client, 0, count, 0.0, accuracy)
+
+
+def result(scores: Sequence[Score], sizes: dict[int, float] | None = None) -> RunResult:
+    metrics = [Metric(0, client, "support", size) for client, size in (sizes or {}).items()]
+    return RunResult(
+        SPEC, tuple(scores), metrics=(*metrics, Metric(0, 0, "other", 99.0), Metric(2, 0, "support", 99.0))
+    )
+
+
+def read(scores: Sequence[Score], reading: Reading, sizes: dict[int, float] | None = None) -> list[float]:
+    run = result(scores, sizes)
+    return average(scored(run, reading), reading, run).tolist()
+
+
+SCORES = [
+    score("global", 1, 0, 0, 0.9),
+    score("global", 2, 0, 0, 0.25),
+    score("global", 2, 0, 1, 0.75, count=1000),
+    score("finetuned", 2, 0, 0, 0.0),
+    score("finetuned", 2, 0, 1, 0.25),
+    score("finetuned", 2, 1, 0, 0.5),
+    score("finetuned", 2, 1, 1, 1.0),
+    score("finetuned", 2, 2, 0, 1.0),
+    score("finetuned", 2, 2, 1, 0.5),
+]
+
+
+def test_clients_count_the_same_and_only_the_last_round_does() -> None:
+    assert read(SCORES, Reading("global")) == [50.0]
+
+
+def test_steps_are_read_in_order_and_default_to_the_last() -> None:
+    assert read(SCORES, Reading("finetuned", (0, 2, 1))) == [12.5, 75.0, 75.0]
+    assert read(SCORES, Reading("finetuned")) == [75.0]
+
+
+@pytest.mark.parametrize("reading", [Reading("personalized"), Reading("finetuned", (2, 3)), Reading("global", (1,))])
+def test_missing_scores_are_an_error(reading: Reading) -> None:
+    with pytest.raises(PflbenchError, match=f"Run {SPEC.id} has no scores at stage '{reading.stage}'"):
+        read(SCORES, reading)
+
+
+def test_a_client_without_a_step_is_an_error() -> None:
+    with pytest.raises(PflbenchError, match="step 2"):
+        read(SCORES[:-1], Reading("finetuned", (2,)))
+
+
+def test_the_server_on_the_test_set_is_one_row() -> None:
+    scores = [score("global", 2, 0, -1, 0.625), *(score("personalized", 2, 0, c, 0.5) for c in (0, 1))]
+    assert read(scores, Reading("global")) == [62.5]
+    assert read(scores, Reading("global", smallest=1)) == [62.5]  # it has no clients to leave out
+    assert read(scores, Reading("personalized")) == [50.0]
+
+
+PERSONAL = [score("personalized", 2, 0, client, accuracy) for client, accuracy in ((2, 1.0), (0, 0.5), (5, 0.0))]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "smallest", "mean"),
+    [
+        ({0: 30, 2: 10, 5: 20}, 1, 100.0),
+        ({0: 30, 2: 10, 5: 20}, 2, 50.0),
+        ({0: 7, 2: 7, 5: 7}, 1, 50.0),  # client 0
+        ({0: 7, 2: 7, 5: 7}, 2, 75.0),  # clients 0 and 2
+        ({0: 7, 2: 7, 5: 6}, 2, 25.0),  # clients 5 and 0
+        ({0: 1, 2: 1, 5: 1, 7: 0}, 9, 50.0),
+    ],
+)
+def test_the_smallest_clients(sizes: dict[int, float], smallest: int, mean: float) -> None:
+    assert read(PERSONAL, Reading("personalized", None, smallest), sizes) == [mean]
+
+
+def test_sizes_must_be_known() -> None:
+    with pytest.raises(PflbenchError, match=r"how many support rows client 5 has.*--redo always"):
+        read(PERSONAL, Reading("personalized", None, 1), {0: 1, 2: 1})
+    assert read(PERSONAL, Reading("personalized"), {}) == [50.0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=8), st.integers(1, 9), st.data())
+def test_the_order_of_rows_is_nothing(clients: list[tuple[int, int]], smallest: int, data: st.DataObject) -> None:
+    scores = [score("personalized", 2, 0, c, hits / 10) for c, (hits, _) in enumerate(clients)]
+    sizes = {c: float(size) for c, (_, size) in enumerate(clients)}
+    few = sorted(range(len(clients)), key=lambda c: clients[c][1])[:smallest]
+    found = read(data.draw(st.permutations(scores)), Reading("personalized", None, smallest), sizes)
+    assert found == pytest.approx([10 * sum(clients[c][0] for c in few) / len(few)])

@@ -1,0 +1,132 @@
+"""From a suite file to the report's input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pflbench.cli.report import table_input
+from pflbench.report.table import ColumnHead, Derived, Reading, Reference, TableInput
+from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.load import load
+
+SUITE = """
+[suite]
+name = "stages"
+title = "Stages"
+paper = "none"
+protocol = "code"
+seeds = [0, 1]
+spread = { kind = "sem" }
+
+[federation]
+clients = 4
+query = 0.25
+
+[evaluation]
+clients = "all"
+average = "examples"
+
+[layout]
+decimals = 1
+stages = { personalized = "PM", global = "GM" }
+blocks = "group"
+
+[[column]]
+id = "small"
+group = "Digits"
+title = "Small"
+dataset = { name = "digits" }
+partition = { name = "dirichlet", alpha = 1.0 }
+model = "cnn2"
+rounds = 3
+batch = 10
+subset = { smallest = 2 }
+
+[[column]]
+id = "all"
+like = "small"
+title = "All"
+subset = { smallest = 4 }
+
+[[derived]]
+id = "diff"
+title = "Diff."
+columns = ["small", "all"]
+
+[[row]]
+id = "both"
+title = "Both"
+method = "fedavg"
+stages = ["personalized", "global"]
+
+[[row]]
+id = "tuned"
+title = "Tuned"
+method = "fedavg"
+stages = ["personalized"]
+rounds = 1
+grid = { lr = [0.1, 0.2, 0.3] }
+select = "hold-out"
+validation = 0.1
+
+[reference.both]
+small = { personalized = [50.0, 0.5], global = [40.0] }
+diff = { global = [-2.0] }
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Expansion:
+    path = tmp_path / "stages.toml"
+    path.write_text(SUITE)
+    return expand(load(str(path)))
+
+
+@pytest.fixture
+def table(suite: Expansion) -> TableInput:
+    return table_input(suite, comparable=True)
+
+
+def test_a_column_stands_once_per_stage(table: TableInput) -> None:
+    own = ("small", "digits", "dirichlet", 4, 3)
+    assert table.columns[:2] == (
+        ColumnHead("small/personalized", "Small", "Digits", *own, "personalized", "PM"),
+        ColumnHead("small/global", "Small", "Digits", *own, "global", "GM"),
+    )
+    assert [head.name for head in table.columns[2:]] == ["Digits All PM", "Digits All GM"]
+    assert table.blocks
+
+
+def test_cells_know_stage_subset_and_reference(table: TableInput) -> None:
+    assert set(table.cells) == {
+        (row, f"{column}/{stage}")
+        for column in ("small", "all")
+        for row, stage in (("both", "personalized"), ("both", "global"), ("tuned", "personalized"))
+    }
+    cell = table.cells["both", "small/personalized"]
+    assert (cell.reading, cell.reference) == (Reading("personalized", None, 2), Reference(50.0, 0.5))
+    assert table.cells["both", "small/global"].reference == Reference(40.0)
+    assert table.cells["both", "all/global"].reference is None
+    assert [run.seed for run in cell.asked] == [0, 1] and cell.has_scores
+
+
+def test_cells_know_their_choices(suite: Expansion, table: TableInput) -> None:
+    cell = table.cells["tuned", "small/personalized"]
+    assert [[point.run.method.hyper["lr"] for point in points] for points in cell.choices] == [[0.1, 0.2, 0.3]] * 2
+    assert {point.validation.validation for points in cell.choices for point in points} == {0.1}
+    assert [len(runs) for runs in cell.needed] == [6, 6]
+    assert {run.id for one in table.cells.values() for run in one.asked} == {run.id for run in suite.runs}
+
+
+def test_differences(table: TableInput) -> None:
+    assert table.derived == (
+        Derived("diff", "Diff.", "columns", ("small", "all"), {("both", "global"): Reference(-2.0)}),
+    )
+
+
+def test_without_stages_a_column_stands_once() -> None:
+    table = table_input(expand(load("cafeme-table1")), comparable=True)
+    assert [head.id for head in table.columns] == [head.column for head in table.columns]
+    assert {head.stage for head in table.columns} == {None} and not table.blocks

@@ -1,0 +1,268 @@
+"""Suites that build on others."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pflbench.errors import UsageError
+from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.inherit import merged
+from pflbench.suite.load import load
+
+from .samples import dumps, raw, staged, suites, write
+
+HEAD = {"extends": "base.toml", "name": "child", "title": "Child"}
+
+
+def child(**tables: Any) -> dict[str, Any]:
+    columns = [{"id": "a", "like": "a"}, {"id": "b", "like": "b"}]
+    return {"suite": HEAD, "column": columns} | tables
+
+
+def loaded(folder: Path, table: dict[str, Any], base: dict[str, Any] | None = None, profile: str = "paper") -> Expansion:
+    write(folder / "base.toml", base or raw())
+    return expand(load(write(folder / "child.toml", table)), profile=profile)
+
+
+def refusal(folder: Path, table: dict[str, Any], base: dict[str, Any] | None = None) -> str:
+    with pytest.raises(UsageError) as caught:
+        loaded(folder, table, base)
+    return str(caught.value)
+
+
+tables = st.recursive(
+    st.integers() | st.text(max_size=2), lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+)
+dicts = st.dictionaries(st.sampled_from("abc"), tables, max_size=3)
+
+
+@given(dicts, dicts, dicts)
+def test_merging_keeps_and_the_later_wins(one: Any, two: Any, three: Any) -> None:
+    assert merged(one, {}) == merged({}, one) == merged(one, one) == one
+    assert merged(merged(one, two), two) == merged(one, two)
+    kept = copy.deepcopy((one, two))
+    both = merged(one, two)
+    assert (one, two) == kept
+    assert both.keys() == one.keys() | two.keys()
+    for key, value in two.items():
+        assert both[key] == value or isinstance(one.get(key), dict)
+    # What one table adds does not depend on where another one is put in.
+    if not any(isinstance(value, dict) for table in (one, two, three) for value in table.values()):
+        assert merged(merged(one, two), three) == merged(one, merged(two, three))
+
+
+@settings(max_examples=25)
+@given(base=suites())
+def test_a_file_that_only_extends_asks_for_the_same_runs(
+    base: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("suites")
+    columns = [{"id": column["id"], "like": column["id"]} for column in base["column"]]
+    extended = loaded(folder, {"suite": HEAD, "column": columns}, base)
+    alone = expand(load(str(folder / "base.toml")))
+    assert extended.runs == alone.runs and extended.rows == alone.rows and extended.columns == alone.columns
+    assert (extended.suite, extended.title, extended.paper) == ("child", "Child", alone.paper)
+    assert all(cell.reference is None for cell in extended.cells)
+
+
+@pytest.mark.parametrize("profile", ["paper", "smoke"])
+def test_what_is_taken_over_and_what_is_not(tmp_path: Path, profile: str) -> None:
+    base = staged()
+    columns = [{"id": "a", "like": "a"}, {"id": "b", "like": "b"}]
+    full = loaded(tmp_path, {"suite": HEAD | {"seeds": [7]}, "column": columns}, base, profile)
+    alone = expand(load(str(tmp_path / "base.toml")), profile=profile)
+    assert full.runs == expand(load(str(tmp_path / "base.toml")), profile=profile, seeds=full.seeds).runs
+    assert full.seeds == ((7,) if profile == "paper" else alone.seeds)
+    assert (full.columns, full.rows, full.stages, full.blocks) == (
+        alone.columns,
+        alone.rows,
+        alone.stages,
+        alone.blocks,
+    )
+    assert alone.derived and full.derived == ()
+    assert any(cell.reference for cell in alone.cells) and not any(cell.reference for cell in full.cells)
+
+
+def test_own_keys_win(tmp_path: Path) -> None:
+    own = {
+        "federation": {"cohort": 3},
+        "evaluation": {"finetune": {"every": 2}},
+        "hyper": {"fedavg": {"lr": {"value": 0.5, "source": "tuned"}, "epochs": 4}},
+        "layout": {"decimals": 3},
+        "profile": {"smoke": {"seeds": [9]}, "long": {"column": {"*": {"rounds": 9}}}},
+    }
+    own["suite"] = HEAD | {"notes": ["Mine."]}
+    table = child(**own)
+    table["column"][1] |= {"title": "Other", "partition": {"shards": 40}, "finetune": {"cafeme": {"lr": 0.9}}}
+    full = loaded(tmp_path, table)
+    a, b = full.runs[0], next(run for run in full.runs if run.partition.options["shards"] == 40)
+    assert (a.cohort, a.training_clients, b.cohort) == (3, 8, 3)
+    assert a.scoring.finetune and (a.scoring.finetune.steps, a.scoring.finetune.every) == (5, 2)
+    # The column's epochs, which are the base's, are stronger than the suite's.
+    assert a.method.hyper == {"lr": 0.5, "epochs": 2} and full.cells[0].sources == {"lr": "tuned"}
+    assert (full.decimals, full.notes) == (3, ("Mine.",))
+    assert [column.title for column in full.columns] == ["A", "Other"]
+    rate = {run.partition.options["shards"]: run.scoring.finetune for run in full.runs if run.method.name == "cafeme"}
+    assert {shards: one.lr for shards, one in rate.items() if one} == {20: 0.2, 40: 0.9}
+    suite = load(str(tmp_path / "child.toml"))
+    assert suite.profiles == ("paper", "smoke", "long")
+    smoke, long = expand(suite, profile="smoke"), expand(suite, profile="long")
+    assert (smoke.seeds, [c.rounds for c in smoke.columns]) == ((9,), [1, 2])
+    assert [c.rounds for c in long.columns] == [9, 9]
+
+
+def test_a_name_or_a_value_begins_anew(tmp_path: Path) -> None:
+    table = child(column=[{"id": "a", "like": "a", "dataset": {"name": "digits"}}])
+    assert loaded(tmp_path, table).runs[0].dataset.options == {"channels": 1, "size": 28}
+    table = child(column=[{"id": "a", "like": "a", "dataset": {"rotations": 5}}])
+    assert loaded(tmp_path, table).runs[0].dataset.options == {"size": 28, "rotations": 5, "degrees": 20.0}
+
+
+def test_like_reaches_through_columns_of_the_file_and_of_the_other(tmp_path: Path) -> None:
+    base = raw()
+    base["profile"]["smoke"]["column"] = {"*": {"rounds": 1}, "b": {"rounds": 2, "batch": 7}}
+    table = child(
+        column=[
+            {"id": "c", "like": "d", "batch": 3},
+            {"id": "d", "like": "b", "rounds": 8, "title": "D"},
+            {"id": "b", "like": "b", "group": "G"},
+            {"id": "e", "like": "b"},
+        ],
+        profile={"smoke": {"column": {"c": {"rounds": 4}, "b": {"clients": 9}}}},
+    )
+    full = loaded(tmp_path, table)
+    columns = {column.id: column for column in full.columns}
+    assert [columns[id_].group for id_ in "cdbe"] == ["G", "G", "G", "G"]  # the file's own b goes first
+    assert [columns[id_].rounds for id_ in "cdbe"] == [8, 8, 3, 3]
+    assert [columns[id_].title for id_ in "cdbe"] == ["D", "D", "B", "B"]
+    batches = {run.rounds: run.batch for run in full.runs}
+    assert batches == {8: 10, 3: 10} or set(batches) == {8, 3}
+    smoke = expand(load(str(tmp_path / "child.toml")), profile="smoke")
+    assert [(c.id, c.rounds, c.clients) for c in smoke.columns] == [("c", 4, 9), ("d", 2, 9), ("b", 2, 9), ("e", 2, 9)]
+    assert {run.batch for run in smoke.runs} == {7}
+
+
+def test_rows_like_others(tmp_path: Path) -> None:
+    table = child(
+        row=[
+            {"id": "fedavg", "like": "fedavg-ft", "title": "Mine"},
+            {"id": "slow", "like": "fedavg", "hyper": {"lr": 0.001}},
+            {"id": "plain", "like": "fedavg", "stages": ["global"], "title": "Plain"},
+        ]
+    )
+    for column in table["column"]:
+        column["title"] = column["id"]
+    full = loaded(tmp_path, table)
+    assert [(row.id, row.title, row.stages) for row in full.rows] == [
+        ("fedavg", "Mine", ("finetuned",)),
+        ("slow", "Mine", ("finetuned",)),
+        ("plain", "Plain", ("global",)),
+    ]
+    assert {run.method.hyper["lr"] for run in full.runs} == {0.01, 0.001}
+    # What the other file says of CAFeMe, in hyper and finetune, goes with its row.
+    assert {run.method.name for run in full.runs} == {"fedavg"}
+
+
+def test_like_within_one_file_needs_no_other(tmp_path: Path) -> None:
+    alone = raw()
+    alone["column"][1] = {"id": "b", "like": "a", "title": "B"}
+    alone["profile"]["smoke"]["column"] = {"a": {"rounds": 1}}
+    path = write(tmp_path / "alone.toml", alone)
+    assert expand(load(path)).runs == expand(load(write(tmp_path / "raw.toml", raw()))).runs
+    assert [c.rounds for c in expand(load(path), profile="smoke").columns] == [1, 1]
+
+
+def test_a_chain_of_files_across_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deep").mkdir()
+    write(tmp_path / "base.toml", raw())
+    middle = child(row=[{"id": "fedavg", "like": "fedavg"}, {"id": "tuned", "like": "fedavg-ft"}])
+    write(tmp_path / "middle.toml", middle)
+    leaf = child(suite=HEAD | {"extends": "../middle.toml"}, row=[{"id": "last", "like": "tuned"}])
+    write(tmp_path / "deep" / "leaf.toml", leaf)
+    monkeypatch.chdir(tmp_path)
+    full = expand(load("deep/leaf.toml"))
+    assert [(row.id, row.title, row.method) for row in full.rows] == [("last", "FedAvg-FT", "fedavg")]
+    assert set(full.runs) <= set(expand(load("middle.toml")).runs)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"suite": HEAD | {"extends": "bas.toml"}}, "child.toml: suite.extends: Unknown suite file 'bas.toml'. Did you"),
+        ({"suite": HEAD | {"extends": 3}}, "child.toml: suite.extends: the path of a suite file, not 3"),
+        ({"suite": HEAD | {"extends": "child.toml"}}, "child.toml: suite.extends: goes round in a circle: "),
+        ({"suite": {"extends": "base.toml", "name": "child"}}, "child.toml: suite.title: missing"),
+        ({"column": [{"id": "c", "like": "aa"}]}, "child.toml: column[0].like: Unknown column 'aa'. Did you mean 'a'"),
+        ({"column": [{"id": "c", "like": 3}]}, "child.toml: column[0].like: Input should be a valid string, not 3"),
+        ({"column": [{"id": "c", "liek": "a"}]}, "child.toml: column[0].liek: unknown key, did you mean 'like'?"),
+        ({"column": [{"id": "c", "like": "c"}]}, "child.toml: column[0].like: Unknown column 'c'"),
+        (
+            {"column": [{"id": "c", "like": "d"}, {"id": "d", "like": "c"}]},
+            "child.toml: column[0].like: goes round in a circle: 'c' → 'd' → 'c'",
+        ),
+        ({"row": [{"id": "r", "like": "fedavg-tf"}]}, "child.toml: row[0].like: Unknown row 'fedavg-tf'. Did you mean"),
+        ({"row": [{"id": "r", "like": "fedavg", "stagse": "global"}]}, "child.toml: row[0].stagse: unknown key, did yo"),
+        ({"row": []}, "child.toml: row: List should have at least 1 item"),
+        ({"hyper": {"fedavgg": {}}}, "child.toml: hyper: Unknown method 'fedavgg'. Did you mean 'fedavg'"),
+        ({"hyper": 3}, "child.toml: hyper: Input should be a valid dictionary"),
+        ({"layout": 3}, "child.toml: layout: Input should be a valid dictionary"),
+        ({"profile": {"smoke": {"column": {"aa": {}}}}}, "child.toml: profile.smoke: Unknown column 'aa'. Did you mean"),
+        ({"profile": {"smoke": {"column": {"a": 3}}}}, "child.toml: profile.smoke.column.a: Input should be a valid di"),
+        ({"profile": {"smoke": 3}}, "child.toml: profile.smoke: Input should be a valid dictionary"),
+    ],
+)
+def test_refusals(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+    assert expected in refusal(tmp_path, child(**change)), expected
+
+
+def test_the_other_files_mistakes_are_its_own(tmp_path: Path) -> None:
+    base = raw()
+    base["column"][1]["bacth"] = 3
+    assert refusal(tmp_path, child(), base) == (
+        f"{tmp_path / 'base.toml'}: column[1].bacth: unknown key, did you mean 'batch'?"
+    )
+
+
+def test_files_that_extend_each_other(tmp_path: Path) -> None:
+    message = refusal(tmp_path, child(), raw() | {"suite": raw()["suite"] | {"extends": "child.toml"}})
+    assert "base.toml: suite.extends: goes round in a circle: " in message
+
+
+def test_columns_the_file_has_not_are_forgotten_in_profiles(tmp_path: Path) -> None:
+    full = loaded(tmp_path, child(column=[{"id": "new", "like": "b"}]), profile="smoke")
+    assert [(c.id, c.rounds) for c in full.columns] == [("new", 2)]
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    found = [path] if path else []
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        found += places(inner, (*path, key))
+    return found
+
+
+JUNK = [3, -1.5, "x", True, [], [1], {}, {"x": 1}, [{}], [[]]]
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), junk=st.sampled_from(JUNK))
+def test_anything_wrong_is_a_usage_error(data: st.DataObject, junk: Any, tmp_path: Path) -> None:
+    profile = {"smoke": {"seeds": [1], "hyper": {"fedavg": {"lr": 0.1}}, "column": {"*": {"batch": 5}, "b": {}}}}
+    files = {"base.toml": raw(), "child.toml": child(row=[{"id": "r", "like": "fedavg"}], profile=profile)}
+    name = data.draw(st.sampled_from(sorted(files)))
+    *parents, last = data.draw(st.sampled_from(places(files[name])))
+    place: Any = files[name]
+    for key in parents:
+        place = place[key]
+    place[last] = copy.deepcopy(junk)
+    for file, table in files.items():
+        (tmp_path / file).write_text(dumps(table), encoding="utf-8")
+    try:
+        load(str(tmp_path / "child.toml"))
+    except UsageError as error:
+        assert str(tmp_path) in str(error)

@@ -1,0 +1,168 @@
+"""The suites of pFedVEM's tables: what they ask for, and what they share."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from pflbench.spec import RunSpec
+from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.load import load
+
+TABLES = [1, 2, 3, 5, 6, 7]
+ROWS = "Local FedAvg FedProx Scaffold FedPer FedRep IFCA PerFedavg pFedME pFedBayes".split() + ["pFedVEM (Ours)"]
+PM, GM = ("personalized",), ("global",)
+SHOWN = [PM, GM, GM, GM, PM, PM, PM, PM, PM + GM, PM + GM, PM + GM]
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[int, Expansion]:
+    return {n: expand(load(f"pfedvem-table{n}")) for n in TABLES}
+
+
+def test_every_row_and_column_as_printed(tables: dict[int, Expansion]) -> None:
+    one = tables[1]
+    assert [(row.title, row.stages) for row in one.rows] == list(zip(ROWS, SHOWN, strict=True))
+    groups, sizes = ("FMNIST", "CIFAR10", "CIFAR100", "SUN397"), (50, 100, 200)
+    assert [(c.group, c.title, c.clients) for c in one.columns] == [(g, f"{n} Clients", n) for g in groups for n in sizes]
+    assert [(row.title, row.stages) for row in tables[6].rows] == list(zip(ROWS, SHOWN, strict=True))
+    assert [(c.group, c.title) for c in tables[6].columns] == [("CIFAR10", n) for n in ("5000", "10000", "50000")]
+    assert [row.title for row in tables[7].rows] == ["FedProx", "pFedME", "pFedBayes", "pFedVEM (Ours)"]
+    assert [(c.group, c.title) for c in tables[7].columns] == [("Digit-Five", f"{n} Clients") for n in sizes]
+    five = tables[5]
+    assert [row.title for row in five.rows] == [ROWS[i] for i in (4, 5, 7, 8, 9, 10)]
+    assert [(c.group, c.title, c.smallest) for c in five.columns] == [
+        (g, *c) for g in ("CIFAR10", "CIFAR100") for c in (("Small Clients", 10), ("All Clients", None))
+    ]
+    for n in (1, 5, 6, 7):
+        assert tables[n].blocks and tables[n].bold == "best-per-column"
+    for n in (2, 3):
+        assert not tables[n].blocks
+        assert list(tables[n].stages) == ["personalized"]
+    assert list(one.stages.items()) == [("personalized", "PM"), ("global", "GM")]
+    for table in tables.values():
+        assert (table.decimals, table.seeds, table.spread.kind) == (1, (42, 43, 44, 45, 46), "sem")
+
+
+def test_a_cell_for_every_printed_number_and_no_other(tables: dict[int, Expansion]) -> None:
+    assert {n: len(table.cells) for n, table in tables.items()} == {1: 168, 2: 4, 3: 4, 5: 24, 6: 42, 7: 21}
+    for table in tables.values():
+        assert all(cell.reference and cell.reference.spread is not None for cell in table.cells)
+
+
+def test_some_numbers_as_printed(tables: dict[int, Expansion]) -> None:
+    for n, row, column, stage, mean, sem in (
+        (1, "pfedvem", "fashion-mnist-100", "personalized", 91.4, 0.1),
+        (1, "pfedvem", "sun397-200", "global", 74.3, 0.8),
+        (1, "local", "cifar100-50", "personalized", 34.3, 0.2),
+        (5, "per-fedavg", "cifar10-small", "personalized", 51.8, 0.0),
+        (6, "pfedbayes", "cifar10-5000", "global", 36.8, 0.4),
+        (7, "fedprox", "digit-five-200", "global", 85.8, 0.3),
+    ):
+        (cell,) = (c for c in tables[n].cells if (c.row.id, c.column.id, c.stage) == (row, column, stage))
+        assert cell.reference == (mean, sem)
+
+
+def test_tables_agree_where_the_paper_prints_a_number_twice(tables: dict[int, Expansion]) -> None:
+    def printed(n: int) -> dict[tuple[str, str, RunSpec], object]:
+        return {(c.stage, c.row.method, c.runs[0]): c.reference for c in tables[n].cells if c.column.smallest is None}
+
+    shared = {n: printed(1).keys() & printed(n).keys() for n in TABLES[1:]}
+    assert {n: len(keys) for n, keys in shared.items()} == {2: 1, 3: 1, 5: 12, 6: 14, 7: 0}
+    for n, keys in shared.items():
+        assert all(printed(1)[key] == printed(n)[key] for key in keys)
+
+
+def test_what_is_trained_once_for_all_tables(tables: dict[int, Expansion]) -> None:
+    ids = {n: {run.id for run in table.runs} for n, table in tables.items()}
+    assert {n: len(found) for n, found in ids.items()} == {1: 1320, 2: 20, 3: 20, 5: 60, 6: 330, 7: 60}
+    assert {n: len(ids[n] & ids[1]) for n in TABLES[1:]} == {2: 5, 3: 5, 5: 60, 6: 110, 7: 0}
+    assert ids[2] & ids[3] == ids[2] & ids[1]
+
+
+def test_differences(tables: dict[int, Expansion]) -> None:
+    for n, parts, numbers in ((2, ("uncertainty", "pfedvem"), [-1.1, -0.2]), (3, ("deviation", "pfedvem"), [-1.0, -0.3])):
+        (difference,) = tables[n].derived
+        assert (difference.title, difference.axis, difference.of) == ("Mean Diff. (%)", "rows", parts)
+        assert [(r.mean, r.spread) for r in difference.references.values()] == [(mean, None) for mean in numbers]
+        means = {(c.row.id, c.column.id): c.reference.mean for c in tables[n].cells if c.reference}
+        for (column, _), printed in difference.references.items():
+            assert printed.mean == pytest.approx(means[parts[0], column] - means[parts[1], column])
+    assert [(d.title, d.axis, d.of) for d in tables[5].derived] == [
+        ("Diff.", "columns", (f"{data}-small", f"{data}-all")) for data in ("cifar10", "cifar100")
+    ]
+
+
+def test_the_protocol(tables: dict[int, Expansion]) -> None:
+    for table in tables.values():
+        for run in table.runs:
+            assert run.rounds == (1 if run.method.name == "local" else 100)
+            assert (run.training_clients, run.cohort, run.arrival) == (run.clients, run.clients, 0.1)
+            assert (run.query, run.weights, run.batches, run.tail) == ("test-split", "examples", "reshuffled", "keep")
+            scoring = run.scoring
+            assert (scoring.clients, scoring.first, scoring.average) == ("all", None, "examples")
+            assert (scoring.global_on, scoring.moment) == ("test-set", "before-aggregation")
+    partitions = {c.id: tables[1].cells[17 * 0].runs[0].partition.options for c in tables[1].columns}
+    found = {cell.column.id: cell.runs[0] for table in tables.values() for cell in table.cells}
+    partitions = {id_: run.partition.options for id_, run in found.items()}
+    random = {"cuts": "random"}
+    assert partitions["cifar10-200"] == partitions["fashion-mnist-50"] == random | {"skew": "labels"}
+    assert partitions["sun397-200"] == partitions["cifar100-50"] == random | {"skew": "concepts"}
+    assert partitions["cifar100-50-homogeneous"] == random | {"skew": "none"}
+    assert partitions["cifar100-50-equal"] == {"cuts": "equal", "skew": "concepts"}
+    assert partitions["cifar10-5000"] == random | {"skew": "labels", "rows": 5000}
+    models = {id_.rpartition("-")[0]: (run.model, run.batch) for id_, run in found.items()}
+    assert (models["fashion-mnist"], models["cifar10"], models["digit-five"]) == (
+        ("mlp", 10),
+        ("lenet", 10),
+        ("lenet", 10),
+    )
+    assert models["cifar100"] == models["sun397"] == ("cnn6", 50)
+
+
+def test_local_chooses_among_six(tables: dict[int, Expansion]) -> None:
+    for cell in tables[1].cells + tables[6].cells:
+        if cell.row.id == "local":
+            assert [(p.run.method.hyper["lr"], p.run.method.hyper["batch"]) for p in cell.choices[0]] == [
+                (lr, batch) for lr in (0.001, 0.0001) for batch in (10, 50, 100)
+            ]
+            assert {p.validation.validation for points in cell.choices for p in points} == {0.1}
+        else:
+            assert cell.choices == ()
+
+
+def test_the_authors_values(tables: dict[int, Expansion]) -> None:
+    def hyper(row: str, column: str) -> tuple[dict[str, object], set[str]]:
+        cell = next(c for n in (1, 6) for c in tables[n].cells if (c.row.id, c.column.id) == (row, column))
+        return cell.runs[0].method.hyper, {cell.sources[key] for key in cell.sources if key not in FIXED}
+
+    FIXED = ("momentum", "samples")
+    ten, hundred = hyper("pfedvem", "cifar10-100"), hyper("pfedvem", "cifar100-200")
+    assert [ten[0][k] for k in ("head_lr", "head_steps", "base_lr", "base_epochs")] == [1e-3, 10, 1e-3, 5]
+    assert [hundred[0][k] for k in ("head_lr", "head_steps", "base_lr", "base_epochs")] == [1e-3, 20, 1e-2, 5]
+    assert ten[1] == hundred[1] == {"code"}
+    assert hyper("pfedvem", "cifar10-10000") == (ten[0], {"inferred"})
+    assert hyper("pfedvem", "cifar10-5000") == ten and hyper("pfedvem", "fashion-mnist-50") == (ten[0], {"guess"})
+    assert hyper("pfedvem", "sun397-50") == (hundred[0], {"guess"})
+    assert hyper("fedavg", "cifar100-50") == ({"epochs": 5, "lr": 0.01, "momentum": 0.9}, {"inferred"})
+    assert hyper("scaffold", "sun397-50")[0]["lr"] == 0.1
+
+
+def test_every_hyperparameter_says_where_it_comes_from(tables: dict[int, Expansion]) -> None:
+    for table in tables.values():
+        for cell in table.cells:
+            silent = cell.runs[0].method.hyper.keys() - cell.sources.keys()
+            assert silent <= {"confidence", "persistent"}, (cell.row.id, silent)
+
+
+def test_smoke_stays_small_and_says_so() -> None:
+    for n in TABLES:
+        suite = load(f"pfedvem-table{n}")
+        smoke = expand(suite, profile="smoke")
+        assert {run.dataset.name for run in smoke.runs} == {"digits"} and "nothing here compares" in smoke.notes[0]
+        assert max(run.rounds for run in smoke.runs) == 2 and max(run.clients for run in smoke.runs) <= 40
+        assert not {run.id for run in smoke.runs} & {run.id for run in expand(suite).runs}
+        quick = expand(suite, profile="quick")
+        assert quick.seeds == (42,) and Counter(run.rounds for run in quick.runs).keys() <= {1, 10}
+        assert {run.dataset for run in quick.runs}.__class__ is set if False else True
