@@ -11,7 +11,7 @@ RUN = ("run", "-s", "tiny.toml")
     ("arguments", "parts"),
     [
         (("run",), ("Which suite?", "cafeme-table1")),
-        (("run", "-s", "cafeme-tabel1"), ("'cafeme-tabel1'", "Did you mean 'cafeme-table1'?")),
+        (("run", "-s", "cafeme-tabel1"), ("'cafeme-tabel1'", "Did you mean 'cafeme-table1'")),
         (("run", "-s", "elsewhere.toml"), ("There is no suite file 'elsewhere.toml'",)),
         ((*RUN, "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),
         ((*RUN, "-m", "foo.py"), ("Which class of 'foo.py'? Write foo.py:Class.",)),

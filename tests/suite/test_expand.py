@@ -49,6 +49,18 @@ def test_table1_has_160_scores_from_120_runs(table1: Suite) -> None:
     assert [(r.method.name, r.seed) for r in full.runs[3:7]] == [("fedavg", 3), ("fedavg", 4), ("ifca", 0), ("ifca", 1)]
 
 
+def test_table1_asks_for_the_runs_it_always_did(table1: Suite) -> None:
+    """Ids are how results are found again: a change of the format, or of a default, must not move them."""
+    pinned = {
+        "paper": ("7b049ac8317fada4", "35821b0b6281ecab"),
+        "quick": ("1757de93313f5e66", "ea6f3bf0380ad400"),
+        "smoke": ("dc798dab2a134f63", "69abbedbf104ac9d"),
+    }
+    for profile, ends in pinned.items():
+        found = ids(expand(table1, profile=profile))
+        assert (found[0], found[-1]) == ends
+
+
 def test_table1_reads_as_printed(table1: Suite) -> None:
     full = expand(table1)
     assert len(full.cells) == 32

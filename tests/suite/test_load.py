@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pflbench.errors import UsageError
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, find, folder, load
 
-from .samples import raw, suites, write
+from .samples import raw, staged, suites, write
 
 
 def test_shipped_suites_load_and_are_named_after_their_files() -> None:
@@ -80,14 +81,14 @@ def keys(table: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, 
     return found
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(keys(raw())), st.data())
-def test_a_misspelled_key_is_always_named(path: tuple[str | int, ...], data: st.DataObject) -> None:
-    *parents, last = path
+@settings(max_examples=120, deadline=None)
+@given(st.sampled_from([raw, staged]), st.data())
+def test_a_misspelled_key_is_always_named(make: Callable[[], dict[str, Any]], data: st.DataObject) -> None:
+    table = make()
+    *parents, last = data.draw(st.sampled_from(keys(table)))
     assert isinstance(last, str)
     i = data.draw(st.integers(0, len(last)))
     wrong = last[:i] + data.draw(st.sampled_from("qzx")) + last[i:]
-    table = raw()
     place: Any = table
     for key in parents:
         place = place[key]
