@@ -71,6 +71,32 @@ Jobs = Annotated[
         help="Processor cores to use, one run on each; a last run's clients share them (default: all; on a GPU, 1).",
     ),
 ]
+Device = Annotated[str, typer.Option("--device", envvar="PFLBENCH_DEVICE", help="auto, cpu, cuda, or cuda:0.")]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit",
+        envvar="PFLBENCH_MEMORY_LIMIT",
+        help="What one process may hold on the GPU, or on a CPU: 16GB. (On a GPU by default: all there is.)",
+    ),
+]
+Deterministic = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic",
+        envvar="PFLBENCH_DETERMINISTIC",
+        help="Only algorithms that give the same bits every time; slower on a GPU, nothing new on a CPU.",
+    ),
+]
+Redo = Annotated[
+    str,
+    typer.Option(
+        "--redo",
+        envvar="PFLBENCH_REDO",
+        help="missing: what has no result; failed: also what failed; always: everything.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", envvar="PFLBENCH_DRY_RUN", help="Say what would run, and stop.")]
 DEFAULT_RESULTS = Path("results")
 show_tracebacks = False  # --debug
 PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}

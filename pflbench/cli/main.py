@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import pflbench
-from pflbench.cli import check, common, data, info, ls, pack, plan, queue, report, run, show, speed, status
+from pflbench.cli import check, common, data, info, ls, pack, plan, plot, queue, report, run, show, speed, status, tune
 from pflbench.cli.common import errors
 from pflbench.errors import PflbenchError
 
@@ -44,6 +44,7 @@ def _options(
 
 app.command("run")(run.run)
 app.command("report")(report.report)
+app.command("plot", cls=plot.Command)(plot.plot)
 app.command("plan")(plan.plan)
 app.command("status")(status.status)
 app.command("ls")(ls.ls)
@@ -51,6 +52,7 @@ app.add_typer(data.app, name="data")
 app.command("show")(show.show)
 app.command("pack")(pack.pack)
 app.command("queue")(queue.queue)
+app.command("tune")(tune.tune)
 app.command("check")(check.check)
 app.command("speed")(speed.speed)
 app.command("info")(info.info)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +55,10 @@ def report(
         raise unknown("format", format_, FORMATS)
     store = Store(results)
     expanded = with_results(suite, profile, store, rounds=rounds, seeds=seeds, precision=precision)
-    tables = [table_input(e, comparable=rounds is None and e.profile == "paper") for e in expanded]
+    tables = [
+        table_input(e, comparable=rounds is None and e.profile == "paper", elsewhere=named_by_family(e))
+        for e in expanded
+    ]
     if not tables:
         other = elsewhere(expanded, store)
         raise UsageError(f"No results of {_what(suite, profile)} in {str(results)!r}. {other or MAKE}")
@@ -90,6 +94,7 @@ def with_results(
     precision: str = "fp32",
 ) -> list[Expansion]:
     """The suites × profiles that are asked for and have a stored run; asked for by name, a lone one need have none."""
+    from pflbench.cli.plot import figures
     from pflbench.suite.expand import expand, parse_seeds
     from pflbench.suite.load import available, load
 
@@ -99,7 +104,10 @@ def with_results(
     stored, settings = {spec.id for spec in specs}, {spec.setting() for spec in specs}
     chosen = parse_seeds(seeds) if seeds else None
     found = []
-    for suite in map(load, suites or available()):
+    drawn = () if suites else figures()
+    for suite in map(load, suites or [name for name in available() if name not in drawn]):
+        if not suite.document().row:
+            raise UsageError(f"{suite.name} has no table: `pflbench plot` draws it, without any run.")
         for one in [profile] if profile else suite.profiles:
             table = expand(suite, profile=one, rounds=rounds, seeds=chosen, precision=precision)  # type: ignore[arg-type]
             own = any(run.id in stored for run in table.runs)
@@ -119,8 +127,38 @@ def elsewhere(tables: list[Expansion], store: Store) -> str:
     return f"{there} other settings: name them with --suite FILE, --rounds, or --precision."
 
 
-def table_input(table: Expansion, *, comparable: bool) -> TableInput:
-    """An expanded suite as the report's input; `comparable`: it follows the paper's full protocol."""
+def named_by_family(table: Expansion) -> frozenset[str]:
+    """Ids of the runs that other suites of the same paper name: a row of theirs is no guest in this table.
+
+    A suite's family is the one that it extends, and those that extend that one or it, in the same folder.
+    """
+    head = table.path if table.extends is None else table.extends
+    found: set[str] = set()
+    for path in sorted(head.parent.glob("*.toml")):
+        found |= _named(path, head.resolve(), table.profile, table.seeds)
+    return frozenset(found)
+
+
+@cache
+def _named(path: Path, head: Path, profile: str, seeds: tuple[int, ...]) -> frozenset[str]:
+    from pflbench.suite.expand import expand
+    from pflbench.suite.load import load
+
+    try:
+        suite = load(str(path))
+        table = expand(suite, profile=profile, seeds=seeds) if profile in suite.profiles else None
+    except UsageError:  # somebody's unfinished suite file
+        return frozenset()
+    if table is None or (table.extends or path).resolve() != head:
+        return frozenset()
+    return frozenset(run.id for run in table.runs)
+
+
+def table_input(table: Expansion, *, comparable: bool, elsewhere: frozenset[str] = frozenset()) -> TableInput:
+    """An expanded suite as the report's input; `comparable`: it follows the paper's full protocol.
+
+    `elsewhere`: ids of runs that stand in another table of the same paper.
+    """
     from pflbench.report import table as t
 
     return t.TableInput(
@@ -137,6 +175,7 @@ def table_input(table: Expansion, *, comparable: bool) -> TableInput:
         protocol=table.protocol,
         notes=table.notes,
         comparable=comparable,
+        elsewhere=elsewhere,
         blocks=table.blocks,
         derived=tuple(
             t.Derived(
@@ -159,7 +198,8 @@ def _heads(table: Expansion, c: TableColumn) -> list[ColumnHead]:
     def head(id: str, stage: str | None = None, label: str = "") -> ColumnHead:
         return ColumnHead(id, c.title, c.group, c.id, c.dataset, c.partition, c.clients, c.rounds, stage, label)
 
-    return [head(_head(table, c, stage), stage, label) for stage, label in table.stages.items()] or [head(c.id)]
+    labels = table.stages if len(table.stages) > 1 else dict.fromkeys(table.stages, "")
+    return [head(_head(table, c, stage), stage, label) for stage, label in labels.items()] or [head(c.id)]
 
 
 def _cell(table: Expansion, cell: Cell) -> CellInput:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -32,9 +33,7 @@ def run(
     rounds: common.Rounds = None,
     set_: common.Sets = None,
     precision: common.Precision = "fp32",
-    device: Annotated[
-        str, typer.Option("--device", envvar="PFLBENCH_DEVICE", help="auto, cpu, cuda, or cuda:0.")
-    ] = "auto",
+    device: common.Device = "auto",
     jobs: common.Jobs = None,
     evaluate_every: Annotated[
         int | None,
@@ -42,35 +41,12 @@ def run(
             "--evaluate-every", min=1, envvar="PFLBENCH_EVALUATE_EVERY", help="Score after every so many rounds, too."
         ),
     ] = None,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            "--memory-limit",
-            envvar="PFLBENCH_MEMORY_LIMIT",
-            help="What one process may hold on the GPU, or on a CPU: 16GB. (On a GPU by default: all there is.)",
-        ),
-    ] = None,
-    deterministic: Annotated[
-        bool,
-        typer.Option(
-            "--deterministic",
-            envvar="PFLBENCH_DETERMINISTIC",
-            help="Only algorithms that give the same bits every time; slower on a GPU, nothing new on a CPU.",
-        ),
-    ] = False,
-    redo: Annotated[
-        str,
-        typer.Option(
-            "--redo",
-            envvar="PFLBENCH_REDO",
-            help="missing: what has no result; failed: also what failed; always: everything.",
-        ),
-    ] = "missing",
+    memory_limit: common.MemoryLimit = None,
+    deterministic: common.Deterministic = False,
+    redo: common.Redo = "missing",
     results: common.Results = common.DEFAULT_RESULTS,
     data_dir: common.DataDir = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", envvar="PFLBENCH_DRY_RUN", help="Say what would run, and stop.")
-    ] = False,
+    dry_run: common.DryRun = False,
     fail_fast: Annotated[
         bool,
         typer.Option("--fail-fast", envvar="PFLBENCH_FAIL_FAST", help="Start nothing more after a run that fails."),
@@ -81,16 +57,21 @@ def run(
 
     A finished run is kept whatever happens next: interrupt it, and the same command goes on from there.
     """
-    from pflbench.data.root import data_root
-    from pflbench.store.store import Store
-
-    if redo not in ("missing", "failed", "always"):
-        raise UsageError(f"Unknown --redo {redo!r}; known: missing, failed, always.")
-    limit = common.size(memory_limit) if memory_limit else None
-    if device != "auto" or precision == "tf32":  # what is wrong is said before anything else
-        device = choose_device(device)
-        if precision == "tf32":
-            check_precision(precision, device)
+    how = How(
+        results=results,
+        data_dir=data_dir,
+        device=device,
+        precision=precision,
+        jobs=jobs,
+        memory_limit=memory_limit,
+        deterministic=deterministic,
+        redo=redo,
+        quiet=quiet,
+        dry_run=dry_run,
+        fail_fast=fail_fast,
+        evaluate_every=evaluate_every,
+    )
+    how.check()
     tables = common.expansions(
         common.required(suite),
         profile=profile,
@@ -104,45 +85,101 @@ def run(
         sets=set_,
         precision=precision,
     )
-    store = Store(results)
-    root = data_root(data_dir)
-    specs = {spec.id: spec for table in tables for spec in table.runs}
-    states = {id: _state(store, spec, evaluate_every) for id, spec in specs.items()}
-    wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}[redo]
-    todo = [specs[id] for id, state in states.items() if state in wanted]
+    locations = {id: where for table in tables for id, where in table.locations.items()}
+    outcome = train([spec for table in tables for spec in table.runs], locations, _columns(tables), how)
     out = Console(quiet=True) if quiet else console()
-    out.print(_summary(states, len(todo)))
-    runnable, problems = _with_data(todo, root)
-    for problem in problems:
-        errors().print(f"Error: {problem}")
     if dry_run:
-        for spec in runnable:
+        for spec in outcome.runnable:
             out.print(f"  {_name(spec)}")
-        return 1 if problems else 0
-    dones: list[Done] = []
-    if runnable:
-        store.check_writable()
-        from pflbench.executor.work import Place
-
-        device = choose_device(device)
-        check_precision(precision, device)
-        place = Place(
-            results,
-            root,
-            device,
-            "vectorized" if device.startswith("cuda") else "loop",
-            memory_limit=limit,
-            deterministic=deterministic,
-            evaluate_every=evaluate_every,
-        )
-        dones = _execute(runnable, tables, place, jobs, fail_fast, quiet)
-    earlier = [specs[id] for id, state in states.items() if state == "failed"] if redo == "missing" else []
-    _say_failures(dones, {spec: store.read(spec.id).failure or "" for spec in earlier})
-    good, idle = sum(done.status == "done" for done in dones), len(runnable) - len(dones)
+        return 1 if outcome.problems else 0
+    dones = outcome.dones
+    say_failures(dones, outcome.earlier)
+    good, idle = sum(done.status == "done" for done in dones), len(outcome.runnable) - len(dones)
     if dones:
         rest = f", {idle} not started" if idle else ""
         out.print(f"{common.count(good, 'run')} finished, {len(dones) - good} failed{rest}.")
-    return 1 if problems or earlier or good < len(runnable) else 0
+    return 1 if outcome.problems or outcome.earlier or good < len(outcome.runnable) else 0
+
+
+@dataclass(frozen=True)
+class How:
+    """What the verbs that train are told about it; the fields are their options."""
+
+    results: Path
+    data_dir: Path | None
+    device: str
+    precision: str
+    jobs: int | None
+    memory_limit: str | None
+    deterministic: bool
+    redo: str
+    quiet: bool
+    dry_run: bool = False
+    fail_fast: bool = False
+    evaluate_every: int | None = None
+
+    def check(self) -> None:
+        """Say what is wrong with it before anything else. Raises `UsageError`."""
+        if self.redo not in ("missing", "failed", "always"):
+            raise UsageError(f"Unknown --redo {self.redo!r}; known: missing, failed, always.")
+        if self.memory_limit:
+            common.size(self.memory_limit)
+        if self.device != "auto" or self.precision == "tf32":
+            device = choose_device(self.device)
+            if self.precision == "tf32":
+                check_precision(self.precision, device)
+
+    def place(self, root: Path) -> Place:
+        """Where to train, with the data in `root`."""
+        from pflbench.executor.work import Place
+
+        device = choose_device(self.device)
+        check_precision(self.precision, device)
+        return Place(
+            self.results,
+            root,
+            device,
+            "vectorized" if device.startswith("cuda") else "loop",
+            memory_limit=common.size(self.memory_limit) if self.memory_limit else None,
+            deterministic=self.deterministic,
+            evaluate_every=self.evaluate_every,
+        )
+
+
+class Outcome(NamedTuple):
+    """What became of what was to do: it could be run, was run, lacked data, or was left alone, having failed before."""
+
+    runnable: list[RunSpec]
+    dones: list[Done]
+    problems: list[str]
+    earlier: dict[RunSpec, str]
+
+
+def train(specs: Sequence[RunSpec], locations: Mapping[str, str], labels: Mapping[str, str], how: How) -> Outcome:
+    """Train those of these runs that have no result, and show how it goes.
+
+    `locations`: by run id, where the code of a user's method lives; `labels`: what the display calls a run's column.
+    """
+    from pflbench.data.root import data_root
+    from pflbench.store.store import Store
+
+    store = Store(how.results)
+    root = data_root(how.data_dir)
+    by_id = {spec.id: spec for spec in specs}
+    states = {id: _state(store, spec, how.evaluate_every) for id, spec in by_id.items()}
+    wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}
+    todo = [by_id[id] for id, state in states.items() if state in wanted[how.redo]]
+    if not how.quiet:
+        console().print(_summary(states, len(todo)))
+    runnable, problems = _with_data(todo, root)
+    for problem in problems:
+        errors().print(f"Error: {problem}")
+    dones: list[Done] = []
+    if runnable and not how.dry_run:
+        store.check_writable()
+        dones = _execute(runnable, locations, labels, how.place(root), how)
+    earlier = [by_id[id] for id, state in states.items() if state == "failed"] if how.redo == "missing" else []
+    return Outcome(runnable, dones, problems, {spec: store.read(spec.id).failure or "" for spec in earlier})
 
 
 def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
@@ -190,23 +227,18 @@ def _missing(dataset: str, status: str) -> str:
 
 
 def _execute(
-    specs: list[RunSpec],
-    tables: list[Expansion],
-    place: Place,
-    jobs: int | None,
-    fail_fast: bool,
-    quiet: bool,
+    specs: list[RunSpec], locations: Mapping[str, str], labels: Mapping[str, str], place: Place, how: How
 ) -> list[Done]:
     from pflbench.cli.progress import Display
     from pflbench.executor import build
     from pflbench.executor.local import cores, execute
 
-    tasks = _tasks(specs, tables, place)
+    tasks = _tasks(specs, locations, place)
     build.check((task.specs[0], task.reference) for task in tasks)
-    jobs = jobs or (1 if place.device.startswith("cuda") else cores())
-    with Display(specs=specs, columns=_columns(tables), quiet=quiet) as display:
+    jobs = how.jobs or (1 if place.device.startswith("cuda") else cores())
+    with Display(specs=specs, columns=dict(labels), quiet=how.quiet) as display:
         display.say(f"Running on {_where(place.device, jobs)}.")
-        return execute(tasks, place, jobs=jobs, on_event=display.event, fail_fast=fail_fast)
+        return execute(tasks, place, jobs=jobs, on_event=display.event, fail_fast=how.fail_fast)
 
 
 def choose_device(name: str) -> str:
@@ -254,12 +286,11 @@ def check_precision(precision: str, device: str) -> None:
         )
 
 
-def _tasks(specs: list[RunSpec], tables: list[Expansion], place: Place) -> list[Task]:
+def _tasks(specs: list[RunSpec], locations: Mapping[str, str], place: Place) -> list[Task]:
     """Single runs on a CPU; on a GPU, all seeds of a cell together."""
     from pflbench import names
     from pflbench.executor.work import Task
 
-    locations = {id: where for table in tables for id, where in table.locations.items()}
     groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
         groups.setdefault(spec.group() if place.execution == "vectorized" else spec.id, []).append(spec)
@@ -274,7 +305,7 @@ def _columns(tables: list[Expansion]) -> dict[str, str]:
     return {run.id: cell.column.id for table in tables for cell in table.cells for run in cell.needed}
 
 
-def _say_failures(dones: list[Done], earlier: dict[RunSpec, str]) -> None:
+def say_failures(dones: Sequence[Done], earlier: Mapping[RunSpec, str]) -> None:
     """One message per distinct cause, now and earlier."""
     for message, specs in _by_message({d.spec: d.message for d in dones if d.status != "done"}).items():
         errors().print(f"Error: {_names(specs)}: {message}")

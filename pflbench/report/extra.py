@@ -54,7 +54,7 @@ def extra_rows(table: TableInput, stored: Iterable[RunSpec]) -> tuple[list[Extra
     A method that is scored at no stage that the table shows has no row.
     """
     columns = _columns(table)
-    own = {run.id for cell in table.cells.values() for run in cell.asked}
+    own = table.elsewhere | {run.id for cell in table.cells.values() for run in cell.asked}
     found: dict[Variant, _Found] = {}
     spare: list[RunSpec] = []
     for run in stored:

@@ -152,6 +152,8 @@ class TableInput:
     notes: tuple[str, ...] = ()
     comparable: bool = True
     """False where fewer rounds, other data or the like were asked for than the paper's protocol demands."""
+    elsewhere: frozenset[str] = frozenset()
+    """Ids of runs that another table of the same paper names: they are no extra rows here."""
     blocks: bool = False
     """Whether the groups of columns stand below each other, each with all rows."""
     derived: tuple[Derived, ...] = ()

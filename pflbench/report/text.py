@@ -30,7 +30,7 @@ LEFT = (COMPARISON.row, COMPARISON.column, COMPARISON.verdict)
 
 def number(mean: float, spread: float | None, decimals: int) -> str:
     """`45.10 ± 1.20`, or `45.10` without a spread."""
-    text = f"{mean:.{decimals}f}"
+    text = f"{round(mean, decimals) + 0.0:.{decimals}f}"  # no minus in front of a zero
     return text if spread is None else f"{text} ± {spread:.{decimals}f}"
 
 

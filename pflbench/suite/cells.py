@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pflbench.spec import RunSpec, Stage
@@ -93,7 +94,7 @@ class Expansion:
 
     `stages` are the columns within each column, with their titles (empty: each column is one); `blocks`: the rows
     stand once for every group of columns. `locations` tells where the code of a user's method lives, by run id; it is
-    no part of a run's identity.
+    no part of a run's identity. `path` is the suite's file, `extends` the one that it extends.
     """
 
     suite: str
@@ -114,3 +115,5 @@ class Expansion:
     cells: tuple[Cell, ...]
     runs: tuple[RunSpec, ...]
     locations: Mapping[str, str]
+    path: Path
+    extends: Path | None

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from pflbench.errors import UsageError, unknown
 from pflbench.spec import Stage
+from pflbench.suite import figure as figures
 from pflbench.suite.inherit import merged
 from pflbench.suite.schema import (
     STAGES,
@@ -25,6 +26,7 @@ from pflbench.suite.schema import (
     Profile,
     Row,
     SuiteTable,
+    Tune,
 )
 from pflbench.suite.strict import Table, explain, fault, unknown_key
 
@@ -36,11 +38,13 @@ class Document(Table):
     federation: Federation
     evaluation: Evaluation
     column: Annotated[list[Column], Field(min_length=1)]
-    row: Annotated[list[Row], Field(min_length=1)]
+    row: list[Row]
     derived: list[DerivedTable] = Field(default_factory=list)
     hyper: dict[str, Hyper] = Field(default_factory=dict)
     reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
     layout: Layout = Layout()
+    figure: figures.Figure | None = None
+    tune: Tune = Tune()
     profile: dict[str, Profile] = Field(default_factory=dict)
 
     @property
@@ -59,10 +63,12 @@ class Document(Table):
     @model_validator(mode="after")
     def _consistent(self) -> Document:
         _check_ids(self)
+        figures.check(self.figure, self.row, self.column)
         _check_stages(self)
         _check_derived(self)
         _check_references(self)
         _check_finetuning(self)
+        _check_tune(self)
         if len(set(self.suite.seeds)) < len(self.suite.seeds):
             raise fault(("suite", "seeds"), "a seed is there twice")
         if "paper" in self.profile:
@@ -94,7 +100,7 @@ def _check_ids(document: Document) -> None:
 
 
 def _check_stages(document: Document) -> None:
-    for stage in document.layout.stages:
+    for stage in document.layout.stages if document.row else ():
         if stage not in document.stages:
             raise fault(("layout", "stages", stage), "no row has this stage")
     for i, row in enumerate(document.row):
@@ -148,6 +154,13 @@ def _check_finetuning(document: Document) -> None:
     for i, column in enumerate(document.column):
         if column.finetune.model_fields_set and rule is None:
             raise fault(("column", i, "finetune"), "there is no evaluation.finetune to override")
+
+
+def _check_tune(document: Document) -> None:
+    columns = [column.id for column in document.column]
+    for i, id_ in enumerate(document.tune.columns):
+        if id_ not in columns:
+            raise fault(("tune", "columns", i), str(unknown("column", id_, columns)))
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,8 @@ def expand(
         cells=tuple(cells),
         runs=tuple({spec.id: spec for cell in cells for spec in cell.needed}.values()),
         locations=locations,
+        path=suite.path,
+        extends=suite.path.parent / head.extends if head.extends else None,
     )
 
 

@@ -49,11 +49,11 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
     if "row" not in raw and "row" in below:
         raw = raw | {"row": below["row"]}
     rows = _Family("row", raw, below, path)
-    result = raw | ({"row": rows.tables} if "row" in raw else {})
+    result = raw | ({"row": rows.tables} if rows.tables else {})
     gone = {_name(row, "method") for row in _tables(below, "row")} - {_name(row, "method") for row in rows.tables}
     below = _without(below, gone)
     columns = _Family("column", raw, below, path)
-    if "column" in raw:
+    if columns.tables:
         result["column"] = columns.tables
     for key in ("federation", "evaluation", "hyper"):
         if key in below and isinstance(raw.get(key, {}), dict):
@@ -62,7 +62,9 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
         result["suite"] = {k: v for k, v in _table(below, "suite").items() if k in TAKEN} | _table(raw, "suite")
         if isinstance(raw.get("layout", {}), dict):
             result["layout"] = _table(below, "layout") | raw.get("layout", {})
-    if "profile" in raw or "profile" in below:
+        if "tune" in below and isinstance(raw.get("tune", {}), dict):
+            result["tune"] = merged(_tune(below, columns), raw.get("tune", {}))
+    if isinstance(raw.get("profile", {}), dict):
         result["profile"] = _profiles(raw, below, columns)
     return result
 
@@ -86,6 +88,9 @@ class _Family:
             return None if name is None else others[name]
         if name in self.below:
             return name
+        for j, table in enumerate(self.own):
+            if isinstance(table, dict) and "id" not in table:  # which may be the one that is meant
+                raise UsageError(f"{self.path}: {self.kind}[{j}].id: missing (keys there: {', '.join(table)})")
         known = [id_ for id_ in (*others, *self.below) if id_ is not None]
         raise UsageError(f"{self.path}: {self.kind}[{i}].like: {unknown(self.kind, name, known)}")
 
@@ -124,8 +129,14 @@ def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:
         before = _table(old, "column")
         column = own | {"*": merged(_table(before, "*"), own.get("*", {}))}
         column |= {_name(t, "id") or "": columns.overrides(i, own, before) for i, t in enumerate(columns.own)}
-        result[name] = merged(old, new) | {"column": {id_: table for id_, table in column.items() if table}}
+        result[name] = merged(old, new) | {"column": column}
     return result
+
+
+def _tune(below: Raw, columns: _Family) -> Raw:
+    """The extended file's `[tune]`, as far as it speaks of columns that are there."""
+    tune, ids = _table(below, "tune"), [_name(table, "id") for table in columns.own]
+    return tune | {"columns": [id_ for id_ in tune.get("columns", []) if id_ in ids]}
 
 
 def _without(raw: Raw, methods: set[Any]) -> Raw:
@@ -134,12 +145,14 @@ def _without(raw: Raw, methods: set[Any]) -> Raw:
     def kept(table: Raw) -> Raw:
         cut = {
             key: {name: value for name, value in _table(table, key).items() if name not in methods}
-            for key in ("hyper", "finetune")
+            for key in ("hyper", "finetune", "grid", "reduced")
             if key in table
         }
         return table | cut
 
     result = kept(raw)
+    if "tune" in raw:
+        result["tune"] = kept(raw["tune"])
     if "column" in raw:
         result["column"] = [kept(column) for column in raw["column"]]
     if "profile" in raw:

@@ -11,6 +11,7 @@ from pflbench.errors import UsageError, unknown
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import extended_file, inherited
+from pflbench.suite.tuning import check_tuning
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -60,6 +61,7 @@ def load(name: str) -> Suite:
     suite = parse(_complete(path, ()), path)
     for profile in suite.profiles:
         expand(suite, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
+    check_tuning(suite)
     return suite
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import Any, Literal, NamedTuple
@@ -13,7 +13,7 @@ from pflbench.errors import UsageError, unknown
 from pflbench.spec import Finetune, Named, Stage
 from pflbench.suite.cells import Reference
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.schema import FederationKeys, FinetuneKeys, NamedTable
+from pflbench.suite.schema import Candidates, FederationKeys, FinetuneKeys, NamedTable
 from pflbench.suite.select import Line, all_known
 from pflbench.suite.strict import at
 
@@ -112,7 +112,7 @@ def hyperparameters(
         for key, entry in layer.items():
             with at(f"{place}.{key}"):
                 values[key], sources[key] = coerce(line.info, key, entry.value), entry.source
-    grid = _grid(line)
+    grid = candidates(line.info, line.grid, f"{line.place}.grid")
     sources |= {key: line.grid[key].source for key in grid}
     for target, key, value in overrides:
         if target in line.aliases:
@@ -123,14 +123,20 @@ def hyperparameters(
     return [complete(line.info, values | point) for point in points], known
 
 
-def _grid(line: Line) -> dict[str, list[Any]]:
-    grid = {}
-    for key, entry in line.grid.items():
-        with at(f"{line.place}.grid.{key}"):
-            grid[key] = [coerce(line.info, key, value) for value in entry.value]
-            if any(value in grid[key][:i] for i, value in enumerate(grid[key])):
-                raise UsageError("a value is there twice.")
-    return grid
+def candidates(info: Info, grid: Mapping[str, Candidates], place: str) -> dict[str, list[Any]]:
+    """The values that a grid in a suite file tries; `place`: where in the file it stands."""
+    found = {}
+    for key, entry in grid.items():
+        with at(f"{place}.{key}"):
+            found[key] = [coerce(info, key, value) for value in entry.value]
+            check_distinct(found[key])
+    return found
+
+
+def check_distinct(values: Sequence[Any]) -> None:
+    """Raise `UsageError` if a grid tries a value twice."""
+    if any(value in values[:i] for i, value in enumerate(values)):
+        raise UsageError("a value is there twice.")
 
 
 def finetuning(

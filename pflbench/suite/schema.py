@@ -287,6 +287,29 @@ def _numbers(value: Any, path: tuple[str, ...]) -> list[float]:
 Printed = Annotated[list[float] | dict[Stage, list[float]], BeforeValidator(_printed)]
 
 
+class Tune(Table):
+    """`[tune]`: what `pflbench tune` tries. `reduced` names the keys of a method's grid that its cheap search varies.
+
+    `columns` are tuned if none is asked for, with `seed`; trials are scored on a `validation` share of the support.
+    """
+
+    seed: Annotated[int, Field(ge=0)] = 41
+    validation: Share = 0.1
+    columns: list[str] = Field(default_factory=list)
+    grid: dict[str, Annotated[Grid, Field(min_length=1)]] = Field(default_factory=dict)
+    reduced: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Tune:
+        for method, keys in self.reduced.items():
+            if method not in self.grid:
+                raise unknown_key(("reduced", method), list(self.grid))
+            for i, key in enumerate(keys):
+                if key not in self.grid[method]:
+                    raise unknown_key(("reduced", method, i), list(self.grid[method]))
+        return self
+
+
 class Profile(Table):
     """`[profile.<name>]`: overrides; tables merge, all else is replaced. `column."*"` reaches every column first."""
 

@@ -82,6 +82,8 @@ def select_lines(
         lines = [line for line in lines if line.row.id in rows]
     if methods is None:
         return lines
+    if not document.row:
+        raise UsageError("This suite has no rows: it trains nothing.")
     ids = [m for m in methods if not names.is_reference(m)]
     for file in [m for m in ids if m.endswith(".py")]:
         raise UsageError(f"Which class of {file!r}? Write {file}:Class.")

@@ -1,0 +1,145 @@
+"""From an expanded suite and the stored runs to the figure it describes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pflbench.report.figures.density import density, pooled
+from pflbench.report.figures.drawing import Drawing, Panel, Point, Series
+from pflbench.report.figures.notes import Places, grouped, mixed
+from pflbench.report.figures.runs import by_round, done, results
+from pflbench.report.figures.scatter import scatter
+from pflbench.report.figures.sizes import Slicing, histogram
+from pflbench.report.shelf import Shelf
+from pflbench.report.statistics import summarize
+from pflbench.report.table import CellInput, ColumnHead, TableInput
+from pflbench.report.text import ranges
+from pflbench.suite.figure import Curve, FromRuns, Histogram, Kde, Scatter
+
+_SCALES = {"none": "", "share": " / sum over clients", "dimension": " / d"}
+
+
+def draw_runs(table: TableInput, figure: FromRuns, shelf: Shelf) -> Drawing:
+    """A figure from runs, with a panel for each column and stage. Where nothing is done, there are no series."""
+    maker = _Maker(table, figure, shelf)
+    stages = list(dict.fromkeys(head.stage for head in table.columns))
+    heads = sorted(table.columns, key=lambda head: stages.index(head.stage))  # a line of panels for each stage
+    panels = tuple(Panel(head.name if len(stages) > 1 else head.setting, maker.series(head)) for head in heads)
+    return Drawing(
+        table.suite,
+        _title(table),
+        table.profile,
+        *maker.axes(),
+        panels,
+        _across(len(panels) // len(stages)),
+        (*mixed(table, shelf), *maker.notes(), *table.notes),
+        tuple(row.title for row in table.rows),
+    )
+
+
+def draw_sizes(table: TableInput, figure: Histogram, columns: Sequence[Slicing], seeds: Sequence[int]) -> Drawing:
+    """A figure of partitions alone."""
+    panels = tuple(histogram(column, seeds, figure.bins) for column in columns)
+    drawn = f"Drawn: the clients of {len(seeds)} partitions (seeds {ranges(seeds)}); no data are read."
+    notes = (f"Paper: {table.paper}.", drawn, *table.notes)
+    axes = "training rows of a client", "density"
+    return Drawing(table.suite, _title(table), table.profile, *axes, panels, _across(len(panels)), notes)
+
+
+def _title(table: TableInput) -> str:
+    return table.title if table.profile == "paper" else f"{table.title} [profile: {table.profile}]"
+
+
+def _across(panels: int) -> int:
+    return panels if panels <= 3 else 2 if panels == 4 else 3
+
+
+class _Maker:
+    """Makes panels and remembers what is missing."""
+
+    def __init__(self, table: TableInput, figure: FromRuns, shelf: Shelf) -> None:
+        self.table, self.figure, self.shelf = table, figure, shelf
+        self.seeds: dict[int, None] = {}
+        self.missing: Places = []
+        self.partial: Places = []
+
+    def axes(self) -> tuple[str, str]:
+        if isinstance(self.figure, Scatter):
+            return "support rows of a client", "accuracy (%)"
+        if isinstance(self.figure, Kde):
+            return f"{self.figure.metric}{_SCALES[self.figure.scale]}", "density"
+        return "round", "accuracy (%)"
+
+    def series(self, head: ColumnHead) -> tuple[Series, ...]:
+        """What a panel shows: rows in the suite's order, as far as they are done."""
+        cells = {row.title: cell for row in self.table.rows if (cell := self.table.cells.get((row.id, head.id)))}
+        for title, cell in cells.items():
+            self._look(title, cell, head)
+        if isinstance(self.figure, Scatter):
+            return scatter({title: done(cell, self.shelf) for title, cell in cells.items()}, self.figure.bins)
+        if isinstance(self.figure, Curve):
+            curves = [self._curve(title, cell, head) for title, cell in cells.items()]
+            return tuple(curve for curve in curves if curve.points)
+        prefixes = {title: f"{title}, " if len(cells) > 1 else "" for title in cells}
+        found = [self._densities(prefixes[title], cell, head) for title, cell in cells.items()]
+        return tuple(one for several in found for one in several)
+
+    def _look(self, title: str, cell: CellInput, head: ColumnHead) -> None:
+        """Note which seeds of a cell are done and which are not."""
+        finished = [all(self.shelf.read(run) for run in needed) for needed in cell.needed]
+        lacking = [needed[0].seed for needed, there in zip(cell.needed, finished, strict=True) if not there]
+        self.seeds |= {needed[0].seed: None for needed, there in zip(cell.needed, finished, strict=True) if there}
+        if lacking:
+            which = "" if not any(finished) else f" (seeds {ranges(lacking)})"
+            self.missing.append((f"{title}{which}", head.setting))
+
+    def _curve(self, title: str, cell: CellInput, head: ColumnHead) -> Series:
+        rounds: dict[int, list[float]] = {}
+        runs = results(cell, self.shelf)
+        for run in runs:
+            for round, accuracy in by_round(run, cell).items():
+                rounds.setdefault(round, []).append(accuracy)
+        if len(rounds) == 1:
+            self.partial.append((f"{title} but after round {next(iter(rounds))}", head.setting))
+        elif any(len(accuracies) < len(runs) for accuracies in rounds.values()):
+            self.partial.append((f"{title} after some rounds of some seeds", head.setting))
+        points = []
+        for round, accuracies in sorted(rounds.items()):
+            summary = summarize(np.array(accuracies)[:, None], self.table.spread)
+            points.append(Point(float(round), summary.mean, summary.spread, summary.n))
+        return Series(title, "line", tuple(points))
+
+    def _densities(self, prefix: str, cell: CellInput, head: ColumnHead) -> list[Series]:
+        assert isinstance(self.figure, Kde)
+        runs = results(cell, self.shelf)
+        found = []
+        # Runs that end earlier than asked for show their last round instead.
+        for round in sorted({min(round, cell.runs[0].rounds) for round in self.figure.rounds} if runs else ()):
+            values = pooled(runs, self.figure.metric, self.figure.scale, round)
+            if len(values) < len(runs):
+                some = f" (in {len(runs) - len(values)} of {len(runs)} runs)" if values else ""
+                self.partial.append((f"{prefix}round {round}{some}", head.setting))
+            if values and len(together := np.concatenate(values)):
+                found.append(density(f"{prefix}round {round}", together))
+        return found
+
+    def notes(self) -> list[str]:
+        """The lines under the figure that say what it shows and what it lacks."""
+        everywhere = len(self.table.settings)
+        lines = [f"Missing or failed runs: {grouped(self.missing, everywhere)}."] if self.missing else []
+        if self.partial:
+            lines.append(f"Not scored, see --evaluate-every: {grouped(self.partial, everywhere)}.")
+        lines.append(f"Paper: {self.table.paper}. Protocol: {self.table.protocol}. Seeds: {ranges(self.seeds)}.")
+        if isinstance(self.figure, Scatter):
+            lines.append(
+                f"The clients of all seeds in up to {self.figure.bins} bins of equally many; mean and standard error "
+                "over those in a bin."
+            )
+        elif isinstance(self.figure, Kde):
+            lines.append("Gaussian kernels with Scott's bandwidth, the clients of all seeds together.")
+        else:
+            kind = "standard error of the mean" if self.table.spread.kind == "sem" else "standard deviation"
+            lines.append(f"Mean over seeds; the band is the {kind}.")
+        return lines

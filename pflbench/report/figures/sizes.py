@@ -1,0 +1,79 @@
+"""How many rows clients have, over many partitions of a dataset's published shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench.data.slicing import RandomSlicing, size_law
+from pflbench.report.figures.drawing import Panel, Point, Series
+from pflbench.report.reading import Floats
+
+Whole = npt.NDArray[np.int64]
+
+
+class Shape(NamedTuple):
+    """A dataset's labels: `types` are the labels themselves, or their subclasses, equally many of each."""
+
+    classes: int
+    types: int
+    per_type: int
+
+
+class Slicing(NamedTuple):
+    """A column: how which dataset is divided among how many clients."""
+
+    title: str
+    clients: int
+    partition: RandomSlicing
+    shape: Shape
+
+    @property
+    def held(self) -> int:
+        """Types per client."""
+        classes, types, _ = self.shape
+        return {"labels": classes // 2, "concepts": classes, "none": types}[self.partition.skew]
+
+    def sizes(self, seeds: Sequence[int]) -> Whole:
+        """All clients' sizes in the partitions of these seeds."""
+        classes, types, per_type = self.shape
+        type_ = np.repeat(np.arange(types), per_type)
+        labels, kind = (type_, None) if classes == types else (type_ // (types // classes), type_)
+        found = (self.partition(labels, kind, self.clients, seed) for seed in seeds)
+        return np.array([len(rows) for partition in found for rows in partition])
+
+    def law(self) -> Floats | None:
+        """The exact probability that a client has 1, 2, … rows of each of its types; None for cuts without chance."""
+        if self.partition.cuts != "random":
+            return None
+        rows = self.partition.rows
+        per_type = self.shape.per_type if rows is None else rows // self.shape.types
+        return size_law(per_type, self.clients * self.held // self.shape.types)
+
+
+def histogram(column: Slicing, seeds: Sequence[int], bins: int) -> Panel:
+    """Densities over sizes: of the partitions that were drawn, and of the exact law summed over the same bins.
+
+    Sizes are whole multiples of the types a client holds, so bins are, too: at most so many as asked for.
+    """
+    held = column.held
+    blocks = column.sizes(seeds) // held
+    width = -(-int(blocks.max()) // bins)
+    starts = np.arange(1, int(blocks.max()) + 1, width)
+    counts = np.bincount((blocks - 1) // width, minlength=len(starts))
+    centers = held * (starts + (width - 1) / 2)
+    scale = held * width
+    drawn = tuple(
+        Point(float(x), float(count / len(blocks) / scale), None, int(count))
+        for x, count in zip(centers, counts, strict=True)
+    )
+    series = [Series("drawn", "bars", drawn, float(scale))]
+    law = column.law()
+    if law is not None:
+        shares = np.add.reduceat(law[: len(starts) * width], starts[starts <= len(law)] - 1) / scale
+        exact = tuple(Point(float(x), float(y)) for x, y in zip(centers, shares, strict=True))
+        series.append(Series("exact law", "line", exact))
+    return Panel(column.title, tuple(series))

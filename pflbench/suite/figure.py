@@ -1,0 +1,102 @@
+"""`[figure]`: what a suite draws, from its runs or from its partitions alone. One strict model for each kind.
+
+There is a panel for every column (and stage that `layout.stages` lists), and a curve in it for every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from pflbench.errors import unknown
+from pflbench.spec import Positive
+from pflbench.suite.schema import Column, Row
+from pflbench.suite.strict import Table, fault
+
+
+class Scatter(Table):
+    """A client's accuracy against its number of support rows: all seeds' clients in `bins` of about equal numbers."""
+
+    kind: Literal["scatter"]
+    bins: Positive
+
+
+class Histogram(Table):
+    """How many rows clients have in so many `partitions`, in about so many `bins`, beside the exact law.
+
+    Nothing is trained and no data are read: `classes` (labels), `types` (those, or all their subclasses) and `per_type`
+    (training rows of each) say what the published dataset has.
+    """
+
+    kind: Literal["histogram"]
+    partitions: Positive
+    classes: Positive
+    types: Positive
+    per_type: Positive
+    bins: Positive
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Histogram:
+        if self.types % self.classes:
+            raise fault(("types",), f"{self.types} types cannot be divided among {self.classes} classes")
+        return self
+
+
+class Kde(Table):
+    """The density of a metric over the clients of all seeds, a curve for each of `rounds`.
+
+    `scale`: divided by the sum over a run's clients ("share"), or by the number of the head's parameters ("dimension").
+    """
+
+    kind: Literal["kde"]
+    metric: str
+    scale: Literal["none", "share", "dimension"] = "none"
+    rounds: Annotated[list[Positive], Field(min_length=1)]
+    every: Positive
+    """What `--evaluate-every` makes its runs with."""
+
+
+class Curve(Table):
+    """Accuracy against the round: the mean over seeds, and its spread."""
+
+    kind: Literal["curve"]
+    every: Positive
+    """What `--evaluate-every` makes its runs with."""
+
+
+FromRuns = Scatter | Kde | Curve
+KINDS = ("scatter", "histogram", "kde", "curve")
+
+
+def _of_a_kind(value: Any) -> Any:
+    if isinstance(value, dict):
+        if "kind" not in value:
+            raise fault(("kind",), f"missing (known: {', '.join(KINDS)})")
+        if value["kind"] not in KINDS:
+            raise fault(("kind",), str(unknown("kind of figure", str(value["kind"]), KINDS)))
+    return value
+
+
+Figure = Annotated[FromRuns | Histogram, Field(discriminator="kind"), BeforeValidator(_of_a_kind)]
+
+
+def check(figure: FromRuns | Histogram | None, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    """Raise the error for rows or columns that the figure (None: a table) cannot be made from."""
+    if isinstance(figure, Histogram):
+        if rows:
+            raise fault(("row",), "a histogram of sizes trains nothing: write row = []")
+        for i, column in enumerate(columns):
+            if column.partition.name != "random-slicing":
+                raise fault(("column", i, "partition", "name"), "sizes are drawn of random-slicing only")
+    elif not rows:
+        raise fault(("row",), "List should have at least 1 item, except for a histogram of sizes")
+    if isinstance(figure, Kde | Curve):
+        for i, row in enumerate(rows):
+            if row.grid:
+                raise fault(("row", i, "grid"), f"a {figure.kind} cannot show what clients choose after the last round")
+    if isinstance(figure, Scatter | Kde):
+        for i, column in enumerate(columns):
+            if column.subset:
+                raise fault(("column", i, "subset"), f"a {figure.kind} shows all clients")

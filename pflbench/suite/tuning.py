@@ -1,0 +1,196 @@
+"""The trials of `pflbench tune`: a grid of a method's hyperparameters, in columns of a suite, on a seed of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+from pflbench.catalog import MethodInfo, parse
+from pflbench.errors import UsageError
+from pflbench.spec import Precision, RunSpec, Stage
+from pflbench.suite import resolve
+from pflbench.suite.cells import Cell, TableColumn
+from pflbench.suite.document import Document, Suite
+from pflbench.suite.expand import expand
+from pflbench.suite.select import Line, all_known, select_lines, suite_lines
+from pflbench.suite.strict import at
+
+Grid = dict[str, list[Any]]
+
+_PREFERRED: tuple[Stage, ...] = ("personalized", "global", "finetuned")
+"""By which of a row's stages its values are chosen."""
+
+
+class Trial(NamedTuple):
+    """A point of the grid, and the run that is scored on the validation rows."""
+
+    values: Mapping[str, Any]
+    run: RunSpec
+
+
+@dataclass(frozen=True)
+class Search:
+    """The trials of a method in a column, the first key of the grid changing slowest.
+
+    They are compared by their scores at `stage`, of the fine-tuning `steps`. `line` is the method's row; `guest`: it
+    is none of the suite's.
+    """
+
+    column: TableColumn
+    line: Line
+    guest: bool
+    grid: Mapping[str, Sequence[Any]]
+    stage: Stage
+    steps: tuple[int, ...]
+    trials: tuple[Trial, ...]
+
+    @property
+    def name(self) -> str:
+        """What the suite's tables call the method."""
+        return self.line.info.name if self.guest else self.line.key
+
+    @property
+    def own(self) -> set[str]:
+        """Hyperparameters of which the row has values of its own, stronger than the column's."""
+        return set(self.line.hyper)
+
+
+def check_tuning(suite: Suite) -> None:
+    """Reject grids of methods that no row has, and values that are none of theirs. Raises `UsageError`."""
+    document = suite.document()
+    lines = {line.key: line for line in suite_lines(suite, document)}
+    with at(f"{suite.path}: tune.grid"):
+        all_known("method", document.tune.grid, lines)
+    for method in document.tune.grid:
+        _suites_grid(suite, document, lines[method])
+
+
+def searches(
+    suite: Suite,
+    method: str,
+    *,
+    profile: str = "paper",
+    columns: Sequence[str] | None = None,
+    full: bool = False,
+    grid: Sequence[str] = (),
+    seed: int | None = None,
+    rounds: int | None = None,
+    sets: Sequence[str] = (),
+    precision: Precision = "fp32",
+) -> list[Search]:
+    """What to try for a method: one search for each column.
+
+    Args:
+        suite: The suite, from `load.load`.
+        method: A row's id, a method that has a single row, or `file.py:Class`.
+        profile: Which of the suite's profiles.
+        columns: By id, instead of those that the suite tunes.
+        full: All keys of the suite's grid, not only those of its reduced one.
+        grid: `key=value,value`, instead of the suite's grid.
+        seed: Instead of the suite's for tuning; none of those that it reports.
+        rounds: Instead of each column's.
+        sets: As `expand` takes them; what they fix of the suite's grid is not varied.
+        precision: Of the runs.
+    """
+    document = suite.document(profile)
+    tune = document.tune
+    seed = tune.seed if seed is None else seed
+    if seed in (*document.suite.seeds, *suite.document().suite.seeds):
+        raise UsageError(f"Nothing is chosen on seed {seed}, which the suite reports: take another with --seed.")
+    if not (columns or tune.columns):
+        raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
+    own = suite_lines(suite, document)
+    line = _line(own, method, document)
+    guest = line not in own
+    fixed = {key for target, key, _ in resolve.settings(document, sets, [line]) if target in line.aliases}
+    varied = _asked(line.info, grid, fixed) if grid else _suggested(suite, document, line, full, fixed)
+
+    points = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
+    cells: dict[str, list[Cell]] = {}  # by column: one for each point
+    for point in points:
+        table = expand(
+            suite,
+            profile=profile,
+            rows=None if guest else [line.row.id],
+            methods=[method] if guest else None,
+            columns=columns or tune.columns,
+            seeds=[seed],
+            rounds=rounds,
+            sets=[*sets, *(f"{line.info.name}.{key}={text(value)}" for key, value in point.items())],
+            precision=precision,
+        )
+        for column in table.columns:
+            cells.setdefault(column.id, []).append(_scored([c for c in table.cells if c.column.id == column.id]))
+    update = {"validation": tune.validation}
+    return [
+        Search(
+            found[0].column,
+            line,
+            guest,
+            varied,
+            found[0].stage,
+            found[0].steps,
+            tuple(Trial(p, c.runs[0].model_copy(update=update)) for p, c in zip(points, found, strict=True)),
+        )
+        for found in cells.values()
+    ]
+
+
+def _scored(cells: Sequence[Cell]) -> Cell:
+    """The cell of a row in a column that its values are chosen by."""
+    return min(cells, key=lambda cell: _PREFERRED.index(cell.stage))
+
+
+def _line(lines: list[Line], method: str, document: Document) -> Line:
+    if any(line.row.id == method for line in lines):
+        found = select_lines(lines, [method], None, document)
+    else:
+        found = select_lines(lines, None, [method], document)
+    if len(found) > 1:
+        raise UsageError(f"{method} has several rows: name one, {' or '.join(line.row.id for line in found)}.")
+    (line,) = found
+    if line.grid:
+        raise UsageError(
+            f"There is nothing to tune: in row {line.row.id} each client chooses {' and '.join(line.grid)} for itself."
+        )
+    return line
+
+
+def _asked(info: MethodInfo, texts: Sequence[str], fixed: set[str]) -> Grid:
+    """The grid of the command line."""
+    grid: Grid = {}
+    for text in texts:
+        with at(f"--grid {text}"):
+            key, _, values = (part.strip() for part in text.partition("="))
+            if not (key and values):
+                raise UsageError("Write key=value,value.")
+            if key in grid or key in fixed:
+                raise UsageError(f"{key} is given twice.")
+            grid[key] = [parse(info, key, value.strip()) for value in values.split(",")]
+            resolve.check_distinct(grid[key])
+    return grid
+
+
+def _suggested(suite: Suite, document: Document, line: Line, full: bool, fixed: set[str]) -> Grid:
+    """The suite's grid of a method, or the part of it that its reduced search varies."""
+    tune, give = document.tune, "Give one with --grid key=value,value"
+    if line.key not in tune.grid:
+        raise UsageError(f"{suite.path} has no grid for {line.info.name}. {give}.")
+    if not full and line.key not in tune.reduced:
+        raise UsageError(f"{suite.path} has no reduced grid for {line.info.name}. {give}, or take all of it: --full.")
+    whole = _suites_grid(suite, document, line)
+    varied = {key: whole[key] for key in (whole if full else tune.reduced[line.key]) if key not in fixed}
+    if not varied:
+        raise UsageError("There is nothing to tune: --set fixes all of it.")
+    return varied
+
+
+def _suites_grid(suite: Suite, document: Document, line: Line) -> Grid:
+    return resolve.candidates(line.info, document.tune.grid[line.key], f"{suite.path}: tune.grid.{line.key}")
+
+
+def text(value: Any) -> str:
+    """What `--set` takes for the value."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

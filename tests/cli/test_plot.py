@@ -1,0 +1,199 @@
+"""`pflbench plot`, and figure suites with the other verbs."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_kit import SUITE
+
+from pflbench.cli.plot import figures
+from pflbench.store import Store
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
+
+SHIPPED = [f"pfedvem-fig{n}" for n in (2, 3, 4, 5, 6, 10, 11, 12)]
+DEVICE = ("--profile", "smoke", "--device", "cpu", "-q")
+
+
+def numbers(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_figures_there_are(cli) -> None:
+    assert sorted(figures()) == sorted(SHIPPED)
+    assert all(name in cli("plot", "--help").out for name in SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_figures_share_table_1s_runs(name: str) -> None:
+    suite, table = load(name), load("pfedvem-table1")
+    for profile in suite.profiles:
+        runs = {run.id for run in expand(suite, profile=profile).runs}
+        assert runs <= {run.id for run in expand(table, profile=profile).runs}
+        assert bool(runs) == (name not in SHIPPED[1:5])
+
+
+def test_what_the_figures_show() -> None:
+    two, ten, twelve = (expand(load(f"pfedvem-fig{n}")) for n in (2, 10, 12))
+    assert [row.title for row in two.rows] == ["Local", "FedRep", "pFedBayes", "pFedME", "pFedVEM (Ours)"]
+    assert [(c.group, c.clients) for c in two.columns] == [("CIFAR100", 50), ("CIFAR100", 100)]
+    assert [c.group for c in ten.columns] == ["FMNIST", "CIFAR10", "CIFAR100", "SUN397"]
+    assert {c.clients for c in ten.columns} == {100} and [row.id for row in ten.rows] == ["pfedvem"]
+    assert len(twelve.rows) == 10 and [c.clients for c in twelve.columns] == [50, 100, 200]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("pfedvem-fg12", "-o", "a.png"), "Unknown figure 'pfedvem-fg12'. Did you mean 'pfedvem-fig12'"),
+        (
+            ("pfedvem-table1", "-o", "a.png"),
+            "`pflbench report --suite pfedvem-table1` prints it. Figures: pfedvem-fig10,",
+        ),
+        (("nowhere.toml", "-o", "a.png"), "There is no suite file 'nowhere.toml'"),
+        (("pfedvem-fig12", "-o", "a.jpg"), "Unknown format of a figure 'jpg'. Did you mean 'png'"),
+        (("pfedvem-fig12", "-o", "a"), "Unknown format of a figure ''"),
+        (("pfedvem-fig12",), "--output"),
+        (("pfedvem-fig12", "-o", "a.png", "--profile", "smok"), "Unknown profile 'smok'. Did you mean 'smoke'"),
+        (("pfedvem-fig3", "-o", "a.png", "--rounds", "3"), "--profile and --rounds say nothing to it"),
+        (("pfedvem-fig3", "-o", "a.png", "--profile", "smoke"), "--profile and --rounds say nothing to it"),
+    ],
+)
+def test_wrong_requests(cli, arguments: tuple[str, ...], words: str) -> None:
+    result = cli("plot", *arguments)
+    assert result.code == 2 and words in result.err and not Path("a.png").exists()
+
+
+def test_without_runs_it_says_what_makes_them(cli) -> None:
+    result = cli("plot", "pfedvem-fig12", "-o", "a.png")
+    assert result.code == 2 and "No results of pfedvem-fig12 in 'results' to draw." in result.err
+    assert "`pflbench run --suite pfedvem-fig12 --evaluate-every 5` makes them." in result.err
+    options = ("--profile", "smoke", "--seeds", "0-1", "--rounds", "2", "--results", "my runs")
+    result = cli("plot", "pfedvem-fig2", "-o", "a.png", *options)
+    assert f"--suite pfedvem-fig2 {' '.join(options[:-1])} 'my runs'` makes them." in result.err
+
+
+def test_sizes_need_neither_runs_nor_data(cli, folder: Path) -> None:
+    result = cli("plot", "pfedvem-fig5", "-o", "sizes.csv", "--seeds", "0-4")
+    assert result.code == 0 and "5 partitions (seeds 0–4)" in result.out
+    rows = numbers(folder / "sizes.csv")
+    for clients, mean in ((50, 240), (100, 120), (200, 60)):
+        drawn = [r for r in rows if (r["panel"], r["series"]) == (f"SUN397 {clients} Clients", "drawn")]
+        assert sum(int(r["n"]) for r in drawn) == 5 * clients
+        assert sum(float(r["training rows of a client"]) * int(r["n"]) for r in drawn) == 5 * clients * mean
+    uniform = [float(r["density"]) for r in rows if (r["panel"], r["series"]) == ("SUN397 100 Clients", "exact law")]
+    assert uniform == pytest.approx([1 / 79 / 3] * len(uniform))  # as the paper says
+    again = cli("plot", "pfedvem-fig5", "-o", "again.csv", "--seeds", "0-4")
+    assert again.code == 0 and (folder / "again.csv").read_bytes() == (folder / "sizes.csv").read_bytes()
+    assert cli("plot", "pfedvem-fig5", "-o", "sizes.png", "--seeds", "0").code == 0
+    assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize(("name", "mean"), [("pfedvem-fig3", 1200), ("pfedvem-fig4", 1000), ("pfedvem-fig6", 1000)])
+def test_the_shapes_of_the_other_datasets(cli, folder: Path, name: str, mean: int) -> None:
+    assert cli("plot", name, "-o", "sizes.csv", "--seeds", "0").code == 0
+    rows = numbers(folder / "sizes.csv")
+    for i, panel in enumerate(dict.fromkeys(r["panel"] for r in rows)):
+        drawn = [r for r in rows if (r["panel"], r["series"]) == (panel, "drawn")]
+        found = sum(float(r["training rows of a client"]) * int(r["n"]) for r in drawn) / (50 * 2**i)
+        assert found == pytest.approx(mean / 2**i, rel=0.1)  # the centers of bins
+
+
+def test_figures_end_to_end(cli, folder: Path) -> None:
+    made = cli("run", "-s", "pfedvem-fig12", *DEVICE, "--column", "cifar10-50", "-m", "pfedvem", "-m", "fedavg",
+               "--evaluate-every", "1")  # fmt: skip
+    assert made.code == 0, made.err
+    result = cli("plot", "pfedvem-fig12", "-o", "curves.csv", "--profile", "smoke")
+    assert result.code == 0 and "nothing here compares" in result.out
+    assert "pFedVEM (Ours), FedAvg in CIFAR10 100 Clients, CIFAR10 200 Clients" in result.out
+    found = {
+        (r["panel"], r["series"], float(r["round"])): float(r["accuracy (%)"]) for r in numbers(Path("curves.csv"))
+    }
+    assert found.keys() == {
+        (f"CIFAR10 50 Clients {stage}", row, round)
+        for stage, row in (("PM", "pFedVEM (Ours)"), ("GM", "pFedVEM (Ours)"), ("GM", "FedAvg"))
+        for round in (1.0, 2.0)
+    }
+    run = next(run for run in Store(folder / "results").list() if run.spec.method.name == "pfedvem")
+    scores = [
+        s for s in Store(folder / "results").read(run.spec.id).scores if (s.stage, s.round) == ("personalized", 1)
+    ]
+    mean = 100 * sum(s.correct / s.count for s in scores) / len(scores)
+    assert found["CIFAR10 50 Clients PM", "pFedVEM (Ours)", 1.0] == pytest.approx(mean)
+    for suffix in ("png", "svg"):
+        for name in ("one", "two"):
+            assert cli("plot", "pfedvem-fig12", "-o", f"{name}.{suffix}", "--profile", "smoke").code == 0
+        assert (folder / f"one.{suffix}").read_bytes() == (folder / f"two.{suffix}").read_bytes()
+    bad = cli("plot", "pfedvem-fig12", "-o", "no/such.png", "--profile", "smoke")
+    assert bad.code == 1 and "Cannot write 'no/such.png': No such file or directory." in bad.err
+    # What the runs look like in the verbs for tables.
+    assert "pFedVEM, Figure 12" in cli("report", "-s", "pfedvem-fig12").out
+    everything = cli("report").out
+    assert "pFedVEM, Table 1" in everything and "Figure" not in everything
+
+
+def test_accuracy_against_size_end_to_end(cli, folder: Path) -> None:
+    made = cli("run", "-s", "pfedvem-fig2", *DEVICE, "--column", "cifar100-50", "-m", "local", "-m", "pfedme")
+    assert made.code == 0, made.err
+    assert cli("plot", "pfedvem-fig2", "-o", "sizes.csv", "--profile", "smoke").code == 0
+    rows = numbers(folder / "sizes.csv")
+    assert {r["panel"] for r in rows} == {"CIFAR100 50 Clients"} and {r["series"] for r in rows} == {"Local", "pFedME"}
+    for row in ("Local", "pFedME"):
+        mine = [r for r in rows if r["series"] == row]
+        assert sum(int(r["n"]) for r in mine) == 10
+        assert sum(float(r["support rows of a client"]) * int(r["n"]) for r in mine) == 200
+    assert cli("plot", "pfedvem-fig2", "-o", "sizes.png", "--profile", "smoke").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "axis"), [("pfedvem-fig10", "tau / sum over clients"), ("pfedvem-fig11", "deviation / d")]
+)
+def test_confidences_end_to_end(cli, folder: Path, name: str, axis: str) -> None:
+    assert cli("run", "-s", name, *DEVICE, "--column", "fashion-mnist-100", "--evaluate-every", "1").code == 0
+    assert cli("plot", name, "-o", "densities.csv", "--profile", "smoke").code == 0
+    rows = numbers(folder / "densities.csv")
+    assert {r["series"] for r in rows} == {"round 1", "round 2"} and {r["n"] for r in rows} == {"20"}
+    (first,) = (r for r in rows if r["series"] == "round 1")
+    expected = 1 / 20 if name == "pfedvem-fig10" else 0
+    assert float(first[axis]) == pytest.approx(expected) and first["density"] == ""  # all clients are alike
+    assert cli("plot", name, "-o", "densities.png", "--profile", "smoke").code == 0
+
+
+def test_a_suite_without_rows_trains_nothing_and_has_no_table(cli, folder: Path) -> None:
+    assert "0 runs: 0 done, 0 failed before, 0 to do." in cli("run", "-s", "pfedvem-fig3").out
+    for profile in ((), ("--profile", "paper")):
+        result = cli("report", "-s", "pfedvem-fig3", *profile)
+        assert result.code == 2 and "pfedvem-fig3 has no table: `pflbench plot` draws it" in result.err
+    (folder / "my.py").write_text("")
+    result = cli("run", "-s", "pfedvem-fig3", "-m", "my.py:Mine")
+    assert result.code == 2 and "This suite has no rows: it trains nothing." in result.err
+
+
+def test_a_figure_of_ones_own(cli, folder: Path) -> None:
+    (folder / "mine.toml").write_text(SUITE + '[figure]\nkind = "curve"\nevery = 1\n')
+    result = cli("plot", "mine.toml", "-o", "mine.csv")
+    assert result.code == 2 and "`pflbench run --suite mine.toml --evaluate-every 1` makes them." in result.err
+    assert cli("run", "-s", "mine.toml", "--column", "shards", "--seeds", "0", "-m", "fedavg", "-q").code == 0
+    assert cli("plot", "mine.toml", "-o", "mine.csv").code == 0
+    (row, tuned) = numbers(folder / "mine.csv")
+    assert (row["panel"], row["series"], row["round"], row["n"]) == ("Shards", "FedAvg", "2.0", "1")
+    assert tuned["series"] == "FedAvg-FT"
+
+
+def test_a_figure_is_drawn_without_torch(folder: Path) -> None:
+    program = """
+import sys
+from pflbench.cli import main
+assert "matplotlib" not in sys.modules
+try:
+    main.main(["plot", "pfedvem-fig5", "-o", "sizes.png", "--seeds", "0"])
+except SystemExit as end:
+    assert not end.code
+sys.exit("torch" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", program], cwd=folder, check=False).returncode == 0

@@ -1,0 +1,258 @@
+"""`pflbench tune`: trials like any other runs, the choice among them, and TOML that a suite file takes."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_kit import SUITE, method_file, stored
+
+from pflbench.result import RunResult, Score
+from pflbench.store import Store
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
+from pflbench.suite.tuning import Search, searches
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TUNE = """
+[tune]
+columns = ["shards"]
+grid.fedavg = { lr = [0.05, 0.01], epochs = [1, 2] }
+reduced.fedavg = ["lr"]
+"""
+SHORT = ("tune", "-s", "tuned.toml", "-m", "fedavg", "--rounds", "1")
+Stub = Callable[..., Search]
+
+
+@pytest.fixture(autouse=True)
+def tuned(folder: Path) -> Path:
+    path = folder / "tuned.toml"
+    path.write_text(SUITE + TUNE)
+    return path
+
+
+@pytest.fixture
+def results(folder: Path) -> Path:
+    return folder / "results"
+
+
+def toml(printed: str) -> str:
+    """The part to paste."""
+    return printed[printed.index("# Column") :]
+
+
+@pytest.fixture
+def there(results: Path) -> Stub:
+    """Store the trials of a search with given accuracies in percent; None: it diverged, "": it is not there."""
+
+    def write(*accuracies: float | str | None, method: str = "fedavg", **options: object) -> Search:
+        (search,) = searches(load("tuned.toml"), method, **options)  # type: ignore[arg-type]
+        for trial, accuracy in zip(search.trials, accuracies, strict=True):
+            if accuracy == "":
+                continue
+            failure = "diverged in round 1" if accuracy is None else None
+            scores = () if failure else tuple(_scores(trial.run.scoring.stages, search.stage, float(accuracy or 0)))
+            Store(results).write(RunResult(trial.run, scores, {"data_hash": "d"}, failure))
+        return search
+
+    return write
+
+
+def _scores(stages: tuple[str, ...], stage: str, percent: float) -> list[Score]:
+    # Other stages and earlier rounds would choose otherwise.
+    moments = [
+        (s, round, step) for s in stages for round in (1, 2) for step in ((0, 1, 2) if s == "finetuned" else (0,))
+    ]
+    return [
+        Score(s, round, step, client, 0, 1, 0.0, percent / 100 if (s, round) == (stage, 2) else 1 - percent / 100)
+        for s, round, step in moments
+        for client in (0, 1)
+    ]
+
+
+def test_trains_each_trial_once_and_chooses(cli, results: Path, monkeypatch) -> None:
+    first = cli(*SHORT, "--full")
+    assert (first.code, first.err) == (0, "")
+    assert first.out.startswith("4 runs: 0 done, 0 failed before, 4 to do.\n")
+    assert "[4/4] shards lr=0.01 epochs=2 · fedavg · seed 41: " in first.out
+    assert first.out.count("best │") == 1
+    runs = [run.spec for run in Store(results).list()]
+    assert {(run.seed, run.validation, run.rounds) for run in runs} == {(41, 0.1, 1)}
+    assert sorted((run.method.hyper["lr"], run.method.hyper["epochs"]) for run in runs) == [
+        (0.01, 1), (0.01, 2), (0.05, 1), (0.05, 2),
+    ]  # fmt: skip
+    kept = stored(results)
+
+    monkeypatch.setattr("pflbench.executor.local.execute", None)  # cannot be called
+    again = cli(*SHORT, "--full")
+    assert again.code == 0 and again.out.startswith("4 runs: 4 done, 0 failed before, 0 to do.\n")
+    assert toml(again.out) == toml(first.out) and stored(results) == kept
+    quiet = cli(*SHORT, "--full", "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, toml(first.out), "")
+
+
+def test_what_is_missing_is_trained_and_nothing_else(cli, results: Path) -> None:
+    cli(*SHORT)
+    kept = stored(results)
+    assert len(kept) == 2
+    more = cli(*SHORT, "--grid", "lr=0.05,0.01,0.02")
+    assert "3 runs: 2 done, 0 failed before, 1 to do." in more.out
+    assert {name: now for name, now in stored(results).items() if name in kept} == kept
+
+
+def test_a_report_knows_nothing_of_trials(cli, results: Path) -> None:
+    one = ("--column", "shards", "--seeds", "0", "--rounds", "1")
+    cli("run", "-s", "tuned.toml", *one)
+    before = [cli("report", "-s", "tuned.toml", "--rounds", "1", "--format", f).out for f in ("csv", "terminal")]
+    cli(*SHORT, "--full", "--set", "finetune.lr=0.1")
+    assert len(stored(results)) == 6
+    assert [
+        cli("report", "-s", "tuned.toml", "--rounds", "1", "--format", f).out for f in ("csv", "terminal")
+    ] == before
+    assert "beside" not in cli("status", "-s", "tuned.toml", "--rounds", "1").out
+
+
+@pytest.mark.usefixtures("no_training")
+def test_the_best_after_the_last_round_wins(cli, there: Stub) -> None:
+    there(50.0, 70.0, 60.0, 40.0, full=True)
+    result = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--full")
+    assert (result.code, result.err) == (0, "")
+    lines = [line.strip("│ ").split() for line in result.out.splitlines() if line.startswith("│")]
+    assert [[part for part in line if part != "│"] for line in lines] == [
+        ["0.05", "1", "50.00"], ["0.05", "2", "70.00", "best"], ["0.01", "1", "60.00"], ["0.01", "2", "40.00"],
+    ]  # fmt: skip
+    assert toml(result.out) == (
+        "# Column shards, 2 rounds, seed 41: 70.00 % (global) on 10 % of the training rows,\n"
+        "# the best of 4 trials: lr of 0.05, 0.01 × epochs of 1, 2.\n"
+        "[column.hyper.fedavg]\n"
+        'lr = { value = 0.05, source = "tuned" }\n'
+        'epochs = { value = 2, source = "tuned" }\n'
+    )
+
+
+@pytest.mark.usefixtures("no_training")
+def test_of_equals_the_first_wins_and_of_stages_the_rows(cli, there: Stub) -> None:
+    there(60.0, 60.0)
+    assert "lr = { value = 0.05" in cli("tune", "-s", "tuned.toml", "-m", "fedavg").out
+    there(10.0, 10.0, 30.0, method="fedavg-ft", grid=["lr=0.3,0.2,0.1"], columns=["dirichlet"])
+    finetuned = cli("tune", "-s", "tuned.toml", "-m", "fedavg-ft", "--grid", "lr=0.3,0.2,0.1", "--column", "dirichlet")
+    assert "30.00 % (finetuned)" in finetuned.out and "lr = { value = 0.1," in finetuned.out
+
+
+@pytest.mark.usefixtures("no_training")
+def test_what_diverged_loses(cli, there: Stub) -> None:
+    there(None, 0.0, None, 0.0, full=True)
+    result = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--full")
+    assert (result.code, result.err) == (0, "")
+    assert (
+        result.out.count("failed: diverged in round 1") == 2
+        and "the best of 4 trials, 2 of which failed: " in result.out
+    )
+    assert tomllib.loads(toml(result.out))["column"]["hyper"]["fedavg"]["epochs"]["value"] == 2
+
+
+@pytest.mark.usefixtures("no_training")
+def test_nothing_is_chosen_where_all_failed(cli, there: Stub) -> None:
+    there(None, None)
+    result = cli("tune", "-s", "tuned.toml", "-m", "fedavg")
+    assert result.code == 1 and "[column" not in result.out
+    assert result.err == "Error: shards · fedavg · seed 41: every trial failed, so nothing is chosen.\n"
+
+
+def test_a_trial_that_diverges_is_stored_and_may_be_tried_again(cli, results: Path) -> None:
+    command = (*SHORT, "--grid", "lr=1e30,0.05")
+    first = cli(*command)
+    assert (first.code, first.err) == (0, "")
+    assert "failed: diverged " in first.out and "lr = { value = 0.05" in first.out
+    assert len(stored(results)) == 2
+    assert cli(*command).out.startswith("2 runs: 1 done, 1 failed before, 0 to do.")
+    assert cli(*command, "--redo", "failed").out.startswith("2 runs: 1 done, 1 failed before, 1 to do.")
+
+
+def test_trials_that_cannot_be_run(cli) -> None:
+    result = cli(*SHORT, "--grid", "batch=5,7")
+    assert result.code == 1 and "[column" not in result.out
+    cause, nothing = result.err.splitlines()
+    assert cause.startswith(
+        "Error: digits shards · fedavg · seed 41 · 1 round and 1 more: Static minibatches have the "
+    )
+    assert nothing == "Error: shards · fedavg · seed 41: 2 trials without a result, so nothing is chosen."
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_dry_run_counts(cli, there: Stub) -> None:
+    there(50.0, "")
+    result = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--dry-run")
+    assert (result.code, result.err) == (0, "")
+    assert "2 runs: 1 done, 0 failed before, 1 to do." in result.out
+    assert "to do │" in result.out and "50.00" in result.out and "[column" not in result.out
+
+
+@pytest.mark.usefixtures("no_training")
+def test_without_the_data_nothing_is_chosen(cli, folder: Path) -> None:
+    result = cli("tune", "-s", "partly.toml", "-m", "fedavg", "--column", "real", "--grid", "lr=0.1,0.2")
+    assert result.code == 1 and "[column" not in result.out
+    missing, nothing = result.err.splitlines()
+    assert "'mnist' is not there" in missing
+    assert nothing == "Error: real · fedavg · seed 41: 2 trials without a result, so nothing is chosen."
+
+
+def test_an_own_method_with_a_grid(cli, folder: Path) -> None:
+    reference = method_file(folder / "mine.py")
+    result = cli(
+        "tune", "-s", "tiny.toml", "-m", "mine.py:Foo", "--column", "shards", "--grid", "lr=0.1,1e-5", "--rounds", "1"
+    )
+    assert (result.code, result.err) == (0, "")
+    pasted = tomllib.loads(toml(result.out))["column"]["hyper"]["mine.py:Foo"]
+    assert pasted["lr"]["value"] in (0.1, 1e-5) and pasted["lr"]["source"] == "tuned"
+    assert f"# Or: --set Foo.lr={pasted['lr']['value']}\n" in result.out
+    assert reference.endswith("mine.py:Foo")
+
+
+def test_the_toml_goes_into_the_suite(cli, there: Stub, tuned: Path) -> None:
+    there(1.0, 2.0, 3.0, 9.0, full=True)
+    pasted = toml(cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--full").out)
+    head, tail = SUITE.split('[[column]]\nid = "dirichlet"')
+    tuned.write_text(f'{head}{pasted}\n[[column]]\nid = "dirichlet"{tail}')
+    found = {cell.column.id: cell for cell in expand(load("tuned.toml"), rows=["fedavg"]).cells}
+    assert found["shards"].runs[0].method.hyper | {"lr": 0.01, "epochs": 2} == found["shards"].runs[0].method.hyper
+    assert found["shards"].sources == {"lr": "tuned", "epochs": "tuned"} | {
+        key: source for key, source in found["shards"].sources.items() if key not in ("lr", "epochs")
+    }
+    assert found["dirichlet"].runs[0].method.hyper["lr"] == 0.05
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_row_with_a_value_of_its_own_is_named(cli, there: Stub, tuned: Path) -> None:
+    tuned.write_text(
+        tuned.read_text().replace(
+            'id = "fedavg"\ntitle = "FedAvg"', 'id = "fedavg"\ntitle = "FedAvg"\nhyper = { lr = 0.5 }'
+        )
+    )
+    there(1.0, 2.0)
+    out = cli("tune", "-s", "tuned.toml", "-m", "fedavg").out
+    assert "# Row fedavg has a lr of its own, which wins.\n[column.hyper.fedavg]\n" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-s", "tuned.toml"), "Which method? Write --method ID"),
+        (("-m", "fedavg"), "Which suite? Write --suite NAME."),
+        (("-s", "tuned.toml", "-m", "fedavg", "--full", "--grid", "lr=1"), "Either --full, which is the suite's grid"),
+        (("-s", "tuned.toml", "-m", "fedavg", "--redo", "all"), "Unknown --redo 'all'"),
+        (("-s", "tuned.toml", "-m", "fedavg", "--precision", "fp8"), "Unknown precision 'fp8'"),
+        (("-s", "tuned.toml", "-m", "fedavg", "--seed", "1"), "Nothing is chosen on seed 1"),
+        (("-s", "tuned.toml", "-m", "fedavg", "--grid", "rate=1"), "--grid rate=1: Unknown hyperparameter of fedavg"),
+        (("-s", "tuned.toml", "-m", "dito"), "Unknown method 'dito'. Did you mean 'ditto'?"),
+        (("-s", "tiny.toml", "-m", "fedavg"), "tiny.toml does not say which columns it tunes"),
+    ],
+)
+@pytest.mark.usefixtures("no_training")
+def test_a_wrong_request(cli, options: tuple[str, ...], message: str) -> None:
+    result = cli("tune", *options)
+    assert result.code == 2 and result.err.startswith(f"Error: {message}") and len(result.err.splitlines()) == 1
