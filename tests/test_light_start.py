@@ -51,6 +51,8 @@ def start(*arguments: str, cwd: Path) -> tuple[int, str]:
         "run --help",
         "ls methods",
         "ls suites",
+        "tune --help",
+        "plot --help",
         "status",
         "pack",
         "data status --data-dir nowhere",

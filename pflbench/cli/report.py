@@ -101,18 +101,23 @@ def with_results(
     common.check_precision(precision)
 
     specs = [run.spec for run in store.list()]
-    stored, settings = {spec.id for spec in specs}, {spec.setting() for spec in specs}
+    stored = {spec.id for spec in specs}
     chosen = parse_seeds(seeds) if seeds else None
     found = []
     drawn = () if suites else figures()
     for suite in map(load, suites or [name for name in available() if name not in drawn]):
         if not suite.document().row:
             raise UsageError(f"{suite.name} has no table: `pflbench plot` draws it, without any run.")
-        for one in [profile] if profile else suite.profiles:
-            table = expand(suite, profile=one, rounds=rounds, seeds=chosen, precision=precision)  # type: ignore[arg-type]
+        tables = [
+            expand(suite, profile=one, rounds=rounds, seeds=chosen, precision=precision)  # type: ignore[arg-type]
+            for one in ([profile] if profile else suite.profiles)
+        ]
+        named = {run.id for table in tables for run in table.runs}
+        guests = {spec.setting() for spec in specs if spec.id not in named}
+        for table in tables:
             own = any(run.id in stored for run in table.runs)
             # A user's own rows are results too, even where the suite's own are missing.
-            if own or any(run.setting() in settings for run in table.runs) or (suites and profile):
+            if own or any(run.setting() in guests for run in table.runs) or (suites and profile):
                 found.append(table)
     return found
 
@@ -120,7 +125,7 @@ def with_results(
 def elsewhere(tables: list[Expansion], store: Store) -> str:
     """A sentence on the stored runs that stand in none of these tables; empty if there are none."""
     settings = {run.setting() for table in tables for run in table.runs}
-    others = sum(run.spec.setting() not in settings for run in store.list())
+    others = sum(not run.spec.validation and run.spec.setting() not in settings for run in store.list())
     if not others:
         return ""
     there = "1 run there has" if others == 1 else f"{others} runs there have"
@@ -128,15 +133,16 @@ def elsewhere(tables: list[Expansion], store: Store) -> str:
 
 
 def named_by_family(table: Expansion) -> frozenset[str]:
-    """Ids of the runs that other suites of the same paper name: a row of theirs is no guest in this table.
+    """Ids of the runs that the suite's other profiles name, or other suites of the paper: they are no guests here.
 
     A suite's family is the one that it extends, and those that extend that one or it, in the same folder.
     """
-    head = table.path if table.extends is None else table.extends
-    found: set[str] = set()
-    for path in sorted(head.parent.glob("*.toml")):
-        found |= _named(path, head.resolve(), table.profile, table.seeds)
-    return frozenset(found)
+    from pflbench.suite.load import load
+
+    head = (table.extends or table.path).resolve()
+    places = [(path, table.profile) for path in sorted(head.parent.glob("*.toml"))]
+    places += [(table.path, profile) for profile in load(str(table.path)).profiles]
+    return frozenset().union(*(_named(path.resolve(), head, profile, table.seeds) for path, profile in places))
 
 
 @cache
@@ -149,7 +155,7 @@ def _named(path: Path, head: Path, profile: str, seeds: tuple[int, ...]) -> froz
         table = expand(suite, profile=profile, seeds=seeds) if profile in suite.profiles else None
     except UsageError:  # somebody's unfinished suite file
         return frozenset()
-    if table is None or (table.extends or path).resolve() != head:
+    if table is None or (table.extends or table.path).resolve() != head:
         return frozenset()
     return frozenset(run.id for run in table.runs)
 
