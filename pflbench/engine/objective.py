@@ -101,7 +101,7 @@ def cut(w: Tensor, wrt: slice | None) -> tuple[list[Tensor], Tensor]:
     return [p for p in pieces if p.shape[-1] or p is leaf], leaf
 
 
-PIECE = 200
+PIECE = 100
 """Rows of a larger batch that a network which treats each row alone sees at a time: caches and memory are finite."""
 
 

@@ -193,8 +193,9 @@ class Simulation:
                 trim()
         now = Round(self.rounds)
         for seed, run in self.alive.items():
-            mine = {client: uploads[seed][client] for client in senders[seed]}
-            _aggregate(run, mine, self.method, now, self.clients.data.device)
+            mine = [uploads[seed].pop(client) for client in senders[seed]]
+            share = weights(run.spec, run.federation, senders[seed]).to(self.clients.data.device)
+            _aggregate(run, _stacked(mine), share, self.method, now)
             if self._scores_next():
                 run.metrics += _diagnose(run, self.method, self.rounds + 1)
         self.rounds += 1
@@ -302,11 +303,15 @@ def _start(
     )
 
 
-def _aggregate(
-    run: Run, sent: dict[int, Tree], method: Method[Any, Any, Any], now: Round, device: torch.device
-) -> None:
-    uploads = pytree.tree_map(lambda *u: torch.stack(u), *sent.values())
-    server = method.server(run.server, uploads, weights(run.spec, run.federation, list(sent)).to(device), now)
+def _stacked(trees: list[Tree]) -> Tree:
+    """Trees with their leaves stacked; each leaf is let go of when it is in its stack, and so is the list's content."""
+    spec = pytree.tree_structure(trees[0])
+    leaves = [pytree.tree_leaves(trees.pop(0)) for _ in range(len(trees))]
+    return pytree.tree_unflatten([torch.stack([mine.pop(0) for mine in leaves]) for _ in range(spec.num_leaves)], spec)
+
+
+def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method[Any, Any, Any], now: Round) -> None:
+    server = method.server(run.server, uploads, share, now)
     before, after = (
         [tuple(getattr(x, "shape", ())) for x in pytree.tree_leaves(tree)] for tree in (run.server, server)
     )
@@ -314,7 +319,7 @@ def _aggregate(
         raise TypeError(f"server() turned a state of shapes {before} into one of shapes {after}")
     run.server = server
     run.unchecked.append((now.index, _finite(run.server)))
-    if len(run.unchecked) >= (LOOK_EVERY if device.type == "cuda" else 1):
+    if len(run.unchecked) >= (LOOK_EVERY if share.device.type == "cuda" else 1):
         run.check()
 
 
