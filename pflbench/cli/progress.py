@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -18,38 +18,53 @@ SPEAK_EVERY = 60.0  # seconds between two lines about one task where there are n
 
 
 class Pace:
-    """Rounds of all runs together, and how long the rest will take if it goes on as it went."""
+    """What all runs together have done, and how long the rest will take if it goes on as it went.
 
-    def __init__(self, total: int):
-        self.total = total
-        self.by_task: dict[Task, int] = {}
+    `work`: what each run costs, by its id, in any unit: a round of one method may be a hundred of another.
+    """
 
-    def moved(self, task: Task, rounds: int) -> None:
-        """A task's runs have finished so many rounds in all."""
-        self.by_task[task] = rounds
+    def __init__(self, work: Mapping[str, float]):
+        self.work = work
+        self.by_task: dict[Task, float] = {}
 
     @property
-    def rounds(self) -> int:
-        """Finished rounds."""
+    def total(self) -> float:
+        """Of all runs."""
+        return sum(self.work.values())
+
+    @property
+    def done(self) -> float:
+        """So far."""
         return sum(self.by_task.values())
+
+    def moved(self, task: Task, rounds: int) -> None:
+        """Each of a task's runs has finished so many rounds."""
+        self.by_task[task] = sum(self.work[spec.id] * rounds / spec.rounds for spec in task.specs)
 
     def left(self, seconds: float) -> float | None:
         """Seconds left after so many; None while nothing can be said."""
-        return seconds * (self.total - self.rounds) / self.rounds if self.rounds else None
+        return seconds * (self.total - self.done) / self.done if self.done else None
 
 
 class Display:
     """Shows events as they come; a context manager.
 
-    `specs`: the runs; `columns`: run id → column id, for the labels.
+    `specs`: the runs; `columns`: run id → column id, for the labels; `work`: run id → cost (None: its rounds).
     """
 
-    def __init__(self, *, specs: Sequence[RunSpec], columns: dict[str, str], quiet: bool):
+    def __init__(
+        self,
+        *,
+        specs: Sequence[RunSpec],
+        columns: dict[str, str],
+        quiet: bool,
+        work: Mapping[str, float] | None = None,
+    ):
         self.total, self.columns, self.quiet = len(specs), columns, quiet
         self.console = Console(quiet=quiet, **PLAIN)
         self.finished = 0
         self.begun = time.monotonic()
-        self.pace = Pace(sum(spec.rounds for spec in specs))
+        self.pace = Pace(work or {spec.id: spec.rounds for spec in specs})
         self.bars: dict[Task, TaskID] = {}
         self.started: dict[Task, float] = {}
         self.spoken: dict[Task, float] = {}
@@ -98,7 +113,7 @@ class Display:
                 self.bars[task] = self.progress.add_task(self._label(task), total=total, note="loading")
         if not moved.rounds:
             return
-        self.pace.moved(task, moved.rounds * len(task.specs))
+        self.pace.moved(task, moved.rounds)
         rate = moved.rounds / max(now - self.started[task], 1e-3)
         left = f"{duration((total - moved.rounds) / rate)} left" if moved.rounds < total else "scoring"
         note = f"round {moved.rounds}/{total}, {rate:.2f} rounds/s, {left}"
@@ -112,7 +127,7 @@ class Display:
     def _show_all(self, now: float) -> None:
         assert self.progress
         note = f"{self.finished}/{self.total} runs{self._left(now)}"
-        self.progress.update(self.overall, completed=self.pace.rounds, note=note)
+        self.progress.update(self.overall, completed=self.pace.done, note=note)
 
     def _left(self, now: float) -> str:
         left = self.pace.left(now - self.begun)
@@ -122,7 +137,7 @@ class Display:
         self.finished += 1
         now = time.monotonic()
         for task in [t for t in self.started if done.spec in t.specs]:
-            self.pace.moved(task, done.spec.rounds * len(task.specs))
+            self.pace.moved(task, done.spec.rounds)
             if self.progress and task in self.bars:
                 self.progress.remove_task(self.bars.pop(task))
         if self.progress:

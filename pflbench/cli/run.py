@@ -231,12 +231,14 @@ def _execute(
 ) -> list[Done]:
     from pflbench.cli.progress import Display
     from pflbench.executor import build
+    from pflbench.executor.estimate import relative_work
     from pflbench.executor.local import cores, execute
 
     tasks = _tasks(specs, locations, place)
     build.check((task.specs[0], task.reference) for task in tasks)
     jobs = how.jobs or (1 if place.device.startswith("cuda") else cores())
-    with Display(specs=specs, columns=dict(labels), quiet=how.quiet) as display:
+    work = None if how.quiet else relative_work({spec: task.reference for task in tasks for spec in task.specs})
+    with Display(specs=specs, columns=dict(labels), quiet=how.quiet, work=work) as display:
         display.say(f"Running on {_where(place.device, jobs)}.")
         return execute(tasks, place, jobs=jobs, on_event=display.event, fail_fast=how.fail_fast)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,24 @@ def seconds(spec: RunSpec, reference: str, speeds: dict[str, Measured]) -> float
     except Exception:  # somebody's method may not like numbers that mean nothing
         return None
     return None if rows is None else rows * speed["seconds_per_client_step"] / speed["batch"]
+
+
+def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
+    """What each run costs next to the others, by its id; None where a run does not tell.
+
+    `references`: for each run where its method's code is.
+    """
+    by_kind: dict[str, float] = {}
+    for spec, reference in references.items():
+        if spec.group() in by_kind:
+            continue
+        try:
+            rows = gradient_rows(spec, reference)
+            by_kind[spec.group()] = (rows or 0) * build.network(spec).layout.size
+        except Exception:  # somebody's method may not like numbers that mean nothing
+            return None
+    found = {spec.id: by_kind[spec.group()] for spec in references}
+    return found if all(found.values()) else None
 
 
 def _batches(drawn: Drawn) -> Batches:

@@ -60,16 +60,18 @@ def task(seed: int, rounds: int = 1000, seeds: int = 1) -> Task:
     return Task(tuple(tiny_spec(seed + i, rounds=rounds) for i in range(seeds)), "x:Y")
 
 
-def test_a_pace_counts_the_rounds_of_all_runs() -> None:
-    pace = Pace(300)
+def test_a_pace_counts_the_work_of_all_runs() -> None:
+    dear, cheap = task(0, rounds=100), task(1, rounds=1)
+    pace = Pace({dear.specs[0].id: 300, cheap.specs[0].id: 100})
+    assert pace.total == 400 and pace.left(10) is None
+    pace.moved(dear, 0)
     assert pace.left(10) is None
-    pace.moved(task(0), 0)
-    assert pace.left(10) is None
-    pace.moved(task(0), 50)
-    pace.moved(task(1), 25)
-    assert pace.rounds == 75 and pace.left(10) == 30
-    pace.moved(task(0), 275)
-    assert pace.rounds == 300 and pace.left(40) == 0
+    pace.moved(dear, 25)
+    assert pace.done == 75
+    pace.moved(cheap, 1)
+    assert pace.done == 175 and pace.left(70) == 90
+    pace.moved(dear, 100)
+    assert pace.left(40) == 0
 
 
 class Clock:

@@ -8,7 +8,7 @@ import pytest
 
 from pflbench import names
 from pflbench.executor import build
-from pflbench.executor.estimate import gradient_rows, seconds
+from pflbench.executor.estimate import gradient_rows, relative_work, seconds
 from pflbench.executor.measured import Measured
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 
@@ -76,3 +76,22 @@ def test_the_pools_sizes_are_true() -> None:
     for name in ("digits", "rotated-digits"):
         dataset = build.dataset(Named(name=name))
         assert dataset.examples == len(dataset.load(None, 0).labels)  # type: ignore[arg-type]
+
+
+def test_work_is_relative_to_the_other_runs_and_the_network() -> None:
+    fast, slow = spec("fedavg", epochs=1), spec("fedavg", epochs=5)
+    where = names.locate("methods", "fedavg")
+    work = relative_work({fast: where, slow: where})
+    assert work is not None
+    training = 4 * 3 * 70
+    assert work[slow.id] / work[fast.id] == pytest.approx((5 * training + SCORING) / (training + SCORING))
+    larger = spec("fedavg", model="mlp", epochs=1)
+    both = relative_work({fast: where, larger: where})
+    assert both is not None
+    sizes = [build.network(one).layout.size for one in (fast, larger)]
+    assert both[larger.id] / both[fast.id] == pytest.approx(sizes[1] / sizes[0])
+
+
+def test_a_run_that_does_not_tell_its_work_leaves_all_to_their_rounds() -> None:
+    unknown = spec("fedavg").model_copy(update={"model": "nowhere:nothing"})
+    assert relative_work({spec("fedavg"): names.locate("methods", "fedavg"), unknown: "x:Y"}) is None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import product
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
