@@ -250,3 +250,23 @@ def test_validation_needs_two_rows() -> None:
 def test_validation_must_be_a_share(validation: float) -> None:
     with pytest.raises(UsageError, match="validation must lie"):
         made(source(), Shards(20), query=0.2, validation=validation)
+
+
+def test_a_thousand_clients_share_one_pool() -> None:
+    """Clients hold row numbers; the images are there once, also where a run computes with them."""
+    from pflbench.engine.simulate import Simulation
+    from pflbench.methods.fedavg import FedAvg
+    from pflbench.models.mlp import mlp
+    from pflbench.testing import tiny_spec
+
+    labels = np.tile(np.arange(10), 1100)
+    images = torch.zeros(len(labels), 1, 28, 28, dtype=torch.uint8)
+    source = Source(images, labels, None, 10, "generated", test=1000)
+    sizes = {"clients": 1000, "training_clients": 1000}
+    federation = build(source, RandomSlicing(), **sizes, query="test-split", seed=0)
+    spec = tiny_spec(clients=1002).model_copy(update={**sizes, "query": "test-split", "batches": "reshuffled"})
+    simulation = Simulation([spec], [federation], FedAvg(), mlp((1, 28, 28), 10))
+    assert federation.x is images
+    assert simulation.clients.data.task.pool.data_ptr() == images.data_ptr()
+    held = [*federation.support, *federation.query]
+    assert len(federation.support) == 1000 and sum(rows.nbytes for rows in held) == 8 * (10_000 + 1000 * 500)
