@@ -177,6 +177,8 @@ def _errors(task: Task, error: Exception | SystemExit, place: Place) -> list[Don
 
 def _store(spec: RunSpec, outcome: Outcome, place: Place, record: dict[str, Any], seconds: float) -> Done:
     failure = None if outcome.failure is None else str(outcome.failure)
+    if guards := sum(m.value for m in outcome.metrics if m.name == "guards" and m.round == spec.rounds):
+        record = record | {"guards": int(guards)}
     try:
         Store(place.results).write(RunResult(spec, outcome.scores, record, failure, outcome.metrics))
     except PflbenchError as error:

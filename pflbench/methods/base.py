@@ -58,8 +58,9 @@ class Take:
 
     Exactly one of `steps`, `epochs` and `whole`: `steps` are the next minibatches of the client's stream (which, where
     the suite says static, is cyclic and goes on across rounds); `epochs` are passes over all its minibatches; `whole`
-    is one batch of all its rows. `merge`: the minibatches of `steps` as one batch (CAFeMe's outer batch). `batch`:
-    rows per minibatch (None: the suite's). `indexed`: minibatches know their rows' places in the whole batch.
+    is one batch of all its rows (that are in a static one). `merge`: the minibatches of `steps` as one batch (CAFeMe's
+    outer batch). `batch`: rows per minibatch (None: the suite's). `indexed`: minibatches know their rows' places in the
+    whole batch.
     `used_only`: clients draw none where nobody reads what comes of it: neither upload nor score (pFedVEM's base).
     """
 

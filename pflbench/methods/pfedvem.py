@@ -15,7 +15,13 @@ Departures, all but 8 and 9 as in the authors' code:
 8. A head whose loss or parameters stop being finite falls back to what it was, and the base is then not trained; a base
    that stops being finite falls back to the received one. (In the code the head alone does, and hardly ever.) The
    base's loss is not looked at: unless a logit overflows, it is finite where the base is.
-9. `confidence="deviation"` has rho_j² = scale² in a client's first participation, and never less than 1e-8.
+9. `confidence="uncertainty"` has one term in the prior and in the weights alike, "deviation" in the weights alone: as
+   the prior's variance, a small distance pulls the mean closer, which makes it smaller still, until the head's steps
+   explode (seen in round 3 of Table 3's setting). Its tau is 1 / scale² in a client's first participation, where the
+   distance is 0, and never more than 1e8.
+The head's loss is a sum over a client's rows, and at the published rates its descent is chaotic: rounding in float32
+moves parameters by some percent within two rounds, so that runs on other devices, or looped and stacked, agree in
+their accuracy and not in their digits.
 Special cases: learning rates of 0 leave base and w as they are.
 """
 
@@ -35,7 +41,7 @@ from pflbench.typing import Bool, Float, Params, Part, Rows, Scalar
 from pflbench.vector import replace
 
 FLOOR = 1e-8
-"""Least rho² where the deviation alone makes it."""
+"""Least 1 / tau where the deviation alone makes it."""
 
 
 class PFedVEMClient(NamedTuple):
@@ -85,7 +91,7 @@ class PFedVEM(Method[Params, PFedVEMClient, Upload]):
     momentum: float = 0.9
     """Of both parts."""
     confidence: Literal["full", "uncertainty", "deviation"] = "full"
-    """What tau is made of: both terms, the posterior's width alone, or its distance from w alone."""
+    """What tau is made of: both terms, the posterior's width alone, or (in the weights) its distance from w alone."""
 
     def takes(self) -> tuple[Take, ...]:
         """All rows for the head; for the base epochs of minibatches, where anybody reads what comes of it."""
@@ -107,27 +113,29 @@ class PFedVEM(Method[Params, PFedVEMClient, Upload]):
         """The confidence, then the head on the received base, then the base under the new head."""
         (whole,), for_base = taken
         theta, w = server[f.part("base")], server[f.part("head")]
-        trace, deviation, variance = self.prior(state, w)
+        trace, deviation, variance, tau = self.prior(state, w)
         posterior, sound = self.train_head(f.features(server, whole), whole, state.posterior, w, variance, round)
         trained = self.train_base(f, theta, posterior, for_base, round)
         fine = torch.isfinite(trained).all()
         base = torch.where(sound & fine, trained, theta)
         guards = state.guards + (~(sound & fine)).to(w.dtype)
-        kept = PFedVEMClient(posterior, 1 / variance, trace, deviation, guards)
-        return Upload(base, posterior.mean, kept.tau), kept
+        kept = PFedVEMClient(posterior, tau, trace, deviation, guards)
+        return Upload(base, posterior.mean, tau), kept
 
-    def prior(self, state: PFedVEMClient, w: Part) -> tuple[Scalar, Scalar, Scalar]:
-        """Trace and deviation of the kept posterior, and the prior's variance rho²."""
+    def prior(self, state: PFedVEMClient, w: Part) -> tuple[Scalar, Scalar, Scalar, Scalar]:
+        """Trace and deviation of the kept posterior, the prior's variance rho², and the confidence tau."""
         trace = state.posterior.std.square().sum()
         deviation = (state.posterior.mean - w).square().sum()
-        if self.confidence == "full":
-            variance = (trace + deviation) / len(w)
-        elif self.confidence == "uncertainty":
+        if self.confidence == "uncertainty":
             variance = trace / len(w)
         else:
+            variance = (trace + deviation) / len(w)
+        if self.confidence == "deviation":
             first = state.tau == 0
-            variance = torch.where(first, self.scale**2, (deviation / len(w)).clamp(min=FLOOR))
-        return trace, deviation, variance
+            tau = torch.where(first, self.scale**-2, 1 / (deviation / len(w)).clamp(min=FLOOR))
+        else:
+            tau = 1 / variance
+        return trace, deviation, variance, tau
 
     def train_head(
         self, z: Float[Tensor, "rows width"], b: Batch, start: Gaussian, w: Part, variance: Scalar, round: Round

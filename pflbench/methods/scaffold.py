@@ -17,6 +17,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
+from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, steps
 from pflbench.optim import sgd
 from pflbench.typing import Float, Params, Scalar, Tensor
@@ -50,6 +51,10 @@ class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
     """Rows per minibatch; none: the suite's."""
     server_lr: float = 1.0
     """The server's step along the mean update."""
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise UsageError("Scaffold needs at least one epoch: its control variates are divided by the steps made.")
 
     def takes(self) -> tuple[Take, ...]:
         """`epochs` passes."""

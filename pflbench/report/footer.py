@@ -37,6 +37,7 @@ def footer(
         _precision(cells),
         _progress(cells, used),
         _provenance(list(done.values())),
+        _guards(done.values()),
         _data(table, used),
         *_spare(cells, spare),
         *table.notes,
@@ -59,6 +60,13 @@ def _provenance(done: Sequence[Stored]) -> str:
     devices = _values(str(s.provenance.get("device") or "unknown") for s in done)
     torch = _values(str(s.provenance.get("torch") or "unknown") for s in done)
     return f"Commit: {commits}. Device: {devices}. torch: {torch}." if done else ""
+
+
+def _guards(done: Iterable[Stored]) -> str:
+    """Which runs had numbers that were not finite, and went on without them."""
+    fell = {(s.spec.method.name, s.spec.seed): s.provenance["guards"] for s in done if s.provenance.get("guards")}
+    where = ", ".join(f"{name} seed {seed} ({count}×)" for (name, seed), count in fell.items())
+    return f"Clients fell back on their last finite numbers in {where}." if where else ""
 
 
 def _values(texts: Iterable[str]) -> str:

@@ -123,11 +123,14 @@ def kept(stds: Tensor, mean: Tensor, tau: float = 1.0) -> PFedVEMClient:
     return PFedVEMClient(g.Gaussian(mean, g.inverse_softplus(stds)), numbers(tau)[0], zero, zero, zero)
 
 
-@pytest.mark.parametrize(("confidence", "variance"), [("full", 7), ("uncertainty", 2.5), ("deviation", 4.5)])
-def test_confidence_is_of_the_kept_posterior_and_the_new_mean(confidence: Any, variance: float) -> None:
+@pytest.mark.parametrize(
+    ("confidence", "variance", "weight"), [("full", 7, 7), ("uncertainty", 2.5, 2.5), ("deviation", 7, 4.5)]
+)
+def test_confidence_is_of_the_kept_posterior_and_the_new_mean(confidence: Any, variance: float, weight: float) -> None:
+    """By deviation alone, the prior keeps both terms, and the weights have one."""
     method = PFedVEM(confidence=confidence)
-    trace, deviation, ours = method.prior(kept(numbers(1, 2), numbers(1, 4)), numbers(1, 1))
-    close(torch.stack([trace, deviation, ours]), numbers(5, 9, variance))
+    found = method.prior(kept(numbers(1, 2), numbers(1, 4)), numbers(1, 1))
+    close(torch.stack(found), numbers(5, 9, variance, 1 / weight))
 
 
 @pytest.mark.parametrize("confidence", ["full", "uncertainty", "deviation"])
@@ -141,8 +144,14 @@ def test_the_first_rounds_variance_is_the_initial_one(confidence: Any, scale: fl
 
 
 def test_deviation_alone_has_a_floor_once_a_client_took_part() -> None:
-    variance = PFedVEM(confidence="deviation").prior(kept(numbers(1, 2), numbers(1, 4)), numbers(1, 4))[2]
-    assert variance.item() == FLOOR == 1e-8
+    tau = PFedVEM(confidence="deviation").prior(kept(numbers(1, 2), numbers(1, 4)), numbers(1, 4))[3]
+    assert 1 / tau.item() == pytest.approx(FLOOR) and FLOOR == 1e-8
+
+
+def test_deviation_alone_stays_finite() -> None:
+    """With the deviation as the prior's variance this run comes to 1e33."""
+    outcome = run(PFedVEM(confidence="deviation", **SMALL), rounds=12)
+    assert outcome.server.abs().max() < 100 and sum(recorded(outcome, "guards")) == 0
 
 
 def test_the_server_weighs_heads_by_confidence_and_bases_by_examples() -> None:

@@ -47,6 +47,8 @@ scores = st.lists(st.builds(Score, stages, whole, whole, whole, whole, whole, re
 metrics = st.lists(st.builds(Metric, whole, whole, stored_text, real)).map(tuple)
 provenance = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | real | st.text())
 any_spec = st.builds(spec, st.integers(0, 2**31), st.sampled_from(["fedavg", "ü/my.py:Föö"]))
-finished = st.builds(RunResult, any_spec, scores, provenance.map(lambda p: p | {"wall_seconds": 1.5}), st.none(), metrics)
+finished = st.builds(
+    RunResult, any_spec, scores, provenance.map(lambda p: p | {"wall_seconds": 1.5}), st.none(), metrics
+)
 # Lone surrogates included: that is how Python spells an undecodable file name inside an error message.
 broken = st.builds(RunResult, any_spec, st.just(()), st.just({}), st.text(st.characters()))
