@@ -117,7 +117,8 @@ def with_results(
         for table in tables:
             own = any(run.id in stored for run in table.runs)
             # A user's own rows are results too, even where the suite's own are missing.
-            if own or any(run.setting() in guests for run in table.runs) or (suites and profile):
+            settings = {run.setting() for cell in table.cells for run in cell.runs if run.rounds == cell.column.rounds}
+            if own or guests & settings or (suites and profile):
                 found.append(table)
     return found
 

@@ -16,7 +16,7 @@ def show(
     run: Annotated[str, typer.Argument(help="A run's id, or enough of its beginning.")],
     results: common.Results = common.DEFAULT_RESULTS,
 ) -> int:
-    """Print a run's spec, where it came from, and its scores."""
+    """Print a run's spec, where it came from, and its scores and metrics."""
     from pflbench.store import Store
 
     store = Store(results)
@@ -40,4 +40,11 @@ def show(
     for (stage, round_, step), values in moments.items():
         mean = sum(values) / len(values)
         out(f"  {stage:<10} round {round_:>5} step {step:>3}  {mean:6.2f}  ({min(values):.2f} … {max(values):.2f})")
+    told: dict[tuple[str, int], list[float]] = {}
+    for metric in result.metrics:
+        told.setdefault((metric.name, metric.round), []).append(metric.value)
+    if told:
+        out("numbers about clients, mean (min … max):")
+    for (name, round_), values in told.items():
+        out(f"  {name:<10} round {round_:>5}  {sum(values) / len(values):.6g}  ({min(values):.6g} … {max(values):.6g})")
     return 0

@@ -82,6 +82,8 @@ def construct(reference: str, hyper: Mapping[str, Any]) -> Method[Any, Any, Any]
         raise UsageError(f"{error}{_line(error.__cause__, names.source_file(reference))}") from error
     try:
         found: Method[Any, Any, Any] = made(**hyper)
+    except UsageError:
+        raise
     except Exception as error:
         raise UsageError(f"{reference} cannot be built from {dict(hyper)}: {error}") from error
     if not isinstance(found, Method):

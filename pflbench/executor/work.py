@@ -196,7 +196,8 @@ def _store(spec: RunSpec, outcome: Outcome, place: Place, record: dict[str, Any]
 def _headline(outcome: Outcome) -> str:
     if not outcome.scores:
         return ""
-    last = outcome.scores[-1]
+    # Personal models are what a suite that scores them is about.
+    last = next((s for s in reversed(outcome.scores) if s.stage == "personalized"), outcome.scores[-1])
     values = [s.accuracy for s in outcome.scores if (s.stage, s.round, s.step) == (last.stage, last.round, last.step)]
     moment = f"{last.stage}, step {last.step}" if last.step else last.stage
     return f"{100 * sum(values) / len(values):.2f} % ({moment})"

@@ -178,6 +178,14 @@ class Method(Generic[S, C, U]):
     needs_features: ClassVar[bool] = False
     """Whether the network's head must be one linear layer on features."""
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that no method can mean, by the names that hyperparameters have everywhere."""
+        for name, value in vars(self).items():
+            least = 1 if name in ("batch", "samples", "clusters") else 0
+            counted = least == 1 or name in ("lr", "steps", "epochs") or name.endswith(("_lr", "_steps", "_epochs"))
+            if counted and isinstance(value, int | float) and value < least:
+                raise UsageError(f"{type(self).__name__}: {name} must be at least {least}, not {value}.")
+
     def network(self, base: Network) -> Network:
         """The network this method trains (CAFeMe adds its modulator). Raises `UsageError` if it cannot train `base`."""
         if self.needs_features and base.features is None:

@@ -53,6 +53,7 @@ class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
     """The server's step along the mean update."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.epochs < 1:
             raise UsageError("Scaffold needs at least one epoch: its control variates are divided by the steps made.")
 

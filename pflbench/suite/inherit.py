@@ -61,7 +61,7 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
     if base is not None:
         result["suite"] = {k: v for k, v in _table(below, "suite").items() if k in TAKEN} | _table(raw, "suite")
         if isinstance(raw.get("layout", {}), dict):
-            result["layout"] = _table(below, "layout") | raw.get("layout", {})
+            result["layout"] = _layout(below, rows) | raw.get("layout", {})
         if "tune" in below and isinstance(raw.get("tune", {}), dict):
             result["tune"] = merged(_tune(below, columns), raw.get("tune", {}))
     if isinstance(raw.get("profile", {}), dict):
@@ -131,6 +131,16 @@ def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:
         column |= {_name(t, "id") or "": columns.overrides(i, own, before) for i, t in enumerate(columns.own)}
         result[name] = merged(old, new) | {"column": column}
     return result
+
+
+def _layout(below: Raw, rows: _Family) -> Raw:
+    """The extended file's `[layout]`, with the stages that some row has."""
+    layout = _table(below, "layout")
+    there = {
+        stage for row in rows.tables if isinstance(row, dict) for stage in (*row.get("stages", ()), row.get("stage"))
+    }
+    stages = {stage: title for stage, title in _table(layout, "stages").items() if stage in there}
+    return layout | ({"stages": stages} if "stages" in layout else {})
 
 
 def _tune(below: Raw, columns: _Family) -> Raw:

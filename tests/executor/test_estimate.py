@@ -92,6 +92,6 @@ def test_work_is_relative_to_the_other_runs_and_the_network() -> None:
     assert both[larger.id] / both[fast.id] == pytest.approx(sizes[1] / sizes[0])
 
 
-def test_a_run_that_does_not_tell_its_work_leaves_all_to_their_rounds() -> None:
-    unknown = spec("fedavg").model_copy(update={"model": "nowhere:nothing"})
-    assert relative_work({spec("fedavg"): names.locate("methods", "fedavg"), unknown: "x:Y"}) is None
+def test_somebodys_own_code_is_not_run_to_learn_its_work() -> None:
+    mine, theirs = spec("fedavg"), spec("fedprox")
+    assert relative_work({mine: names.locate("methods", "fedavg"), theirs: "no/such/file.py:Foo"}) is None

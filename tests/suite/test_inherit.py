@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -287,3 +288,21 @@ def test_anything_wrong_is_a_usage_error(data: st.DataObject, junk: Any, tmp_pat
         load(str(tmp_path / "child.toml"))
     except UsageError as error:
         assert str(tmp_path) in str(error)
+
+
+def test_inherited_stages_that_no_row_has_are_left_out(tmp_path: Path) -> None:
+    base = load("pfedvem-table1").path
+    text = f"""
+        [suite]
+        name = "mine"
+        title = "Mine"
+        extends = "{base.as_posix()}"
+        [[column]]
+        id = "fashion-mnist-50"
+        like = "fashion-mnist-50"
+        [[row]]
+        id = "fedavg"
+        like = "fedavg"
+        """
+    (tmp_path / "mine.toml").write_text(textwrap.dedent(text))
+    assert list(expand(load(str(tmp_path / "mine.toml"))).stages) == ["global"]

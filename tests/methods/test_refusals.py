@@ -1,0 +1,28 @@
+"""Hyperparameters that mean nothing are refused when the method is made, before anything is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pflbench import names
+from pflbench.errors import UsageError
+from pflbench.executor.build import construct
+
+
+@pytest.mark.parametrize(
+    ("method", "hyper", "message"),
+    [
+        ("fedavg", {"batch": 0}, "FedAvg: batch must be at least 1, not 0"),
+        ("fedavg", {"lr": -1.0}, "FedAvg: lr must be at least 0, not -1"),
+        ("ifca", {"clusters": 0}, "IFCA: clusters must be at least 1"),
+        ("pfedvem", {"samples": 0}, "PFedVEM: samples must be at least 1"),
+        ("pfedvem", {"base_epochs": -1}, "PFedVEM: base_epochs must be at least 0"),
+        ("scaffold", {"epochs": 0}, "Scaffold needs at least one epoch"),
+    ],
+)
+def test_what_means_nothing_is_refused(method: str, hyper: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        construct(names.locate("methods", method), hyper)
+    assert construct(names.locate("methods", "fedavg"), {"lr": 0.0, "epochs": 0, "batch": None})
