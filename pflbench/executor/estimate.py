@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.batches import Drawn, Reshuffled, Static, Stream, support_batches
+from pflbench.errors import UsageError
 from pflbench.executor import build
 from pflbench.executor.measured import Measured
 from pflbench.methods.base import Batch, Batches, Round
@@ -140,7 +141,10 @@ def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
         if not reference.startswith("pflbench.methods."):
             return None
         if spec.group() not in by_kind:
-            rows = gradient_rows(spec, reference)
+            try:
+                rows = gradient_rows(spec, reference)
+            except UsageError:  # which the run itself will tell
+                return None
             by_kind[spec.group()] = (rows or 0) * build.network(spec).layout.size
     found = {spec.id: by_kind[spec.group()] for spec in references}
     return found if all(found.values()) else None
