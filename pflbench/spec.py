@@ -9,12 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Options = dict[str, Any]
-Stage = Literal["global", "personalized", "finetuned"]
+Stage = Literal["global", "personalized", "finetuned", "stored", "sampled"]
+"""Which model is scored: the global one, a client's own, the global one fine-tuned, and the one that a client's last
+participation left it with: of all that ever took part ("stored"), or of the last cohort alone ("sampled")."""
 Precision = Literal["fp32", "fp64", "bf16", "tf32"]
 """fp32, fp64: everything in it. Parameters in float32 and: bf16, forward passes in bfloat16 where autocast thinks it
 safe; tf32, a GPU's tensor cores multiply with 10 bits of fraction."""
 Positive = Annotated[int, Field(gt=0)]
-Query = Annotated[float, Field(gt=0, lt=1)] | Literal["test-split"]
+Query = Annotated[float, Field(gt=0, lt=1)] | Literal["test-split", "partition"]
 
 
 class _Strict(BaseModel):
@@ -59,6 +61,8 @@ class Scoring(_Strict):
     `global_on`: the global model is scored on each client's query, or once on the federation's test rows (client -1).
     `moment`: personal models that training leaves behind are scored as it leaves them, before the server aggregates,
     or put together anew from the client's state and the new server state.
+    `last`: scored after each of the last so many rounds. `features`: the mean features of each personal model on its
+    client's support rows are stored, too, as metrics `feature/0`, `feature/1`, ….
     """
 
     clients: Literal["held-out", "training", "all"] = "held-out"
@@ -68,15 +72,20 @@ class Scoring(_Strict):
     finetune: Finetune | None = None
     global_on: Literal["clients", "test-set"] = "clients"
     moment: Literal["after-aggregation", "before-aggregation"] = "after-aggregation"
+    last: Positive = 1
+    features: bool = False
 
 
 class RunSpec(_Strict):
     """One training with one seed. Two runs with equal specs are the same run, wherever they were asked for.
 
-    `query`: the share of a client's rows it is scored on, or "test-split": the test rows of the types it holds.
+    `query`: the share of a client's rows it is scored on, or "test-split": the test rows of the types it holds, or
+    "partition": those that the partition gives it.
     `validation`: a share of every client's support, held out and scored on instead, for choosing hyperparameters.
     `arrival`: each of the cohort's uploads reaches the server with this probability, at least two always.
     `batches`: cut once and visited in a fixed order, or "reshuffled" every epoch (single ones drawn independently).
+    `augment`: what training does to its images, anew at every use: nothing, or a random crop of the image padded with 4
+    black pixels on each side and a horizontal flip with probability 1/2.
     """
 
     method: MethodSpec
@@ -92,6 +101,7 @@ class RunSpec(_Strict):
     weights: Literal["uniform", "examples"] = "uniform"
     batch: Positive
     batches: Literal["static", "reshuffled"] = "static"
+    augment: Literal["none", "crop-flip"] = "none"
     tail: Literal["drop", "keep"] = "drop"
     tiny_client: Literal["single-batch", "error"] = "single-batch"
     rounds: Positive
