@@ -1,4 +1,4 @@
-"""Normal numbers as a function of (key, name): counted, not drawn, so that a stack and a loop see the same ones."""
+"""Random numbers as a function of (key, name): counted, not drawn, so that a stack and a loop see the same ones."""
 
 from __future__ import annotations
 
@@ -20,13 +20,47 @@ def key(seed: int, *names: str | int) -> int:
     return rng.entropy(seed, ("noise", *names)) % 2**63
 
 
+def branch(key: Int[Tensor, ""], *name: str | int) -> Int[Tensor, ""]:
+    """Another key, called `name`, that is as good as independent of this one."""
+    return key + _salt(("branch", *name))
+
+
+def bits(key: Int[Tensor, "*lead"], name: tuple[str | int, ...], count: int) -> Int[Tensor, "*lead count"]:
+    """`count` words of 64 random bits for each key; those of a smaller count are the first ones of a larger.
+
+    A word is the hash of a counter by splitmix64's finalizer (Steele et al. 2014).
+
+    Args:
+        key: int64.
+        name: What the words are for.
+        count: How many.
+    """
+    counters = torch.arange(count, dtype=torch.int64, device=key.device)
+    z = (counters + (_salt(name) + 1)) * _GOLDEN + key[..., None]
+    z = (z ^ _shifted(z, 30)) * _MIX[0]
+    z = (z ^ _shifted(z, 27)) * _MIX[1]
+    return z ^ _shifted(z, 31)
+
+
+def below(words: Int[Tensor, "*shape"], n: int, field: int = 0) -> Int[Tensor, "*shape"]:
+    """Uniform integers in [0, n), n < 2^15, from bits 21·field to 21·field + 20 of each word (field 0, 1 or 2).
+
+    A number's chance is 1/n to within 2^-21.
+    """
+    return ((_shifted(words, 21 * field) & 0x1FFFFF) * n) >> 21
+
+
+def uniform(key: Int[Tensor, "*lead"], name: tuple[str | int, ...], count: int, dtype: torch.dtype) -> Tensor:
+    """`count` uniform numbers in (0, 1) of 24 bits for each key: [*lead, "count"]."""
+    return _uniform(_shifted(bits(key, name, count), 40), dtype)
+
+
 def normal(
     key: Int[Tensor, ""], name: tuple[str | int, ...], shape: tuple[int, ...], dtype: torch.dtype
 ) -> Float[Tensor, "*shape"]:
     """Independent standard normal numbers, on the key's device.
 
-    Two come of each 64-bit hash of a counter (splitmix64's finalizer, Steele et al. 2014) by the Box-Muller transform
-    of two 24-bit uniform numbers; |value| < 5.9.
+    Two come of each word of `bits` by the Box-Muller transform of two 24-bit uniform numbers; |value| < 5.9.
 
     Args:
         key: int64 scalar.
@@ -35,11 +69,7 @@ def normal(
         dtype: Of the result, and of the arithmetic.
     """
     count = math.prod(shape)
-    counters = torch.arange((count + 1) // 2, dtype=torch.int64, device=key.device)
-    z = (counters + (_salt(name) + 1)) * _GOLDEN + key
-    z = (z ^ _shifted(z, 30)) * _MIX[0]
-    z = (z ^ _shifted(z, 27)) * _MIX[1]
-    z = z ^ _shifted(z, 31)
+    z = bits(key, name, (count + 1) // 2)
     radius = (_uniform(_shifted(z, 40), dtype).log_() * -2).sqrt_()
     angle = _uniform((z >> 8) & 0xFFFFFF, dtype) * (2 * math.pi)
     both = torch.cat([radius * angle.cos(), radius * angle.sin()])

@@ -38,6 +38,11 @@ class Parameter:
         """The first word of the name."""
         return self.name.split(".", 1)[0]
 
+    @property
+    def weight(self) -> bool:
+        """Whether it is the weight of a layer: no bias, and nothing of a normalization."""
+        return len(self.shape) > 1
+
     def draw(self, generator: torch.Generator) -> Tensor:
         """Initial values in the vector's order, float64 ["size"]."""
         if self.bound is None:
@@ -91,6 +96,25 @@ class Layout:
         if name not in self.parts:
             raise UsageError(f"This network has no part {name!r}; its parts are {', '.join(self.parts)}.")
         return self.parts[name]
+
+    def last(self, layers: int) -> slice:
+        """The slice of the last so many layers; a layer begins with its weight, and a normalization belongs to it.
+
+        Raises `UsageError` unless the network has so many, and at least one is asked for.
+        """
+        starts, start = [], 0
+        for p in self.parameters:
+            if p.weight:
+                starts.append(start)
+            start += p.size
+        if not 1 <= layers <= len(starts):
+            raise UsageError(f"This network has {len(starts)} layers, so there are no last {layers}.")
+        return slice(starts[-layers], self.size)
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """Which entries belong to weights of layers, bool ["size"]."""
+        return torch.cat([torch.full((p.size,), p.weight) for p in self.parameters])
 
     @cached_property
     def _of_part(self) -> dict[str, Layout]:

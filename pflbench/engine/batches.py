@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -31,11 +32,11 @@ class Stream(Protocol):
     """One client's minibatches."""
 
     def draw(
-        self, takes: Sequence[Take], cursor: int, *moment: str | int, used: bool = True
+        self, takes: Sequence[Take], cursor: int, *moment: str | int, used: bool = True, phase: str | None = None
     ) -> tuple[list[Drawn], int]:
         """What one participation is fed, and where the cursor of a cyclic stream stands afterwards.
 
-        `moment` names the participation; `used`: whether anybody reads what comes of it.
+        `moment` names the participation; `used`: whether anybody reads what comes of it; `phase`: the round's.
         """
 
 
@@ -46,14 +47,14 @@ class Static:
     batches: tuple[np.ndarray, ...]
 
     def draw(
-        self, takes: Sequence[Take], cursor: int, *moment: str | int, used: bool = True
+        self, takes: Sequence[Take], cursor: int, *moment: str | int, used: bool = True, phase: str | None = None
     ) -> tuple[list[Drawn], int]:
         """See `Stream`."""
         drawn: list[Drawn] = []
         for take in takes:
             if take.batch is not None or take.indexed:
                 raise UsageError("Static minibatches have the suite's size and no index: use batches = 'reshuffled'.")
-            if take.used_only and not used:
+            if _left_out(take, used, phase):
                 drawn.append([])
             elif take.whole:
                 drawn.append([np.concatenate(self.batches)])
@@ -71,7 +72,8 @@ class Static:
 class Reshuffled:
     """Minibatches drawn anew: passes in a fresh order each, the last partial batch kept; single ones independently.
 
-    A single minibatch is uniform without replacement, of min(size, rows) rows (pFedVEM sheet §7). All draws come from
+    A single minibatch is uniform without replacement, of min(size, rows) rows (pFedVEM sheet §7), or the next of such
+    passes where it is to be `epochwise`. All draws come from
     the stream (seed, "minibatches", client, moment), so they depend on nothing that happened before.
     """
 
@@ -81,7 +83,7 @@ class Reshuffled:
     client: int
 
     def draw(
-        self, takes: Sequence[Take], cursor: int, *moment: str | int, used: bool = True
+        self, takes: Sequence[Take], cursor: int, *moment: str | int, used: bool = True, phase: str | None = None
     ) -> tuple[list[Drawn], int]:
         """See `Stream`; there is no cursor to move."""
         random = rng.stream(self.seed, "minibatches", self.client, *moment)
@@ -90,18 +92,32 @@ class Reshuffled:
             size = take.batch or self.size
             everyone = np.arange(len(self.support))
             picked: list[np.ndarray]
-            if take.used_only and not used:
+            if _left_out(take, used, phase):
                 picked = []
             elif take.whole:
                 picked = [everyone]
             elif take.epochs is not None:
                 picked = [b for _ in range(take.epochs) for b in _cut(random.permutation(everyone), size, True)]
+            elif take.epochwise:
+                assert take.steps is not None
+                picked = list(islice(_passes(random, everyone, size), take.steps))
+                picked = [np.concatenate(picked)] if take.merge else picked
             else:
                 assert take.steps is not None
                 picked = [random.choice(everyone, min(size, len(everyone)), replace=False) for _ in range(take.steps)]
                 picked = [np.concatenate(picked)] if take.merge else picked
             found.append([np.stack([self.support[at], at]) if take.indexed else self.support[at] for at in picked])
         return found, cursor
+
+
+def _left_out(take: Take, used: bool, phase: str | None) -> bool:
+    return (take.used_only and not used) or take.phase not in (None, phase)
+
+
+def _passes(random: np.random.Generator, everyone: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Minibatches of one pass after the other, without end."""
+    while True:
+        yield from _cut(random.permutation(everyone), size, True)
 
 
 def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:

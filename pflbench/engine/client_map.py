@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from pflbench import noise
 from pflbench.engine import chunks, memory, stack
 from pflbench.engine.batches import Drawn
 from pflbench.engine.capture import Graphs
 from pflbench.engine.lanes import Pace
 from pflbench.engine.objective import LoopObjective, StackedObjective, Task
-from pflbench.methods.base import Batch
+from pflbench.methods.base import Batch, Batches
 
 Execution = Literal["loop", "vectorized"]
 Tree = Any
@@ -67,6 +68,19 @@ class Item:
     def shapes(self) -> tuple[chunks.Shape, ...]:
         """What it needs of a stack, per `Take`."""
         return tuple(stack.shape(drawn) for drawn in self.taken)
+
+
+def keyed(taken: Sequence[Batches], key: Tensor, task: Task) -> tuple[Batches, ...]:
+    """Minibatches to train on, each with a key of its own where the task draws anything of it.
+
+    Pure, so that it works inside vmap; `key`: that of the participation, int64 scalar.
+    """
+    if not task.noisy:
+        return tuple(taken)
+    return tuple(
+        tuple(b._replace(key=noise.branch(key, i, step)) for step, b in enumerate(batches))
+        for i, batches in enumerate(taken)
+    )
 
 
 def one_lane() -> int:

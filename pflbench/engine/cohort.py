@@ -1,4 +1,4 @@
-"""Who is asked in a round, whose uploads arrive, and what they weigh."""
+"""What kind of round it is, who is asked, whose uploads arrive, and what they weigh."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ FEWEST = 2
 def sample_cohort(spec: RunSpec, training: np.ndarray, index: int) -> np.ndarray:
     """The clients asked in round `index`: `spec.cohort` distinct ones, uniformly; `training` bool ["clients"]."""
     return stream(spec.seed, "cohort", index).choice(np.flatnonzero(training), spec.cohort, replace=False)
+
+
+def coin(spec: RunSpec, index: int) -> float:
+    """The round's coin, uniform in [0, 1): one for all clients (`Method.phase`)."""
+    return float(stream(spec.seed, "coin", index).random())
 
 
 def arrived(spec: RunSpec, cohort: np.ndarray, index: int) -> np.ndarray:

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from pflbench import noise
 from pflbench.engine.batches import Drawn, pieces, query_batches
-from pflbench.engine.client_map import ClientMap, Item
+from pflbench.engine.client_map import ClientMap, Item, keyed
 from pflbench.engine.run import Run
 from pflbench.methods.base import Batches, Method, Objective, Round, Take, keep
 from pflbench.optim import sgd
-from pflbench.result import Score
+from pflbench.result import Metric, Score
 from pflbench.spec import Scoring
 from pflbench.typing import Params
 
@@ -34,6 +34,11 @@ class Tally(NamedTuple):
     examples: Tensor
     loss_sum: Tensor
     batch_accuracy: Tensor
+
+
+def leaves_models(scoring: Scoring) -> bool:
+    """Whether the models that participations leave behind are scored."""
+    return "stored" in scoring.stages or "sampled" in scoring.stages
 
 
 def score(f: Objective, w: Params, query: Batches) -> Tally:
@@ -56,7 +61,7 @@ def score(f: Objective, w: Params, query: Batches) -> Tally:
     return tally._replace(batch_accuracy=tally.batch_accuracy / used)
 
 
-def curve(method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, own: tuple[()], *taken: Batches) -> Tree:
+def curve(method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *taken: Batches) -> Tree:
     """The deployed model's score and, with a fine-tuning protocol, the score after each update.
 
     `taken`: one pass over the support (for `deploy`), the fine-tuning minibatches, the query batches.
@@ -108,6 +113,8 @@ def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
             for client in scored_clients(scoring, run.federation.training).tolist()
         }
         parts.append(personal(method, runs, clients, round, left))
+    if leaves_models(scoring):
+        parts.append(_left_behind(runs, clients, round))
     for part in parts:
         for seed, rows in part.items():
             found[seed] += rows
@@ -129,6 +136,7 @@ def personal(
     """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
 
     `left.sent` None: from their states and the server's; else from what their training of this round left behind.
+    Where the suite asks for features, their means over each client's support become metrics of its run.
     """
     names = [noise.key(runs[seed].spec.seed, client, "personalize", round) for seed, client in left]
     keys = clients.data.upload(np.array(names, np.int64))
@@ -137,22 +145,61 @@ def personal(
         run = runs[seed]
         drawn, _ = run.streams[client].draw(method.adapts(), 0, "personalize", round)
         query = _query(run, run.federation.query[client], clients, client)
-        items.append(Item(seed, (one.state, () if one.sent is None else one.sent, key), (*drawn, query)))
+        seen = pieces(run.federation.support[client]) if run.spec.scoring.features else []
+        items.append(Item(seed, (one.state, () if one.sent is None else one.sent, key), (*drawn, query, seen)))
 
     def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
-        (state, sent, key), (*adapting, query) = own, taken
+        (state, sent, key), (*adapting, query, seen) = own, taken
         now = Round(round - 1, key)
+        adapting = keyed(adapting, key, clients.data.task)
         made = method.personalize(f, server, state, None if fresh else sent, *adapting, round=now)
-        return {stage: score(f, w, query) for stage, w in made.items()}
+        return {stage: score(f, w, query) for stage, w in made.items()}, _means(f, made["personalized"], seen)
 
     fresh = all(one.sent is None for one in left.values())
     servers = {seed: run.server for seed, run in runs.items()}
     tallies = clients(models, servers, items, key=("personal", fresh, round))
     found: Found = {seed: [] for seed in runs}
-    for (seed, client), scores in zip(left, tallies, strict=True):
+    for (seed, client), (scores, means) in zip(left, tallies, strict=True):
         average = runs[seed].spec.scoring.average
+        values = means.tolist() if isinstance(means, Tensor) else []
+        runs[seed].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(values)]
         for stage, tally in scores.items():
             found[seed] += _rows(stage, average, round, client, Tally(*[v[None] for v in tally]))
+    return found
+
+
+def _means(f: Objective, w: Params, seen: Batches) -> Tensor | tuple[()]:
+    """The mean features ["features"] of a model on all of these rows; () if there are none."""
+    if not seen:
+        return ()
+    total, rows = f.features(w, seen[0])[0] * 0, w.new_zeros(())
+    for b in seen:
+        z = f.features(w, b)
+        mask = torch.ones_like(b.rows, dtype=torch.bool) if b.mask is None else b.mask
+        new = total + torch.where(mask[:, None], z, 0).sum(0), rows + mask.sum()
+        total, rows = keep(b, new, (total, rows))
+    return total / rows
+
+
+def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> Found:
+    """The models that clients' last participations left them with: stored by all so far, and by the last cohort."""
+    scoring = next(iter(runs.values())).spec.scoring
+    items, owners = [], []
+    for seed, run in runs.items():
+        concerned = {"stored": sorted(run.left), "sampled": sorted(run.latest)}
+        for stage in [stage for stage in concerned if stage in scoring.stages]:
+            for client in concerned[stage][: scoring.first]:
+                query = _query(run, run.federation.query[client], clients, client)
+                items.append(Item(seed, run.left[client], (query,)))
+                owners.append((seed, stage, client))
+
+    def one(f: Objective, server: Tree, own: Params, query: Batches) -> Tally:
+        return score(f, own, query)
+
+    tallies = clients(one, dict.fromkeys(runs, ()), items, key="left behind") if items else []
+    found: Found = {seed: [] for seed in runs}
+    for (seed, stage, client), tally in zip(owners, tallies, strict=True):
+        found[seed] += _rows(stage, scoring.average, round, client, Tally(*[v[None] for v in tally]))
     return found
 
 
@@ -160,15 +207,25 @@ def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, ro
     """The global model on each client's query rows, and its fine-tuning."""
     scoring = next(iter(runs.values())).spec.scoring
     updates = scoring.finetune.steps if scoring.finetune and "finetuned" in scoring.stages else 0
-    items, owners = [], []
-    for seed, run in runs.items():
-        for client in scored_clients(scoring, run.federation.training).tolist():
-            drawn, _ = run.streams[client].draw((Take(epochs=1), Take(steps=updates)), 0, "finetune", round)
-            query = _query(run, run.federation.query[client], clients, client)
-            items.append(Item(seed, (), (*drawn, query)))
-            owners.append((seed, client))
+    owners = [
+        (seed, client)
+        for seed, run in runs.items()
+        for client in scored_clients(scoring, run.federation.training).tolist()
+    ]
+    names = [noise.key(runs[seed].spec.seed, client, "finetune", round) for seed, client in owners]
+    items = []
+    for (seed, client), key in zip(owners, clients.data.upload(np.array(names, np.int64)), strict=True):
+        run = runs[seed]
+        drawn, _ = run.streams[client].draw((Take(epochs=1), Take(steps=updates)), 0, "finetune", round)
+        query = _query(run, run.federation.query[client], clients, client)
+        items.append(Item(seed, key, (*drawn, query)))
     servers = {seed: run.server for seed, run in runs.items()}
-    tallies = clients(lambda *args: curve(method, scoring, *args), servers, items, key="scoring")
+
+    def one(f: Objective, server: Tree, key: Tensor, support: Batches, tuning: Batches, query: Batches) -> Tree:
+        (tuning,) = keyed([tuning], key, clients.data.task)
+        return curve(method, scoring, f, server, support, tuning, query)
+
+    tallies = clients(one, servers, items, key="scoring")
     found: Found = {seed: [] for seed in runs}
     for (seed, client), tally in zip(owners, tallies, strict=True):
         if "global" in scoring.stages and scoring.global_on == "clients":

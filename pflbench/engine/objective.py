@@ -19,9 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pflbench.data.source import Normalization
+from pflbench.engine.augment import crop_flip
 from pflbench.methods.base import Batch, Loss
 from pflbench.models.network import Network
 from pflbench.typing import Params, Part, Pool, Scalar
+from pflbench.vector import Layout
 
 
 class Task(NamedTuple):
@@ -29,7 +31,7 @@ class Task(NamedTuple):
 
     `bf16`: forward passes compute in bfloat16 where PyTorch's autocast thinks it safe; parameters, losses and
     gradients stay as wide as the parameters. `stack`: how stacks convolve (`models.ops.STACKS`). `normalization`: what
-    is done to images in [0, 1] (None: nothing).
+    is done to images in [0, 1] (None: nothing). `augment`: whether batches with a key see images cropped and flipped.
     """
 
     network: Network
@@ -37,10 +39,25 @@ class Task(NamedTuple):
     bf16: bool = False
     stack: str = "grouped"
     normalization: Normalization | None = None
+    augment: bool = False
 
-    def images(self, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        """Rows [*lead] → images [*lead, "channels", "height", "width"]."""
-        found = self.pool.index_select(0, rows if rows.dim() == 1 else rows.flatten()).to(dtype)
+    @property
+    def noisy(self) -> bool:
+        """Whether training draws anything of a minibatch's key."""
+        return self.augment or self.network.drops
+
+    @property
+    def cacheable(self) -> bool:
+        """See `methods.base.Objective`."""
+        return self.network.features is not None and not self.noisy
+
+    def images(self, b: Batch, dtype: torch.dtype) -> Tensor:
+        """The images of rows [*lead], augmented where the batch has a key: [*lead, "channels", "height", "width"]."""
+        rows = b.rows
+        raw = self.pool.index_select(0, rows if rows.dim() == 1 else rows.flatten())
+        if self.augment and b.key is not None:
+            raw = crop_flip(raw.view(*rows.shape, *raw.shape[1:]), b.key).view_as(raw)
+        found = raw.to(dtype)
         if self.normalization is None:
             found.div_(255)
         else:
@@ -48,27 +65,27 @@ class Task(NamedTuple):
             found.sub_(shift).mul_(scale)
         return found if rows.dim() == 1 else found.view(*rows.shape, *found.shape[1:])
 
-    def logits(self, pieces: list[Tensor], b: Batch) -> Tensor:
-        """One client's logits ["batch", "classes"] on the images of `b.rows`."""
-        x = self.images(b.rows, pieces[0].dtype)
+    def logits(self, pieces: list[Tensor], b: Batch, key: Tensor | None = None) -> Tensor:
+        """One client's logits ["batch", "classes"] on the images of a batch; with dropout where there is a key."""
+        x = self.images(b, pieces[0].dtype)
         with self._precision():
-            return self.network.logits(pieces, x).to(pieces[0].dtype)
+            return self.network.logits(pieces, x, key).to(pieces[0].dtype)
 
-    def stacked_logits(self, pieces: list[Tensor], b: Batch) -> Tensor:
+    def stacked_logits(self, pieces: list[Tensor], b: Batch, key: Tensor | None = None) -> Tensor:
         """The same for a stack of clients: ["clients", "batch", "classes"]."""
-        x = self.images(b.rows, pieces[0].dtype)
+        x = self.images(b, pieces[0].dtype)
         with self._precision():
-            return self.network.stacked_logits(pieces, x, b.mask, self.stack).to(pieces[0].dtype)
+            return self.network.stacked_logits(pieces, x, b.mask, self.stack, key).to(pieces[0].dtype)
 
     def features(self, pieces: list[Tensor], b: Batch) -> Tensor:
         """One client's features ["batch", "features"]; pieces: the vector, from its start to the end of the base."""
-        x = self.images(b.rows, pieces[0].dtype)
+        x = self.images(b, pieces[0].dtype)
         with self._precision():
             return self.network.represent(pieces, x).to(pieces[0].dtype)
 
     def stacked_features(self, pieces: list[Tensor], b: Batch) -> Tensor:
         """The same for a stack of clients: ["clients", "batch", "features"]."""
-        x = self.images(b.rows, pieces[0].dtype)
+        x = self.images(b, pieces[0].dtype)
         with self._precision():
             return self.network.stacked_represent(pieces, x, b.mask, self.stack).to(pieces[0].dtype)
 
@@ -84,6 +101,34 @@ def _channels(n: Normalization, dtype: torch.dtype, device: torch.device) -> tup
     """(x / 255 - mean) / std as (x - shift) * scale, shaped for images."""
     mean, std = (torch.tensor(v, dtype=torch.float64)[:, None, None] for v in n)
     return (mean * 255).to(device, dtype), (1 / (std * 255)).to(device, dtype)
+
+
+@lru_cache(maxsize=32)
+def _decay(layout: Layout, rate: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return layout.weights.to(device, dtype) * rate
+
+
+class _Known:
+    """What an objective knows without computing."""
+
+    task: Task
+
+    @property
+    def cacheable(self) -> bool:
+        """See `methods.base.Objective`."""
+        return self.task.cacheable
+
+    def part(self, name: str) -> slice:
+        """See `methods.base.Objective`."""
+        return self.task.network.layout.part(name)
+
+    def last(self, layers: int) -> slice:
+        """See `methods.base.Objective`."""
+        return self.task.network.layout.last(layers)
+
+    def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
+        """See `methods.base.Objective`."""
+        return _decay(self.task.network.layout.of(wrt), rate, w.dtype, w.device) if rate else None
 
 
 class Own(NamedTuple):
@@ -105,7 +150,7 @@ PIECE = 100
 """Rows of a larger batch that a network which treats each row alone sees at a time: caches and memory are finite."""
 
 
-class LoopObjective:
+class LoopObjective(_Known):
     """One client at a time; batches are trimmed to their real rows. `gradient_calls` counts autograd calls.
 
     A large batch is cut into pieces of `PIECE` rows, whose means and gradients are averaged.
@@ -117,8 +162,8 @@ class LoopObjective:
 
     def _loss(self, pieces: list[Tensor], b: Batch, own: Own | None = None, args: tuple[Tensor, ...] = ()) -> Tensor:
         if own is None:
-            return F.cross_entropy(self.task.logits(pieces, b), b.labels)
-        outputs = self.task.logits(pieces, b) if own.at == "logits" else self.task.features(pieces, b)
+            return F.cross_entropy(self.task.logits(pieces, b, b.key), b.labels)
+        outputs = self.task.logits(pieces, b, b.key) if own.at == "logits" else self.task.features(pieces, b)
         return own.loss(outputs, b.labels, b.mask, *args)
 
     def __call__(self, w: Params, b: Batch) -> Scalar:
@@ -137,7 +182,8 @@ class LoopObjective:
         return total.div_(len(b.rows))
 
     def _pieces(self, b: Batch) -> list[Batch]:
-        if len(b.rows) <= PIECE or self.task.network.batchwise:
+        # What a key draws goes by places in the whole batch.
+        if len(b.rows) <= PIECE or self.task.network.batchwise or b.key is not None:
             return [b]
         return [Batch(*some) for some in zip(torch.split(b.rows, PIECE), torch.split(b.labels, PIECE), strict=True)]
 
@@ -172,7 +218,7 @@ class LoopObjective:
         assert network.gradient is not None
         layout = network.layout.of(wrt)
         g = w.new_empty(layout.size)
-        images = self.task.images(b.rows, w.dtype)
+        images = self.task.images(b, w.dtype)
         network.gradient(network.layout.views([w]), images, b.labels, layout.views([g]))
         return g
 
@@ -194,12 +240,8 @@ class LoopObjective:
         with torch.no_grad():
             return torch.cat([self.task.features([w], piece) for piece in self._pieces(b)])
 
-    def part(self, name: str) -> slice:
-        """See `methods.base.Objective`."""
-        return self.task.network.layout.part(name)
 
-
-class StackedObjective:
+class StackedObjective(_Known):
     """The same under `torch.vmap`: w and the batch's tensors carry a hidden leading axis of clients × seeds."""
 
     def __init__(self, task: Task):
@@ -236,10 +278,6 @@ class StackedObjective:
         """See `methods.base.Objective`."""
         return _apply(self._features, w, b)
 
-    def part(self, name: str) -> slice:
-        """See `methods.base.Objective`."""
-        return self.task.network.layout.part(name)
-
     # From here on tensors are physical: a leading axis of clients everywhere.
 
     def _logits(self, w: Tensor, b: Batch) -> Tensor:
@@ -254,11 +292,11 @@ class StackedObjective:
         """Each client's loss ["clients"]."""
         if own is not None:
             at_logits = own.at == "logits"
-            outputs = self.task.stacked_logits(pieces, b) if at_logits else self.task.stacked_features(pieces, b)
+            outputs = self.task.stacked_logits(pieces, b, b.key) if at_logits else self.task.stacked_features(pieces, b)
             dims = (0, 0, None if b.mask is None else 0, *[0] * len(args))
             losses: Tensor = torch.vmap(own.loss, in_dims=dims)(outputs, b.labels, b.mask, *args)
             return losses
-        logits = self.task.stacked_logits(pieces, b)
+        logits = self.task.stacked_logits(pieces, b, b.key)
         each = F.cross_entropy(logits.flatten(0, 1), b.labels.flatten(), reduction="none").view(b.labels.shape)
         if b.mask is None:
             return each.mean(1)
@@ -284,9 +322,19 @@ class StackedObjective:
 
 def _apply(fn: Callable[..., Tensor], w: Tensor, b: Batch, *more: Tensor) -> Tensor:
     """`fn` on the physical stack behind vmapped arguments."""
-    mask = [] if b.mask is None else [b.mask]
-    result: Tensor = _OnStack.apply(fn, len(more), w, *more, b.rows, b.labels, *mask)
+    optional = [b.mask, b.key]
+    form = _Form(len(more), *[tensor is not None for tensor in optional])
+    there = [tensor for tensor in optional if tensor is not None]
+    result: Tensor = _OnStack.apply(fn, form, w, *more, b.rows, b.labels, *there)
     return result
+
+
+class _Form(NamedTuple):
+    """What a flat list of tensors is: so many arguments, and whether the batch's optional ones are there."""
+
+    more: int
+    mask: bool
+    key: bool
 
 
 class _OnStack(torch.autograd.Function):
@@ -295,8 +343,8 @@ class _OnStack(torch.autograd.Function):
     generate_vmap_rule = False
 
     @staticmethod
-    def forward(fn: Callable[..., Tensor], extra: int, *tensors: Tensor) -> Tensor:
-        one = _call(fn, extra, [t[None] for t in tensors])
+    def forward(fn: Callable[..., Tensor], form: _Form, *tensors: Tensor) -> Tensor:
+        one = _call(fn, form, [t[None] for t in tensors])
         return one[0]
 
     @staticmethod
@@ -304,15 +352,18 @@ class _OnStack(torch.autograd.Function):
         ctx.set_materialize_grads(False)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], fn: Callable[..., Tensor], extra: int, *tensors: Tensor) -> Any:
+    def vmap(info: Any, in_dims: tuple[Any, ...], fn: Callable[..., Tensor], form: _Form, *tensors: Tensor) -> Any:
+        # A NamedTuple's dimensions are nested: those of the tensors are the last.
+        dims = in_dims[len(in_dims) - len(tensors) :]
         stacked = [
             t.expand(info.batch_size, *t.shape) if d is None else t.movedim(d, 0)
-            for t, d in zip(tensors, in_dims[2:], strict=True)
+            for t, d in zip(tensors, dims, strict=True)
         ]
-        return _call(fn, extra, stacked), 0
+        return _call(fn, form, stacked), 0
 
 
-def _call(fn: Callable[..., Tensor], extra: int, tensors: list[Tensor]) -> Tensor:
+def _call(fn: Callable[..., Tensor], form: _Form, tensors: list[Tensor]) -> Tensor:
     w, *rest = tensors
-    more, (rows, labels, *mask) = rest[:extra], rest[extra:]
-    return fn(w, Batch(rows, labels, mask[0] if mask else None), *more)
+    more, (rows, labels, *optional) = rest[: form.more], rest[form.more :]
+    mask, key = (optional.pop(0) if there else None for there in (form.mask, form.key))
+    return fn(w, Batch(rows, labels, mask, key=key), *more)

@@ -13,6 +13,7 @@ from pflbench.engine.batches import Stream
 from pflbench.errors import Diverged
 from pflbench.result import Metric, Score
 from pflbench.spec import RunSpec
+from pflbench.typing import Params
 
 Tree = Any
 
@@ -29,6 +30,10 @@ class Run:
     """The state of a client that has not taken part yet."""
     cursors: np.ndarray
     states: dict[int, Tree] = field(default_factory=dict)
+    left: dict[int, Params] = field(default_factory=dict)
+    """The model that each client's last participation left it with, where the suite scores it."""
+    latest: list[int] = field(default_factory=list)
+    """Who took part in the last round."""
     scores: list[Score] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
     failure: Diverged | None = None

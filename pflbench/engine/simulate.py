@@ -16,17 +16,17 @@ from pflbench.data.federation import Federation
 from pflbench.engine.batches import support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.chunks import MOST_PADDING
-from pflbench.engine.client_map import ClientMap, Data, Execution, Item, one_lane
-from pflbench.engine.cohort import arrived, sample_cohort, weights
-from pflbench.engine.evaluate import Left, before_aggregation, evaluate, personal, scored_clients
+from pflbench.engine.client_map import ClientMap, Data, Execution, Item, keyed, one_lane
+from pflbench.engine.cohort import arrived, coin, sample_cohort, weights
+from pflbench.engine.evaluate import Left, before_aggregation, evaluate, leaves_models, personal, scored_clients
 from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Run
-from pflbench.errors import Diverged, PflbenchError
+from pflbench.errors import Diverged, PflbenchError, UsageError
 from pflbench.methods.base import Method, Round
 from pflbench.models.network import Network
 from pflbench.result import Metric, Score
-from pflbench.spec import Precision, RunSpec
+from pflbench.spec import RunSpec
 from pflbench.typing import Params
 
 Tree = Any
@@ -82,8 +82,8 @@ class Outcome:
 class _Watched(Round):
     """A round that notes in `asked` when a method reads its index: what depends on it cannot be replayed."""
 
-    def __init__(self, index: int, key: Tensor, asked: set[int]):
-        for name, value in (("_index", index), ("key", key), ("_asked", asked)):
+    def __init__(self, index: int, key: Tensor, phase: str | None, asked: set[int]):
+        for name, value in (("_index", index), ("key", key), ("phase", phase), ("_asked", asked)):
             object.__setattr__(self, name, value)
 
     @property
@@ -108,6 +108,9 @@ class _Initial:
 
     def part(self, name: str) -> slice:
         return self.network.layout.part(name)
+
+    def last(self, layers: int) -> slice:
+        return self.network.layout.last(layers)
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         key = torch.tensor(noise.key(self.spec.seed, "initial"), device=self.device)
@@ -143,7 +146,7 @@ class Simulation:
         self.setup = setup or Setup()
         self.method = method
         network = method.network(network)
-        self.clients = self.setup.client_map(_data(network, federations, specs[0].precision, self.setup))
+        self.clients = self.setup.client_map(_data(network, federations, specs[0], self.setup))
         self.runs = [_start(s, f, method, network, self.setup.device) for s, f in zip(specs, federations, strict=True)]
         self.rounds = 0
         """Finished rounds."""
@@ -156,10 +159,10 @@ class Simulation:
 
     def run(self) -> list[Outcome]:
         """All rounds, then the scores."""
-        total, every = self.runs[0].spec.rounds, self.setup.evaluate_every
+        total = self.runs[0].spec.rounds
         while self.rounds < total and self.alive:
             self.step()
-            if every and self.rounds % every == 0 and self.rounds < total:
+            if self._scored_after(self.rounds) and self.rounds < total:
                 self.score(last=False)
             if self.setup.on_round:
                 self.setup.on_round(self.rounds)
@@ -186,13 +189,14 @@ class Simulation:
                 if client in senders[seed]:
                     uploads[seed][client] = sent
                 if client in keepers[seed]:
-                    # A slice of a stack would keep the whole stack alive.
-                    stacked = self.clients.execution == "vectorized"
-                    run.states[client] = pytree.tree_map(torch.clone, state) if stacked else state
+                    run.states[client] = pytree.tree_map(_alone, state)
+                    if leaves_models(run.spec.scoring):
+                        run.left[client] = _alone(_model(self.method.trained(sent, run.states[client]), self.method))
             if frugal:
                 trim()
-        now = Round(self.rounds)
         for seed, run in self.alive.items():
+            run.latest = keepers[seed]
+            now = Round(self.rounds, phase=self._phase(run))
             mine = [uploads[seed].pop(client) for client in senders[seed]]
             share = weights(run.spec, run.federation, senders[seed]).to(self.clients.data.device)
             _aggregate(run, _stacked(mine), share, self.method, now)
@@ -204,7 +208,9 @@ class Simulation:
         """Who trains in this round, as (run, client), the largest first; whose uploads arrive; who keeps its state."""
         work, senders, keepers = [], {}, {}
         for seed, run in self.alive.items():
-            asked = sample_cohort(run.spec, run.federation.training, self.rounds)
+            everyone = self.method.asks == "everyone"
+            training = run.federation.training
+            asked = np.flatnonzero(training) if everyone else sample_cohort(run.spec, training, self.rounds)
             senders[seed] = arrived(run.spec, asked, self.rounds).tolist()
             keepers[seed] = asked.tolist() if self.method.trains == "everyone" else senders[seed]
             trained = keepers[seed]
@@ -219,26 +225,22 @@ class Simulation:
         """Each client's upload and new state; personal models that suites score as training leaves them are scored."""
         scored = self._scores_training()
         keys = [noise.key(self.runs[seed].spec.seed, client, self.rounds) for seed, client in portion]
+        phases = {seed: self._phase(run) for seed, run in self.alive.items()}
         items = []
         for (seed, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
             run = self.runs[seed]
             used = scored or client in senders[seed]
             taken, cursor = run.streams[client].draw(
-                self.method.takes(), int(run.cursors[client]), "round", self.rounds, used=used
+                self.method.takes(), int(run.cursors[client]), "round", self.rounds, used=used, phase=phases[seed]
             )
             if client in keepers[seed]:  # scoring moves nothing
                 run.cursors[client] = cursor
             items.append(Item(seed, (run.states.get(client, run.fresh), key), tuple(taken)))
-        asked: set[int] = set()
-        results = self.clients(
-            lambda f, server, own, *taken: self.method.client(
-                f, server, own[0], *taken, round=_Watched(self.rounds, own[1], asked)
-            ),
-            [run.server for run in self.runs],
-            items,
-            key="training" if self._replayable else None,
-        )
-        self._replayable = self._replayable and not asked
+        results: list[tuple[Tree, Tree]] = [((), ())] * len(items)
+        for phase in dict.fromkeys(phases.values()):
+            mine = [i for i, item in enumerate(items) if phases[item.seed] == phase]
+            for i, result in zip(mine, self._participate([items[i] for i in mine], phase), strict=True):
+                results[i] = result
         if scored:
             left = {
                 (seed, client): Left(state, sent)
@@ -249,10 +251,36 @@ class Simulation:
                 self.runs[seed].scores += scores
         return results
 
+    def _phase(self, run: Run) -> str | None:
+        """What kind of round this is to a run."""
+        return self.method.phase(coin(run.spec, self.rounds))
+
+    def _participate(self, items: list[Item], phase: str | None) -> list[tuple[Tree, Tree]]:
+        """Uploads and new states of clients whose round is of one phase."""
+        asked: set[int] = set()
+        results = self.clients(
+            lambda f, server, own, *taken: self.method.client(
+                f,
+                server,
+                own[0],
+                *keyed(taken, own[1], self.clients.data.task),
+                round=_Watched(self.rounds, own[1], phase, asked),
+            ),
+            [run.server for run in self.runs],
+            items,
+            key=("training", phase) if self._replayable else None,
+        )
+        self._replayable = self._replayable and not asked
+        return results
+
     def _scores_next(self) -> bool:
         """Whether the end of this round is scored."""
-        done, every = self.rounds + 1, self.setup.evaluate_every
-        return done == self.runs[0].spec.rounds or bool(every and done % every == 0)
+        return self._scored_after(self.rounds + 1)
+
+    def _scored_after(self, done: int) -> bool:
+        """Whether the moment after so many rounds is one to score."""
+        spec, every = self.runs[0].spec, self.setup.evaluate_every
+        return done > spec.rounds - spec.scoring.last or bool(every and done % every == 0)
 
     def _scores_training(self) -> bool:
         """Whether this round's training makes personal models to score."""
@@ -268,11 +296,24 @@ class Simulation:
             if last and "personalized" in run.spec.scoring.stages:
                 scored = scored_clients(run.spec.scoring, run.federation.training).tolist()
                 run.metrics += [Metric(0, c, "support", float(len(run.federation.support[c]))) for c in scored]
-            if last and not all(np.isfinite(s.loss_sum) for s in run.scores if s.round == self.rounds):
+            counted = self.rounds - run.spec.scoring.last
+            if last and not all(np.isfinite(s.loss_sum) for s in run.scores if s.round > counted):
                 run.failure = Diverged("diverged while scoring: a loss is not finite; a smaller learning rate may help")
 
 
-def _data(network: Network, federations: Sequence[Federation], precision: Precision, setup: Setup) -> Data:
+def _alone(x: Tensor) -> Tensor:
+    """The tensor by itself: a slice, of a stack or of a model, would keep the whole alive."""
+    return x.clone() if x.untyped_storage().nbytes() > x.nbytes else x
+
+
+def _model(model: Params | None, method: Method[Any, Any, Any]) -> Params:
+    if model is None:
+        name = type(method).__name__
+        raise UsageError(f"{name} does not say what its clients keep (trained()), so no stage 'stored' or 'sampled'.")
+    return model
+
+
+def _data(network: Network, federations: Sequence[Federation], spec: RunSpec, setup: Setup) -> Data:
     """All seeds' pools as one; seeds that share a pool share its rows."""
     pools: list[Federation] = []
     offsets: list[int] = []
@@ -284,7 +325,8 @@ def _data(network: Network, federations: Sequence[Federation], precision: Precis
         offsets.append(sum(len(p.x) for p in pools[:same]))
     x = pools[0].x if len(pools) == 1 else torch.cat([p.x for p in pools])
     stack = setup.stack or ("columns" if setup.device.type == "cuda" else "grouped")
-    task = Task(network, x.to(setup.device), precision == "bf16", stack, pools[0].normalization)
+    augment = spec.augment == "crop-flip"
+    task = Task(network, x.to(setup.device), spec.precision == "bf16", stack, pools[0].normalization, augment)
     return Data(task, np.concatenate([p.labels for p in pools]), tuple(offsets))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,18 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.batches import Drawn, Reshuffled, Static, Stream, support_batches
+from pflbench.engine.evaluate import before_aggregation, leaves_models
 from pflbench.errors import UsageError
 from pflbench.executor import build
 from pflbench.executor.measured import Measured
-from pflbench.methods.base import Batch, Batches, Round
+from pflbench.methods.base import Batch, Batches, Round, Take
 from pflbench.models.network import Network
 from pflbench.spec import RunSpec
 
 FORWARD = 1 / 3
 """A forward pass in gradients: the backward pass costs about two."""
+COINS = 100
+"""Equally spaced coins that stand for the rounds of a method with phases."""
 SECOND = 3
 """A Hessian-vector product in gradients: two more passes than one, over a longer graph."""
 
@@ -38,11 +42,21 @@ class _Small:
     def part(self, name: str) -> slice:
         return self.parts[name]
 
+    def last(self, layers: int) -> slice:
+        return slice(self.size - 1, self.size)
+
 
 class _Count(_Small):
     """An objective that computes nothing: it adds up rows, in gradients' worth."""
 
     rows = 0.0
+
+    def __init__(self, network: Network, noisy: bool):
+        super().__init__(network)
+        self.cacheable = network.features is not None and not noisy
+
+    def decay(self, rate: float | None, w: Tensor, *, wrt: str | None = None) -> None:
+        return None
 
     def __call__(self, w: Tensor, b: Batch) -> Tensor:
         self.rows += FORWARD * len(b.rows)
@@ -87,7 +101,7 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     plain = build.network(spec)
     method = build.construct(reference, spec.method.hyper)
     network = method.network(plain)
-    share = 1 - (0 if spec.query == "test-split" else spec.query)
+    share = 1.0 if isinstance(spec.query, str) else 1 - spec.query
     support = np.arange(max(1, round(examples / spec.clients * share * (1 - spec.validation))))
     stream: Stream = (
         Reshuffled(support, spec.batch, spec.seed, 0)
@@ -96,24 +110,47 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     )
     new = _New(network)
     server = method.init(new, spec.training_clients)
+    noisy = spec.augment != "none" or network.drops
 
-    def trained(used: bool) -> float:
-        count = _Count(network)
-        taken = [_batches(drawn) for drawn in stream.draw(method.takes(), 0, used=used)[0]]
+    def counted(
+        takes: Sequence[Take], client: Callable[..., object], used: bool = True, phase: str | None = None
+    ) -> float:
+        """What one client's part costs that is fed these."""
+        count = _Count(network, noisy)
+        taken = [_batches(drawn) for drawn in stream.draw(takes, 0, used=used, phase=phase)[0]]
         with torch.no_grad():
-            now = Round(0, torch.zeros((), dtype=torch.int64))
-            method.client(count, server, method.init_client(server, new), *taken, round=now)
+            now = Round(0, torch.zeros((), dtype=torch.int64), phase)
+            client(count, server, method.init_client(server, new), *taken, round=now)
         return count.rows
 
+    def trained(used: bool) -> float:
+        phases = Counter(method.phase((i + 0.5) / COINS) for i in range(COINS))
+        costs = {phase: counted(method.takes(), method.client, used, phase) for phase in phases}
+        return sum(costs[phase] * share / COINS for phase, share in phases.items())
+
     idle = (1 - spec.arrival) * trained(used=False) if method.trains == "everyone" else 0.0
-    training = spec.rounds * spec.cohort * (spec.arrival * trained(used=True) + idle)
+    asked = spec.training_clients if method.asks == "everyone" else spec.cohort
+    training = spec.rounds * asked * (spec.arrival * trained(used=True) + idle)
+    # A test split is usually a fifth or a sixth as large, and a client holds half of the labels.
+    shares = {"test-split": examples / 10, "partition": examples / 6 / spec.clients}
+    query = round(shares[spec.query] if isinstance(spec.query, str) else examples / spec.clients * spec.query)
+    one = 0.0
+    if "global" in spec.scoring.stages or "finetuned" in spec.scoring.stages:
+        updates = spec.scoring.finetune.steps if spec.scoring.finetune and "finetuned" in spec.scoring.stages else 0
+        one += updates * spec.batch + (updates + 1) * query * FORWARD
+    if before_aggregation(method, spec.scoring):
+        one += trained(used=True) + query * FORWARD
+    elif "personalized" in spec.scoring.stages:
+        one += query * FORWARD + counted(
+            method.adapts(),
+            lambda f, server, own, *taken, round: method.personalize(f, server, own, None, *taken, round=round),
+        )
+    if leaves_models(spec.scoring):
+        one += query * FORWARD
     scored = {"held-out": spec.clients - spec.training_clients, "training": spec.training_clients, "all": spec.clients}
     clients = min(scored[spec.scoring.clients], spec.scoring.first or spec.clients)
-    updates = spec.scoring.finetune.steps if spec.scoring.finetune and "finetuned" in spec.scoring.stages else 0
-    # A test split is usually a fifth or a sixth as large, and a client holds half of the labels.
-    query = round(examples / 10 if spec.query == "test-split" else examples / spec.clients * spec.query)
-    scoring = clients * (updates * spec.batch + (updates + 1) * query * FORWARD)
-    return float((training + scoring) * network.layout.size / plain.layout.size)
+    total = training + min(spec.scoring.last, spec.rounds) * clients * one
+    return float(total * network.layout.size / plain.layout.size)
 
 
 def seconds(spec: RunSpec, reference: str, speeds: dict[str, Measured]) -> float | None:

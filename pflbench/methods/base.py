@@ -34,7 +34,8 @@ class Batch(NamedTuple):
 
     `mask` marks real rows where batches are padded (None: all real). `real` is False for a step that only pads a
     client's shorter sequence (None: every client makes this step); `steps` takes care of it. `places`: where the rows
-    stand in the client's support, where the `Take` asks for them.
+    stand in the client's support, where the `Take` asks for them. `key`: what augmentation and dropout are drawn from,
+    where the suite or the network has any and the batch is one to train on.
     """
 
     rows: Rows
@@ -42,6 +43,7 @@ class Batch(NamedTuple):
     mask: Tensor | None = None
     real: Tensor | None = None
     places: Rows | None = None
+    key: Int[Tensor, ""] | None = None
 
     @property
     def examples(self) -> Int[Tensor, ""] | int:
@@ -62,6 +64,8 @@ class Take:
     outer batch). `batch`: rows per minibatch (None: the suite's). `indexed`: minibatches know their rows' places in the
     whole batch.
     `used_only`: clients draw none where nobody reads what comes of it: neither upload nor score (pFedVEM's base).
+    `epochwise`: where the suite reshuffles, single steps walk through passes over all rows, each in a fresh order,
+    instead of being drawn independently. `phase`: drawn only in rounds of this phase (see `Method.phase`).
     """
 
     steps: int | None = None
@@ -71,6 +75,8 @@ class Take:
     batch: int | None = None
     indexed: bool = False
     used_only: bool = False
+    epochwise: bool = False
+    phase: str | None = None
 
     def __post_init__(self) -> None:
         amounts = [amount for amount in (self.steps, self.epochs) if amount is not None]
@@ -86,11 +92,13 @@ class Take:
 class Round:
     """What a method may know of the round besides its arguments.
 
-    `index` counts rounds from 0 and is a plain Python value. `key` is this client's own in this round.
+    `index` counts rounds from 0; `phase` is what the method made of the round's coin (None: it has no phases). Both are
+    plain Python values. `key` is this client's own in this round.
     """
 
     index: int
     key: Int[Tensor, ""] | None = None
+    phase: str | None = None
 
     def noise(self, *name: str | int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Independent standard normal numbers of this shape, by name: the same alone, in a stack, and on any device.
@@ -108,7 +116,14 @@ Loss = Callable[..., Tensor]
 
 @runtime_checkable
 class Objective(Protocol):
-    """The loss a method sees: mean cross-entropy of a model on a minibatch's real rows, and what derives from it."""
+    """The loss a method sees: mean cross-entropy of a model on a minibatch's real rows, and what derives from it.
+
+    Where the suite augments, everything sees the minibatch's augmented images, the same at each look at one minibatch.
+    Losses and their derivatives are those of training, with dropout; logits and features are without.
+    """
+
+    cacheable: bool
+    """Whether a frozen base turns a row into the same features at every look, and the head is one linear layer."""
 
     def __call__(self, w: Params, b: Batch) -> Scalar:
         """The loss, without a gradient."""
@@ -144,6 +159,15 @@ class Objective(Protocol):
     def part(self, name: str) -> slice:
         """Where a part (`base`, `head`, `modulator`) lies in the vector."""
 
+    def last(self, layers: int) -> slice:
+        """Where the last so many layers lie in the vector."""
+
+    def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
+        """Weight decay for `descend` of w: `rate` for the entries of layers' weights, 0 for biases and normalizations.
+
+        w is the whole vector, or the part named `wrt`. None for no rate, and for 0.
+        """
+
 
 @runtime_checkable
 class Initializer(Protocol):
@@ -154,6 +178,9 @@ class Initializer(Protocol):
 
     def part(self, name: str) -> slice:
         """Where a part (`base`, `head`, `modulator`) lies in the vector."""
+
+    def last(self, layers: int) -> slice:
+        """Where the last so many layers lie in the vector."""
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         """Standard normal numbers by name, as `Round.noise` has them, from the seed alone and as wide as a model."""
@@ -172,6 +199,8 @@ class Method(Generic[S, C, U]):
     version: ClassVar[int]
     trains: ClassVar[Literal["cohort", "everyone"]] = "cohort"
     """Who trains in a round: those whose uploads arrive, or everyone who was asked (and keeps its state)."""
+    asks: ClassVar[Literal["cohort", "everyone"]] = "cohort"
+    """Who is asked in a round: the suite's cohort, or all training clients."""
     personal_from: ClassVar[Literal["server", "training"]] = "server"
     """What `personalize` starts from: the server's new state, or what this round's training left at the client."""
 
@@ -182,7 +211,8 @@ class Method(Generic[S, C, U]):
         """Refuse numbers that no method can mean, by the names that hyperparameters have everywhere."""
         for name, value in vars(self).items():
             least = 1 if name in ("batch", "samples", "clusters") else 0
-            counted = least == 1 or name in ("lr", "steps", "epochs") or name.endswith(("_lr", "_steps", "_epochs"))
+            counted = least == 1 or name in ("lr", "steps", "epochs", "momentum", "weight_decay")
+            counted = counted or name.endswith(("_lr", "_steps", "_epochs"))
             if counted and isinstance(value, int | float) and value < least:
                 raise UsageError(f"{type(self).__name__}: {name} must be at least {least}, not {value}.")
 
@@ -192,6 +222,10 @@ class Method(Generic[S, C, U]):
             name = type(self).__name__
             raise UsageError(f"{name} needs a network whose head is one linear layer: mlp, lenet, or cnn6.")
         return base
+
+    def phase(self, coin: float) -> str | None:
+        """What kind of round it is, by a uniform number in [0, 1) for each round (L2GD). Default: there are none."""
+        return None
 
     def takes(self) -> tuple[Take, ...]:
         """What `client` is fed, in order."""
@@ -234,6 +268,13 @@ class Method(Generic[S, C, U]):
         """
         return {"personalized": self.deploy(f, server, taken[0])}
 
+    def trained(self, sent: U, state: C) -> Params | None:
+        """The model that a participation leaves the client with, scored at the stages "stored" and "sampled".
+
+        `sent` and `state`: what `client` returned. Default None: these stages do not exist.
+        """
+        return None
+
     def diagnose(self, state: C) -> dict[str, Scalar]:
         """Numbers about one client worth a record, from its state after training (pFedVEM's confidence)."""
         return {}
@@ -275,17 +316,31 @@ def path(fn: Callable[[Carry, Batch], Carry], carry: Carry, batches: Batches) ->
 
 
 def descend(
-    grad: Callable[[Part, Batch], Part], w: Part, batches: Batches, *, lr: float, beta: float | None = None
+    grad: Callable[[Part, Batch], Part],
+    w: Part,
+    batches: Batches,
+    *,
+    lr: float,
+    beta: float | None = None,
+    decay: Part | None = None,
 ) -> Part:
-    """Gradient descent over `batches`, one update each; with momentum `beta`, from rest (None: without)."""
+    """Gradient descent over `batches`, one update each; with momentum `beta`, from rest (None: without).
+
+    `decay`: what `Objective.decay` returns, times w, is added to the gradient (None: nothing).
+    """
     if beta is None:
-        return steps(lambda w, b: sgd(w, grad(w, b), lr=lr), w, batches)
+        return steps(lambda w, b: sgd(w, decayed(grad(w, b), w, decay), lr=lr), w, batches)
 
     def push(carry: tuple[Part, Part], b: Batch) -> tuple[Part, Part]:
         w, velocity = carry
-        return momentum(w, grad(w, b), velocity, lr=lr, beta=beta)
+        return momentum(w, decayed(grad(w, b), w, decay), velocity, lr=lr, beta=beta)
 
     return steps(push, (w, torch.zeros_like(w)), batches)[0]
+
+
+def decayed(g: Part, w: Part, decay: Part | None) -> Part:
+    """The gradient with weight decay at w (None: without)."""
+    return g if decay is None else torch.addcmul(g, decay, w)
 
 
 def total_loss(f: Objective, w: Params, batches: Batches) -> Scalar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
@@ -16,6 +17,30 @@ from pflbench.models.ops import Ops
 def mlp(shape: tuple[int, int, int], classes: int) -> Network:
     """One hidden layer of 100, ReLU: 79,510 parameters on 1×28×28 images with 10 classes (pFedVEM, Sec. 5.1)."""
     return perceptron(shape, classes, hidden=(100,))
+
+
+def mlp3(shape: tuple[int, int, int], classes: int) -> Network:
+    """Hidden layers of 512 and 256: 535,818 parameters on 1×28×28 images with 10 classes (FedEC: three layers).
+
+    The widths are those of the released FedRep code's first two (FedEC sheet §3).
+    """
+    return perceptron(shape, classes, hidden=(512, 256))
+
+
+def mlp4(shape: tuple[int, int, int], classes: int) -> Network:
+    """Hidden layers of 512, 256 and 64: 550,346 parameters on 1×28×28 images with 10 classes (FedRep's code)."""
+    return perceptron(shape, classes, hidden=(512, 256, 64))
+
+
+def mlp3_softmax(shape: tuple[int, int, int], classes: int) -> Network:
+    """`mlp3` whose outputs are a softmax of its last layer, so that a loss applies a second one (FedRep's code)."""
+    plain = mlp3(shape, classes)
+
+    def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
+        return plain.forward(ops, p, x, gate).softmax(-1)
+
+    # Its head is more than one linear layer, and its gradient is autograd's.
+    return replace(plain, forward=forward, gradient=None, features=None, width=0)
 
 
 def perceptron(shape: tuple[int, int, int], classes: int, *, hidden: tuple[int, ...]) -> Network:

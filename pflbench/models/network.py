@@ -56,6 +56,7 @@ class Network:
     `gradient`: the gradient of one client's loss derived by hand, where it beats autograd on a CPU (None: autograd).
     `features`: the base alone, from images to `width` features, where the head is one linear layer `head.out` on them
     (`with_linear_head` builds such a network); None, and a width of 0, where the head is more than that.
+    `drops`: whether it has dropout.
     """
 
     parameters: tuple[Parameter, ...]
@@ -68,6 +69,7 @@ class Network:
     gradient: Gradient | None = None
     features: Forward | None = None
     width: int = 0
+    drops: bool = False
     layout: Layout = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,22 +91,27 @@ class Network:
             pieces += [p.draw(generator) for p in self.parameters if p.part == part]
         return torch.cat(pieces).to(torch.float32)
 
-    def logits(self, pieces: Sequence[Tensor], x: Tensor) -> Tensor:
+    def logits(self, pieces: Sequence[Tensor], x: Tensor, key: Tensor | None = None) -> Tensor:
         """Logits ["batch", "classes"] of images x ["batch", "channels", "height", "width"].
 
-        `pieces`: the parameter vector, whole or cut at part boundaries.
+        `pieces`: the parameter vector, whole or cut at part boundaries. `key`: for dropout; None: without.
         """
-        return self.forward(Single(), self.layout.views(pieces), x, ungated)
+        return self.forward(Single(key), self.layout.views(pieces), x, ungated)
 
     def stacked_logits(
-        self, pieces: Sequence[Tensor], x: Tensor, mask: Tensor | None, stack: str = "grouped"
+        self,
+        pieces: Sequence[Tensor],
+        x: Tensor,
+        mask: Tensor | None,
+        stack: str = "grouped",
+        key: Tensor | None = None,
     ) -> Tensor:
         """Logits ["clients", "batch", "classes"] of x ["clients", "batch", "channels", "height", "width"].
 
         `pieces`: ["clients", "piece"] each; `mask` ["clients", "batch"]: real rows, None for all; `stack`: one of
-        `ops.STACKS`, the same numbers to rounding.
+        `ops.STACKS`, the same numbers to rounding; `key` ["clients"]: for dropout.
         """
-        return self.forward(STACKS[stack](x.shape[0], mask), self.layout.views(pieces), x, ungated)
+        return self.forward(STACKS[stack](x.shape[0], mask, key), self.layout.views(pieces), x, ungated)
 
     def represent(self, pieces: Sequence[Tensor], x: Tensor) -> Tensor:
         """Features ["batch", "features"] of images x ["batch", "channels", "height", "width"]: what `head.out` takes.
@@ -131,7 +138,7 @@ class Network:
     def _features(self) -> Forward:
         if self.features is None:
             raise UsageError(
-                "This network's head is more than one linear layer, so it has no features; mlp, lenet and cnn6 do."
+                "This network's head is more than one linear layer, so it has no features; mlp, lenet and others do."
             )
         return self.features
 
@@ -149,14 +156,27 @@ def with_linear_head(
     shape: tuple[int, int, int],
     classes: int,
     gradient: Gradient | None = None,
+    dropout: float = 0.0,
 ) -> Network:
     """A network of a base, which turns images into `width` features each, and a head of one linear layer `head.out`.
 
-    `base`: the base's parameters; `features`: its forward pass; `gradient`: of the whole network (see `Network`).
+    `base`: the base's parameters; `features`: its forward pass; `gradient`: of the whole network (see `Network`);
+    `dropout`: of the features, in training.
     """
 
     def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
-        return ops.linear(features(ops, p, x, gate), p["head.out.weight"], p["head.out.bias"])
+        h = features(ops, p, x, gate)
+        h = ops.dropout(h, dropout) if dropout else h
+        return ops.linear(h, p["head.out.weight"], p["head.out.bias"])
 
     parameters = (*base, *linear_parameters("head.out", width, classes))
-    return Network(parameters, forward, shape, classes, gradient=gradient, features=features, width=width)
+    return Network(
+        parameters,
+        forward,
+        shape,
+        classes,
+        gradient=gradient,
+        features=features,
+        width=width,
+        drops=dropout > 0,
+    )

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pflbench import noise
+
 EPS = 1e-5
 
 
@@ -43,6 +45,13 @@ class Ops(Protocol):
     def batch_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         """Normalization by this batch's statistics (no running buffers), of images or features."""
 
+    def dropout(self, x: Tensor, rate: float) -> Tensor:
+        """Features with each entry 0 with this probability, the others divided by the rest of it; as they are in tests.
+
+        What is dropped depends on the batch's key, the row's place in the batch, and the feature alone. One such layer
+        a network.
+        """
+
     def mean(self, x: Tensor) -> Tensor:
         """Mean of features over the batch."""
 
@@ -54,7 +63,13 @@ class Ops(Protocol):
 
 
 class Single:
-    """One client: images ["batch", "channels", "height", "width"], features ["batch", "features"]."""
+    """One client: images ["batch", "channels", "height", "width"], features ["batch", "features"].
+
+    `key`: what dropout draws from (int64 scalar), None in tests.
+    """
+
+    def __init__(self, key: Tensor | None = None):
+        self.key = key
 
     def images(self, x: Tensor) -> Tensor:
         """See `Ops`."""
@@ -86,6 +101,10 @@ class Single:
             return 0 * x + self.over(x, shift)
         return F.batch_norm(x, None, None, scale, shift, training=True, eps=EPS)
 
+    def dropout(self, x: Tensor, rate: float) -> Tensor:
+        """See `Ops`."""
+        return _dropped(x, rate, self.key)
+
     def mean(self, x: Tensor) -> Tensor:
         """See `Ops`."""
         return x.mean(0)
@@ -99,12 +118,24 @@ class Single:
         return values.reshape(1, -1, *([1] * (x.dim() - 2)))
 
 
-class Stacked:
-    """Several clients at once. `mask` ["clients", "batch"] marks real rows; None means all are."""
+def _dropped(x: Tensor, rate: float, key: Tensor | None) -> Tensor:
+    """Rows [*lead, "batch", "features"]; key [*lead]."""
+    if key is None:
+        return x
+    drawn = noise.uniform(key, ("dropout",), x.shape[-2] * x.shape[-1], x.dtype).view_as(x)
+    return x * (drawn > rate) / (1 - rate)
 
-    def __init__(self, clients: int, mask: Tensor | None):
+
+class Stacked:
+    """Several clients at once. `mask` ["clients", "batch"] marks real rows; None means all are.
+
+    `key` ["clients"]: what dropout draws from, None in tests.
+    """
+
+    def __init__(self, clients: int, mask: Tensor | None, key: Tensor | None = None):
         self.clients = clients
         self.mask = mask
+        self.key = key
 
     def images(self, x: Tensor) -> Tensor:
         """["clients", "batch", "channels", "height", "width"] → ["batch", "clients*channels", "height", "width"]."""
@@ -156,6 +187,10 @@ class Stacked:
         variance = (center.square() * real).sum(dims, keepdim=True) / n
         shape = (1, self.clients, -1, *tail)
         return center * (variance + EPS).rsqrt() * scale.reshape(shape) + shift.reshape(shape)
+
+    def dropout(self, x: Tensor, rate: float) -> Tensor:
+        """See `Ops`."""
+        return _dropped(x, rate, self.key)
 
     def mean(self, x: Tensor) -> Tensor:
         """See `Ops`; over real rows only."""
