@@ -21,17 +21,18 @@ from torch.utils import _pytree as pytree
 
 from pflbench import names, noise
 from pflbench.data.federation import Federation, split_clients
-from pflbench.engine.batches import support_streams
+from pflbench.engine.batches import Drawn, Stream, support_streams
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item
 from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import Outcome, Setup, simulate
+from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Batches, Method, Objective, Round
 from pflbench.models.convnet import ConvNet
 from pflbench.models.network import Gate, Network, conv_parameters, linear_parameters, with_linear_head
 from pflbench.models.ops import Ops
 from pflbench.rng import stream
-from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring, Stage
 
 TOLERANCE = 1e-9
 CLASSES = 3
@@ -48,7 +49,7 @@ def tiny_network() -> Network:
     return ConvNet((4,), kernel=3, padding=1, flat=64, hidden=(8,), before=(6, 5), after=(5,)).network(SHAPE, CLASSES)
 
 
-def tiny_features() -> Network:
+def tiny_features(dropout: float = 0.0) -> Network:
     """A network whose head is one linear layer, for methods that need one; with a convolution and a dense layer."""
 
     def features(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
@@ -56,7 +57,7 @@ def tiny_features() -> Network:
         return ops.linear(ops.flatten(h), p["base.dense.weight"], p["base.dense.bias"]).relu()
 
     base = (*conv_parameters("base.conv", 1, 4, 3), *linear_parameters("base.dense", 64, 6))
-    return with_linear_head(base, features, 6, SHAPE, CLASSES)
+    return with_linear_head(base, features, 6, SHAPE, CLASSES, dropout=dropout)
 
 
 def tiny_federation(seed: int, sizes: Sequence[int] = SIZES) -> Federation:
@@ -131,6 +132,16 @@ class Case:
         return tiny_features() if self.method.needs_features else tiny_network()
 
     @cached_property
+    def dropping(self) -> Network:
+        """A tiny network with dropout, if the method can train one whose head is a linear layer; else without."""
+        found = tiny_features(dropout=0.4)
+        try:
+            self.method.network(found)
+        except UsageError:
+            return self.plain
+        return found
+
+    @cached_property
     def network(self) -> Network:
         """The network the method trains."""
         return self.method.network(self.plain)
@@ -145,11 +156,24 @@ class Case:
         scoring = Scoring(clients="all", stages=("global", "personalized"), moment="before-aggregation")
         return self.spec(seed, batches="reshuffled", cohort=len(SIZES) - 2, arrival=0.5, scoring=scoring)
 
-    def run(self, specs: Sequence[RunSpec], execution: Execution, chunk: int | None = None) -> list[Outcome]:
+    def noisy(self, seed: int = 0) -> RunSpec:
+        """A run on augmented images, scored after two rounds at every stage that the method has."""
+        leaves = type(self.method).trained is not Method.trained
+        stages: tuple[Stage, ...] = ("global", "personalized", *(("stored", "sampled") if leaves else ()))
+        scoring = Scoring(clients="all", stages=stages, last=2)
+        return self.spec(seed, batches="reshuffled", rounds=3, augment="crop-flip", scoring=scoring)
+
+    def run(
+        self,
+        specs: Sequence[RunSpec],
+        execution: Execution,
+        chunk: int | None = None,
+        network: Network | None = None,
+    ) -> list[Outcome]:
         """Whole runs of these specs as one group."""
         federations = [tiny_federation(spec.seed) for spec in specs]
         setup = Setup(execution=execution, chunk=chunk, most_padding=math.inf)
-        outcomes = simulate(specs, federations, self.method, self.plain, setup)
+        outcomes = simulate(specs, federations, self.method, network or self.plain, setup)
         for outcome in outcomes:
             assert outcome.failure is None, f"the run failed: {outcome.failure}"
         return outcomes
@@ -176,13 +200,24 @@ class Case:
         """One participation of each client from the initial state: [(upload, state)], and the map that did it."""
         server, own = self.start()
         streams = support_streams(federation, self.spec(clients=len(federation.support)))
-        items = [Item(0, (own, _key(c)), tuple(streams[c].draw(self.method.takes(), 0)[0])) for c in clients]
+        items = [Item(0, (own, _key(c)), self.drawn(streams[c])) for c in clients]
         mapped = self.map(execution, federation)
         return mapped(self.participate, [server], items), mapped
 
     def participate(self, f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         """One participation in round 0; `own` is (state, key)."""
-        return self.method.client(f, server, own[0], *taken, round=Round(0, own[1]))
+        return self.method.client(f, server, own[0], *taken, round=Round(0, own[1], self.phase))
+
+    def drawn(self, stream: Stream) -> tuple[Drawn, ...]:
+        """What one participation in round 0 is fed."""
+        return tuple(stream.draw(self.method.takes(), 0, phase=self.phase)[0])
+
+    @cached_property
+    def phase(self) -> str | None:
+        """The method's phase in which clients draw the most."""
+        phases = dict.fromkeys(self.method.phase(i / 100) for i in range(100))
+        fed = {p: sum(take.phase in (None, p) for take in self.method.takes()) for p in phases}
+        return max(phases, key=lambda p: fed[p])
 
     def compare(self, a: Tree, b: Tree, what: str) -> None:
         """Two trees of tensors, entry by entry, apart from what a normalization makes arbitrary."""
@@ -224,6 +259,9 @@ class _Initial:
     def part(self, name: str) -> slice:
         return self.network.layout.part(name)
 
+    def last(self, layers: int) -> slice:
+        return self.network.layout.last(layers)
+
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         return noise.normal(torch.tensor(noise.key(self.seed, "initial")), name, shape, torch.float64)
 
@@ -241,6 +279,12 @@ def _stragglers(case: Case) -> None:
     specs = [case.stragglers(0), case.stragglers(1)]
     looped, stacked = (case.run(specs, execution) for execution in ("loop", "vectorized"))
     case.same_runs(looped, stacked, "looped and vectorized clients, where half of the uploads arrive")
+
+
+def _noisy(case: Case) -> None:
+    specs = [case.noisy(0), case.noisy(1)]
+    looped, stacked = (case.run(specs, execution, network=case.dropping) for execution in ("loop", "vectorized"))
+    case.same_runs(looped, stacked, "looped and vectorized clients with augmented images and dropout")
 
 
 def _chunks(case: Case) -> None:
@@ -262,9 +306,9 @@ def _pure(case: Case) -> None:
     server, own = case.start()
     before = pytree.tree_map(_copy, (server, own))
     federation = tiny_federation(0)
-    drawn, _ = support_streams(federation, case.spec())[3].draw(case.method.takes(), 0)
+    drawn = case.drawn(support_streams(federation, case.spec())[3])
     clients = case.map("loop", federation)
-    ((upload, _),) = clients(case.participate, [server], [Item(0, (own, _key(3)), tuple(drawn))])
+    ((upload, _),) = clients(case.participate, [server], [Item(0, (own, _key(3)), drawn)])
     stacked = pytree.tree_map(lambda u: torch.stack([u, u]), upload)
     kept = pytree.tree_map(_copy, stacked)
     case.method.server(server, stacked, torch.full((2,), 0.5, dtype=torch.float64), Round(0))
@@ -411,6 +455,7 @@ def _cohorts(case: Case) -> None:
 CHECKS: dict[str, Callable[[Case], None]] = {
     "vectorized = loop": _vectorized,
     "vectorized = loop with stragglers": _stragglers,
+    "vectorized = loop with augmentation and dropout": _noisy,
     "gradient calls do not grow with clients": _calls,
     "chunk size changes nothing": _chunks,
     "a seed alone = together with others": _alone,

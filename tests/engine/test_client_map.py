@@ -20,7 +20,7 @@ from pflbench.engine.simulate import Setup, _data
 from pflbench.methods.base import Batch, steps
 from pflbench.models.cnn2 import cnn2
 from pflbench.models.network import Network
-from pflbench.testing import SHAPE, tiny_federation, tiny_network
+from pflbench.testing import SHAPE, tiny_federation, tiny_network, tiny_spec
 
 EXECUTIONS = ("loop", "vectorized")
 ModuleOf = Callable[[Tensor], nn.Module]
@@ -142,7 +142,7 @@ def test_gradient_calls_are_counted() -> None:
 def test_seeds_with_pools_of_different_sizes_meet_their_own_rows(execution: Any) -> None:
     net = tiny_network()
     federations = [tiny_federation(0), tiny_federation(1, sizes=(9, 11, 8)), tiny_federation(2, sizes=(30, 4, 3))]
-    together = _data(net, federations, "fp64", Setup())
+    together = _data(net, federations, tiny_spec(), Setup())
     assert together.offsets == (0, len(federations[0].x), len(federations[0].x) + 28)
     servers = [net.init(seed).double() for seed in range(3)]
     last = [len(f.x) for f in federations]  # the very last rows of every pool, in unequal numbers
@@ -153,14 +153,14 @@ def test_seeds_with_pools_of_different_sizes_meet_their_own_rows(execution: Any)
     ]
     items = [Item(seed, torch.zeros(()), t) for seed, t in enumerate(taken)]
     for seed, (w, _) in enumerate(ClientMap(together, execution)(train, servers, items)):
-        alone = _data(net, federations[seed : seed + 1], "fp64", Setup())
+        alone = _data(net, federations[seed : seed + 1], tiny_spec(), Setup())
         own = Item(0, torch.zeros(()), taken[seed])
         close(w, ClientMap(alone, "loop")(train, [servers[seed]], [own])[0][0])
 
 
 def test_seeds_that_share_a_pool_share_its_rows() -> None:
     one = tiny_federation(0)
-    shared = _data(tiny_network(), [one, tiny_federation(1), one], "fp64", Setup())
+    shared = _data(tiny_network(), [one, tiny_federation(1), one], tiny_spec(), Setup())
     assert shared.offsets == (0, len(one.x), 0) and len(shared.task.pool) == len(shared.labels) == 2 * len(one.x)
 
 
@@ -182,8 +182,8 @@ def test_cnn2_in_float32_is_the_same_looped_and_stacked() -> None:
 def test_images_are_the_pools_bytes_over_255() -> None:
     d = data(tiny_network())
     rows = torch.tensor([[3, 1], [0, 3]])
-    assert torch.equal(d.task.images(rows, torch.float64), d.task.pool[rows].double() / 255)
-    assert d.task.images(rows, torch.float32).dtype == torch.float32
+    assert torch.equal(d.task.images(Batch(rows, rows), torch.float64), d.task.pool[rows].double() / 255)
+    assert d.task.images(Batch(rows, rows), torch.float32).dtype == torch.float32
 
 
 def test_a_state_that_is_no_tensor_is_named_in_the_error():

@@ -106,7 +106,7 @@ def test_a_large_batch_in_pieces_is_the_whole(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(objective, "PIECE", 5)
     seen: list[int] = []
     images = Task.images
-    monkeypatch.setattr(Task, "images", lambda self, rows, dtype: seen.append(len(rows)) or images(self, rows, dtype))
+    monkeypatch.setattr(Task, "images", lambda self, b, dtype: seen.append(len(b.rows)) or images(self, b, dtype))
     for one, other in zip(everything(), whole, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
     assert max(seen) == 5

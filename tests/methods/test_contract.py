@@ -89,6 +89,17 @@ class SumsLabels(Local):
         return steps(lambda w, b: w + 1e-3 * b.labels.sum(), server, taken[0]), state
 
 
+class Reverses(Local):
+    """Turns minibatches around, padding first, so that rows meet what was drawn for other places."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        def turned(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x.flip(-1)
+
+        taken = tuple(tuple(b._replace(rows=turned(b.rows), labels=turned(b.labels), mask=turned(b.mask)) for b in t) for t in taken)
+        return super().client(f, server, state, *taken, round=round)
+
+
 class CountsSteps(Local):
     """Takes the number of steps, padded ones and all."""
 
@@ -186,6 +197,7 @@ BROKEN = [
     (CountsRows, "vectorized = loop with stragglers"),
     (OwnsNothing, "a client has a model of its own"),
     (PersonalizesInPlace, "a client has a model of its own"),
+    (Reverses, "vectorized = loop with augmentation and dropout"),
     (CountsSteps, "a masked step is no step"),
     (CountsSteps, "chunk size changes nothing"),
     (OwnLoop, "a masked step is no step"),
