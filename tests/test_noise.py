@@ -106,3 +106,38 @@ def test_a_round_has_noise_by_its_key() -> None:
     assert torch.equal(x, noise.normal(torch.tensor(key(1, 3)), ("head", 2), (2, 5), torch.float64))
     with pytest.raises(ValueError, match="no key"):
         Round(3).noise("head", shape=(2,), dtype=torch.float64)
+
+
+def test_fields_of_a_word_are_uniform_and_independent() -> None:
+    words = noise.bits(torch.tensor(key("words")), ("here",), MANY)
+    found = [noise.below(words, n, field) for field, n in enumerate((9, 9, 2))]
+    for n, one in zip((9, 9, 2), found, strict=True):
+        assert stats.chisquare(torch.bincount(one, minlength=n).numpy()).pvalue > 1e-3
+        assert len(torch.bincount(one)) == n
+    for a, b in combinations(found, 2):
+        assert uncorrelated(a, b)
+
+
+def test_uniform_numbers_are_uniform() -> None:
+    x = noise.uniform(torch.tensor(key("uniform")), ("here",), MANY, torch.float64)
+    assert 0 < x.min() and x.max() <= 1
+    assert stats.kstest(x.numpy(), "uniform").pvalue > 1e-3
+
+
+def test_words_of_several_keys_are_those_of_each_and_fewer_are_the_first_of_more() -> None:
+    keys = torch.tensor([[key(0), key(1)], [key(2), key(3)]])
+    together = noise.bits(keys, ("here",), 7)
+    assert together.shape == (2, 2, 7)
+    for i in range(2):
+        for j in range(2):
+            assert torch.equal(together[i, j], noise.bits(keys[i, j], ("here",), 7))
+    assert torch.equal(together[..., :4], noise.bits(keys, ("here",), 4))
+
+
+def test_a_branch_is_another_key() -> None:
+    root = torch.tensor(key("root"))
+    keys = [root, *(noise.branch(root, *name) for name in ((0, 0), (0, 1), (1, 0), ("here",)))]
+    numbers = [noise.normal(k, ("x",), (MANY,), torch.float64) for k in keys]
+    for a, b in combinations(numbers, 2):
+        assert uncorrelated(a, b)
+    assert int(noise.branch(root, 0, 1)) == int(noise.branch(root, 0, 1))

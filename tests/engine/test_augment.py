@@ -32,7 +32,11 @@ def test_every_image_is_a_window_of_its_padded_self_or_its_mirror_image() -> Non
     seen = np.zeros((9, 9, 2), int)
     for one, image in zip(made, images.numpy(), strict=True):
         fits = [
-            (d, r, f) for d in range(9) for r in range(9) for f in (0, 1) if np.array_equal(one, slow(image, d, r, bool(f)))
+            (d, r, f)
+            for d in range(9)
+            for r in range(9)
+            for f in (0, 1)
+            if np.array_equal(one, slow(image, d, r, bool(f)))
         ]
         assert len(fits) == 1
         seen[fits[0]] += 1
