@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pflbench.data import cifar
 from pflbench.data.source import Normalization, Source, content_hash, warn_unofficial
-from pflbench.errors import DataMissing
+from pflbench.errors import DataMissing, UsageError
 
 RECORDS = 10_000
 """Images per file."""
@@ -32,6 +32,8 @@ TEST_PICKLE = {"test_batch": "40351d587109b95175f43aff81a1287e"}
 TEST_BINARY = {"test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d"}
 NORMALIZATION = Normalization((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 """Those of pFedVEM's code."""
+IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""ImageNet's, which FedRep's code takes for CIFAR-10 (FedEC sheet §2.2)."""
 LABELS = {"labels": 10}
 
 
@@ -41,13 +43,18 @@ class CIFAR10:
 
     Attributes:
         test: Whether the pool ends with the 10,000 images of the test split.
-        normalize: Whether images are normalized with pFedVEM's mean and deviation of each channel.
+        normalize: Whether images are normalized with pFedVEM's mean and deviation of each channel, or "imagenet": with
+            ImageNet's, as FedEC and FedRep.
     """
 
     test: bool | None = None
-    normalize: bool | None = None
+    normalize: bool | Literal["imagenet"] | None = None
 
     seeded: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.normalize, str) and self.normalize != "imagenet":
+            raise UsageError(f'CIFAR10: normalize = {self.normalize!r} must be true, false or "imagenet".')
 
     @property
     def examples(self) -> int:
@@ -84,7 +91,7 @@ class CIFAR10:
             self.classes,
             content_hash(images, labels),
             test=RECORDS if self.test else 0,
-            normalization=NORMALIZATION if self.normalize else None,
+            normalization=self._normalization,
         )
 
     def fetch(self, root: Path) -> None:
@@ -106,6 +113,12 @@ class CIFAR10:
         if path := cifar.damaged(files, [RECORDS] * len(files), LABELS):
             return f"missing: {path} is damaged (wrong size)"
         return f"ready: {len(files) * RECORDS:,} images in {next(iter(files)).parent}"
+
+    @property
+    def _normalization(self) -> Normalization | None:
+        if self.normalize == "imagenet":
+            return IMAGENET
+        return NORMALIZATION if self.normalize else None
 
     def _files(self, root: Path) -> dict[Path, str] | None:
         python = PICKLES | TEST_PICKLE if self.test else PICKLES

@@ -1,14 +1,14 @@
-"""CIFAR-100 by superclass (pFedVEM, Table 1), from the official python or binary form."""
+"""CIFAR-100 by superclass (pFedVEM, Table 1) or by fine class (FedEC), from the official python or binary form."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pflbench.data import cifar
 from pflbench.data.source import Normalization, Source, content_hash, warn_unofficial
-from pflbench.errors import DataMissing
+from pflbench.errors import DataMissing, unknown
 
 RECORDS = (50_000, 10_000)
 """Images of the training and of the test file."""
@@ -26,13 +26,27 @@ FORMS = {
 LABELS = {"coarse_labels": 20, "fine_labels": 100}
 NORMALIZATION = Normalization((0.5074, 0.4867, 0.4411), (0.2011, 0.1987, 0.2025))
 """Those of pFedVEM's code."""
+FEDREP = Normalization((0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
+"""Those of FedRep's code (FedEC sheet §2.2)."""
 
 
 @dataclass(frozen=True)
 class CIFAR100:
-    """50,000 + 10,000 color images, 32x32, in 20 superclasses of 5 classes: CIFAR-100 with its test split."""
+    """50,000 + 10,000 color images, 32x32, in 20 superclasses of 5 classes: CIFAR-100 with its test split.
+
+    Attributes:
+        fine: Whether labels are the 100 classes instead of the superclasses; then there are no kinds.
+        normalize: None: pFedVEM's mean and deviation of each channel; "fedrep": FedRep's, as FedEC.
+    """
+
+    fine: bool | None = None
+    normalize: Literal["fedrep"] | None = None
 
     seeded: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.normalize not in (None, "fedrep"):
+            raise unknown("value of CIFAR100.normalize", str(self.normalize), ["fedrep"])
 
     @property
     def examples(self) -> int:
@@ -46,14 +60,14 @@ class CIFAR100:
 
     @property
     def classes(self) -> int:
-        """Twenty superclasses."""
-        return 20
+        """Twenty superclasses, or a hundred classes."""
+        return 100 if self.fine else 20
 
     def load(self, root: Path, seed: int) -> Source:
-        """The same pool for every seed and either form; `kind` is the fine class.
+        """The same pool for every seed and either form; `kind` is the fine class, unless labels are.
 
-        `hash` covers the images, the superclasses and the fine classes. Warns once with `UnofficialFile` where files
-        are not the official ones.
+        `hash` covers the images, the superclasses and the fine classes, whatever the options. Warns once with
+        `UnofficialFile` where files are not the official ones.
 
         Raises:
             DataMissing: Neither form is there.
@@ -68,12 +82,12 @@ class CIFAR100:
         warn_unofficial(files)
         return Source(
             torch.from_numpy(images),
-            labels[:, 0].copy(),
-            labels[:, 1].copy(),
+            labels[:, 1 if self.fine else 0].copy(),
+            None if self.fine else labels[:, 1].copy(),
             self.classes,
             content_hash(images, labels),
             test=RECORDS[1],
-            normalization=NORMALIZATION,
+            normalization=FEDREP if self.normalize else NORMALIZATION,
         )
 
     def fetch(self, root: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench import rng
+from pflbench.data.dealing import Dealer, Hand
 from pflbench.data.partition import Partition, Rows
 from pflbench.data.source import Normalization, Source
 from pflbench.errors import UsageError
@@ -25,13 +26,15 @@ class Federation:
     Attributes:
         x: uint8 ["pool", "channels", "height", "width"], shared by all clients, never copied per client.
         support: Per client, the row numbers to adapt on, int64; their order is the static order batches are cut from.
+            Clients share rows only if the partition is a `Dealer` that says so.
         query: Per client, the row numbers to be scored on, int64; disjoint from `support`. Clients may share test rows.
         labels: int64 ["pool"].
         training: bool ["clients"]; the others are held out.
         kind: int64 ["pool"] (the rotation group of RMNIST, the fine class of CIFAR-100) or None.
         classes: number of classes.
         hash: Content hash of the data, the same for all seeds (see `Source`).
-        test: Row numbers the global model is scored on, int64, in nobody's `support`; empty where there are none.
+        test: Row numbers the global model is scored on, int64, in nobody's `support` (but see `build` for validation
+            with clients that share rows); empty where there are none.
         normalization: What is done to the images at use; None: nothing.
     """
 
@@ -49,11 +52,11 @@ class Federation:
 
 def build(
     source: Source,
-    partition: Partition,
+    partition: Partition | Dealer,
     *,
     clients: int,
     training_clients: int,
-    query: float | Literal["test-split"],
+    query: float | Literal["test-split", "partition"],
     seed: int,
     validation: float = 0.0,
 ) -> Federation:
@@ -63,41 +66,45 @@ def build(
     n rows scores int(query * n) of them (CAFeMe sheet §1.5) or, with "test-split", none of them but all test rows of
     the types it holds, a type being a kind where the source has kinds, else a label (pFedVEM sheet §3). Which ones,
     and the order of all, is one permutation from the stream `(seed, "query", client)`, so it depends on no other
-    client.
+    client. With "partition", the partition itself is a `Dealer` and says what a client adapts and is scored on; the
+    support's order comes from that stream.
 
     For tuning without a look at what a table reports, `validation` replaces all that is scored by rows of the support.
+    Where clients share rows, other clients may train on them, and one row may be scored for several clients.
 
     Args:
         source: The pool.
         partition: Who holds which rows.
         clients: Number of clients.
         training_clients: How many of them take part in rounds.
-        query: Share of a client's rows to be scored on, in (0, 1), or "test-split".
+        query: Share of a client's rows to be scored on, in (0, 1), or "test-split" or "partition".
         seed: The run's seed.
         validation: Share of every client's support rows held out, in [0, 1), at least one row each where it is not 0,
             drawn from the stream `(seed, "validation", client)`. They are the client's query, and those of all clients
             are the test rows, in place of the ones that `query` alone would give.
 
     Raises:
-        UsageError: The partition is impossible or not one, a client would lack support or query rows, or there is no
-            test split where one is asked for.
+        UsageError: The partition is impossible or not one, a client would lack support or query rows, there is no
+            test split where one is asked for, or `query` and the partition do not go together.
     """
     if query == "test-split":
         if source.test == 0:
             raise UsageError('query = "test-split" needs a dataset with a test split of its own; give a share instead.')
-    elif not 0 < query < 1:
-        raise UsageError(f'query must lie between 0 and 1 or be "test-split", not {query}.')
+    elif query != "partition" and not 0 < query < 1:
+        raise UsageError(f'query must lie between 0 and 1 or be "test-split" or "partition", not {query}.')
     if not 0 <= validation < 1:
         raise UsageError(f"validation must lie between 0 (none) and 1, not {validation}.")
     training = split_clients(clients, training_clients, seed)
     own = len(source.labels) - source.test
     test = np.arange(own, len(source.labels), dtype=np.int64)
-    held = partition(source.labels[:own], None if source.kind is None else source.kind[:own], clients, seed)
-    _check_partition(held, clients, own)
-    if query == "test-split":
-        parts = _split_by_type(held, source.labels if source.kind is None else source.kind, test, seed)
+    if query == "partition":
+        parts = _deal(source, partition, clients, seed)
     else:
-        parts = [_split_rows(rows, query, seed, client) for client, rows in enumerate(held)]
+        held = _divide(source, partition, clients, seed)
+        if query == "test-split":
+            parts = _split_by_type(held, source.labels if source.kind is None else source.kind, test, seed)
+        else:
+            parts = [_split_rows(rows, query, seed, client) for client, rows in enumerate(held)]
     if validation:
         parts = [_hold_out(support, validation, seed, client) for client, (support, _) in enumerate(parts)]
         test = np.concatenate([scored for _, scored in parts])
@@ -131,6 +138,32 @@ def split_clients(clients: int, training_clients: int, seed: int) -> npt.NDArray
     training = np.zeros(clients, dtype=np.bool_)
     training[random.Random(seed).sample(range(clients), training_clients)] = True
     return training
+
+
+def _divide(source: Source, partition: Partition | Dealer, clients: int, seed: int) -> list[Rows]:
+    if not callable(partition):
+        raise UsageError(
+            f"{type(partition).__name__} says itself which rows a client is scored on, and nothing else: "
+            'write query = "partition".'
+        )
+    own = len(source.labels) - source.test
+    held = partition(source.labels[:own], None if source.kind is None else source.kind[:own], clients, seed)
+    _check_partition(held, clients, own)
+    return held
+
+
+def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int) -> list[Hand]:
+    if not isinstance(partition, Dealer):
+        raise UsageError(
+            'query = "partition" needs a partition that says which rows a client is scored on, such as class-shards or '
+            f'letter-users; {type(partition).__name__} does not: give a share, or "test-split".'
+        )
+    hands = partition.deal(source.labels, source.kind, source.test, clients, seed)
+    _check_hands(hands, clients, len(source.labels), source.test, partition.shares)
+    return [
+        (support[rng.stream(seed, "query", client).permutation(len(support))], scored)
+        for client, (support, scored) in enumerate(hands)
+    ]
 
 
 def _split_rows(rows: Rows, query: float, seed: int, client: int) -> tuple[Rows, Rows]:
@@ -176,3 +209,22 @@ def _check_partition(held: list[Rows], clients: int, rows: int) -> None:
         raise UsageError(f"The partition's row numbers are not integers in 0..{rows - 1}.")
     if len(np.unique(every)) != len(every):
         raise UsageError("The partition gives a row to two clients, or to one client twice.")
+
+
+def _check_hands(hands: list[Hand], clients: int, rows: int, test: int, shares: bool) -> None:
+    """What every dealer promises, also a user's own."""
+    if len(hands) != clients:
+        raise UsageError(f"The partition made {len(hands)} clients instead of {clients}.")
+    held = []
+    for client, hand in enumerate(hands):
+        for part, found, most in zip(("support", "query"), hand, (rows - test, rows), strict=True):
+            if not len(found):
+                raise UsageError(f"The partition leaves client {client} without a {part} row.")
+            if not np.issubdtype(found.dtype, np.integer) or found.min() < 0 or found.max() >= most:
+                raise UsageError(f"The partition's {part} rows of client {client} are not integers in 0..{most - 1}.")
+        held.append(np.concatenate(hand))
+        if len(np.unique(held[-1])) != len(held[-1]):
+            raise UsageError(f"The partition gives client {client} a row twice.")
+    every = np.concatenate(held)
+    if not shares and len(np.unique(every)) != len(every):
+        raise UsageError("The partition gives a row to two clients.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,19 +110,31 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     """A whole idx file of unsigned bytes, the format of MNIST's publisher.
 
     Args:
-        path: The uncompressed file.
+        path: The file, gzipped if its name ends with .gz.
         shape: The shape it must have.
 
     Raises:
         PflbenchError: The file is unreadable, has another size, or its header says another type or shape.
     """
     header = b"\x00\x00\x08" + bytes([len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape)
-    data = read_bytes(path, len(header) + int(np.prod(shape)))
+    size = len(header) + int(np.prod(shape))
+    data = _gunzipped(path, size) if path.suffix == ".gz" else read_bytes(path, size)
     if data[: len(header)].tobytes() != header:
         raise PflbenchError(
             f"{path} is not an idx file of unsigned bytes of shape {shape}: delete it and fetch it again."
         )
     return data[len(header) :].reshape(shape)
+
+
+def _gunzipped(path: Path, size: int) -> npt.NDArray[np.uint8]:
+    try:
+        with gzip.open(path) as file:
+            data = bytearray(file.read())
+    except (OSError, EOFError, zlib.error) as error:
+        raise PflbenchError(f"Cannot read {path} ({type(error).__name__}: {error}).") from error
+    if len(data) != size:
+        raise PflbenchError(f"{path} unpacks to {len(data):,} bytes instead of {size:,}: delete it and fetch it again.")
+    return np.frombuffer(data, dtype=np.uint8)
 
 
 def _by_hand(missing: list[Path]) -> str:

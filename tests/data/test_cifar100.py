@@ -15,7 +15,7 @@ from torchvision.datasets import CIFAR100 as TorchvisionCIFAR100
 from pflbench.data import cifar100
 from pflbench.data.cifar100 import CIFAR100
 from pflbench.data.source import Dataset, UnofficialFile
-from pflbench.errors import PflbenchError
+from pflbench.errors import PflbenchError, UsageError
 
 COUNTS = (200, 100)
 ROWS = np.random.default_rng(0).integers(0, 256, (300, 3072), dtype=np.uint8)
@@ -66,6 +66,19 @@ def test_both_forms_give_the_same_pool(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pflbench.data.source.UnofficialFile")
+def test_fine_classes_and_fedreps_normalization(tmp_path: Path) -> None:
+    write(tmp_path, "binary")
+    plain, fine = CIFAR100().load(tmp_path, 0), CIFAR100(fine=True, normalize="fedrep").load(tmp_path, 0)
+    assert np.array_equal(fine.labels, FINE) and fine.labels.dtype == np.int64 and fine.kind is None
+    assert fine.classes == CIFAR100(fine=True).classes == 100 and fine.test == 100
+    assert fine.normalization == ((0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
+    assert torch.equal(fine.images, plain.images) and fine.hash == plain.hash
+    assert CIFAR100(fine=True).load(tmp_path, 0).normalization == cifar100.NORMALIZATION
+    with pytest.raises(UsageError, match="fedrep"):
+        CIFAR100(normalize="imagenet")  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore::pflbench.data.source.UnofficialFile")
 def test_the_hash_tells_fine_classes_apart_but_not_the_forms(tmp_path: Path) -> None:
     hashes = []
     for name, form, fine in (("a", "binary", FINE), ("b", "python", FINE), ("c", "binary", 99 - FINE)):
@@ -102,6 +115,8 @@ def test_real_cifar100(real: Callable[[Dataset], Path]) -> None:
     # The aquatic mammals and the trees of the dataset's description, by the alphabetical number of their names.
     assert set(source.kind[source.labels == 0]) == {4, 30, 55, 72, 95}
     assert set(source.kind[source.labels == 17]) == {47, 52, 56, 59, 96}
+    fine = CIFAR100(fine=True, normalize="fedrep").load(root, 0)
+    assert np.array_equal(fine.labels, source.kind) and torch.equal(fine.images, source.images)
     assert source.normalization is not None
     means = source.images[:50_000].to(torch.float64).mean((0, 2, 3)) / 255
     assert means.tolist() == pytest.approx(source.normalization.mean, abs=1e-3)

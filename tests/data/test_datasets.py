@@ -19,12 +19,14 @@ from torchvision.datasets import CIFAR10 as TorchvisionCIFAR10
 from torchvision.transforms.functional import rotate
 
 from pflbench import names
+from pflbench.catalog import coerce, complete, describe_options, parse
 from pflbench.data import cifar, cifar10, mnist
 from pflbench.data.cifar10 import CIFAR10
 from pflbench.data.cifar100 import CIFAR100
 from pflbench.data.digit_five import DigitFive
 from pflbench.data.digits import Digits, RotatedDigits
 from pflbench.data.fashion_mnist import FashionMNIST
+from pflbench.data.femnist import FEMNISTLetters
 from pflbench.data.mnist import MNIST, RMNIST
 from pflbench.data.root import data_root
 from pflbench.data.rotation import rotate_by_group, rotation_groups
@@ -110,7 +112,7 @@ def test_missing_files_are_named(dataset: Dataset, file: str, tmp_path: Path) ->
 
 
 def test_every_dataset_knows_its_sizes_without_files() -> None:
-    for dataset in (*(dataset for dataset, _ in FILES), Digits(test=297), SUN397(), DigitFive()):
+    for dataset in (*(dataset for dataset, _ in FILES), Digits(test=297), SUN397(), DigitFive(), FEMNISTLetters()):
         assert dataset.examples > 1000 and dataset.classes >= 3 and len(dataset.shape) == 3
     assert SUN397().examples == 12_000 and DigitFive().examples == 92_291
 
@@ -341,6 +343,28 @@ def write_cifar(root: Path, form: str, rows: np.ndarray, labels: np.ndarray) -> 
 def small_cifar(monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
     monkeypatch.setattr(cifar10, "RECORDS", 8)
     return np.random.default_rng(0).integers(0, 256, (40, 3072), dtype=np.uint8), np.arange(40) % 10
+
+
+def test_cifar10_with_the_normalization_of_imagenet(tmp_path: Path, small_cifar: tuple[np.ndarray, np.ndarray]) -> None:
+    write_cifar(tmp_path, "binary", *small_cifar)
+    with pytest.warns(UnofficialFile):
+        plain, source = CIFAR10().load(tmp_path, 0), CIFAR10(normalize="imagenet").load(tmp_path, 0)
+    assert source.normalization == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    assert torch.equal(plain.images, source.images) and plain.hash == source.hash
+    with pytest.raises(UsageError, match="imagenet"):
+        CIFAR10(normalize="fedrep")  # type: ignore[arg-type]
+
+
+def test_the_options_of_cifar_can_be_said_in_a_suite() -> None:
+    ten, hundred = (describe_options("datasets", name) for name in ("cifar10", "cifar100"))
+    for text, value in (("imagenet", "imagenet"), ("true", True), ("none", None)):
+        assert parse(ten, "normalize", text) == coerce(ten, "normalize", value) == value
+    assert coerce(hundred, "fine", True) is True and coerce(hundred, "normalize", "fedrep") == "fedrep"
+    for info, wrong in ((ten, "fedrep"), (hundred, "imagenet"), (hundred, True)):
+        with pytest.raises(UsageError):
+            coerce(info, "normalize", wrong)
+    # Left alone, they are no part of a run's identity.
+    assert complete(ten, {}) == complete(hundred, {}) == {}
 
 
 def test_the_python_forms_checksums_are_torchvisions() -> None:
