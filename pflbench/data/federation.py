@@ -49,6 +49,14 @@ class Federation:
     test: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     normalization: Normalization | None = None
 
+    @property
+    def shared(self) -> int:
+        """Number of rows that several clients hold, be it to adapt on or to be scored on; shared test rows aside."""
+        held = np.concatenate(
+            [np.setdiff1d(np.union1d(*mine), self.test) for mine in zip(self.support, self.query, strict=True)]
+        )
+        return int((np.unique(held, return_counts=True)[1] > 1).sum())
+
 
 def build(
     source: Source,

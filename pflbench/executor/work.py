@@ -112,7 +112,10 @@ def work(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes
         outcomes = [Outcome(failure=_blame(error, task.reference)) for _ in task.specs]
     record = provenance.record(setup.device, federations[0].hash, _cost(simulation, started, place)) | source
     seconds = record["wall_seconds"]
-    return [_store(spec, outcome, place, record, seconds) for spec, outcome in zip(task.specs, outcomes, strict=True)]
+    return [
+        _store(spec, outcome, place, record | _shared(federation), seconds)
+        for spec, outcome, federation in zip(task.specs, outcomes, federations, strict=True)
+    ]
 
 
 def _check_limit(limit: int | None, device: torch.device) -> None:
@@ -141,6 +144,11 @@ def _source(reference: str) -> dict[str, str]:
     """A user's method as it was: its file is edited, its result stays."""
     where, _ = names.split_reference(reference)
     return {"method_source": Path(where).read_text(encoding="utf-8")} if where.endswith(".py") else {}
+
+
+def _shared(federation: Federation) -> dict[str, int]:
+    """How many rows several clients hold, where any are (FEMNIST's letters)."""
+    return {"shared_rows": shared} if (shared := federation.shared) else {}
 
 
 def _singly(task: Task, place: Place, on_round: OnRound | None, lanes: Lanes) -> list[Done]:

@@ -15,6 +15,7 @@ from pflbench.data.slicing import PairSlicing, RandomSlicing
 from pflbench.data.source import Normalization, Source
 from pflbench.errors import UsageError
 from pflbench.rng import stream
+from pflbench.testing import tiny_federation
 
 
 def source(n: int = 400) -> Source:
@@ -270,3 +271,18 @@ def test_a_thousand_clients_share_one_pool() -> None:
     assert simulation.clients.data.task.pool.data_ptr() == images.data_ptr()
     held = [*federation.support, *federation.query]
     assert len(federation.support) == 1000 and sum(rows.nbytes for rows in held) == 8 * (10_000 + 1000 * 500)
+
+
+def test_rows_that_several_clients_hold_are_counted_once_each() -> None:
+    def rows(*numbers: int) -> np.ndarray:
+        return np.array(numbers, dtype=np.int64)
+
+    federation = replace(
+        tiny_federation(0),
+        support=(rows(0, 1, 2), rows(2, 3), rows(2, 4)),
+        query=(rows(5), rows(1), rows(9)),
+        test=rows(9),
+    )
+    assert federation.shared == 2  # rows 1 and 2
+    alone = replace(federation, support=(rows(0), rows(1), rows(2)), query=(rows(9), rows(9), rows(8)))
+    assert alone.shared == 0  # many may be scored on one test row
