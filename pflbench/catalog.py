@@ -17,7 +17,7 @@ REQUIRED: Final = object()
 """The default of a field that has none."""
 
 # Bases that bring no fields; any other base means importing the class to see what it inherits.
-_FIELDLESS = {"Method", "Dataset", "Partition", "Protocol", "Generic"}
+_FIELDLESS = {"Method", "PartlyShared", "PersonalHead", "Dataset", "Partition", "Protocol", "Generic"}
 
 
 @dataclass(frozen=True)

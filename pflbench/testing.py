@@ -2,7 +2,7 @@
 
 The checks run on a tiny generated federation in float64: unequal clients, ragged last batches, a client smaller than
 a batch, two seeds, and a network with batch normalization. Two results are the same if logits and parameters agree
-to 1e-9, except biases in front of a normalization: their true gradient is 0, so that Adam turns rounding into steps.
+to 1e-7, except biases in front of a normalization: their true gradient is 0, so that Adam turns rounding into steps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from pflbench.models.ops import Ops
 from pflbench.rng import stream
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring, Stage
 
-TOLERANCE = 1e-9
+TOLERANCE = 1e-7
+"""Batch normalization over two rows amplifies rounding, to 5e-9 in ten epochs; a mistake is worth 1e-4 and more."""
 CLASSES = 3
 SHAPE = (1, 8, 8)
 SIZES = (13, 26, 9, 31, 18, 22, 5, 15)

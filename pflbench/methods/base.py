@@ -6,8 +6,10 @@ it never calls autograd: gradients come from `f`, which lets one engine loop ove
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
@@ -16,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from pflbench.errors import UsageError
 from pflbench.models.network import Network
-from pflbench.noise import normal
+from pflbench.noise import branch, normal
 from pflbench.optim import momentum, sgd
 from pflbench.typing import Float, Int, Params, Part, Rows, Scalar
 
@@ -122,8 +124,9 @@ class Objective(Protocol):
     Losses and their derivatives are those of training, with dropout; logits and features are without.
     """
 
-    cacheable: bool
-    """Whether a frozen base turns a row into the same features at every look, and the head is one linear layer."""
+    @property
+    def cacheable(self) -> bool:
+        """Whether a frozen base turns a row into the same features at every look, and the head is one linear layer."""
 
     def __call__(self, w: Params, b: Batch) -> Scalar:
         """The loss, without a gradient."""
@@ -341,6 +344,39 @@ def descend(
 def decayed(g: Part, w: Part, decay: Part | None) -> Part:
     """The gradient with weight decay at w (None: without)."""
     return g if decay is None else torch.addcmul(g, decay, w)
+
+
+def split(b: Batch, share: float) -> tuple[Batch, Batch] | None:
+    """The first floor(share · n) of a minibatch's n real rows, and the others; each half with a key of its own.
+
+    Real rows come first in `b`, and do so in both halves, since what a key draws goes by a row's place. A step whose
+    first half is empty is not real; None where it is so for every client, whatever its n: there is no such step.
+    `share` is in (0, 1); the product is rounded as float64 has it.
+    """
+    width = b.rows.shape[-1]
+    most = math.floor(share * width)
+    if not most:
+        return None
+    keys = [None if b.key is None else branch(b.key, "split", half) for half in (0, 1)]
+    if b.mask is None:
+        front, back = (_picked(b, itemgetter(part)) for part in (slice(most), slice(most, width)))
+        return front._replace(key=keys[0]), back._replace(key=keys[1])
+    n = b.mask.sum(-1)
+    first = (share * n.double()).floor().long()
+    real = first > 0 if b.real is None else b.real & (first > 0)
+    places = torch.arange(width, device=b.rows.device)
+    behind = (places[: width - most] + first).clamp(max=width - 1)  # where the second half's rows stand in b
+    front, back = _picked(b, itemgetter(slice(most))), _picked(b, lambda x: x.gather(-1, behind))
+    return (
+        front._replace(mask=places[:most] < first, real=real, key=keys[0]),
+        back._replace(mask=places[: width - most] < n - first, real=real, key=keys[1]),
+    )
+
+
+def _picked(b: Batch, pick: Callable[[Tensor], Tensor]) -> Batch:
+    """A minibatch of some of another's rows."""
+    places = None if b.places is None else pick(b.places)
+    return b._replace(rows=pick(b.rows), labels=pick(b.labels), places=places)
 
 
 def total_loss(f: Objective, w: Params, batches: Batches) -> Scalar:

@@ -3,8 +3,12 @@
 Departures:
 1. The server's mean is weighted as the suite says (the paper: by examples; CAFeMe's tables: uniformly).
 2. "Epochs" are passes over a client's minibatches, drawn as the suite says (CAFeMe's code: static ones).
-3. `momentum` is none of the paper's: each participation begins with a fresh one (pFedVEM's tables).
-Special cases: with one client and one step, plain SGD; one participation = `torch.optim.SGD` with that momentum.
+3. `momentum` and `weight_decay` are none of the paper's: each participation begins with a fresh momentum (pFedVEM's and
+   FedEC's tables).
+4. With `personal_epochs`, a personal model is the global one after so many epochs of the client's own SGD (FedEC sheet
+   §5: FedAvg with one adaptation); else the global one.
+Special cases: with one client and one step, plain SGD; one participation = `torch.optim.SGD` with that momentum and
+decay; with `personal_epochs` = `epochs`, a personal model is what one more participation on the minibatches would send.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Method, Objective, Round, Take, descend
 from pflbench.typing import Params
 
@@ -30,6 +35,18 @@ class FedAvg(Method[Params, tuple[()], Params]):
     batch: int | None = None
     """Rows per minibatch; none: the suite's."""
 
+    weight_decay: float | None = None
+    """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
+    personal_epochs: int | None = None
+    """Epochs of the local SGD that make a personal model of the global one; none: it is the global one."""
+    personal_lr: float | None = None
+    """Learning rate of these; none: `lr`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.personal_lr is not None and self.personal_epochs is None:
+            raise UsageError(f"{type(self).__name__}: personal_lr needs personal_epochs.")
+
     def takes(self) -> tuple[Take, ...]:
         """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
@@ -39,4 +56,28 @@ class FedAvg(Method[Params, tuple[()], Params]):
     ) -> tuple[Params, tuple[()]]:
         """Local SGD."""
         (batches,) = taken
-        return descend(f.grad, server, batches, lr=self.lr, beta=self.momentum), state
+        return self._sgd(f, server, batches, self.lr), state
+
+    def adapts(self) -> tuple[Take, ...]:
+        """The passes that make a personal model; without them, what deploying takes."""
+        if self.personal_epochs is None:
+            return super().adapts()
+        return (Take(epochs=self.personal_epochs, batch=self.batch),)
+
+    def personalize(
+        self, f: Objective, server: Params, state: tuple[()], sent: Params | None, *taken: Batches, round: Round
+    ) -> dict[str, Params]:
+        """The global model, after the client's own SGD if there is any."""
+        if self.personal_epochs is None:
+            return super().personalize(f, server, state, sent, *taken, round=round)
+        (batches,) = taken
+        lr = self.lr if self.personal_lr is None else self.personal_lr
+        return {"personalized": self._sgd(f, server, batches, lr)}
+
+    def trained(self, sent: Params, state: tuple[()]) -> Params:
+        """What the client sent."""
+        return sent
+
+    def _sgd(self, f: Objective, w: Params, batches: Batches, lr: float) -> Params:
+        decay = f.decay(self.weight_decay, w)
+        return descend(f.grad, w, batches, lr=lr, beta=self.momentum, decay=decay)

@@ -4,12 +4,17 @@ As pFedVEM's and FedEC's tables use it; `fedrep` is CAFeMe's variant, whose head
 
 Departures:
 1. The base is trained for epochs, too (the paper: one step, or epochs in its experiments); minibatches of both phases
-   are drawn apart, and each phase has a fresh momentum, which is none of the paper's.
+   are drawn apart, and each phase has a fresh momentum, which is none of the paper's, nor is `weight_decay`. The part
+   that is not trained does not move at all (in the released code with PyTorch 1, momentum and decay
+   go on moving the head).
 2. Everyone who is asked trains and keeps its head, whether its upload arrives or not (pFedVEM's tables; the paper:
    the sampled clients). Only bases that are sent or scored are trained, since the others would be thrown away.
 3. The server's mean is weighted as the suite says (the paper: uniformly).
 4. The frozen base turns all of a client's images into features once a round, on which the head, one linear layer, is
    trained: the same numbers, but for networks with batch normalization, whose statistics are then of all images.
+   Where the images are augmented, or the network has dropout or another kind of head, the head is trained on the
+   minibatches themselves.
+5. `private_init` is none of the paper's: see `partly_shared`.
 The global model, which the paper does not have, is the shared base with the initial head.
 Special cases: without head epochs, the heads never change; without base epochs, the base never does and a head is
 trained as by SGD on the features alone.
@@ -17,23 +22,20 @@ trained as by SGD on the features alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, descend, mean
-from pflbench.methods.fedper import Base, Head, together, with_base
+from pflbench.methods.base import Batch, Batches, Objective, Take, descend
+from pflbench.methods.fedper import Base, Head, PersonalHead
 from pflbench.methods.linear_head import head_gradient
-from pflbench.typing import Float, Params, Tensor
 
 
 @dataclass(frozen=True)
-class FedRepPersonal(Method[Params, Head, Base]):
+class FedRepPersonal(PersonalHead):
     """The personal head first, on the frozen shared base; then the base, under the frozen head."""
 
     version: ClassVar[int] = 1
-    trains = "everyone"
-    personal_from = "training"
-    needs_features = True
     head_epochs: int = 10
     """Local epochs K on the head."""
     base_epochs: int = 5
@@ -45,6 +47,11 @@ class FedRepPersonal(Method[Params, Head, Base]):
     batch: int | None = None
     """Rows per minibatch; none: the suite's."""
 
+    weight_decay: float | None = None
+    """Weight decay of the trained part's weights (not of biases and normalizations); none: without."""
+    private_init: Literal["server"] | None = None
+    """The head of a client that never took part: the common initial one, or "server": the last cohort's mean."""
+
     def takes(self) -> tuple[Take, ...]:
         """All images at once, for the features; passes for the head; passes for the base, where it is used."""
         return (
@@ -53,40 +60,39 @@ class FedRepPersonal(Method[Params, Head, Base]):
             Take(epochs=self.base_epochs, batch=self.batch, used_only=True),
         )
 
-    def init_client(self, server: Params, new: Initializer) -> Head:
-        """The common initial head."""
-        return server[new.part("head")]
-
-    def client(self, f: Objective, server: Params, state: Head, *taken: Batches, round: Round) -> tuple[Base, Head]:
-        """Train the head on the frozen base's features, then the base; the base is sent, the head is kept."""
-        (everything,), for_head, for_base = taken
-        z = f.features(server, everything)
-        classes = state.shape[-1] // (z.shape[-1] + 1)
-
-        def on_features(h: Head, b: Batch) -> Head:
-            assert b.places is not None
-            return head_gradient(h, z.index_select(0, b.places), b.labels, b.mask, classes)
-
-        head = descend(on_features, state, for_head, lr=self.lr, beta=self.momentum)
+    def fit(self, f: Objective, shared: Base, private: Head, *taken: Batches) -> tuple[Base, Head]:
+        """Train the head on the frozen base, then the base under the frozen head."""
+        everything, for_head, for_base = taken
+        head = descend(
+            self.on_features(f, shared, private, everything) if f.cacheable else self.on_images(f, shared),
+            private,
+            for_head,
+            lr=self.lr,
+            beta=self.momentum,
+            decay=f.decay(self.weight_decay, private, wrt="head"),
+        )
         base = descend(
-            lambda base, b: f.grad(together(f, server, head, base), b, wrt="base"),
-            server[f.part("base")],
+            lambda base, b: f.grad(self.whole(base, head), b, wrt="base"),
+            shared,
             for_base,
             lr=self.lr,
             beta=self.momentum,
+            decay=f.decay(self.weight_decay, shared, wrt="base"),
         )
         return base, head
 
-    def server(self, server: Params, uploads: Float[Tensor, "cohort base"], n: Weights, round: Round) -> Params:
-        """The mean of the bases; the initial head stays beside it."""
-        return with_base(server, mean(uploads, n))
+    def on_features(self, f: Objective, base: Base, head: Head, everything: Batches) -> Callable[[Head, Batch], Head]:
+        """The head's gradient on features that the frozen base makes of all images once."""
+        (whole,) = everything
+        z = f.features(self.whole(base, head), whole)
+        classes = head.shape[-1] // (z.shape[-1] + 1)
 
-    def adapts(self) -> tuple[Take, ...]:
-        """Nothing: what training leaves behind is used."""
-        return ()
+        def gradient(h: Head, b: Batch) -> Head:
+            assert b.places is not None
+            return head_gradient(h, z.index_select(0, b.places), b.labels, b.mask, classes)
 
-    def personalize(
-        self, f: Objective, server: Params, state: Head, sent: Base | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
-        """The client's head on the base it just trained or, after aggregation, on the server's."""
-        return {"personalized": together(f, server, state, sent)}
+        return gradient
+
+    def on_images(self, f: Objective, base: Base) -> Callable[[Head, Batch], Head]:
+        """The head's gradient through the whole network."""
+        return lambda h, b: f.grad(self.whole(base, h), b, wrt="head")

@@ -1,25 +1,40 @@
 """Local training: no communication; the baseline below which federation does not pay (pFedVEM, CVPR 2023, Table 1).
 
 All clients start from the seed's common initial model. One round is the whole training; further rounds go on where
-the last one stopped, with a fresh momentum.
+the last one stopped, with a fresh momentum or, with `keep_momentum`, as if there had been no rounds.
 
 Departures: pFedVEM's tables give each client the best learning rate and batch size of a grid; here a run has one of
 each, and the suite chooses.
 Special cases: one round = `torch.optim.SGD` for so many epochs; two rounds without momentum = one of twice the epochs
-on the same minibatches.
+on the same minibatches, and with `keep_momentum` of any momentum.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, NamedTuple
 
-from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Take, Weights, descend
+import torch
+
+from pflbench.errors import UsageError
+from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, descend, steps
+from pflbench.optim import momentum
 from pflbench.typing import Float, Params, Scalar, Tensor
 
 
+class Moving(NamedTuple):
+    """A model on its way, and its velocity."""
+
+    w: Params
+    velocity: Params
+
+
+Own = Params | Moving
+"""A client's model, with its velocity if that is kept."""
+
+
 @dataclass(frozen=True)
-class Local(Method[Params, Params, Scalar]):
+class Local(Method[Params, Own, Scalar]):
     """Every client on its own, from the common initial model."""
 
     version: ClassVar[int] = 1
@@ -34,20 +49,38 @@ class Local(Method[Params, Params, Scalar]):
     batch: int | None = None
     """Rows per minibatch; none: the suite's."""
 
+    keep_momentum: bool | None = None
+    """One training over all rounds, of all clients: momentum lives on, and a suite's cohort is not asked for."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep_momentum and self.momentum is None:
+            raise UsageError("Local: keep_momentum needs a momentum.")
+
+    @property
+    def asks(self) -> Literal["cohort", "everyone"]:  # type: ignore[override]
+        """Everyone, if training is one over all rounds."""
+        return "everyone" if self.keep_momentum else "cohort"
+
     def takes(self) -> tuple[Take, ...]:
         """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
 
-    def init_client(self, server: Params, new: Initializer) -> Params:
-        """The common initial model."""
-        return server
+    def init_client(self, server: Params, new: Initializer) -> Own:
+        """The common initial model, at rest."""
+        return Moving(server, torch.zeros_like(server)) if self.keep_momentum else server
 
-    def client(
-        self, f: Objective, server: Params, state: Params, *taken: Batches, round: Round
-    ) -> tuple[Scalar, Params]:
+    def client(self, f: Objective, server: Params, state: Own, *taken: Batches, round: Round) -> tuple[Scalar, Own]:
         """Train the client's own model further; the upload says nothing."""
         (batches,) = taken
-        return state.new_zeros(()), descend(f.grad, state, batches, lr=self.lr, beta=self.momentum)
+        if isinstance(state, Tensor):
+            return server.new_zeros(()), descend(f.grad, state, batches, lr=self.lr, beta=self.momentum)
+        beta = self.momentum or 0.0
+
+        def push(now: Moving, b: Batch) -> Moving:
+            return Moving(*momentum(now.w, f.grad(now.w, b), now.velocity, lr=self.lr, beta=beta))
+
+        return server.new_zeros(()), steps(push, state, batches)
 
     def server(self, server: Params, uploads: Float[Tensor, "cohort"], n: Weights, round: Round) -> Params:
         """The initial model, for ever."""
@@ -58,7 +91,7 @@ class Local(Method[Params, Params, Scalar]):
         return ()
 
     def personalize(
-        self, f: Objective, server: Params, state: Params, sent: Scalar | None, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Own, sent: Scalar | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """The client's own model."""
-        return {"personalized": state}
+        return {"personalized": state if isinstance(state, Tensor) else state.w}

@@ -5,9 +5,10 @@ Departures:
    one local iteration to the next, as in the authors' code.
 2. Only clients whose uploads arrive train, since a client keeps nothing (the paper: all train, some are averaged).
 3. The server's mean is weighted as the suite says (the paper: uniformly).
-4. The authors' code adds 0.001 times the personal model to the inner gradient, which the paper does not have, nor
-   this file; and it scores the local model in the personal one's place. Both are scored here, apart.
-5. Where a suite scores personal models after aggregation, the global model is all there is, and is scored.
+4. The authors' code adds 0.001 times the personal model to the inner gradient, which the paper does not have: `mu`, if
+   set; and it scores the local model in the personal one's place. Both are scored here, apart.
+5. Where a suite scores personal models after aggregation, the global model is all there is, and is scored. With
+   `adapt`, what one more participation makes of it is scored instead, and thrown away (FedEC sheet §6, item 4).
 Special cases: one iteration moves w_j toward theta by the factor eta·lambda; with eta·lambda = 1 and K steps in one
 iteration, the upload is theta; with lambda = 0 it is the server's model.
 """
@@ -17,6 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import torch
+
+from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, Weights, mean, steps
 from pflbench.optim import sgd
 from pflbench.typing import Float, Params, Tensor
@@ -48,9 +52,21 @@ class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
     batch: int | None = None
     """Rows per minibatch; none: the suite's."""
 
+    mu: float | None = None
+    """Strength of the personal model's pull toward 0, in all its entries; none: 0."""
+    epochwise: bool | None = None
+    """Minibatches are those of passes over all rows, not drawn independently (where the suite reshuffles)."""
+    adapt: bool | None = None
+    """After aggregation, a personal model is what one whole participation makes of the global one."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mu is not None and self.mu < 0:
+            raise UsageError(f"PFedMe: mu must be at least 0, not {self.mu}.")
+
     def takes(self) -> tuple[Take, ...]:
         """R minibatches."""
-        return (Take(steps=self.steps, batch=self.batch),)
+        return (Take(steps=self.steps, batch=self.batch, epochwise=bool(self.epochwise)),)
 
     def client(
         self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
@@ -62,7 +78,8 @@ class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
         def iterate(now: PFedMeUpload, b: Batch) -> PFedMeUpload:
             w, theta = now
             for _ in range(self.inner_steps):
-                theta = sgd(theta, f.grad(theta, b) + self.lam * (theta - w), lr=inner_lr)
+                g = f.grad(theta, b) + self.lam * (theta - w)
+                theta = sgd(theta, g if self.mu is None else torch.add(g, theta, alpha=self.mu), lr=inner_lr)
             return PFedMeUpload(sgd(w, w - theta, lr=self.lr * self.lam), theta)
 
         return steps(iterate, PFedMeUpload(server, server), batches), state
@@ -72,13 +89,19 @@ class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
         return mean(uploads.model, n)
 
     def adapts(self) -> tuple[Take, ...]:
-        """Nothing: what training leaves behind is used."""
-        return ()
+        """Nothing, as what training leaves behind is used; with `adapt`, what a participation draws."""
+        return self.takes() if self.adapt else ()
 
     def personalize(
         self, f: Objective, server: Params, state: tuple[()], sent: PFedMeUpload | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
-        """The personal model and, for the record, the local one; after aggregation, the global model."""
+        """The personal model and, for the record, the local one; after aggregation, the global model, or adapted."""
+        if sent is None and self.adapt:
+            sent, _ = self.client(f, server, state, *taken, round=round)
         if sent is None:
             return {"personalized": server}
         return {"personalized": sent.personal, "local": sent.model}
+
+    def trained(self, sent: PFedMeUpload, state: tuple[()]) -> Params:
+        """The personal model after the last step."""
+        return sent.personal

@@ -4,6 +4,9 @@ Departures:
 1. A client's K counts the steps it makes, which differ between clients as their numbers of minibatches do (the paper
    has one K for all).
 2. N counts the training clients.
+3. `momentum`, `weight_decay` and `clip` are none of the paper's: with them, as in the released FedRep code, momentum is
+   over the corrected gradient, clipped to a norm and then decayed; what the steps are divided by stays K times the
+   learning rate, so that control variates are no longer means of gradients (FedEC sheet §6, item 3).
 The server's means are plain ones, as in the paper, whatever weights the suite has; and only clients whose uploads
 arrive replace their control variates, so that the server's stays the mean of all clients'.
 Special cases: with one client and a server step of 1, plain SGD; the clients' control variates always sum to N times
@@ -13,13 +16,13 @@ the server's.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, steps
-from pflbench.optim import sgd
+from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, decayed, steps
+from pflbench.optim import momentum, sgd
 from pflbench.typing import Float, Params, Scalar, Tensor
 
 
@@ -38,6 +41,10 @@ class ScaffoldUpload(NamedTuple):
     control: Float[Tensor, "*cohort params"]
 
 
+Velocity = Any
+"""A velocity, or () without momentum."""
+
+
 @dataclass(frozen=True)
 class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
     """Local SGD with control variates against client drift."""
@@ -46,14 +53,22 @@ class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
     epochs: int = 5
     """Local epochs per participation."""
     lr: float = 1e-2
-    """Local learning rate (plain SGD)."""
+    """Local learning rate (SGD)."""
     batch: int | None = None
     """Rows per minibatch; none: the suite's."""
     server_lr: float = 1.0
     """The server's step along the mean update."""
+    momentum: float | None = None
+    """Momentum of the local SGD, fresh in each round; none: without."""
+    weight_decay: float | None = None
+    """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
+    clip: float | None = None
+    """Greatest norm of a corrected gradient, before weight decay; none: any."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.clip is not None and not self.clip > 0:
+            raise UsageError(f"Scaffold: clip must be greater than 0, not {self.clip}.")
         if self.epochs < 1:
             raise UsageError("Scaffold needs at least one epoch: its control variates are divided by the steps made.")
 
@@ -77,11 +92,17 @@ class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
         (batches,) = taken
         correction = server.c - state
 
-        def local(carry: tuple[Params, Scalar], b: Batch) -> tuple[Params, Scalar]:
-            y, made = carry  # counted in the carry, so that padded steps do not count
-            return sgd(y, f.grad(y, b) + correction, lr=self.lr), made + 1
+        decay = f.decay(self.weight_decay, server.x)
 
-        y, made = steps(local, (server.x, server.x.new_zeros(())), batches)
+        def local(carry: tuple[Params, Velocity, Scalar], b: Batch) -> tuple[Params, Velocity, Scalar]:
+            y, velocity, made = carry  # counted in the carry, so that padded steps do not count
+            g = decayed(self._clipped(f.grad(y, b) + correction), y, decay)
+            if self.momentum is None:
+                return sgd(y, g, lr=self.lr), velocity, made + 1
+            return *momentum(y, g, velocity, lr=self.lr, beta=self.momentum), made + 1
+
+        start = (server.x, () if self.momentum is None else torch.zeros_like(server.x), server.x.new_zeros(()))
+        y, _, made = steps(local, start, batches)
         control = (server.x - y) / (made * self.lr) - correction
         return ScaffoldUpload(y - server.x, control - state), control
 
@@ -93,3 +114,6 @@ class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
     def deploy(self, f: Objective, server: ScaffoldServer, support: Batches) -> Params:
         """The server's model."""
         return server.x
+
+    def _clipped(self, g: Params) -> Params:
+        return g if self.clip is None else g / (torch.linalg.vector_norm(g) / self.clip).clamp(min=1)

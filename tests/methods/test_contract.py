@@ -18,9 +18,10 @@ from pflbench.engine.simulate import simulate
 from pflbench.methods.base import Batches, Objective, Round, Take, steps
 from pflbench.methods.fedavg import FedAvg
 from pflbench.optim import adam, adam_init
-from pflbench.testing import CHECKS, Case, contract, tiny_federation, tiny_network, tiny_spec
+from pflbench.testing import CHECKS, Case, contract, tiny_features, tiny_federation, tiny_network, tiny_spec
 
 EXAMPLE = str(Path(__file__).parents[1] / "examples" / "fednova.py") + ":FedNova"
+DECAYING = {"momentum": 0.9, "weight_decay": 0.01}
 OPTIONS = {
     "per-fedavg exact": ("per-fedavg", {"order": "exact"}),
     "cafeme exact": ("cafeme", {"order": "exact", "modulation": "c2", "modulator_batch_norm": False}),
@@ -28,14 +29,44 @@ OPTIONS = {
     "ifca shared": ("ifca", {"clusters": 2, "shared": "base", "momentum": 0.9}),
     "per-fedavg personal": ("per-fedavg", {"batch": 7, "personal_epochs": 1}),
     "fedrep sgd": ("fedrep", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
+    "local kept": ("local", {"epochs": 3, "momentum": 0.9, "keep_momentum": True}),
+    "fedavg adapted": ("fedavg", {**DECAYING, "personal_epochs": 2, "personal_lr": 0.01}),
+    "scaffold released": ("scaffold", {**DECAYING, "clip": 1.0, "server_lr": 0.1}),
+    "pfedme adapted": ("pfedme", {"mu": 0.01, "epochwise": True, "adapt": True}),
+    "fedper private": ("fedper", {**DECAYING, "private_init": "server"}),
+    "fedrep-personal features": ("fedrep-personal", {}),
+    "fedrep-personal private": ("fedrep-personal", {**DECAYING, "private_init": "server"}),
+    "lg-fedavg private": ("lg-fedavg", {**DECAYING, "private_init": "server"}),
+    "apfl momentum": ("apfl", DECAYING),
+    "apfl released": ("apfl", {**DECAYING, "released": True, "private_init": "server"}),
+    # In so few rounds, with so few clients, the default p and a hardly train, or at a rate of 1.7.
+    "l2gd": ("l2gd", {**DECAYING, "p": 0.5, "a": 0.1}),
+    # Ten epochs at this rate make rounding visible where a batch of two rows is normalized; FedAvg's do the same.
+    "fedec": ("fedec", {"epochs": 5}),
+    "fedec momentum": ("fedec", {"epochs": 2, "momentum": 0.5, "weight_decay": 0.01, "outer_lr": 0.7, "batch": 7}),
+    "fedec l2": ("fedec", {"epochs": 2, "constraint": "l2", "alpha": 0.3, "momentum": 0.5, "weight_decay": 0.01}),
+    "fedec none": ("fedec", {"epochs": 2, "constraint": "none"}),
+    "reptile steps": ("reptile", {"steps": 5, "momentum": 0.5, "weight_decay": 0.01, "outer_lr": 0.7}),
+    "fo-maml steps": ("fo-maml", {"steps": 3, "inner_lr": 0.05}),
+    "fo-maml batch": ("fo-maml", {"epochs": 2, "batch": 4}),
+    "per-fedavg-split momentum": (
+        "per-fedavg-split",
+        {"epochs": 2, "momentum": 0.5, "weight_decay": 0.01, "share": 0.5},
+    ),
+    "per-fedavg-split batch": ("per-fedavg-split", {"epochs": 2, "batch": 6, "personal_epochs": 2}),
 }
+FEATURES = ("fedrep-personal features", "fedrep-personal private")
+"""On a network that has features to train on; by default the head is trained on the minibatches' images here."""
 METHODS = {**{name: (name, {}) for name in names.BUILT_IN["methods"]}, **OPTIONS, "fednova (example)": (EXAMPLE, {})}
 
 
 @cache
 def case(name: str) -> Case:
     reference, options = METHODS[name]
-    return Case(names.resolve("methods", reference)(**options))
+    found = Case(names.resolve("methods", reference)(**options))
+    if name in FEATURES:
+        found.plain = tiny_features()
+    return found
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -96,7 +127,10 @@ class Reverses(Local):
         def turned(x: Tensor | None) -> Tensor | None:
             return None if x is None else x.flip(-1)
 
-        taken = tuple(tuple(b._replace(rows=turned(b.rows), labels=turned(b.labels), mask=turned(b.mask)) for b in t) for t in taken)
+        taken = tuple(
+            tuple(b._replace(rows=turned(b.rows), labels=turned(b.labels), mask=turned(b.mask)) for b in t)
+            for t in taken
+        )
         return super().client(f, server, state, *taken, round=round)
 
 

@@ -23,16 +23,22 @@ from torch.utils import _pytree as pytree
 
 from pflbench import names
 from pflbench.engine.simulate import Simulation
-from pflbench.testing import Case, tiny_federation
+from pflbench.testing import Case, tiny_features, tiny_federation
 
 FILE = Path(__file__).with_name("fingerprints.json")
 TOLERANCE = 1e-7
 """Relative to the size of the parameters: rounding differs between versions of torch."""
+OPTIONS = {"l2gd": {"p": 0.5, "a": 0.1}}
+"""Other than the defaults: one local round, then one that averages."""
+FEATURES = ("fedrep-personal",)
+"""Methods that could do without a network whose head is one linear layer, but train faster on one."""
 
 
 def fingerprint(name: str) -> dict[str, Any]:
     """Sum, norm, distance from the start, and five entries of the parameters that gradients determine."""
-    case = Case(names.resolve("methods", name)())
+    case = Case(names.resolve("methods", name)(**OPTIONS.get(name, {})))
+    if name in FEATURES:
+        case.plain = tiny_features()
     simulation = Simulation([case.spec(0)], [tiny_federation(0)], case.method, case.plain)
     (outcome,) = simulation.run()
     assert outcome.failure is None

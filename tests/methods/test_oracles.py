@@ -43,6 +43,8 @@ ModuleOf = Callable[[Tensor], nn.Module]
 class Quadratic:
     """Batch number i has the loss ½ wᵀ A_i w - b_iᵀ w; an `Objective` whose derivatives are exact."""
 
+    cacheable = False
+
     def __init__(self, count: int, seed: int = 0):
         g = torch.Generator().manual_seed(seed)
         root = torch.randn(count, SIZE, SIZE, generator=g, dtype=torch.float64) / SIZE**0.5
@@ -68,6 +70,12 @@ class Quadratic:
 
     def part(self, name: str) -> slice:
         return slice(0, SIZE)
+
+    def last(self, layers: int) -> slice:
+        raise NotImplementedError
+
+    def decay(self, rate: float | None, w: Tensor, *, wrt: str | None = None) -> Tensor | None:
+        return torch.full_like(w, rate) if rate else None
 
 
 W = torch.linspace(-1, 2, SIZE, dtype=torch.float64)
@@ -201,6 +209,9 @@ def test_ifca_starts_from_independent_models_and_the_common_one() -> None:
 
         def part(self, name: str) -> slice:
             return net.layout.part(name)
+
+        def last(self, layers: int) -> slice:
+            return net.layout.last(layers)
 
         def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
             raise NotImplementedError

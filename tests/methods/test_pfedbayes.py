@@ -40,6 +40,9 @@ class Initial:
     def __call__(self, k: int = 0) -> Tensor:
         return NETWORK.init(0, k).double()
 
+    def last(self, layers: int) -> slice:
+        return NETWORK.layout.last(layers)
+
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         raise NotImplementedError
 

@@ -344,6 +344,9 @@ class _New:
     def part(self, name: str) -> slice:
         return tiny_network().layout.part(name)
 
+    def last(self, layers: int) -> slice:
+        return tiny_network().layout.last(layers)
+
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         raise NotImplementedError
 

@@ -1,0 +1,111 @@
+"""APFL (Deng et al. 2020, arXiv 2003.13461, Algorithm 1), as FedEC's table uses it (FedEC sheet §6, item 7).
+
+A client trains the global model w and, on the same minibatches, its own model v inside the mixture
+m = alpha v + (1 - alpha) w.
+
+Departures:
+1. alpha is fixed (the paper adapts it), and rounds are epochs.
+2. Momentum and weight decay are none of the paper's: fresh buffers in each round, one for w, one for v; the decay of
+   v's step is taken at m.
+3. The server's mean is the plain one, whatever weights the suite has.
+4. `released`: as the released FedRep code trains, m = alpha v + alpha w, and the steps of w and v share one momentum
+   buffer, w first. Models are scored by the right mixture there, too.
+5. `private_init`: a client that never took part has v = w, the server's (the released FedRep code, by accident: see
+   `partly_shared`).
+Special cases: alpha = 0: the personal models are FedAvg's global one under uniform weights; alpha = 1: v is trained as
+by SGD alone on the client's minibatches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from pflbench.errors import UsageError
+from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, decayed, steps
+from pflbench.methods.partly_shared import Private, kept, own, unseen
+from pflbench.optim import momentum
+from pflbench.typing import Float, Params, Tensor
+
+Carry = tuple[Params, Params, Params, Params]
+"""w and v, and the velocity of each."""
+
+
+@dataclass(frozen=True)
+class APFL(Method[Params, Private, Params]):
+    """A personal model mixed with the global one, both trained at once."""
+
+    version: ClassVar[int] = 1
+    alpha: float = 0.75
+    """Weight of the client's own model in the mixture."""
+    epochs: int = 5
+    """Local epochs per participation."""
+    lr: float = 1e-3
+    """Learning rate of both (SGD); v's gradient has the factor alpha besides."""
+    momentum: float | None = None
+    """Momentum of both, fresh in each round; none: without."""
+    weight_decay: float | None = None
+    """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
+    batch: int | None = None
+    """Rows per minibatch; none: the suite's."""
+    released: bool | None = None
+    """Train as the released FedRep code does."""
+    private_init: Literal["server"] | None = None
+    """v of a client that never took part: the common initial model, or "server": the server's w."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.alpha <= 1:
+            raise UsageError(f"APFL: alpha must be at least 0 and at most 1, not {self.alpha}.")
+
+    def takes(self) -> tuple[Take, ...]:
+        """`epochs` passes."""
+        return (Take(epochs=self.epochs, batch=self.batch),)
+
+    def init_client(self, server: Params, new: Initializer) -> Private:
+        """The client's model v is the common initial one."""
+        return unseen(server, self.private_init)
+
+    def client(
+        self, f: Objective, server: Params, state: Private, *taken: Batches, round: Round
+    ) -> tuple[Params, Private]:
+        """SGD on w alone and on v inside the mixture, side by side; w is sent, v is kept."""
+        (batches,) = taken
+        decay, beta = f.decay(self.weight_decay, server), self.momentum or 0.0
+
+        def step(carry: Carry, b: Batch) -> Carry:
+            w, v, velocity, of_v = carry
+            m = self.alpha * v + self.alpha * w if self.released else self.mixture(v, w)
+            g, of_m = decayed(f.grad(w, b), w, decay), decayed(f.grad(m, b), m, decay)
+            w, velocity = momentum(w, g, velocity, lr=self.lr, beta=beta)
+            buffer = velocity if self.released else of_v
+            v, of_v = momentum(v, of_m, buffer, lr=self.lr * self.alpha, beta=beta)
+            return w, v, of_v if self.released else velocity, of_v
+
+        rest = torch.zeros_like(server)
+        w, v, _, _ = steps(step, (server, own(state, server), rest, rest), batches)
+        return w, kept(state, v)
+
+    def server(self, server: Params, uploads: Float[Tensor, "cohort params"], n: Weights, round: Round) -> Params:
+        """The plain mean of w."""
+        return uploads.mean(0)
+
+    def adapts(self) -> tuple[Take, ...]:
+        """Nothing: what is trained is used."""
+        return ()
+
+    def personalize(
+        self, f: Objective, server: Params, state: Private, sent: Params | None, *taken: Batches, round: Round
+    ) -> dict[str, Params]:
+        """The mixture of the client's model and the new global one."""
+        return {"personalized": self.mixture(own(state, server), server)}
+
+    def trained(self, sent: Params, state: Private) -> Params:
+        """The mixture of both models as the client's last participation left them."""
+        return self.mixture(own(state, sent), sent)
+
+    def mixture(self, v: Params, w: Params) -> Params:
+        """Alpha v + (1 - alpha) w."""
+        return torch.lerp(w, v, self.alpha)

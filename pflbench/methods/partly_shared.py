@@ -1,0 +1,112 @@
+"""Models of two parts: one that the server averages, and a private one that stays at the client.
+
+FedPer and FedRep share the base and keep the head, LG-FedAvg the reverse. What a client that never took part has for
+its own is the common initial model's part; with `private_init="server"`, what the released FedRep code has there by an
+aliasing accident (FedEC sheet §6, "First participation"): the server's, the mean of the last cohort's private parts.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+
+from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Take, Weights, mean
+from pflbench.typing import Float, Params, Scalar, Tensor
+
+Shared = Float[Tensor, "shared"]
+Own = Float[Tensor, "own"]
+Sent = Float[Tensor, "sent"]
+PrivateInit = Literal["server"] | None
+
+
+class Kept(NamedTuple):
+    """A private part, and 1 if its client ever took part, else 0."""
+
+    part: Own
+    seen: Scalar
+
+
+Private = Own | Kept
+"""A client's state; who took part is noted only where it matters."""
+
+
+def unseen(part: Own, private_init: PrivateInit) -> Private:
+    """The state of a client before its first participation, from the common initial part."""
+    return part if private_init is None else Kept(part, part.new_zeros(()))
+
+
+def own(state: Private, servers: Own) -> Own:
+    """The client's private part; the server's where the client never took part and the state notes that."""
+    return state if isinstance(state, Tensor) else torch.where(state.seen > 0, state.part, servers)
+
+
+def kept(state: Private, part: Own) -> Private:
+    """The state after a participation that came to this private part."""
+    return part if isinstance(state, Tensor) else Kept(part, torch.ones_like(state.seen))
+
+
+class PartlyShared(Method[Params, Private, Sent]):
+    """What FedPer, FedRep and LG-FedAvg have in common; they say which part is shared, and how both are trained.
+
+    The server's state is a whole model, whose private part stays the initial one; with `private_init="server"` whole
+    models are sent and averaged, and it is the mean of the last cohort's.
+    """
+
+    trains = "everyone"
+    personal_from = "training"
+    shared_first: ClassVar[bool] = True
+    """Whether the shared part comes before the private one in the vector."""
+    private_init: PrivateInit
+
+    def shared(self, of: Objective | Initializer) -> slice:
+        """Where the shared part lies; the private one is all before it, or all behind it."""
+        raise TypeError(f"{type(self).__name__} does not say what it shares: write shared().")
+
+    def fit(self, f: Objective, shared: Shared, private: Own, *taken: Batches) -> tuple[Shared, Own]:
+        """Train both parts on what was drawn."""
+        raise TypeError(f"{type(self).__name__} does not say how it trains: write fit().")
+
+    def whole(self, shared: Shared, private: Own) -> Params:
+        """The model of these parts."""
+        return torch.cat([shared, private] if self.shared_first else [private, shared])
+
+    def private(self, w: Params, shared: slice) -> Own:
+        """The private part of a model."""
+        return w[shared.stop :] if self.shared_first else w[: shared.start]
+
+    def init_client(self, server: Params, new: Initializer) -> Private:
+        """The common initial model's private part."""
+        return unseen(self.private(server, self.shared(new)), self.private_init)
+
+    def client(
+        self, f: Objective, server: Params, state: Private, *taken: Batches, round: Round
+    ) -> tuple[Sent, Private]:
+        """Train the shared part with the client's own; the shared part is sent (or all of it), the other is kept."""
+        where = self.shared(f)
+        shared, private = self.fit(f, server[where], own(state, self.private(server, where)), *taken)
+        sent = shared if self.private_init is None else self.whole(shared, private)
+        return sent, kept(state, private)
+
+    def server(self, server: Params, uploads: Float[Tensor, "cohort sent"], n: Weights, round: Round) -> Params:
+        """The mean of the shared parts beside the initial private one, or of whole models."""
+        sent = mean(uploads, n)
+        size = len(sent)
+        return self.whole(sent, server[size:] if self.shared_first else server[:-size])
+
+    def adapts(self) -> tuple[Take, ...]:
+        """Nothing: what training leaves behind is used."""
+        return ()
+
+    def personalize(
+        self, f: Objective, server: Params, state: Private, sent: Sent | None, *taken: Batches, round: Round
+    ) -> dict[str, Params]:
+        """The client's private part with the shared part it just trained or, after aggregation, with the server's."""
+        if sent is not None:
+            return {"personalized": self.trained(sent, state)}
+        where = self.shared(f)
+        return {"personalized": self.whole(server[where], own(state, self.private(server, where)))}
+
+    def trained(self, sent: Sent, state: Private) -> Params:
+        """Both parts as the client's last participation left them (the released FedRep code's test until 2022-03)."""
+        return self.whole(sent, state) if isinstance(state, Tensor) else sent
