@@ -13,8 +13,9 @@ from pflbench.cli.common import console
 from pflbench.errors import StoreError, UsageError, unknown
 
 if TYPE_CHECKING:
-    from pflbench.report.table import CellInput, ColumnHead, TableInput
+    from pflbench.report.table import CellInput, ColumnHead, Table, TableInput
     from pflbench.store import Store
+    from pflbench.suite.document import Suite
     from pflbench.suite.expand import Cell, Expansion, TableColumn
 
 MAKE = "`pflbench run` makes them."
@@ -41,12 +42,24 @@ def report(
             help="The paper's numbers beside ours, with a verdict.",
         ),
     ] = True,
+    spread: Annotated[
+        bool,
+        typer.Option(
+            "--spread/--no-spread",
+            envvar="PFLBENCH_SPREAD",
+            help="The spread over seeds behind each number (the CSV always has it).",
+        ),
+    ] = True,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", envvar="PFLBENCH_OUTPUT", help="Write to this file instead.")
     ] = None,
     results: common.Results = common.DEFAULT_RESULTS,
+    data_dir: common.DataDir = None,
 ) -> int:
-    """Print the tables of the suites that have results, as the paper prints them, its numbers beside ours."""
+    """Print the tables of the suites that have results, as the paper prints them, its numbers beside ours.
+
+    A suite of statistics needs no results, but the datasets.
+    """
     from pflbench.report.layout import lay_out
     from pflbench.report.render import render
     from pflbench.store import Store
@@ -54,19 +67,66 @@ def report(
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
     store = Store(results)
-    expanded = with_results(suite, profile, store, rounds=rounds, seeds=seeds, precision=precision)
-    tables = [
-        table_input(e, comparable=rounds is None and e.profile == "paper", elsewhere=named_by_family(e))
+    counted = _statistics(suite, profile or "paper", seeds, data_dir, spread)
+    trained = [name for name in suite or () if name not in counted]
+    expanded = []
+    if trained or not counted:
+        expanded = with_results(trained, profile, store, rounds=rounds, seeds=seeds, precision=precision)
+    inputs = [
+        table_input(e, comparable=rounds is None and e.profile == "paper", elsewhere=named_by_family(e), spread=spread)
         for e in expanded
     ]
-    if not tables:
+    if not inputs and not counted:
         other = elsewhere(expanded, store)
         raise UsageError(f"No results of {_what(suite, profile)} in {str(results)!r}. {other or MAKE}")
-    texts = [render(lay_out(table, store), format_, compare_paper) for table in tables]  # type: ignore[arg-type]
+    tables = [*counted.values(), *(lay_out(one, store) for one in inputs)]
+    texts = [render(table, format_, compare_paper) for table in tables]  # type: ignore[arg-type]
     if format_ == "csv":  # one header for all
         texts = [texts[0], *(text.split("\n", 1)[1] for text in texts[1:])]
     _emit(("" if format_ == "csv" else "\n").join(texts), output)
     return 0
+
+
+def _statistics(
+    suites: list[str] | None, profile: str, seeds: str | None, data_dir: Path | None, spread: bool
+) -> dict[str, Table]:
+    """The tables of those of the suites that are statistics, by what the suite is called."""
+    from pflbench.suite.load import find, load, read_toml
+
+    named = [name for name in suites or () if "statistics" in read_toml(find(name))]
+    return {name: _counted(load(name), profile, seeds, data_dir, spread) for name in named}
+
+
+def _counted(suite: Suite, profile: str, seeds: str | None, data_dir: Path | None, spread: bool) -> Table:
+    from pflbench.data.root import data_root
+    from pflbench.report import counts
+    from pflbench.report import table as t
+    from pflbench.spec import MethodSpec, RunSpec, Scoring
+    from pflbench.suite.expand import parse_seeds
+    from pflbench.suite.resolve import shared
+
+    document, root = suite.document(profile), data_root(data_dir)
+    head, statistics = document.suite, document.statistics
+    assert statistics is not None
+    chosen = parse_seeds(seeds) if seeds else tuple(head.seeds)
+    nobody = MethodSpec(name="none", version="none")  # a federation does not depend on who trains on it
+    lines = []
+    for index, column in enumerate(document.column):
+        settings = shared(suite, document, index)
+        runs = [RunSpec(method=nobody, scoring=Scoring(), seed=seed, **settings) for seed in chosen]
+        counted = counts.count(runs, root)
+        lines.append(counts.Line(column.id, column.title, counted, statistics.reference.get(column.id)))
+    over = t.Spread(head.spread.kind, head.spread.ddof, head.spread.of)
+    table = t.TableInput(
+        *(suite.name, head.title, head.paper, profile),
+        rows=(),
+        columns=(),
+        cells={},
+        spread=over,
+        notes=tuple(head.notes),
+        with_spread=spread,
+    )
+    return counts.lay_out_counts(table, lines, chosen)
 
 
 def _what(suite: list[str] | None, profile: str | None) -> str:
@@ -106,6 +166,10 @@ def with_results(
     found = []
     drawn = () if suites else figures()
     for suite in map(load, suites or [name for name in available() if name not in drawn]):
+        if suite.document().statistics is not None:
+            if suites:
+                raise UsageError(f"{suite.name} has no runs: `pflbench report` prints it, from the datasets alone.")
+            continue
         if not suite.document().row:
             raise UsageError(f"{suite.name} has no table: `pflbench plot` draws it, without any run.")
         tables = [
@@ -161,10 +225,13 @@ def _named(path: Path, head: Path, profile: str, seeds: tuple[int, ...]) -> froz
     return frozenset(run.id for run in table.runs)
 
 
-def table_input(table: Expansion, *, comparable: bool, elsewhere: frozenset[str] = frozenset()) -> TableInput:
+def table_input(
+    table: Expansion, *, comparable: bool, elsewhere: frozenset[str] = frozenset(), spread: bool = True
+) -> TableInput:
     """An expanded suite as the report's input; `comparable`: it follows the paper's full protocol.
 
-    `elsewhere`: ids of runs that stand in another table of the same paper.
+    `elsewhere`: ids of runs that stand in another table of the same paper. `spread`: whether one stands behind each
+    number.
     """
     from pflbench.report import table as t
 
@@ -184,6 +251,7 @@ def table_input(table: Expansion, *, comparable: bool, elsewhere: frozenset[str]
         comparable=comparable,
         elsewhere=elsewhere,
         blocks=table.blocks,
+        with_spread=spread,
         derived=tuple(
             t.Derived(
                 d.id, d.title, d.axis, d.of, {place: t.Reference(*printed) for place, printed in d.references.items()}
@@ -216,7 +284,7 @@ def _cell(table: Expansion, cell: Cell) -> CellInput:
     return t.CellInput(
         row=cell.row.id,
         column=_head(table, cell.column, cell.stage),
-        reading=t.Reading(cell.stage, steps, cell.column.smallest),
+        reading=t.Reading(cell.stage, steps, cell.column.smallest, table.mean),
         runs=cell.runs,
         reference=cell.reference and t.Reference(*cell.reference),
         choices=tuple(tuple(t.Choice(*choice) for choice in points) for points in cell.choices),

@@ -141,7 +141,7 @@ def _verdicts(search: Search, shelf: Shelf) -> list[Verdict]:
     from pflbench.report.reading import average, scored
     from pflbench.report.table import Reading
 
-    reading = Reading(search.stage, search.steps, search.column.smallest)
+    reading = Reading(search.stage, search.steps, search.column.smallest, search.mean)
     found = []
     for _, spec in search.trials:
         result = shelf.read(spec)

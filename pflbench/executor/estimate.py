@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from pflbench.engine.batches import Drawn, Reshuffled, Static, Stream, support_batches
 from pflbench.engine.evaluate import before_aggregation, leaves_models
@@ -28,14 +29,18 @@ SECOND = 3
 
 
 class _Small:
-    """A model that costs nothing to compute with: one number per part, but a linear head, whose size tells classes."""
+    """A model that costs nothing to compute with: one number per part, but a linear head, whose size tells classes.
 
-    def __init__(self, network: Network):
-        self.network = network
+    `full`: as large as the network instead, for what depends on sizes.
+    """
+
+    def __init__(self, network: Network, full: bool = False):
+        self.network, self.full = network, full
         self.parts: dict[str, slice] = {}
         self.size = 0
         for name, where in network.layout.parts.items():
-            size = where.stop - where.start if name == "head" and network.features is not None else 1
+            true = full or (name == "head" and network.features is not None)
+            size = where.stop - where.start if true else 1
             self.parts[name] = slice(self.size, self.size + size)
             self.size += size
 
@@ -43,6 +48,8 @@ class _Small:
         return self.parts[name]
 
     def last(self, layers: int) -> slice:
+        if self.full:
+            return self.network.layout.last(layers)
         return slice(self.size - 1, self.size)
 
 
@@ -51,8 +58,8 @@ class _Count(_Small):
 
     rows = 0.0
 
-    def __init__(self, network: Network, noisy: bool):
-        super().__init__(network)
+    def __init__(self, network: Network, noisy: bool, full: bool = False):
+        super().__init__(network, full)
         self.cacheable = network.features is not None and not noisy
 
     def decay(self, rate: float | None, w: Tensor, *, wrt: str | None = None) -> None:
@@ -89,6 +96,71 @@ class _New(_Small):
         return torch.zeros(shape)
 
 
+class _Client:
+    """A client that holds the mean number of rows, and what is asked of it."""
+
+    def __init__(self, spec: RunSpec, reference: str, examples: int, full: bool = False):
+        self.plain = build.network(spec)
+        self.method = build.construct(reference, spec.method.hyper)
+        self.network = self.method.network(self.plain)
+        share = 1.0 if isinstance(spec.query, str) else 1 - spec.query
+        support = np.arange(max(1, round(examples / spec.clients * share * (1 - spec.validation))))
+        self.stream: Stream = (
+            Reshuffled(support, spec.batch, spec.seed, 0)
+            if spec.batches == "reshuffled"
+            else Static(support_batches(support, spec) or (support,))
+        )
+        self.new = _New(self.network, full)
+        self.server = self.method.init(self.new, spec.training_clients)
+        self.noisy = spec.augment != "none" or self.network.drops
+        self.full = full
+
+    def does(
+        self, takes: Sequence[Take], part: Callable[..., Any], used: bool = True, phase: str | None = None
+    ) -> tuple[float, Any]:
+        """Gradients' worth of rows that a part of the method costs which is fed these, and what comes of it."""
+        count = _Count(self.network, self.noisy, self.full)
+        taken = [_batches(drawn) for drawn in self.stream.draw(takes, 0, used=used, phase=phase)[0]]
+        with torch.no_grad():
+            now = Round(0, torch.zeros((), dtype=torch.int64), phase)
+            made = part(count, self.server, self.method.init_client(self.server, self.new), *taken, round=now)
+        return count.rows, made
+
+    def trains(self, used: bool = True) -> float:
+        """The rows of a participation: the mean over the method's phases."""
+        phases = Counter(self.method.phase((i + 0.5) / COINS) for i in range(COINS))
+        costs = {phase: self.does(self.method.takes(), self.method.client, used, phase)[0] for phase in phases}
+        return sum(costs[phase] * share / COINS for phase, share in phases.items())
+
+
+class Participation(NamedTuple):
+    """What a client does in a round that it takes part in: gradients of minibatches, and numbers in its upload.
+
+    `uploads` counts what `client` returns to the server, a placeholder where a method sends nothing; None for a method
+    with phases, not all of which need send it.
+    """
+
+    gradients: float
+    uploads: int | None
+
+
+def participation(spec: RunSpec, reference: str) -> Participation | None:
+    """One participation of a client that holds the mean number of rows; None if the dataset does not tell its size.
+
+    Gradients count rows over the suite's batch size, so that a gradient of all rows counts as many minibatches; other
+    passes count by what they cost in gradients (`FORWARD`, `SECOND`). `reference`: where the method's code is.
+    """
+    examples = getattr(build.dataset(spec.dataset), "examples", None)
+    if examples is None:
+        return None
+    client = _Client(spec, reference, examples, full=True)
+    phase = client.method.phase(0.5)
+    if phase is not None:
+        return Participation(client.trains() / spec.batch, None)
+    rows, (upload, _) = client.does(client.method.takes(), client.method.client)
+    return Participation(rows / spec.batch, sum(leaf.numel() for leaf in pytree.tree_leaves(upload)))
+
+
 def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     """Rows that a run takes gradients of, training and scoring together, if every client holds the mean number.
 
@@ -98,39 +170,11 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     examples = getattr(build.dataset(spec.dataset), "examples", None)
     if examples is None:
         return None
-    plain = build.network(spec)
-    method = build.construct(reference, spec.method.hyper)
-    network = method.network(plain)
-    share = 1.0 if isinstance(spec.query, str) else 1 - spec.query
-    support = np.arange(max(1, round(examples / spec.clients * share * (1 - spec.validation))))
-    stream: Stream = (
-        Reshuffled(support, spec.batch, spec.seed, 0)
-        if spec.batches == "reshuffled"
-        else Static(support_batches(support, spec) or (support,))
-    )
-    new = _New(network)
-    server = method.init(new, spec.training_clients)
-    noisy = spec.augment != "none" or network.drops
-
-    def counted(
-        takes: Sequence[Take], client: Callable[..., object], used: bool = True, phase: str | None = None
-    ) -> float:
-        """What one client's part costs that is fed these."""
-        count = _Count(network, noisy)
-        taken = [_batches(drawn) for drawn in stream.draw(takes, 0, used=used, phase=phase)[0]]
-        with torch.no_grad():
-            now = Round(0, torch.zeros((), dtype=torch.int64), phase)
-            client(count, server, method.init_client(server, new), *taken, round=now)
-        return count.rows
-
-    def trained(used: bool) -> float:
-        phases = Counter(method.phase((i + 0.5) / COINS) for i in range(COINS))
-        costs = {phase: counted(method.takes(), method.client, used, phase) for phase in phases}
-        return sum(costs[phase] * share / COINS for phase, share in phases.items())
-
-    idle = (1 - spec.arrival) * trained(used=False) if method.trains == "everyone" else 0.0
+    client = _Client(spec, reference, examples)
+    method = client.method
+    idle = (1 - spec.arrival) * client.trains(used=False) if method.trains == "everyone" else 0.0
     asked = spec.training_clients if method.asks == "everyone" else spec.cohort
-    training = spec.rounds * asked * (spec.arrival * trained(used=True) + idle)
+    training = spec.rounds * asked * (spec.arrival * client.trains() + idle)
     # A test split is usually a fifth or a sixth as large, and a client holds half of the labels.
     shares = {"test-split": examples / 10, "partition": examples / 6 / spec.clients}
     query = round(shares[spec.query] if isinstance(spec.query, str) else examples / spec.clients * spec.query)
@@ -139,18 +183,19 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
         updates = spec.scoring.finetune.steps if spec.scoring.finetune and "finetuned" in spec.scoring.stages else 0
         one += updates * spec.batch + (updates + 1) * query * FORWARD
     if before_aggregation(method, spec.scoring):
-        one += trained(used=True) + query * FORWARD
+        one += client.trains() + query * FORWARD
     elif "personalized" in spec.scoring.stages:
-        one += query * FORWARD + counted(
+        adapted, _ = client.does(
             method.adapts(),
             lambda f, server, own, *taken, round: method.personalize(f, server, own, None, *taken, round=round),
         )
+        one += query * FORWARD + adapted
     if leaves_models(spec.scoring):
         one += query * FORWARD
     scored = {"held-out": spec.clients - spec.training_clients, "training": spec.training_clients, "all": spec.clients}
     clients = min(scored[spec.scoring.clients], spec.scoring.first or spec.clients)
     total = training + min(spec.scoring.last, spec.rounds) * clients * one
-    return float(total * network.layout.size / plain.layout.size)
+    return float(total * client.network.layout.size / client.plain.layout.size)
 
 
 def seconds(spec: RunSpec, reference: str, speeds: dict[str, Measured]) -> float | None:

@@ -14,7 +14,7 @@ from pflbench.names import is_reference, split_reference
 from pflbench.report.table import CellInput, ColumnHead, Reading, TableInput
 from pflbench.spec import RunSpec
 
-_PREFERRED = ("finetuned", "personalized", "global")
+_PREFERRED = ("finetuned", "personalized", "global", "stored", "sampled")
 """Which of the stages that a column reads a row shows there, if the table does not show all."""
 
 _Found = dict[str, list[RunSpec]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from pflbench.errors import PflbenchError
 from pflbench.report.table import Reading
 from pflbench.result import RunResult
+from pflbench.spec import RunSpec
 
 Floats = npt.NDArray[np.float64]
 
@@ -18,31 +20,77 @@ EVERYBODY = -1
 
 
 class Scored(NamedTuple):
-    """Accuracies as shares, `values[step, client]`."""
+    """Accuracies after a round as shares, `values[step, client]`; `counts[client]`: test examples of each client."""
 
     clients: tuple[int, ...]
     values: Floats
+    counts: Floats
 
 
-def scored(result: RunResult, reading: Reading) -> Scored:
-    """Each client's accuracy after the last round, for each step read. Raises `PflbenchError` if one is missing."""
-    rows = [s for s in result.scores if s.stage == reading.stage]
-    last = max((s.round for s in rows), default=0)
-    found = {(s.client, s.step): s.accuracy for s in rows if s.round == last}
+Rounds = tuple[Scored, ...]
+"""After each of the rounds that a cell averages over. Clients may differ from round to round."""
+
+
+def scored(result: RunResult, reading: Reading) -> Rounds:
+    """Each client's accuracy after each of the rounds that a run is to be scored in, the last one last.
+
+    Raises:
+        PflbenchError: The run was not scored in one of them, or lacks a step for a client.
+    """
+    spec = result.spec
+    return tuple(after(result, reading, spec.rounds - i) for i in reversed(range(spec.scoring.last)))
+
+
+def after(result: RunResult, reading: Reading, round: int) -> Scored:
+    """Each client's accuracy after so many rounds, for each step read. Raises `PflbenchError` if one is missing."""
+    found = {(s.client, s.step): s for s in result.scores if s.stage == reading.stage and s.round == round}
     clients = tuple(sorted({client for client, _ in found})) or (EVERYBODY,)
     steps = reading.steps or (max((step for _, step in found), default=0),)
     if missing := [step for client in clients for step in steps if (client, step) not in found]:
         raise PflbenchError(
-            f"Run {result.spec.id} has no scores at stage {reading.stage!r}, step {missing[0]}, that a table reads."
+            f"Run {result.spec.id} has no scores at stage {reading.stage!r}, step {missing[0]}, after round {round}, "
+            "that a table reads."
         )
-    return Scored(clients, np.array([[found[client, step] for client in clients] for step in steps]))
+    values = [[found[client, step].accuracy for client in clients] for step in steps]
+    counts = [found[client, steps[0]].count for client in clients]
+    return Scored(clients, np.array(values), np.array(counts, dtype=np.float64))
 
 
-def average(one: Scored, reading: Reading, sizes: RunResult) -> Floats:
-    """The unweighted mean over the clients that count in percent, for each step; `sizes`: a run that knows theirs."""
-    values = one.values
+def average(rounds: Sequence[Scored], reading: Reading, sizes: RunResult) -> Floats:
+    """The mean over the clients that count in percent, for each step: of every round, then over the rounds.
+
+    `reading.mean` says how clients are averaged; `sizes` is a run that knows their numbers of support rows.
+    """
+    return np.asarray(np.mean([_of_round(one, reading, sizes) for one in rounds], axis=0))
+
+
+def by_client(rounds: Sequence[Scored]) -> Scored:
+    """Each client's mean over those of the rounds that it was scored in."""
+    clients = tuple(sorted({client for one in rounds for client in one.clients}))
+    found = []
+    for client in clients:
+        there = [(one, one.clients.index(client)) for one in rounds if client in one.clients]
+        found.append((np.mean([one.values[:, i] for one, i in there], axis=0), there[0][0].counts[there[0][1]]))
+    return Scored(clients, np.stack([values for values, _ in found], axis=1), np.array([count for _, count in found]))
+
+
+def concerned(run: RunSpec) -> int:
+    """How many clients a run scores, if each of them has something to score."""
+    number = {
+        "held-out": run.clients - run.training_clients,
+        "training": run.training_clients,
+        "all": run.clients,
+    }[run.scoring.clients]
+    return min(number, run.scoring.first or number)
+
+
+def _of_round(one: Scored, reading: Reading, sizes: RunResult) -> Floats:
+    values, counts = one.values, one.counts
     if reading.smallest is not None and one.clients != (EVERYBODY,):
-        values = np.ascontiguousarray(values[:, _smallest(one.clients, reading.smallest, sizes)])
+        few = _smallest(one.clients, reading.smallest, sizes)
+        values, counts = np.ascontiguousarray(values[:, few]), counts[few]
+    if reading.mean == "examples":
+        return np.asarray(100 * (values @ (counts / counts.sum())))
     return np.asarray(100 * values.mean(axis=1))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from pflbench.report.reading import concerned
 from pflbench.report.table import CellInput, CellValue, Choice, Spread, TableInput
 from pflbench.report.text import number, ranges
 from pflbench.spec import RunSpec
 
+_WEIGHTS = {"clients": "counting the same", "examples": "weighted by its number of test examples"}
 _AVERAGES = {"batches": "unweighted mean over its query batches", "examples": "correct / count"}
 
 Cells = Mapping[tuple[str, str], CellInput]
@@ -25,7 +27,15 @@ def selection(cells: Cells) -> str:
             mean = "mean of fine-tuning steps" if len(steps) > 1 else "fine-tuning step"
             rule += f", {mean} {ranges(steps)}"
         rules[rule] = None
-    return f"Selection: {'; '.join(rules)}; after the last round, nothing is selected on test data."
+    return f"Selection: {'; '.join(rules)}; {_when(cells)}, nothing is selected on test data."
+
+
+def _when(cells: Cells) -> str:
+    """After which rounds the scores are read."""
+    lasts = sorted({run.scoring.last for cell in cells.values() for run in cell.asked})
+    if lasts in ([], [1]):
+        return "after the last round"
+    return f"means of the scores after each of the last {' or '.join(map(str, lasts))} rounds"
 
 
 def _described(stage: str, run: RunSpec) -> str:
@@ -34,6 +44,10 @@ def _described(stage: str, run: RunSpec) -> str:
     if stage == "personalized":
         left = ", as its training of the last round leaves it, if it leaves one"
         return "each client's own model" + (left if run.scoring.moment == "before-aggregation" else "")
+    if stage == "stored":
+        return "the model that each client's last participation left it with; those that never took part are left out"
+    if stage == "sampled":
+        return "the models that a round's training leaves its cohort with, before the server aggregates"
     return "fine-tuned on each client's support"
 
 
@@ -41,18 +55,18 @@ def _on_test_set(stage: str, run: RunSpec) -> bool:
     return stage == "global" and run.scoring.global_on == "test-set"
 
 
-def seeds(cells: Cells, values: Collection[CellValue], spread: Spread) -> str:
-    """How many seeds there are and what stands after the ±."""
+def seeds(cells: Cells, values: Collection[CellValue], spread: Spread | None) -> str:
+    """How many seeds there are and what stands after the ± (None: there is none)."""
     asked = {run.seed for cell in cells.values() for run in cell.asked}
     line = f"Seeds: {ranges(asked)} (n = {len(asked)})."
     counts = {value.done for value in values}
-    if any(count > 1 for count in counts):
+    if spread is not None and any(count > 1 for count in counts):
         kind = f"standard deviation over seeds (ddof = {spread.ddof})"
         if spread.kind == "sem":
             kind = "standard error of the mean over seeds (ddof = 1)"
         average = ", averaged over the steps read" if spread.of == "each-step" else ""
         line += f" ± is the {kind}{average}."
-    if 1 in counts:
+    if spread is not None and 1 in counts:
         line += " n = 1: no spread."
     if any(value.done < value.expected for value in values):
         line += " (k/n): only k of n seeds are done."
@@ -62,29 +76,51 @@ def seeds(cells: Cells, values: Collection[CellValue], spread: Spread) -> str:
 def clients(table: TableInput) -> str:
     """Whose scores are averaged."""
     heads = {head.id: head for head in table.columns}
-    lines: dict[str, dict[str, None]] = {}
+    lines: dict[tuple[str, str], dict[str, None]] = {}
     small: dict[int, dict[str, None]] = {}
     for cell in table.cells.values():
         run = cell.asked[0]
         if _on_test_set(cell.reading.stage, run):
             continue
-        lines.setdefault(_AVERAGES[run.scoring.average], {})[_who(run)] = None
+        lines.setdefault((_WEIGHTS[cell.reading.mean], _AVERAGES[run.scoring.average]), {})[_who(run)] = None
         if cell.reading.smallest is not None:
             small.setdefault(cell.reading.smallest, {})[heads[cell.column].setting] = None
-    said = [f"{'; '.join(who)}, each counting the same (accuracy: {unit})" for unit, who in lines.items()]
+    said = [f"{'; '.join(who)}, each {weight} (accuracy: {unit})" for (weight, unit), who in lines.items()]
     said += [f"in {', '.join(where)} only the {n} with the fewest support rows" for n, where in small.items()]
     return f"Scored: {'; '.join(said)}." if said else ""
 
 
 def _who(run: RunSpec) -> str:
-    number = {
-        "held-out": run.clients - run.training_clients,
-        "training": run.training_clients,
-        "all": run.clients,
-    }[run.scoring.clients]
-    first = "the first " if run.scoring.first is not None and run.scoring.first < number else ""
+    everyone = concerned(run.model_copy(update={"scoring": run.scoring.model_copy(update={"first": None})}))
+    first = "the first " if concerned(run) < everyone else ""
     kind = "" if run.scoring.clients == "all" else f"{run.scoring.clients} "
-    return f"{first}{min(number, run.scoring.first or number)} {kind}clients of {run.clients}"
+    return f"{first}{concerned(run)} {kind}clients of {run.clients}"
+
+
+def plain(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> str:
+    """Where cells weight clients: the means in which each counts the same, for the cells that would print otherwise."""
+    names = {head.id: head.name for head in table.columns}
+    found: dict[str, list[str]] = {}
+    for row in table.rows:
+        for head in names:
+            value = grid.get((row.id, head))
+            if value is not None and value.plain is not None and value.mean is not None:
+                ours, other = (number(mean, None, table.decimals) for mean in (value.mean, value.plain))
+                if ours != other:
+                    found.setdefault(names[head], []).append(f"{row.title} {other}")
+    said = "; ".join(f"{name}: {', '.join(found[name])}" for name in dict.fromkeys(names.values()) if name in found)
+    return f"With every client counting the same instead, {said}." if said else ""
+
+
+def left_out(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> str:
+    """How many clients have no stored model to score, since they never took part."""
+    heads = {head.id: head.setting for head in table.columns}
+    found: dict[str, set[int]] = {}
+    for (_, head), value in grid.items():
+        if value.left_out:
+            found.setdefault(heads[head], set()).add(value.left_out)
+    said = "; ".join(f"{name}: {' or '.join(map(str, sorted(numbers)))}" for name, numbers in found.items())
+    return f"Clients that never took part, over all seeds: {said}." if said else ""
 
 
 def rounds(table: TableInput) -> str:
@@ -118,7 +154,8 @@ def choices(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> lis
         cells = {head: cell for (id, head), cell in table.cells.items() if id == row.id and cell.choices}
         lines |= dict.fromkeys(f"{row.title}: {_choice(cell.choices[0])}" for cell in cells.values())
         found = {names[head]: grid[row.id, head].on_test for head in cells}
-        shown = [f"{number(f.mean, f.spread, table.decimals)} ({name})" for name, f in found.items() if f]
+        spreads = {name: f.spread if table.with_spread else None for name, f in found.items() if f}
+        shown = [f"{number(f.mean, spreads[name], table.decimals)} ({name})" for name, f in found.items() if f]
         if shown:
             instead = "with points chosen on the test scores (closest to the paper's wording, optimistic)"
             lines[f"{row.title} {instead}: {', '.join(shown)}."] = None
@@ -140,5 +177,6 @@ def differences(table: TableInput) -> list[str]:
     lines: dict[str, None] = {}
     for one in table.derived:
         a, b = ((rows if one.axis == "rows" else columns).get(id, id) for id in one.of)
-        lines[f"{one.title}: {a} minus {b}, seed by seed; ± is over these differences."] = None
+        over = "; ± is over these differences" if table.with_spread else ""
+        lines[f"{one.title}: {a} minus {b}, seed by seed{over}."] = None
     return list(lines)

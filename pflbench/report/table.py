@@ -13,12 +13,14 @@ from pflbench.spec import RunSpec
 class Reading:
     """How a cell reads a run's scores: the stage, and the fine-tuning steps to average (None: the last one).
 
-    `smallest`: only the so many clients with the least support rows count (ties: the lower client number).
+    `smallest`: only the so many clients with the least support rows count (ties: the lower client number). `mean`: each
+    client counts the same, or is weighted by its number of test examples.
     """
 
     stage: str
     steps: tuple[int, ...] | None = None
     smallest: int | None = None
+    mean: Literal["clients", "examples"] = "clients"
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,8 @@ class TableInput:
     blocks: bool = False
     """Whether the groups of columns stand below each other, each with all rows."""
     derived: tuple[Derived, ...] = ()
+    with_spread: bool = True
+    """Whether a spread stands behind each number."""
 
     @property
     def settings(self) -> dict[str, str]:
@@ -193,6 +197,10 @@ class CellValue:
     """The mean of each seed that is done."""
     on_test: Reference | None = None
     """Where grid points were chosen: mean and spread if they were chosen on the test scores instead."""
+    plain: float | None = None
+    """Where clients are weighted by their test examples: the mean in which each counts the same."""
+    left_out: int = 0
+    """At stage "stored": how many clients never took part, over all seeds, and so have nothing to score."""
     reference: Reference | None = None
     verdict: Verdict | None = None
     best: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pflbench.report.choose import choose
-from pflbench.report.reading import Floats, average, scored
+from pflbench.report.reading import Floats, Rounds, average, concerned, scored
 from pflbench.report.shelf import Shelf
 from pflbench.report.statistics import summarize, verdict
 from pflbench.report.table import CellInput, CellValue, Choice, Reference, TableInput
@@ -21,12 +21,15 @@ _MIXED = "the column mixes data or method versions (see †)"
 class Read:
     """One seed of a cell that is done: the runs read and what they come to, for each step.
 
-    `on_test`: the same if grid points are chosen on the test scores.
+    `on_test`: the same if grid points are chosen on the test scores; `plain`: if every client counts the same.
+    `left_out`: clients that never took part and so have no score.
     """
 
     seed: int
     runs: tuple[str, ...]
     values: Floats
+    plain: float
+    left_out: int
     on_test: Floats | None = None
 
 
@@ -56,6 +59,9 @@ def value(cell: CellInput, done: list[Read], shelf: Shelf, table: TableInput, *,
     if not done:
         return empty
     filled = settle(empty, {one.seed: one.values for one in done}, table)
+    filled = replace(filled, left_out=sum(one.left_out for one in done))
+    if cell.reading.mean == "examples":
+        filled = replace(filled, plain=float(np.mean([one.plain for one in done])))
     on_test = [one.on_test for one in done if one.on_test is not None]
     if on_test:
         optimistic = summarize(np.array(on_test), table.spread)
@@ -77,7 +83,7 @@ def settle(value: CellValue, seeds: dict[int, Floats], table: TableInput) -> Cel
         mean=ours.mean,
         std=ours.std,
         sem=ours.sem,
-        spread=ours.spread,
+        spread=ours.spread if table.with_spread else None,
         verdict=verdict(ours, value.reference, barred) if value.reference else None,
     )
 
@@ -86,7 +92,13 @@ def _single(cell: CellInput, run: RunSpec, shelf: Shelf) -> Read | None:
     result = shelf.read(run)
     if result is None:
         return None
-    return Read(run.seed, (run.id,), average(scored(result, cell.reading), cell.reading, result))
+    return _read(cell, run.seed, (run.id,), scored(result, cell.reading), result)
+
+
+def _read(cell: CellInput, seed: int, runs: tuple[str, ...], rounds: Rounds, sizes: RunResult) -> Read:
+    plain = average(rounds, replace(cell.reading, mean="clients"), sizes)
+    left_out = max(0, concerned(sizes.spec) - len(rounds[-1].clients)) if cell.reading.stage == "stored" else 0
+    return Read(seed, runs, average(rounds, cell.reading, sizes), float(plain.mean()), left_out)
 
 
 def _chosen(cell: CellInput, points: tuple[Choice, ...], shelf: Shelf) -> Read | None:
@@ -95,8 +107,9 @@ def _chosen(cell: CellInput, points: tuple[Choice, ...], shelf: Shelf) -> Read |
     if runs is None or validations is None:
         return None
     tests, held_out = ([scored(result, cell.reading) for result in results] for results in (runs, validations))
-    values, on_test = (average(choose(tests, by), cell.reading, runs[0]) for by in (held_out, tests))
-    return Read(points[0].run.seed, tuple(run.id for point in points for run in point), values, on_test)
+    ids = tuple(run.id for point in points for run in point)
+    found = _read(cell, points[0].run.seed, ids, choose(tests, held_out), runs[0])
+    return replace(found, on_test=average(choose(tests, tests), cell.reading, runs[0]))
 
 
 def _all(runs: list[RunSpec], shelf: Shelf) -> list[RunResult] | None:

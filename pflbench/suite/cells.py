@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pflbench.spec import RunSpec, Stage
-from pflbench.suite.schema import Spread
+from pflbench.suite.schema import Mean, Spread
 
 
 class Reference(NamedTuple):
@@ -93,8 +93,9 @@ class Expansion:
     """A table to fill: cells in the order column → row → stage, and every run once in the order column → row → seed.
 
     `stages` are the columns within each column, with their titles (empty: each column is one); `blocks`: the rows
-    stand once for every group of columns. `locations` tells where the code of a user's method lives, by run id; it is
-    no part of a run's identity. `path` is the suite's file, `extends` the one that it extends.
+    stand once for every group of columns; `mean`: how cells average clients. `locations` tells where the code of a
+    user's method lives, by run id; it is no part of a run's identity. `path` is the suite's file, `extends` the one
+    that it extends.
     """
 
     suite: str
@@ -104,6 +105,7 @@ class Expansion:
     profile: str
     seeds: tuple[int, ...]
     spread: Spread
+    mean: Mean
     decimals: int
     bold: str
     stages: Mapping[Stage, str]

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from pflbench.errors import UsageError, unknown
 from pflbench.spec import Stage
 from pflbench.suite import figure as figures
+from pflbench.suite import statistics as counting
 from pflbench.suite.inherit import merged
 from pflbench.suite.schema import (
     STAGES,
@@ -44,13 +45,14 @@ class Document(Table):
     reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
     layout: Layout = Layout()
     figure: figures.Figure | None = None
+    statistics: counting.Statistics | None = None
     tune: Tune = Tune()
     profile: dict[str, Profile] = Field(default_factory=dict)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """Every stage that a row names; runs are scored at each of them unless their row lists `stages` of its own."""
-        return canonical(stage for row in self.row for stage in _named(row))
+        return canonical(stage for row in self.row for stage in _scored(row))
 
     def scored(self, row: Row) -> tuple[Stage, ...]:
         """The stages that a row's runs are scored at."""
@@ -58,12 +60,17 @@ class Document(Table):
 
     def shown(self, row: Row) -> tuple[Stage, ...]:
         """The stages of a row that the table shows, in the table's order."""
-        return tuple(s for s in self.layout.stages or _named(row) if s in _named(row))
+        if self.layout.stages:
+            return tuple(stage for stage in self.layout.stages if stage in _scored(row))
+        return (row.stage,) if row.stage else tuple(row.stages or ())
 
     @model_validator(mode="after")
     def _consistent(self) -> Document:
         _check_ids(self)
-        figures.check(self.figure, self.row, self.column)
+        if self.statistics is None:
+            figures.check(self.figure, self.row, self.column)
+        else:
+            counting.check(self.statistics, self.figure is not None, self.row, self.column)
         _check_stages(self)
         _check_derived(self)
         _check_references(self)
@@ -82,7 +89,8 @@ def canonical(stages: Iterable[Stage]) -> tuple[Stage, ...]:
     return tuple(stage for stage in STAGES if stage in there)
 
 
-def _named(row: Row) -> Sequence[Stage]:
+def _scored(row: Row) -> Sequence[Stage]:
+    """The stages that a row names."""
     return row.stages or [stage for stage in (row.stage,) if stage]
 
 
@@ -169,6 +177,8 @@ class Suite:
 
     path: Path
     documents: Mapping[str, Document]
+    called: str = ""
+    """What `--suite` is to be given for it, where it was loaded by that."""
 
     @property
     def name(self) -> str:

@@ -59,8 +59,14 @@ def expand(
             hyperparameter of a grid it leaves the grid this one value.
         methods: Keeps rows by method or row id; `file.py:Class` or `module:Class` stands for a row of its own.
         precision: Of the runs.
+
+    Raises:
+        UsageError: Something is unknown or does not fit, or the suite is one of statistics, which has no runs.
     """
     document = suite.document(profile)
+    if document.statistics is not None:
+        prints = f"`pflbench report --suite {suite.called or suite.path}`"
+        raise UsageError(f"{suite.name} trains nothing: {prints} counts the examples of its datasets.")
     every = suite_lines(suite, document)
     resolve.check_method_keys(suite, document, every)
     lines = [_at_most(rounds, line) for line in select_lines(every, rows, methods, document)]
@@ -90,6 +96,7 @@ def expand(
         profile=profile,
         seeds=chosen,
         spread=head.spread,
+        mean=document.evaluation.mean,
         decimals=layout.decimals,
         bold=layout.bold,
         stages=dict(layout.stages),
@@ -131,7 +138,9 @@ class _Filler:
         where = self.suite, self.document, index, line, self.overrides
         points, sources = resolve.hyperparameters(*where)
         finetune = resolve.finetuning(*where) if "finetuned" in line.scored else None
-        runs, choices = self._runs(line, points, dict(shared, scoring=self._scoring(line, finetune)))
+        own = dict(shared) if line.rounds is None else dict(shared, rounds=line.rounds)
+        own["scoring"] = self._scoring(line, finetune, own["rounds"])
+        runs, choices = self._runs(line, points, own)
         cells = []
         for stage in line.row.stages:
             steps: tuple[int, ...] = (0,)
@@ -141,7 +150,7 @@ class _Filler:
             cells.append(Cell(line.row, column, stage, steps, runs, reference, sources, choices))
         return cells
 
-    def _scoring(self, line: Line, finetune: Finetune | None) -> Scoring:
+    def _scoring(self, line: Line, finetune: Finetune | None, rounds: int) -> Scoring:
         rule = self.document.evaluation
         return Scoring(
             clients=rule.clients,
@@ -151,13 +160,14 @@ class _Filler:
             finetune=finetune,
             global_on=rule.global_on,
             moment=rule.moment,
+            last=max(1, min(rule.last, rounds)),
+            features=rule.features,
         )
 
     def _runs(
-        self, line: Line, points: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+        self, line: Line, points: Sequence[Mapping[str, Any]], own: Mapping[str, Any]
     ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
-        """A cell's runs and choices."""
-        own = dict(shared) if line.rounds is None else dict(shared, rounds=line.rounds)
+        """A cell's runs and choices; `own`: what its runs have in common."""
 
         def run(hyper: Mapping[str, Any], seed: int, validation: float = 0.0) -> RunSpec:
             method = MethodSpec(name=line.info.name, version=line.info.version, hyper=dict(hyper))

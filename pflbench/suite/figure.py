@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from pflbench.errors import unknown
 from pflbench.spec import Positive
-from pflbench.suite.schema import Column, Row
+from pflbench.suite.schema import Column, Rate, Row
 from pflbench.suite.strict import Table, fault
 
 
@@ -66,8 +66,36 @@ class Curve(Table):
     """What `--evaluate-every` makes its runs with."""
 
 
-FromRuns = Scatter | Kde | Curve
-KINDS = ("scatter", "histogram", "kde", "curve")
+class Steps(Table):
+    """Accuracy against the number of fine-tuning steps: the mean over seeds, its spread, and what a round costs."""
+
+    kind: Literal["steps"]
+
+
+class Tsne(Table):
+    """Each client's mean features after each of the first `rounds` rounds, a point a round, laid out by t-SNE.
+
+    A line of panels for each client: for each number of rounds one for every row, and one of all rows together. Needs
+    `evaluation.features`. `seed`: t-SNE's own; runs are those of one of the suite's seeds.
+    """
+
+    kind: Literal["tsne"]
+    rounds: Annotated[list[Positive], Field(min_length=1)]
+    perplexity: Rate
+    seed: Annotated[int, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _enough(self) -> Tsne:
+        for i, number in enumerate(self.rounds):
+            if number <= self.perplexity:
+                raise fault(("rounds", i), f"{number} points are too few for a perplexity of {self.perplexity:g}")
+        return self
+
+
+FromRuns = Scatter | Kde | Curve | Steps | Tsne
+KINDS = ("scatter", "histogram", "kde", "curve", "steps", "tsne")
+_NEEDED = {"steps": "finetuned", "tsne": "personalized"}
+"""The stage that a kind of figure shows, whatever stages its rows have."""
 
 
 def _of_a_kind(value: Any) -> Any:
@@ -92,11 +120,17 @@ def check(figure: FromRuns | Histogram | None, rows: Sequence[Row], columns: Seq
                 raise fault(("column", i, "partition", "name"), "sizes are drawn of random-slicing only")
     elif not rows:
         raise fault(("row",), "List should have at least 1 item, except for a histogram of sizes")
-    if isinstance(figure, Kde | Curve):
+    if isinstance(figure, Kde | Curve | Steps | Tsne):
         for i, row in enumerate(rows):
             if row.grid:
                 raise fault(("row", i, "grid"), f"a {figure.kind} cannot show what clients choose after the last round")
-    if isinstance(figure, Scatter | Kde):
+            needed = _NEEDED.get(figure.kind)
+            if needed and needed != row.stage and needed not in (row.stages or ()):
+                place = "stage" if row.stages is None else "stages"
+                raise fault(("row", i, place), f"a {figure.kind} shows the stage {needed!r}")
+    if isinstance(figure, Tsne) and len(columns) > 1:
+        raise fault(("column", 1), f"a tsne shows one column, not {len(columns)}")
+    if isinstance(figure, Scatter | Kde | Tsne):
         for i, column in enumerate(columns):
             if column.subset:
                 raise fault(("column", i, "subset"), f"a {figure.kind} shows all clients")

@@ -50,8 +50,10 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
         raw = raw | {"row": below["row"]}
     rows = _Family("row", raw, below, path)
     result = raw | ({"row": rows.tables} if rows.tables else {})
-    gone = {_name(row, "method") for row in _tables(below, "row")} - {_name(row, "method") for row in rows.tables}
-    below = _without(below, gone)
+    there = {_name(row, "method") for row in rows.tables}
+    gone = {_name(row, "method") for row in _tables(below, "row")} - there
+    rows_gone = {_name(row, "id") for row in _tables(below, "row")} - {_name(row, "id") for row in rows.tables} - there
+    below = _without(below, gone, gone | rows_gone)
     columns = _Family("column", raw, below, path)
     if columns.tables:
         result["column"] = columns.tables
@@ -102,7 +104,7 @@ class _Family:
         if parent is None:
             return table
         model = self.below[parent] if isinstance(parent, str) else self._resolved(parent, (*trail, i))
-        # One stage and a list of stages exclude each other.
+        # What is scored and what is shown of it go together.
         hidden = {"stage", "stages"} if {"stage", "stages"} & table.keys() else set()
         own = {k: v for k, v in table.items() if k != "like"}
         return merged({k: v for k, v in model.items() if k not in {"id", *hidden}}, own)
@@ -149,12 +151,15 @@ def _tune(below: Raw, columns: _Family) -> Raw:
     return tune | {"columns": [id_ for id_ in tune.get("columns", []) if id_ in ids]}
 
 
-def _without(raw: Raw, methods: set[Any]) -> Raw:
-    """A suite without what it says of these methods, which the file that extends it has no row of."""
+def _without(raw: Raw, methods: set[Any], tuned: set[Any]) -> Raw:
+    """A suite without what it says of these methods, which the file that extends it has no row of.
 
-    def kept(table: Raw) -> Raw:
+    `tuned`: these methods and the ids of rows that are not there, either of which a search may be named after.
+    """
+
+    def kept(table: Raw, names: set[Any] = methods) -> Raw:
         cut = {
-            key: {name: value for name, value in _table(table, key).items() if name not in methods}
+            key: {name: value for name, value in _table(table, key).items() if name not in names}
             for key in ("hyper", "finetune", "grid", "reduced")
             if key in table
         }
@@ -162,7 +167,7 @@ def _without(raw: Raw, methods: set[Any]) -> Raw:
 
     result = kept(raw)
     if "tune" in raw:
-        result["tune"] = kept(raw["tune"])
+        result["tune"] = kept(raw["tune"], tuned)
     if "column" in raw:
         result["column"] = [kept(column) for column in raw["column"]]
     if "profile" in raw:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pflbench.errors import UsageError, unknown
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import extended_file, inherited
+from pflbench.suite.resolve import shared
 from pflbench.suite.tuning import check_tuning
 
 if sys.version_info >= (3, 11):
@@ -58,9 +60,14 @@ def read_toml(path: Path) -> dict[str, Any]:
 def load(name: str) -> Suite:
     """A suite by name or path, every profile of it checked down to each method's hyperparameters."""
     path = find(name)
-    suite = parse(_complete(path, ()), path)
+    suite = replace(parse(_complete(path, ()), path), called=name)
     for profile in suite.profiles:
-        expand(suite, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
+        document = suite.document(profile)
+        if document.statistics is not None:
+            for index in range(len(document.column)):
+                shared(suite, document, index)
+            continue
+        expand(suite, profile=profile, seeds=document.suite.seeds[:1])
     check_tuning(suite)
     return suite
 

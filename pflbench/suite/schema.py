@@ -71,12 +71,14 @@ class SuiteTable(Table):
 
 def _query(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value != "test-split" and not (number and 0 < value < 1):
-        raise fault((), f'a share between 0 and 1, or "test-split", not {reprlib.repr(value)}')
+    if value not in ("test-split", "partition") and not (number and 0 < value < 1):
+        raise fault((), f'a share between 0 and 1, "test-split" or "partition", not {reprlib.repr(value)}')
     return value
 
 
-Query = Annotated[float | Literal["test-split"], BeforeValidator(_query)]
+Query = Annotated[float | Literal["test-split", "partition"], BeforeValidator(_query)]
+Mean = Literal["clients", "examples"]
+"""How a table averages clients: each counting the same, or weighted by its number of test examples."""
 
 
 class FederationKeys(Table):
@@ -89,6 +91,7 @@ class FederationKeys(Table):
     arrival: Annotated[float, Field(gt=0, le=1)] | None = None
     weights: Literal["uniform", "examples"] | None = None
     batches: Literal["static", "reshuffled"] | None = None
+    augment: Literal["none", "crop-flip"] | None = None
     tail: Literal["drop", "keep"] | None = None
     tiny_client: Literal["single-batch", "error"] | None = None
 
@@ -135,13 +138,16 @@ class Report(Table):
 
 
 class Evaluation(Table):
-    """`[evaluation]`: who is scored, and how."""
+    """`[evaluation]`: who is scored, and how. `mean` is how a table reads the scores, and trains nothing again."""
 
     clients: Literal["held-out", "training", "all"]
     average: Literal["batches", "examples"]
     first: Positive | None = None
     global_on: Literal["clients", "test-set"] = "clients"
     moment: Literal["after-aggregation", "before-aggregation"] = "after-aggregation"
+    last: Positive = 1
+    features: bool = False
+    mean: Mean = "clients"
     finetune: Finetune | None = None
     report: Report | None = None
 
@@ -193,6 +199,7 @@ class Column(FederationKeys):
 class Row(Table):
     """`[[row]]`: a method, seen at one stage or several. `method` is an id, or a reference relative to the suite file.
 
+    With both, its runs are scored at all `stages`, of which the table shows `stage`.
     With a grid, `select` says how each client's point of it is chosen, on the `validation` share of its support.
     """
 
@@ -212,8 +219,8 @@ class Row(Table):
     def _consistent(self) -> Row:
         if self.stage is None and self.stages is None:
             raise fault(("stage",), "missing")
-        if self.stage is not None and self.stages is not None:
-            raise fault(("stages",), "there is already a stage: keep one of the two")
+        if self.stage is not None and self.stages is not None and self.stage not in self.stages:
+            raise fault(("stage",), f"none of the row's stages, {', '.join(self.stages)}")
         if self.stages and len(set(self.stages)) < len(self.stages):
             raise fault(("stages",), "a stage is there twice")
         for key in ("select", "validation"):

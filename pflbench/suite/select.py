@@ -68,15 +68,21 @@ def suite_lines(suite: Suite, document: Document) -> list[Line]:
 
 def _guest(info: MethodInfo, reference: str, document: Document) -> Line:
     """The row of a method that is none of the suite's: shown at all stages that the table shows beside each other."""
-    best: Stage = "finetuned" if "finetuned" in document.stages else document.stages[0]
-    row = TableRow(info.name, names.split_reference(reference)[1], info.name, tuple(document.layout.stages) or (best,))
-    return Line(row, info, reference, document.stages)
+    seen = {stage for row in document.row for stage in document.shown(row)}
+    best: Stage = next((s for s in ("finetuned", "personalized") if s in seen), document.stages[0])
+    shown = tuple(document.layout.stages) or (best,)
+    # Methods need not have models that participations leave: those are asked for only where they are shown.
+    scored = tuple(s for s in document.stages if s not in ("stored", "sampled") or s in shown)
+    return Line(TableRow(info.name, names.split_reference(reference)[1], info.name, shown), info, reference, scored)
 
 
 def select_lines(
     lines: list[Line], rows: Sequence[str] | None, methods: Sequence[str] | None, document: Document
 ) -> list[Line]:
-    """The rows that `--method` and row ids leave; a reference that is no row becomes one."""
+    """The rows that `--method` and row ids leave; a reference that is no row becomes one.
+
+    A name that is a row's id is that row, even where it is a method of several rows, too.
+    """
     if rows is not None:
         all_known("row", rows, [line.row.id for line in lines])
         lines = [line for line in lines if line.row.id in rows]
@@ -88,7 +94,8 @@ def select_lines(
     for file in [m for m in ids if m.endswith(".py")]:
         raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
     all_known("method", ids, [n for line in lines for n in (line.row.id, line.info.name)])
-    picked = [line for line in lines if line.row.id in ids or line.info.name in ids]
+    several = set(ids) - {line.row.id for line in lines}
+    picked = [line for line in lines if line.row.id in ids or line.info.name in several]
     for reference in dict.fromkeys(anchored(m, Path.cwd()) for m in methods if names.is_reference(m)):
         info = describe(reference)
         same = [line for line in lines if line.location == reference]

@@ -14,12 +14,13 @@ from pflbench.suite import resolve
 from pflbench.suite.cells import Cell, TableColumn
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
+from pflbench.suite.schema import Mean, Tune
 from pflbench.suite.select import Line, all_known, select_lines, suite_lines
 from pflbench.suite.strict import at
 
 Grid = dict[str, list[Any]]
 
-_PREFERRED: tuple[Stage, ...] = ("personalized", "global", "finetuned")
+_PREFERRED: tuple[Stage, ...] = ("personalized", "global", "finetuned", "stored", "sampled")
 """By which of a row's stages its values are chosen."""
 
 
@@ -34,8 +35,8 @@ class Trial(NamedTuple):
 class Search:
     """The trials of a method in a column, the first key of the grid changing slowest.
 
-    They are compared by their scores at `stage`, of the fine-tuning `steps`. `line` is the method's row; `guest`: it
-    is none of the suite's.
+    They are compared by their scores at `stage`, of the fine-tuning `steps`, with clients averaged as `mean` says.
+    `line` is the method's row; `guest`: it is none of the suite's.
     """
 
     column: TableColumn
@@ -45,6 +46,7 @@ class Search:
     stage: Stage
     steps: tuple[int, ...]
     trials: tuple[Trial, ...]
+    mean: Mean
 
     @property
     def name(self) -> str:
@@ -58,13 +60,14 @@ class Search:
 
 
 def check_tuning(suite: Suite) -> None:
-    """Reject grids of methods that no row has, and values that are none of theirs. Raises `UsageError`."""
+    """Reject grids of what is no row and no method of one, and values that are none of its. Raises `UsageError`."""
     document = suite.document()
-    lines = {line.key: line for line in suite_lines(suite, document)}
+    lines = suite_lines(suite, document)
+    named = {line.key: line for line in lines} | {line.row.id: line for line in lines}
     with at(f"{suite.path}: tune.grid"):
-        all_known("method", document.tune.grid, lines)
-    for method in document.tune.grid:
-        _suites_grid(suite, document, lines[method])
+        all_known("method", document.tune.grid, named)
+    for name in document.tune.grid:
+        _suites_grid(suite, document, named[name])
 
 
 def searches(
@@ -133,6 +136,7 @@ def searches(
             found[0].stage,
             found[0].steps,
             tuple(Trial(p, c.runs[0].model_copy(update=update)) for p, c in zip(points, found, strict=True)),
+            document.evaluation.mean,
         )
         for found in cells.values()
     ]
@@ -176,19 +180,26 @@ def _asked(info: MethodInfo, texts: Sequence[str], fixed: set[str]) -> Grid:
 def _suggested(suite: Suite, document: Document, line: Line, full: bool, fixed: set[str]) -> Grid:
     """The suite's grid of a method, or the part of it that its reduced search varies."""
     tune, give = document.tune, "Give one with --grid key=value,value"
-    if line.key not in tune.grid:
+    name = _searched(tune, line)
+    if name not in tune.grid:
         raise UsageError(f"{suite.path} has no grid for {line.info.name}. {give}.")
-    if not full and line.key not in tune.reduced:
+    if not full and name not in tune.reduced:
         raise UsageError(f"{suite.path} has no reduced grid for {line.info.name}. {give}, or take all of it: --full.")
     whole = _suites_grid(suite, document, line)
-    varied = {key: whole[key] for key in (whole if full else tune.reduced[line.key]) if key not in fixed}
+    varied = {key: whole[key] for key in (whole if full else tune.reduced[name]) if key not in fixed}
     if not varied:
         raise UsageError("There is nothing to tune: --set fixes all of it.")
     return varied
 
 
 def _suites_grid(suite: Suite, document: Document, line: Line) -> Grid:
-    return resolve.candidates(line.info, document.tune.grid[line.key], f"{suite.path}: tune.grid.{line.key}")
+    name = _searched(document.tune, line)
+    return resolve.candidates(line.info, document.tune.grid[name], f"{suite.path}: tune.grid.{name}")
+
+
+def _searched(tune: Tune, line: Line) -> str:
+    """What a row's grid stands under: its id if it has one of its own, else its method."""
+    return line.row.id if line.row.id in tune.grid else line.key
 
 
 def text(value: Any) -> str:

@@ -25,8 +25,9 @@ def numbers(path: Path) -> list[dict[str, str]]:
 
 
 def test_the_figures_there_are(cli) -> None:
-    assert sorted(figures()) == sorted(SHIPPED)
-    assert all(name in cli("plot", "--help").out for name in SHIPPED)
+    shipped = [*SHIPPED, "fedec-fig2", "meta-learning-steps"]
+    assert sorted(figures()) == sorted(shipped)
+    assert all(name in cli("plot", "--help").out for name in shipped)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -53,7 +54,7 @@ def test_what_the_figures_show() -> None:
         (("pfedvem-fg12", "-o", "a.png"), "Unknown figure 'pfedvem-fg12'. Did you mean 'pfedvem-fig12'"),
         (
             ("pfedvem-table1", "-o", "a.png"),
-            "`pflbench report --suite pfedvem-table1` prints it. Figures: pfedvem-fig10,",
+            "`pflbench report --suite pfedvem-table1` prints it. Figures: fedec-fig2,",
         ),
         (("nowhere.toml", "-o", "a.png"), "There is no suite file 'nowhere.toml'"),
         (("pfedvem-fig12", "-o", "a.jpg"), "Unknown format of a figure 'jpg'. Did you mean 'png'"),

@@ -355,6 +355,27 @@ def test_csv_has_every_point(everything: Drawing) -> None:
     assert len(rows) == 6
 
 
+def test_csv_has_hues_and_numbers_where_there_are_some() -> None:
+    cloud = Series("a", "cloud", (Point(1, 2), Point(3, 4)), hues=(7.0, 8.0), numbers={"u": 0.5})
+    line = Series("b", "line", (Point(5, 6, None, 2),), numbers={"v": 1.5})
+    drawing = Drawing("demo", "Demo", "paper", "x", "y", (Panel("One", (cloud, line)),), 1, hue="round")
+    head, *rows = csv.reader(io.StringIO(to_csv(drawing)))
+    assert head[4:] == ["x", "y", "spread", "n", "round", "u", "v"]
+    assert [row[3:] for row in rows] == [
+        ["a", "1", "2", "", "", "7.0", "0.5", ""],
+        ["a", "3", "4", "", "", "8.0", "0.5", ""],
+        ["b", "5", "6", "", "2", "", "", "1.5"],
+    ]
+
+
+def test_what_stands_beside_a_label_is_written() -> None:
+    series = tuple(Series(f"m{i}", "line", (Point(1, i), Point(2, i))) for i in range(3))
+    drawing = Drawing("demo", "Demo", "paper", "x", "y", (Panel("One", series),), 1)
+    costly = replace(drawing, beside={"m1": "20 gradients, 0.25 s, 1,006,858 floats"})
+    assert picture(costly, "svg") != picture(drawing, "svg")
+    assert b"m1: 20 gradients, 0.25 s, 1,006,858 floats" in picture(costly, "svg")
+
+
 def test_labels_stand_in_the_rows_order(everything: Drawing) -> None:
     assert everything.labels == ("a", "b_$x$", "d", "c")
 

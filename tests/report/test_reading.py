@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pflbench.errors import PflbenchError
-from pflbench.report.reading import average, scored
+from pflbench.report.reading import average, by_client, scored
 from pflbench.report.table import Reading
 from pflbench.result import Metric, RunResult, Score
 from pflbench.spec import MethodSpec, Named, RunSpec
@@ -32,15 +32,18 @@ def score(stage: str, round: int, step: int, client: int, accuracy: float, count
     return Score(stage, round, step, client, 0, count, 0.0, accuracy)
 
 
-def result(scores: Sequence[Score], sizes: dict[int, float] | None = None) -> RunResult:
+def result(scores: Sequence[Score], sizes: dict[int, float] | None = None, last: int = 1) -> RunResult:
     metrics = [Metric(0, client, "support", size) for client, size in (sizes or {}).items()]
+    spec = SPEC.model_copy(update={"scoring": SPEC.scoring.model_copy(update={"last": last})})
     return RunResult(
-        SPEC, tuple(scores), metrics=(*metrics, Metric(0, 0, "other", 99.0), Metric(2, 0, "support", 99.0))
+        spec, tuple(scores), metrics=(*metrics, Metric(0, 0, "other", 99.0), Metric(2, 0, "support", 99.0))
     )
 
 
-def read(scores: Sequence[Score], reading: Reading, sizes: dict[int, float] | None = None) -> list[float]:
-    run = result(scores, sizes)
+def read(
+    scores: Sequence[Score], reading: Reading, sizes: dict[int, float] | None = None, last: int = 1
+) -> list[float]:
+    run = result(scores, sizes, last)
     return average(scored(run, reading), reading, run).tolist()
 
 
@@ -82,6 +85,48 @@ def test_the_server_on_the_test_set_is_one_row() -> None:
     assert read(scores, Reading("global")) == [62.5]
     assert read(scores, Reading("global", smallest=1)) == [62.5]  # it has no clients to leave out
     assert read(scores, Reading("personalized")) == [50.0]
+
+
+# Each round's cohort alone: clients 0 and 1 after the first, client 1 after the second.
+COHORTS = [
+    score("sampled", 1, 0, 0, 0.2, count=30),
+    score("sampled", 1, 0, 1, 0.6, count=10),
+    score("sampled", 2, 0, 1, 0.9, count=10),
+]
+
+
+def test_rounds_count_the_same_whoever_is_scored_in_them() -> None:
+    assert read(COHORTS, Reading("sampled"), last=2) == pytest.approx([(40 + 90) / 2])
+    assert read(COHORTS, Reading("sampled")) == [90.0]
+
+
+def test_clients_weigh_as_their_test_examples() -> None:
+    weighted = Reading("sampled", mean="examples")
+    assert read(COHORTS, weighted, last=2) == pytest.approx([((30 * 20 + 10 * 60) / 40 + 90) / 2])
+    smallest = Reading("sampled", smallest=1, mean="examples")
+    both = [*COHORTS[:2], score("sampled", 2, 0, 0, 0.4)]
+    assert read(both, smallest, {0: 9, 1: 3}, last=2) == pytest.approx([(60 + 40) / 2])
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), min_size=1, max_size=6))
+def test_weighted_accuracies_are_those_of_all_examples_together(clients: list[tuple[int, int]]) -> None:
+    # Accuracies that are hits / count: the weighted mean is all hits over all examples.
+    scores = [score("global", 2, 0, c, hits / n, n) for c, (hits, n) in enumerate(clients)]
+    together = 100 * sum(hits for hits, _ in clients) / sum(n for _, n in clients)
+    assert read(scores, Reading("global", mean="examples")) == pytest.approx([together])
+    even = [s._replace(count=7) for s in scores]
+    assert read(even, Reading("global", mean="examples")) == pytest.approx(read(even, Reading("global")))
+
+
+def test_a_round_without_scores_is_an_error() -> None:
+    with pytest.raises(PflbenchError, match=r"has no scores at stage 'sampled', step 0, after round 1, that a table"):
+        read(COHORTS[2:], Reading("sampled"), last=2)
+
+
+def test_a_clients_mean_is_over_the_rounds_it_was_scored_in() -> None:
+    one = by_client(scored(result(COHORTS, last=2), Reading("sampled")))
+    assert one.clients == (0, 1) and one.values.tolist() == [pytest.approx([0.2, 0.75])]
+    assert one.counts.tolist() == [30, 10]
 
 
 PERSONAL = [score("personalized", 2, 0, client, accuracy) for client, accuracy in ((2, 1.0), (0, 0.5), (5, 0.0))]

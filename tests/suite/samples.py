@@ -130,6 +130,7 @@ def suites(draw: st.DrawFn) -> dict[str, Any]:
             "weights": draw(st.sampled_from(["uniform", "examples"])),
             "arrival": draw(st.floats(0.01, 1)),
             "batches": draw(st.sampled_from(["static", "reshuffled"])),
+            "augment": draw(st.sampled_from(["none", "crop-flip"])),
             "hyper": {"ditto": {"lam": draw(rates)}},
         }
         for id_ in draw(st.lists(ids, min_size=1, max_size=3, unique=True))
@@ -151,7 +152,7 @@ def suites(draw: st.DrawFn) -> dict[str, Any]:
             "clients": clients,
             "training_clients": training,
             "cohort": draw(st.integers(1, training)),
-            "query": draw(st.floats(0.01, 0.99) | st.just("test-split")),
+            "query": draw(st.floats(0.01, 0.99) | st.sampled_from(["test-split", "partition"])),
         },
         "evaluation": {
             "clients": draw(st.sampled_from(["held-out", "training", "all"])),
@@ -159,6 +160,9 @@ def suites(draw: st.DrawFn) -> dict[str, Any]:
             "first": draw(st.integers(1, 20)),
             "global_on": draw(st.sampled_from(["clients", "test-set"])),
             "moment": draw(st.sampled_from(["after-aggregation", "before-aggregation"])),
+            "last": draw(st.integers(1, 20)),
+            "features": draw(st.booleans()),
+            "mean": draw(st.sampled_from(["clients", "examples"])),
             "finetune": {"steps": steps, "every": draw(st.integers(1, 9))},
             "report": {"steps": draw(st.lists(st.integers(0, steps), min_size=1, max_size=3))},
         },

@@ -224,7 +224,7 @@ def test_a_users_method_is_a_row_of_its_own(table1: Suite, tmp_path: Path, monke
     theirs = {run.setting() for run in expand(table1).runs}
     assert {run.setting() for run in mine.runs} == theirs
     both = expand(table1, methods=["fedavg", str(path) + ":FedFoo"])
-    assert [r.id for r in both.rows] == ["fedavg", "fedavg-ft", "fedfoo.py:FedFoo"]
+    assert [r.id for r in both.rows] == ["fedavg", "fedfoo.py:FedFoo"]
 
 
 def test_moving_the_file_keeps_the_run_and_editing_it_makes_another(table1: Suite, tmp_path: Path) -> None:
@@ -261,3 +261,41 @@ def test_parse_seeds(text: str, seeds: tuple[int, ...]) -> None:
 def test_parse_seeds_refuses(text: str) -> None:
     with pytest.raises(UsageError, match="is not a list of seeds"):
         parse_seeds(text)
+
+
+def test_the_last_rounds_are_at_most_those_there_are() -> None:
+    table = raw()
+    table["evaluation"]["last"] = 3
+    table["row"][2] |= {"rounds": 2}
+
+    def last(**selection: Any) -> dict[str, int]:
+        return {cell.row.id: cell.runs[0].scoring.last for cell in expand(tiny(table), **selection).cells}
+
+    assert last() == {"fedavg": 3, "fedavg-ft": 3, "cafeme": 2}
+    assert set(last(rounds=1).values()) == {1}
+    assert set(last(rounds=9).values()) == {3, 2}
+    table["evaluation"]["last"] = 10
+    assert set(last().values()) == {3, 2}
+
+
+def test_augmentation_and_the_partitions_own_test_rows() -> None:
+    table = raw()
+    table["federation"] |= {"augment": "crop-flip", "query": "partition"}
+    table["column"][1] |= {"augment": "none", "query": 0.5}
+    table["evaluation"]["features"] = True
+    found = {cell.column.id: cell.runs[0] for cell in expand(tiny(table)).cells}
+    assert [(found[c].augment, found[c].query) for c in "ab"] == [("crop-flip", "partition"), ("none", 0.5)]
+    assert all(run.scoring.features for run in found.values())
+
+
+def test_new_keys_left_out_or_at_their_defaults_are_the_same_runs() -> None:
+    table = raw()
+    plain = ids(expand(tiny(table)))
+    table["federation"]["augment"] = "none"
+    table["evaluation"] |= {"last": 1, "features": False, "mean": "clients"}
+    assert ids(expand(tiny(table))) == plain
+    table["evaluation"]["mean"] = "examples"  # how the scores are read
+    other = expand(tiny(table))
+    assert ids(other) == plain and other.mean == "examples"
+    table["evaluation"]["last"] = 2
+    assert not set(ids(expand(tiny(table)))) & set(plain)

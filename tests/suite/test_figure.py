@@ -9,7 +9,9 @@ import pytest
 
 from pflbench.errors import UsageError
 from pflbench.suite.document import Suite, parse
-from pflbench.suite.figure import KINDS
+from pflbench.suite.expand import expand
+from pflbench.suite.figure import KINDS, Tsne
+from pflbench.suite.load import load
 
 from .samples import raw
 
@@ -18,22 +20,31 @@ GOOD = (
     {"kind": "scatter", "bins": 3},
     {"kind": "curve", "every": 5},
     {"kind": "kde", "metric": "tau", "rounds": [1], "every": 5},
+    {"kind": "steps"},
+    {"kind": "tsne", "rounds": [30, 100], "perplexity": 10.0, "seed": 0},
     SIZES,
 )
+SHOWN = {"steps": "finetuned", "tsne": "personalized"}
+"""The stage that a kind of figure needs, where it needs one."""
 
 
 def suite(figure: Any, **changes: Any) -> Suite:
     """A suite of one column and one row with this figure; of no row for sizes."""
     sizes = isinstance(figure, dict) and figure.get("kind") == "histogram"
     column = raw()["column"][0] | {"hyper": {}, "finetune": {}}
+    evaluation: dict[str, Any] = {"clients": "all", "average": "examples"}
+    row = raw()["row"][0]
+    if isinstance(figure, dict) and figure.get("kind") in SHOWN:
+        row["stage"] = SHOWN[figure["kind"]]
+        evaluation |= {"finetune": {"steps": 2}} if figure["kind"] == "steps" else {"features": True}
     if sizes:
         column["partition"] = {"name": "random-slicing"}
     table = {
         "suite": raw()["suite"],
         "federation": raw()["federation"],
-        "evaluation": {"clients": "all", "average": "examples"},
+        "evaluation": evaluation,
         "column": [column],
-        "row": [] if sizes else [raw()["row"][0]],
+        "row": [] if sizes else [row],
         "figure": figure,
     }
     return parse(table | changes, Path("s.toml"))
@@ -49,7 +60,7 @@ def test_every_kind(figure: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("figure", "message"),
     [
-        ({"bins": 3}, "s.toml: figure.kind: missing (known: scatter, histogram, kde, curve)"),
+        ({"bins": 3}, "s.toml: figure.kind: missing (known: scatter, histogram, kde, curve, steps, tsne)"),
         ({"kind": "kdo"}, "s.toml: figure.kind: Unknown kind of figure 'kdo'. Did you mean 'kde'?"),
         ({"kind": "scatter"}, "s.toml: figure.scatter.bins: missing"),
         ({"kind": "scatter", "bins": 0}, "figure.scatter.bins: Input should be greater than 0, not 0"),
@@ -57,6 +68,11 @@ def test_every_kind(figure: dict[str, Any]) -> None:
         ({**GOOD[2], "rounds": []}, "figure.kde.rounds: List should have at least 1 item"),
         ({**GOOD[2], "scale": "d"}, "figure.kde.scale: Input should be 'none', 'share' or 'dimension', not 'd'"),
         ({**SIZES, "types": 6}, "figure.histogram.types: 6 types cannot be divided among 4 classes"),
+        ({"kind": "steps", "every": 5}, "figure.steps.every: unknown key"),
+        ({**GOOD[4], "rounds": []}, "figure.tsne.rounds: List should have at least 1 item"),
+        ({**GOOD[4], "rounds": [30, 10]}, "figure.tsne.rounds[1]: 10 points are too few for a perplexity of 10"),
+        ({**GOOD[4], "perplexity": 0}, "figure.tsne.perplexity: Input should be greater than 0"),
+        ({"kind": "tsne", "rounds": [30], "perplexity": 5}, "figure.tsne.seed: missing"),
         ("curve", "figure: "),
     ],
 )
@@ -79,5 +95,33 @@ def test_what_does_not_fit_the_suite() -> None:
     assert suite(GOOD[0], row=[grid])
     with pytest.raises(UsageError, match=r"row\[0\]\.grid: a curve cannot show what clients choose"):
         suite(GOOD[1], row=[grid])
+    for kind in (3, 4):
+        with pytest.raises(UsageError, match=rf"row\[0\]\.stage: a {GOOD[kind]['kind']} shows the stage"):
+            suite(GOOD[kind], row=[row])
+    assert suite(GOOD[4], row=[row | {"stage": "personalized", "stages": ["global", "personalized"]}])
+    with pytest.raises(UsageError, match=r"row\[0\]\.grid: a tsne cannot show what clients choose"):
+        suite(GOOD[4], row=[grid])
+    with pytest.raises(UsageError, match=r"column\[1\]: a tsne shows one column, not 2"):
+        suite(GOOD[4], column=[column | {"id": name, "hyper": {}} for name in ("a", "b")])
     with pytest.raises(UsageError, match=r"column\[0\]\.subset: a kde shows all clients"):
         suite(GOOD[2], column=[column | {"subset": {"smallest": 1}}])
+
+
+def test_fedecs_figure_2() -> None:
+    """One seed, three clients, scored with features after every round; enough rounds for t-SNE in each profile."""
+    suite, table = load("fedec-fig2"), load("fedec-table2")
+    paper = expand(suite)
+    assert [row.title for row in paper.rows] == ["FedEC-wo", "FedEC"] and len(paper.runs) == 2
+    theirs = {
+        cell.row.id: cell.runs[0] for cell in expand(table, seeds=[42]).cells if cell.column.id == "cifar10-100-2"
+    }
+    for cell in paper.cells:
+        (run,) = cell.runs
+        scoring = {"first": 3, "last": 100, "features": True, "stages": ("personalized",)}
+        its = theirs[cell.row.id]
+        assert run == its.model_copy(update={"scoring": its.scoring.model_copy(update=scoring)})
+    for profile in suite.profiles:
+        figure = suite.document(profile).figure
+        assert isinstance(figure, Tsne)
+        for run in expand(suite, profile=profile).runs:
+            assert run.rounds > figure.perplexity and run.scoring.last == run.rounds and run.scoring.features

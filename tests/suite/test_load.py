@@ -152,7 +152,7 @@ from pflbench import catalog, names
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
 for name in available():
-    for profile in load(name).profiles:
+    for profile in load(name).profiles if load(name).document().row else ():
         expand(load(name), profile=profile)
 for name in names.known("methods"):
     catalog.describe(name)

@@ -97,6 +97,71 @@ def test_rows_with_their_own_stages_are_not_fine_tuned_for_others() -> None:
     assert plain.runs[0].scoring.finetune is None and tuned.runs[0].scoring.finetune is not None
 
 
+def with_kept() -> dict[str, Any]:
+    """A suite without stages beside each other, one row of which is scored at more stages than it shows."""
+    table = staged()
+    del table["layout"]["stages"], table["derived"], table["reference"]
+    table["row"] = [
+        {"id": "global", "title": "G", "method": "fedavg", "stage": "global", "stages": ["global"]},
+        {
+            "id": "own",
+            "title": "O",
+            "method": "ditto",
+            "stage": "personalized",
+            "stages": ["sampled", "personalized", "stored"],
+        },
+    ]
+    return table
+
+
+def test_a_row_may_be_scored_at_more_stages_than_it_shows() -> None:
+    full = expand(suite(with_kept()), columns=["a"])
+    assert places(full) == [("a", "global", "global"), ("a", "own", "personalized")]
+    assert [cell.runs[0].scoring.stages for cell in full.cells] == [("global",), ("personalized", "stored", "sampled")]
+    # Beside each other, those of them that the layout names, and the same runs.
+    table = with_kept()
+    table["layout"]["stages"] = {"stored": "S", "global": "GM", "personalized": "PM"}
+    beside = expand(suite(table), columns=["a"])
+    assert [row.stages for row in beside.rows] == [("global",), ("stored", "personalized")]
+    assert beside.runs == full.runs
+
+
+def test_a_row_like_one_with_both_takes_both_or_neither() -> None:
+    table = with_kept()
+    table["row"] += [
+        {"id": "same", "like": "own", "hyper": {"lam": 2.0}},
+        {"id": "less", "like": "own", "stages": ["personalized"]},
+        {"id": "one", "like": "own", "stage": "personalized"},
+    ]
+    found = {c.row.id: (c.stage, c.runs[0].scoring.stages) for c in expand(suite(table), columns=["a"]).cells}
+    assert found["same"] == ("personalized", ("personalized", "stored", "sampled"))
+    assert found["less"] == ("personalized", ("personalized",))
+    assert found["one"] == ("personalized", ("global", "personalized", "stored", "sampled"))
+
+
+def test_a_guest_is_asked_for_what_participations_leave_only_where_that_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("@dataclass\nclass Mine(Method):\n    lr: float = 1.0\n")
+    guest = [f"{tmp_path / 'mine.py'}:Mine"]
+    cell = expand(suite(with_kept()), methods=guest).cells[0]
+    assert (cell.stage, cell.runs[0].scoring.stages) == ("personalized", ("global", "personalized"))
+    table = with_kept()
+    table["layout"]["stages"] = {"personalized": "PM", "global": "GM", "stored": "S"}
+    full = expand(suite(table), columns=["a"], methods=guest)
+    assert full.rows[0].stages == ("personalized", "global", "stored")
+    assert full.runs[0].scoring.stages == ("global", "personalized", "stored")
+
+
+def test_a_rows_id_is_that_row_even_where_it_is_a_method_of_several() -> None:
+    def picked(*methods: str) -> list[str]:
+        return [row.id for row in expand(suite(), methods=methods).rows]
+
+    assert picked("ditto") == ["ditto"] and picked("strong") == ["strong"]
+    assert picked("fedavg") == ["fedavg"]  # not local, which is the same method
+    table = staged()
+    table["row"][1]["id"] = "mean"
+    assert [row.id for row in expand(suite(table), methods=["fedavg"]).rows] == ["local", "mean"]
+
+
 def test_who_trains_defaults_to_everyone() -> None:
     run = expand(suite()).runs[0]
     assert (run.clients, run.training_clients, run.cohort) == (10, 10, 10)
@@ -185,10 +250,10 @@ def test_a_guest_is_shown_at_the_tables_stages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        (("row", 1, "stage"), "global", "row[1].stages: there is already a stage: keep one of the two"),
+        (("row", 1, "stage"), "personalized", "row[1].stage: none of the row's stages, global"),
         (("row", 1), {"id": "x", "title": "X", "method": "fedavg"}, "row[1].stage: missing"),
         (("row", 1, "stages"), [], "row[1].stages: List should have at least 1 item"),
-        (("row", 1, "stages"), ["globl"], "row[1].stages[0]: Input should be 'global', 'personalized' or 'finetuned'"),
+        (("row", 1, "stages"), ["globl"], "row[1].stages[0]: Input should be 'global', 'personalized', 'finetuned'"),
         (("row", 1, "stages"), ["global", "global"], "row[1].stages: a stage is there twice"),
         (("row", 1, "stages"), ["finetuned"], "row[1].stages: the table shows none of it: layout.stages has"),
         (("row", 1, "rounds"), 0, "row[1].rounds: Input should be greater than 0"),

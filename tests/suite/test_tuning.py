@@ -231,3 +231,36 @@ def test_a_file_takes_the_search_over(tmp_path: Path) -> None:
     own = child | {"tune": {"columns": ["c"], "grid": {"fedavg": {"lr": [1.0, 2.0, 3.0]}}}}
     (search,) = searches(load(write(tmp_path / "child.toml", own)), "fedavg", full=True)
     assert (search.column.id, search.trials[0].run.seed, len(search.trials)) == ("c", 5, 9)
+
+
+def test_a_row_may_have_a_grid_of_its_own(tmp_path: Path) -> None:
+    table = tuned(grid={"fedavg": GRID, "fedavg-ft": {"lr": [0.5, 0.25, 0.125]}}, reduced={"fedavg-ft": ["lr"]})
+    suite = load(write(tmp_path / "own.toml", table))
+    (own,) = searches(suite, "fedavg-ft")
+    assert [trial.values for trial in own.trials] == [{"lr": lr} for lr in (0.5, 0.25, 0.125)]
+    (method,) = searches(suite, "fedavg", full=True)
+    assert len(method.trials) == 6
+    # A suite that extends this one has the grids of the rows that it has.
+    heirs = {
+        "suite": {"extends": "own.toml", "name": "heir", "title": "Heir"},
+        "column": [{"id": "b", "like": "b"}],
+        "row": [{"id": "plain", "like": "fedavg"}],
+        "evaluation": {"report": {"steps": [5]}},
+    }
+    del table["evaluation"]["finetune"], table["evaluation"]["report"], table["row"][1:]
+    del heirs["evaluation"], table["tune"]["grid"]["fedavg-ft"], table["tune"]["reduced"]
+    for column in table["column"]:
+        del column["finetune"]
+    table["row"].append({"id": "second", "title": "S", "method": "fedavg", "stage": "global"})
+    table["hyper"] = {}
+    table["tune"]["grid"]["second"] = {"lr": [0.5]}
+    write(tmp_path / "own.toml", table)
+    heir = load(write(tmp_path / "heir.toml", heirs))
+    assert set(heir.document().tune.grid) == {"fedavg"}
+
+
+def test_a_search_knows_how_its_table_averages_clients(tmp_path: Path) -> None:
+    table = tuned()
+    table["evaluation"]["mean"] = "examples"
+    (found,) = searches(load(write(tmp_path / "tuned.toml", table)), "fedavg", grid=["lr=0.1,0.2"])
+    assert found.mean == "examples"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Mark = Literal["points", "line", "bars", "spike"]
+Mark = Literal["points", "line", "bars", "spike", "cloud"]
 
 
 class Point(NamedTuple):
@@ -21,12 +22,17 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
-    """Points under one label; `width`: that of bars. A spike is a density whose values are all the same, at `x`."""
+    """Points under one label; `width`: that of bars. A spike is a density whose values are all the same, at `x`.
+
+    `hues`: in a cloud, the number behind each point's color. `numbers`: what else there is to say of it, by name.
+    """
 
     label: str
     mark: Mark
     points: tuple[Point, ...]
     width: float = 0.0
+    hues: tuple[float, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,8 @@ class Panel:
 class Drawing:
     """A whole figure: the axes' names, the panels with so many `across`, and the lines under it.
 
-    `order`: labels that stand before others, in this order.
+    `order`: labels that stand before others, in this order. `hue`: what the colors of clouds tell. `beside`: what the
+    legend says behind a label.
     """
 
     suite: str
@@ -53,6 +60,8 @@ class Drawing:
     across: int
     notes: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    hue: str = ""
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -62,13 +71,20 @@ class Drawing:
 
 
 def to_csv(drawing: Drawing) -> str:
-    """A line per point, at full precision; the axes' names are the headers of its two numbers."""
+    """A line per point, at full precision; the axes' names are the headers of its two numbers.
+
+    Where points have colors, a column tells them, and the numbers of a series stand in each of its lines.
+    """
+    everything = [(panel, series) for panel in drawing.panels for series in panel.series]
+    names = tuple(dict.fromkeys(name for _, series in everything for name in series.numbers))
+    hue = [drawing.hue] if drawing.hue else []
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["figure", "profile", "panel", "series", drawing.x, drawing.y, "spread", "n"])
-    for panel in drawing.panels:
-        for series in panel.series:
-            for point in series.points:
-                numbers = ["" if value is None else repr(value) for value in point]
-                writer.writerow([drawing.suite, drawing.profile, panel.title, series.label, *numbers])
+    writer.writerow(["figure", "profile", "panel", "series", drawing.x, drawing.y, "spread", "n", *hue, *names])
+    for panel, series in everything:
+        own = [series.numbers.get(name) for name in names]
+        for i, point in enumerate(series.points):
+            hues = [series.hues[i] if series.hues else None for _ in hue]
+            numbers = ["" if value is None else repr(value) for value in (*point, *hues, *own)]
+            writer.writerow([drawing.suite, drawing.profile, panel.title, series.label, *numbers])
     return text.getvalue()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,17 +13,23 @@ from pflbench.report.figures.notes import Places, grouped, mixed
 from pflbench.report.figures.runs import by_round, done, results
 from pflbench.report.figures.scatter import scatter
 from pflbench.report.figures.sizes import Slicing, histogram
+from pflbench.report.figures.steps import COUNTED, beside, curve, unknown_costs
+from pflbench.report.figures.tsne import Maker as Walks
 from pflbench.report.shelf import Shelf
 from pflbench.report.statistics import summarize
 from pflbench.report.table import CellInput, ColumnHead, TableInput
 from pflbench.report.text import ranges
-from pflbench.suite.figure import Curve, FromRuns, Histogram, Kde, Scatter
+from pflbench.suite.figure import Curve, FromRuns, Histogram, Kde, Scatter, Steps, Tsne
 
 _SCALES = {"none": "", "share": " / sum over clients", "dimension": " / d"}
 
 
 def draw_runs(table: TableInput, figure: FromRuns, shelf: Shelf) -> Drawing:
     """A figure from runs, with a panel for each column and stage. Where nothing is done, there are no series."""
+    if isinstance(figure, Tsne):
+        return _draw_tsne(table, figure, shelf)
+    if isinstance(figure, Steps):
+        table = _of_stage(table, "finetuned")
     maker = _Maker(table, figure, shelf)
     stages = list(dict.fromkeys(head.stage for head in table.columns))
     heads = sorted(table.columns, key=lambda head: stages.index(head.stage))  # a line of panels for each stage
@@ -36,7 +43,26 @@ def draw_runs(table: TableInput, figure: FromRuns, shelf: Shelf) -> Drawing:
         _across(len(panels) // len(stages)),
         (*mixed(table, shelf), *maker.notes(), *table.notes),
         tuple(row.title for row in table.rows),
+        beside=beside(maker.curves) if isinstance(figure, Steps) else {},
     )
+
+
+def _draw_tsne(table: TableInput, figure: Tsne, shelf: Shelf) -> Drawing:
+    maker = Walks(table, figure, shelf)
+    panels = maker.panels()
+    return Drawing(
+        *(table.suite, _title(table), table.profile, "t-SNE 1", "t-SNE 2", panels, maker.across),
+        (*mixed(table, shelf), *maker.notes(), *table.notes),
+        tuple(row.title for row in table.rows),
+        "round",
+    )
+
+
+def _of_stage(table: TableInput, stage: str) -> TableInput:
+    """The part of a table that shows one stage."""
+    heads = tuple(head for head in table.columns if head.stage in (None, stage))
+    ids = [head.id for head in heads]
+    return replace(table, columns=heads, cells={key: cell for key, cell in table.cells.items() if key[1] in ids})
 
 
 def draw_sizes(table: TableInput, figure: Histogram, columns: Sequence[Slicing], seeds: Sequence[int]) -> Drawing:
@@ -64,13 +90,15 @@ class _Maker:
         self.seeds: dict[int, None] = {}
         self.missing: Places = []
         self.partial: Places = []
+        self.curves: list[Series] = []
+        self.devices: set[str] = set()
 
     def axes(self) -> tuple[str, str]:
         if isinstance(self.figure, Scatter):
             return "support rows of a client", "accuracy (%)"
         if isinstance(self.figure, Kde):
             return f"{self.figure.metric}{_SCALES[self.figure.scale]}", "density"
-        return "round", "accuracy (%)"
+        return "fine-tuning step" if isinstance(self.figure, Steps) else "round", "accuracy (%)"
 
     def series(self, head: ColumnHead) -> tuple[Series, ...]:
         """What a panel shows: rows in the suite's order, as far as they are done."""
@@ -82,6 +110,8 @@ class _Maker:
         if isinstance(self.figure, Curve):
             curves = [self._curve(title, cell, head) for title, cell in cells.items()]
             return tuple(curve for curve in curves if curve.points)
+        if isinstance(self.figure, Steps):
+            return self._tuned(cells)
         prefixes = {title: f"{title}, " if len(cells) > 1 else "" for title in cells}
         found = [self._densities(prefixes[title], cell, head) for title, cell in cells.items()]
         return tuple(one for several in found for one in several)
@@ -110,6 +140,15 @@ class _Maker:
             summary = summarize(np.array(accuracies)[:, None], self.table.spread)
             points.append(Point(float(round), summary.mean, summary.spread, summary.n))
         return Series(title, "line", tuple(points))
+
+    def _tuned(self, cells: Mapping[str, CellInput]) -> tuple[Series, ...]:
+        runs = {title: results(cell, self.shelf) for title, cell in cells.items()}
+        for several in runs.values():
+            self.devices |= {str(run.provenance.get("device", "unknown")) for run in several}
+        tuned = [curve(title, runs[title], cell, self.table.spread) for title, cell in cells.items()]
+        there = tuple(one for one in tuned if one.points)
+        self.curves += there
+        return there
 
     def _densities(self, prefix: str, cell: CellInput, head: ColumnHead) -> list[Series]:
         assert isinstance(self.figure, Kde)
@@ -142,4 +181,7 @@ class _Maker:
         else:
             kind = "standard error of the mean" if self.table.spread.kind == "sem" else "standard deviation"
             lines.append(f"Mean over seeds; the band is the {kind}.")
+        if isinstance(self.figure, Steps) and self.curves:
+            measured = f"{COUNTED} Device: {', '.join(sorted(self.devices))}."
+            lines += [line for line in (measured, unknown_costs(self.curves)) if line]
         return lines

@@ -10,14 +10,14 @@ import numpy as np
 
 from pflbench.errors import PflbenchError, unknown
 from pflbench.report.choose import choose
-from pflbench.report.reading import EVERYBODY, Floats, Scored, average, scored
+from pflbench.report.reading import EVERYBODY, Floats, Scored, after, average, by_client, scored
 from pflbench.report.shelf import Shelf
 from pflbench.report.table import CellInput, Choice
-from pflbench.result import RunResult, Score
+from pflbench.result import RunResult
 
 
 class Done(NamedTuple):
-    """A seed of a cell that is done: a run of it, and each client's accuracies."""
+    """A seed of a cell that is done: a run of it, and each client's accuracies, means over the rounds that are read."""
 
     run: RunResult
     scored: Scored
@@ -27,7 +27,7 @@ def done(cell: CellInput, shelf: Shelf) -> list[Done]:
     """The seeds of a cell that are done. Where clients choose among runs, each is read from its own choice."""
     if cell.choices:
         return [one for points in cell.choices if (one := _chosen(cell, points, shelf))]
-    return [Done(run, scored(run, cell.reading)) for run in results(cell, shelf)]
+    return [Done(run, by_client(scored(run, cell.reading))) for run in results(cell, shelf)]
 
 
 def results(cell: CellInput, shelf: Shelf) -> list[RunResult]:
@@ -41,7 +41,7 @@ def _chosen(cell: CellInput, points: Sequence[Choice], shelf: Shelf) -> Done | N
     if len(both) < len(points):
         return None
     tests, held_out = ([scored(result, cell.reading) for result in side] for side in zip(*both, strict=True))
-    return Done(both[0][0], choose(tests, held_out))
+    return Done(both[0][0], by_client(choose(tests, held_out)))
 
 
 def sizes(one: Done) -> Floats:
@@ -58,13 +58,27 @@ def sizes(one: Done) -> Floats:
 
 def by_round(run: RunResult, cell: CellInput) -> dict[int, float]:
     """A run's mean accuracy in percent, as the cell reads it, after every round it was scored in."""
-    rounds: dict[int, list[Score]] = {}
-    for score in run.scores:
-        if score.stage == cell.reading.stage:
-            rounds.setdefault(score.round, []).append(score)
+    rounds = sorted({score.round for score in run.scores if score.stage == cell.reading.stage})
+    return {round: float(average([after(run, cell.reading, round)], cell.reading, run).mean()) for round in rounds}
+
+
+def by_step(run: RunResult, cell: CellInput) -> Floats:
+    """A run's mean accuracy in percent, as the cell reads it, after 0, 1, … fine-tuning steps ["steps + 1"]."""
+    assert run.spec.scoring.finetune is not None
+    reading = replace(cell.reading, steps=tuple(range(run.spec.scoring.finetune.steps + 1)))
+    return average(scored(run, reading), reading, run)
+
+
+def features(run: RunResult) -> dict[int, dict[int, Floats]]:
+    """The mean features of clients' personal models ["features"], by client and then by number of rounds."""
+    found: dict[int, dict[int, dict[int, float]]] = {}
+    for m in run.metrics:
+        name, _, index = m.name.partition("/")
+        if name == "feature":
+            found.setdefault(m.client, {}).setdefault(m.round, {})[int(index)] = m.value
     return {
-        round: float(average(scored(replace(run, scores=tuple(then)), cell.reading), cell.reading, run).mean())
-        for round, then in sorted(rounds.items())
+        client: {round: np.array([values[i] for i in sorted(values)]) for round, values in sorted(rounds.items())}
+        for client, rounds in sorted(found.items())
     }
 
 

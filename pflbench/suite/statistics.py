@@ -1,0 +1,42 @@
+"""`[statistics]`: a table of how many examples a suite's columns have. It trains nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from pflbench.spec import Positive
+from pflbench.suite.schema import Column, Row
+from pflbench.suite.strict import Table, fault, unknown_key
+
+
+class Sizes(Table):
+    """A dataset's numbers of examples and of classes, as the paper printed them."""
+
+    total: Positive
+    train: Positive
+    test: Positive
+    classes: Positive
+
+
+COLUMNS = tuple(Sizes.model_fields)
+"""What the table says of each dataset, in its order."""
+
+
+class Statistics(Table):
+    """`[statistics]`: every column of the suite becomes a line. `reference`: what the paper printed, by column."""
+
+    reference: dict[str, Sizes] = Field(default_factory=dict)
+
+
+def check(statistics: Statistics, figure: bool, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    """Raise the error for what does not go with statistics; `figure`: the suite has one, too."""
+    if figure:
+        raise fault(("figure",), "a suite is either statistics or a figure")
+    if rows:
+        raise fault(("row",), "statistics train nothing: write row = []")
+    ids = [column.id for column in columns]
+    for column in statistics.reference:
+        if column not in ids:
+            raise unknown_key(("statistics", "reference", column), ids)

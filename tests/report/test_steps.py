@@ -1,0 +1,178 @@
+"""Accuracy against fine-tuning steps, and what a round costs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pflbench import names
+from pflbench.executor import build as made
+from pflbench.executor.estimate import SECOND, participation
+from pflbench.report.figures.draw import picture
+from pflbench.report.figures.drawing import Point, Series, to_csv
+from pflbench.report.figures.make import draw_runs
+from pflbench.report.figures.steps import FLOATS, GRADIENTS, SECONDS, beside, costs, unknown_costs
+from pflbench.report.shelf import Shelf
+from pflbench.report.table import TableInput
+from pflbench.spec import MethodSpec, Named, RunSpec
+from pflbench.store import Store
+from pflbench.suite.figure import Steps
+
+if TYPE_CHECKING:
+    from conftest import Build
+
+FIGURE = Steps(kind="steps")
+
+
+@pytest.fixture
+def table(build: Build) -> TableInput:
+    """The fine-tuned row alone, in two columns."""
+    whole = build.table()
+    tuned = {key: cell for key, cell in whole.cells.items() if key[0] == "fedavg-ft"}
+    return replace(whole, rows=whole.rows[1:], cells=tuned)
+
+
+def test_curves_are_means_over_seeds_after_each_step(build: Build, store: Store, table: TableInput) -> None:
+    build.fill(store, client_seconds=6.0)
+    drawing = draw_runs(table, FIGURE, Shelf(store))
+    assert (drawing.x, drawing.y) == ("fine-tuning step", "accuracy (%)")
+    assert [panel.title for panel in drawing.panels] == ["Digits Dir 0.3", "Digits Dir 5"]
+    for panel, shift in zip(drawing.panels, (0, 10), strict=True):
+        (series,) = panel.series
+        std = 200**0.5 / 3**0.5  # of three seeds ten points apart
+        assert series.points == tuple(
+            Point(float(step), pytest.approx(y + shift), pytest.approx(std), 3) for step, y in enumerate((30, 70, 80))
+        )
+        assert series.numbers[SECONDS] == pytest.approx(6 / 3)  # three rounds
+    assert drawing.beside.keys() == {"FedAvg-FT"} and "2 s" in drawing.beside["FedAvg-FT"]
+    assert any("Mean over seeds" in note for note in drawing.notes)
+    assert any("Hessian-vector product 3" in note for note in drawing.notes) and SECOND == 3
+    assert any("Device: cpu." in note for note in drawing.notes)
+    assert len(picture(drawing, "png")) > 5000
+
+
+def test_missing_runs_are_left_out_and_named(build: Build, store: Store, table: TableInput) -> None:
+    for seed in (0, 2):
+        store.write(build.result(build.spec(seed), 0.2 + seed / 10, (0.6, 0.7)))
+    drawing = draw_runs(table, FIGURE, Shelf(store))
+    assert [len(panel.series) for panel in drawing.panels] == [1, 0]
+    first = drawing.panels[0].series[0].points[0]
+    assert (first.y, first.n) == (pytest.approx(30), 2)
+    missing = "Missing or failed runs: FedAvg-FT (seeds 1) in Digits Dir 0.3; FedAvg-FT in Digits Dir 5."
+    assert missing in drawing.notes
+    assert f"Not known: {SECONDS} of FedAvg-FT." in drawing.notes  # these runs do not tell
+
+
+def test_nothing_done_is_no_curve(store: Store, table: TableInput) -> None:
+    drawing = draw_runs(table, FIGURE, Shelf(store))
+    assert [panel.series for panel in drawing.panels] == [(), ()] and drawing.beside == {}
+
+
+def test_other_stages_have_no_panel(build: Build, store: Store, table: TableInput) -> None:
+    build.fill(store)
+    heads = [
+        replace(head, id=f"{head.id}/{stage}", stage=stage, label=stage)
+        for head in table.columns
+        for stage in ("global", "finetuned")
+    ]
+    cells = {("fedavg-ft", f"{head}/finetuned"): cell for (_, head), cell in table.cells.items()}
+    drawing = draw_runs(replace(table, columns=tuple(heads), cells=cells), FIGURE, Shelf(store))
+    assert [(panel.title, len(panel.series)) for panel in drawing.panels] == [
+        ("Digits Dir 0.3", 1),
+        ("Digits Dir 5", 1),
+    ]
+
+
+def test_csv_has_the_costs(build: Build, store: Store, table: TableInput) -> None:
+    build.fill(store, client_seconds=1.5)
+    rows = list(csv.DictReader(io.StringIO(to_csv(draw_runs(table, FIGURE, Shelf(store))))))
+    assert len(rows) == 2 * 3
+    assert list(rows[0])[-3:] == [GRADIENTS, SECONDS, FLOATS]
+    assert {float(row[SECONDS]) for row in rows} == {0.5}
+    size = made.network(build.spec()).layout.size
+    assert {float(row[FLOATS]) for row in rows} == {size}
+
+
+def test_ones_own_code_is_not_run_to_count(build: Build) -> None:
+    theirs = build.result(build.spec(name="mine.py:Mine"), 0.2, client_seconds=3.0)
+    assert costs([theirs]) == {SECONDS: 1.0}
+    slower = build.result(build.spec(1, name="mine.py:Mine"), 0.2, client_seconds=9.0)
+    silent = build.result(build.spec(2, name="mine.py:Mine"), 0.2)
+    assert costs([theirs, slower, silent]) == {SECONDS: 2.0}
+    assert unknown_costs([Series("Mine", "line", (), numbers=costs([silent]))]) == (
+        f"Not known: {GRADIENTS} of Mine; {SECONDS} of Mine; {FLOATS} of Mine."
+    )
+
+
+def test_costs_in_words() -> None:
+    def curve(label: str, **numbers: float) -> Series:
+        return Series(label, "line", (), numbers={name.replace("_", " "): value for name, value in numbers.items()})
+
+    curves = [
+        curve("A", gradients=20.0, client_seconds=0.51234, floats_uploaded=1006858.0),
+        curve("A", gradients=20.0, client_seconds=0.25, floats_uploaded=583242.0),
+        curve("B", gradients=11.5),
+        curve("C"),
+    ]
+    assert beside(curves) == {"A": "20 gradients, 0.25–0.512 s, 583,242–1,006,858 floats", "B": "11.5 gradients"}
+    assert unknown_costs(curves) == f"Not known: {GRADIENTS} of C; {SECONDS} of B, C; {FLOATS} of B, C."
+    assert unknown_costs(curves[:2]) == ""
+
+
+# Counting
+
+
+def spec(method: str, model: str = "cnn2", **hyper: Any) -> RunSpec:
+    """The mean client holds 72 support rows: seven minibatches of ten and a tail that is dropped."""
+    return RunSpec(
+        method=MethodSpec(name=method, version="1", hyper=hyper),
+        dataset=Named(name="digits", options={"size": 28}),
+        partition=Named(name="shards", options={"shards": 40}),
+        model=model,
+        clients=20,
+        training_clients=15,
+        cohort=3,
+        query=0.2,
+        batch=10,
+        rounds=4,
+        scoring={"stages": ("global",)},  # type: ignore[arg-type]
+        seed=0,
+    )
+
+
+def counted(method: str, model: str = "cnn2", **hyper: Any) -> tuple[float, int | None]:
+    found = participation(spec(method, model, **hyper), names.locate("methods", method))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "hyper", "gradients"),
+    [
+        ("fedavg", {"epochs": 2}, 14),
+        ("reptile", {"steps": 20}, 20),
+        ("fo-maml", {"steps": 3}, 3 + 7),  # the gradient of the whole support is seven minibatches'
+        ("per-fedavg", {"steps": 5, "order": "first"}, 5 * 2),
+        ("per-fedavg", {"steps": 5, "order": "hf"}, 5 * 4),
+        ("per-fedavg", {"steps": 5, "order": "exact"}, 5 * (2 + 3)),
+        ("ifca", {"epochs": 1, "clusters": 3}, 7 + 3 * 7 / 3),
+    ],
+)
+def test_gradients_by_hand(method: str, hyper: dict[str, Any], gradients: float) -> None:
+    assert counted(method, **hyper)[0] == pytest.approx(gradients)
+
+
+def test_uploads_are_what_is_sent() -> None:
+    layout = made.network(spec("fedavg")).layout
+    head = layout.parts["head"].stop - layout.parts["head"].start
+    assert counted("fedavg")[1] == counted("reptile")[1] == counted("fo-maml")[1] == layout.size
+    assert counted("scaffold")[1] == 2 * layout.size  # the model and its control variate
+    last = layout.last(2)
+    assert counted("lg-fedavg", shared_layers=2)[1] == last.stop - last.start
+    sent = counted("fedper")[1]
+    assert sent is not None and sent == layout.size - head
+    assert counted("l2gd")[1] is None  # in some rounds nothing is sent

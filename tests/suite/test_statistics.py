@@ -1,0 +1,62 @@
+"""Suites of statistics: what they may say, and that they train nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pflbench.errors import UsageError
+from pflbench.suite.document import parse
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
+
+from .samples import raw, write
+
+SIZES = {"total": 10, "train": 8, "test": 2, "classes": 3}
+
+
+def table(**changes: Any) -> dict[str, Any]:
+    found = {key: raw()[key] for key in ("suite", "federation")}
+    found["evaluation"] = {"clients": "all", "average": "examples"}
+    found["column"] = [raw()["column"][0] | {"hyper": {}, "finetune": {}}]
+    return found | {"row": [], "statistics": {"reference": {"a": SIZES}}} | changes
+
+
+def test_what_the_paper_printed(tmp_path: Path) -> None:
+    suite = load(write(tmp_path / "s.toml", table()))
+    statistics = suite.document().statistics
+    assert statistics is not None and statistics.reference["a"].model_dump() == SIZES
+    assert load(write(tmp_path / "s.toml", table(statistics={}))).document().statistics is not None
+
+
+def test_nothing_is_trained_and_the_message_says_who_prints_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.toml", table())
+    with pytest.raises(UsageError, match="tiny trains nothing: `pflbench report --suite") as caught:
+        expand(load(path))
+    assert f"--suite {path}`" in str(caught.value)
+
+
+def test_columns_are_checked(tmp_path: Path) -> None:
+    wrong = table()
+    wrong["column"][0]["partition"] = {"name": "shards", "shrads": 20}
+    with pytest.raises(UsageError, match="shrads"):
+        load(write(tmp_path / "s.toml", wrong))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"row": [raw()["row"][0]]}, "row: statistics train nothing: write row = []"),
+        ({"figure": {"kind": "curve", "every": 1}}, "figure: a suite is either statistics or a figure"),
+        ({"statistics": {"reference": {"aa": SIZES}}}, "statistics.reference.aa: unknown key, did you mean 'a'?"),
+        ({"statistics": {"reference": {"a": SIZES | {"total": 0}}}}, "statistics.reference.a.total: Input should be g"),
+        ({"statistics": {"refrence": {}}}, "statistics.refrence: unknown key, did you mean 'reference'?"),
+        ({"statistics": {"reference": {"a": {"total": 1, "train": 1, "test": 1}}}}, "reference.a.classes: missing"),
+    ],
+)
+def test_refusals(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(table(**changes), Path("s.toml"))
+    assert message in str(caught.value)
