@@ -151,8 +151,8 @@ def personal(
     def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         (state, sent, key), (*adapting, query, seen) = own, taken
         now = Round(round - 1, key)
-        adapting = keyed(adapting, key, clients.data.task)
-        made = method.personalize(f, server, state, None if fresh else sent, *adapting, round=now)
+        fed = keyed(adapting, key, clients.data.task)
+        made = method.personalize(f, server, state, None if fresh else sent, *fed, round=now)
         return {stage: score(f, w, query) for stage, w in made.items()}, _means(f, made["personalized"], seen)
 
     fresh = all(one.sent is None for one in left.values())
