@@ -251,6 +251,7 @@ def table_input(
         comparable=comparable,
         elsewhere=elsewhere,
         blocks=table.blocks,
+        costs=table.costs,
         with_spread=spread,
         derived=tuple(
             t.Derived(

@@ -40,8 +40,10 @@ def footer(
         _progress(cells, used),
         _provenance(list(done.values())),
         _guards(done.values()),
+        _shared(done.values()),
         _data(table, used),
         *_spare(cells, spare),
+        *(_costs(used) if table.costs else []),
         *table.notes,
     ]
     return tuple(line for line in lines if line)
@@ -71,6 +73,16 @@ def _guards(done: Iterable[Stored]) -> str:
     return f"Clients fell back on their last finite numbers in {where}." if where else ""
 
 
+def _shared(done: Iterable[Stored]) -> str:
+    """Which federations have rows that several clients hold."""
+    counts: dict[str, dict[int, None]] = {}
+    for stored in done:
+        if shared := stored.provenance.get("shared_rows"):
+            counts.setdefault(stored.spec.dataset.name, {})[int(str(shared))] = None
+    where = ", ".join(f"{ranges(sorted(numbers))} images of {name}" for name, numbers in counts.items())
+    return f"Several clients hold the same {where} (by seed)." if where else ""
+
+
 def _values(texts: Iterable[str]) -> str:
     return ", ".join(sorted(set(texts)))
 
@@ -78,6 +90,19 @@ def _values(texts: Iterable[str]) -> str:
 def _precision(cells: Sequence[CellInput]) -> str:
     found = sorted({run.precision for cell in cells for run in cell.asked} - {"fp32"})
     return f"Precision: {', '.join(found)}." if found else ""
+
+
+def _costs(used: Sequence[Used]) -> list[str]:
+    """What a round costs each row: from least to most where its columns differ."""
+    from pflbench.report.figures import steps  # imports torch
+
+    done: dict[tuple[str, str], list[Stored]] = {}
+    for one in used:
+        if one.stored.failure is None:
+            done.setdefault((one.row, one.column), []).append(one.stored)
+    found = [(row, steps.costs(runs)) for (row, _), runs in done.items()]
+    lines = [f"A round of {row}: {words}." for row, words in steps.beside(found).items()]
+    return [*lines, steps.unknown_costs(found), steps.COUNTED] if found else []
 
 
 def _data(table: TableInput, used: Sequence[Used]) -> str:

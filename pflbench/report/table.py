@@ -158,6 +158,8 @@ class TableInput:
     """Ids of runs that another table of the same paper names: they are no extra rows here."""
     blocks: bool = False
     """Whether the groups of columns stand below each other, each with all rows."""
+    costs: bool = False
+    """Whether the footer tells what a round costs each row."""
     derived: tuple[Derived, ...] = ()
     with_spread: bool = True
     """Whether a spread stands behind each number."""

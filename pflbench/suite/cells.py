@@ -110,6 +110,7 @@ class Expansion:
     bold: str
     stages: Mapping[Stage, str]
     blocks: bool
+    costs: bool
     notes: tuple[str, ...]
     rows: tuple[TableRow, ...]
     columns: tuple[TableColumn, ...]

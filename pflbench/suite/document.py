@@ -160,6 +160,8 @@ def _check_finetuning(document: Document) -> None:
     if document.evaluation.report and rule is None:
         raise fault(("evaluation", "report"), "there is no fine-tuning to report steps of")
     for i, column in enumerate(document.column):
+        if column.report and rule is None:
+            raise fault(("column", i, "report"), "there is no fine-tuning to report steps of")
         if column.finetune.model_fields_set and rule is None:
             raise fault(("column", i, "finetune"), "there is no evaluation.finetune to override")
 

@@ -101,6 +101,7 @@ def expand(
         bold=layout.bold,
         stages=dict(layout.stages),
         blocks=layout.blocks == "group",
+        costs=layout.costs,
         notes=tuple(head.notes),
         rows=tuple(line.row for line in lines),
         columns=tuple(shown),
@@ -145,7 +146,7 @@ class _Filler:
         for stage in line.row.stages:
             steps: tuple[int, ...] = (0,)
             if stage == "finetuned" and finetune:
-                steps = resolve.reported_steps(self.suite, self.document, finetune)
+                steps = resolve.reported_steps(self.suite, self.document, index, finetune)
             reference = resolve.printed(self.document, line.row.id, column.id, stage)
             cells.append(Cell(line.row, column, stage, steps, runs, reference, sources, choices))
         return cells

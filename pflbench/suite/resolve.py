@@ -157,12 +157,13 @@ def finetuning(
         return Finetune(**keys)
 
 
-def reported_steps(suite: Suite, document: Document, finetune: Finetune) -> tuple[int, ...]:
-    """The fine-tuning steps that a cell averages: the suite's, else the last."""
-    report = document.evaluation.report
+def reported_steps(suite: Suite, document: Document, index: int, finetune: Finetune) -> tuple[int, ...]:
+    """The fine-tuning steps that a column's cells average: its own, else the suite's, else the last."""
+    own = document.column[index].report
+    report = own or document.evaluation.report
     steps = tuple(report.steps) if report else (finetune.steps,)
     if max(steps) > finetune.steps:
-        place = f"{suite.path}: evaluation.report.steps"
+        place = f"{suite.path}: {f'column[{index}]' if own else 'evaluation'}.report.steps"
         raise UsageError(f"{place}: step {max(steps)} is not there, fine-tuning ends with step {finetune.steps}.")
     return steps
 

@@ -180,7 +180,7 @@ class Subset(Table):
 
 
 class Column(FederationKeys):
-    """`[[column]]`: one setting. `subset` is how it is read; `like` is resolved before, see `inherit`."""
+    """`[[column]]`: one setting. `report` and `subset` are how it is read; `like` is resolved before, see `inherit`."""
 
     id: Id
     group: str = ""
@@ -192,6 +192,7 @@ class Column(FederationKeys):
     batch: Positive
     hyper: dict[str, Hyper] = Field(default_factory=dict)
     finetune: ColumnFinetune = ColumnFinetune()
+    report: Report | None = None
     subset: Subset | None = None
     like: str | None = None
 
@@ -241,12 +242,16 @@ def _by_stage(value: Any) -> Any:
 
 
 class Layout(Table):
-    """`[layout]`. `stages`: each column shows these, under these titles. `blocks`: rows once per group of columns."""
+    """`[layout]`. `stages`: each column shows these, under these titles. `blocks`: rows once per group of columns.
+
+    `costs`: the footer tells what a round costs each row.
+    """
 
     decimals: Annotated[int, Field(ge=0, le=6)] = 2
     bold: Literal["best-per-column", "none"] = "best-per-column"
     stages: Annotated[dict[Stage, str], BeforeValidator(_by_stage)] = Field(default_factory=dict)
     blocks: Literal["group", "none"] = "none"
+    costs: bool = False
 
 
 class DerivedTable(Table):

@@ -171,3 +171,23 @@ def test_plan_says_what_it_knows_a_time_from(cli, two_runs: list[str]) -> None:
     assert "unknown" in cli(*long).out
     remember(processor(), {"cnn2": Measured(batch=30, seconds_per_client_step=0.01, torch="", pflbench="")})
     assert re.search(r"fedavg .*│ +speed +│", cli(*long).out)
+
+
+def test_statistics_are_counted_and_train_nothing(cli, tmp_path: Path) -> None:
+    done = cli("report", "--suite", "fedec-table1", "--data-dir", str(tmp_path))
+    assert done.code == 0
+    assert "CIFAR100" in done.out and "FEMNIST: femnist-letters lacks" in " ".join(done.out.split())
+    refused = cli("run", "--suite", "fedec-table1")
+    assert (
+        refused.code == 2
+        and "trains nothing" in refused.err
+        and "pflbench report --suite fedec-table1" in " ".join(refused.err.split())
+    )
+
+
+def test_a_table_without_spreads(cli) -> None:
+    table = ("--suite", "fedec-table2", "--profile", "smoke", "--seeds", "0,1")
+    assert cli("run", *table, "--column", "femnist-150-3", "-m", "local", "-q").code == 0
+    both = [cli("report", *table, *more).out for more in ((), ("--no-spread",))]
+    rows = [next(line for line in out.splitlines() if line.startswith("Local Only")) for out in both]
+    assert "±" in rows[0] and "±" not in rows[1]

@@ -280,3 +280,14 @@ def test_it_depends_on_nothing_else(
     table = lay_out(build.table(), store)
     monkeypatch.chdir(tmp_path)
     assert lay_out(build.table(), Store(store.root)) == table
+
+
+def test_what_a_round_costs_stands_below_the_table_if_asked_for(build: Build, store: Store) -> None:
+    table = build.table()
+    run = table.cells["fedavg", "digits-a"].runs[0]
+    store.write(build.result(run, 0.5, client_seconds=6.0, shared_rows=17))
+    lines = lay_out(replace(table, costs=True), store).footer
+    costs = [line for line in lines if line.startswith("A round of ")]
+    assert costs and all("2 s" in line for line in costs)  # six seconds over three rounds
+    assert not any(line.startswith("A round of ") for line in lay_out(table, store).footer)
+    assert "Several clients hold the same 17 images of digits (by seed)." in lines

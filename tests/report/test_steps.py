@@ -13,7 +13,7 @@ from pflbench import names
 from pflbench.executor import build as made
 from pflbench.executor.estimate import SECOND, participation
 from pflbench.report.figures.draw import picture
-from pflbench.report.figures.drawing import Point, Series, to_csv
+from pflbench.report.figures.drawing import Point, to_csv
 from pflbench.report.figures.make import draw_runs
 from pflbench.report.figures.steps import FLOATS, GRADIENTS, SECONDS, beside, costs, unknown_costs
 from pflbench.report.shelf import Shelf
@@ -103,14 +103,14 @@ def test_ones_own_code_is_not_run_to_count(build: Build) -> None:
     slower = build.result(build.spec(1, name="mine.py:Mine"), 0.2, client_seconds=9.0)
     silent = build.result(build.spec(2, name="mine.py:Mine"), 0.2)
     assert costs([theirs, slower, silent]) == {SECONDS: 2.0}
-    assert unknown_costs([Series("Mine", "line", (), numbers=costs([silent]))]) == (
+    assert unknown_costs([("Mine", costs([silent]))]) == (
         f"Not known: {GRADIENTS} of Mine; {SECONDS} of Mine; {FLOATS} of Mine."
     )
 
 
 def test_costs_in_words() -> None:
-    def curve(label: str, **numbers: float) -> Series:
-        return Series(label, "line", (), numbers={name.replace("_", " "): value for name, value in numbers.items()})
+    def curve(label: str, **numbers: float) -> tuple[str, dict[str, float]]:
+        return label, {name.replace("_", " "): value for name, value in numbers.items()}
 
     curves = [
         curve("A", gradients=20.0, client_seconds=0.51234, floats_uploaded=1006858.0),

@@ -175,6 +175,20 @@ def test_the_steps_reported_default_to_the_last() -> None:
     assert expand(tiny(table)).cells[-1].steps == (5,)
 
 
+def test_a_column_may_report_steps_of_its_own_from_the_same_runs() -> None:
+    table = raw()
+    own = {"id": "early", "title": "Early", "report": {"steps": [1, 2]}}
+    table["column"].append(table["column"][0] | own)
+    first, early = (
+        next(c for c in expand(tiny(table)).cells if c.column.id == id and c.stage == "finetuned")
+        for id in (table["column"][0]["id"], "early")
+    )
+    assert early.steps == (1, 2) != first.steps and early.runs == first.runs
+    table["column"][-1]["report"] = {"steps": [6]}
+    with pytest.raises(UsageError, match=r"column\[\d\].report.steps: step 6 is not there"):
+        expand(tiny(table))
+
+
 def test_columns_answer_to_the_papers_name_under_a_profile(table1: Suite) -> None:
     by_paper = expand(table1, profile="smoke", datasets=["rmnist"], clients=[100])
     assert ids(by_paper) == ids(expand(table1, profile="smoke", datasets=["rotated-digits"], clients=[20]))

@@ -116,6 +116,9 @@ def test_finetuning_and_the_stage_finetuned_need_each_other() -> None:
     table["row"] = table["row"][:1]
     assert "evaluation.report: there is no fine-tuning" in refusal(table)
     del table["evaluation"]["report"]
+    assert "column[0].report: there is no fine-tuning" in refusal(
+        table | {"column": [table["column"][0] | {"report": {"steps": [1]}}]}
+    )
     assert "column[0].finetune: there is no evaluation.finetune to override" in refusal(table)
     for column in table["column"]:
         del column["finetune"]

@@ -43,7 +43,7 @@ def draw_runs(table: TableInput, figure: FromRuns, shelf: Shelf) -> Drawing:
         _across(len(panels) // len(stages)),
         (*mixed(table, shelf), *maker.notes(), *table.notes),
         tuple(row.title for row in table.rows),
-        beside=beside(maker.curves) if isinstance(figure, Steps) else {},
+        beside=beside(maker.costs) if isinstance(figure, Steps) else {},
     )
 
 
@@ -164,6 +164,11 @@ class _Maker:
                 found.append(density(f"{prefix}round {round}", together))
         return found
 
+    @property
+    def costs(self) -> list[tuple[str, Mapping[str, float]]]:
+        """What a round costs each curve."""
+        return [(curve.label, curve.numbers) for curve in self.curves]
+
     def notes(self) -> list[str]:
         """The lines under the figure that say what it shows and what it lacks."""
         everywhere = len(self.table.settings)
@@ -183,5 +188,5 @@ class _Maker:
             lines.append(f"Mean over seeds; the band is the {kind}.")
         if isinstance(self.figure, Steps) and self.curves:
             measured = f"{COUNTED} Device: {', '.join(sorted(self.devices))}."
-            lines += [line for line in (measured, unknown_costs(self.curves)) if line]
+            lines += [line for line in (measured, unknown_costs(self.costs)) if line]
         return lines

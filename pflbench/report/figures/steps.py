@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,7 +37,19 @@ def curve(title: str, runs: Sequence[RunResult], cell: CellInput, spread: Spread
     return Series(title, "line", tuple(points), numbers=costs(runs))
 
 
-def costs(runs: Sequence[RunResult]) -> dict[str, float]:
+class Ran(Protocol):
+    """A run that is done: what was asked for, and how it went."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """What was asked for."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """How it went."""
+
+
+def costs(runs: Sequence[Ran]) -> dict[str, float]:
     """What a round costs, as far as it is known, by the names of `COSTS`.
 
     Seconds are the mean over runs of what their provenance has. Gradients and floats are counted from the method's
@@ -49,21 +62,21 @@ def costs(runs: Sequence[RunResult]) -> dict[str, float]:
     return {name: found[name] for name in COSTS if name in found}
 
 
-def beside(curves: Iterable[Series]) -> dict[str, str]:
-    """The costs of each label in words: from least to most where panels differ."""
+def beside(found: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, str]:
+    """The costs of each row in words: from least to most where its columns differ. `found`: rows with their costs."""
     by_label: dict[str, dict[str, list[float]]] = {}
-    for series in curves:
-        for name, value in series.numbers.items():
-            by_label.setdefault(series.label, {}).setdefault(name, []).append(value)
-    return {label: _in_words(found) for label, found in by_label.items()}
+    for label, numbers in found:
+        for name, value in numbers.items():
+            by_label.setdefault(label, {}).setdefault(name, []).append(value)
+    return {label: _in_words(numbers) for label, numbers in by_label.items()}
 
 
-def unknown_costs(curves: Iterable[Series]) -> str:
-    """A sentence on the costs that are not known of some curve; empty if all are."""
+def unknown_costs(found: Iterable[tuple[str, Mapping[str, float]]]) -> str:
+    """A sentence on the costs that are not known of some row; empty if all are."""
     lacking: dict[str, dict[str, None]] = {name: {} for name in COSTS}
-    for series in curves:
-        for name in COSTS.keys() - series.numbers.keys():
-            lacking[name][series.label] = None
+    for label, numbers in found:
+        for name in COSTS.keys() - numbers.keys():
+            lacking[name][label] = None
     told = "; ".join(f"{name} of {', '.join(labels)}" for name, labels in lacking.items() if labels)
     return f"Not known: {told}." if told else ""
 
