@@ -12,7 +12,7 @@ from pflbench.models.ops import Ops
 
 
 def lenet(shape: tuple[int, int, int], classes: int) -> Network:
-    """Convolutions of 16 and 32 channels, dense 120 and 84: 121,182 parameters with 10 classes (pFedVEM, authors' code).
+    """Convolutions of 16 and 32 channels, dense 120 and 84: 121,182 parameters with 10 classes (pFedVEM, their code).
 
     3×32×32 images. Parts: `base` and `head` (the last layer).
     """
