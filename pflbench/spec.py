@@ -57,7 +57,8 @@ class Scoring(_Strict):
 
     `average = "batches"`: a client's accuracy is the unweighted mean over its query batches (a tail batch of one
     example is skipped unless it is the only one); `"examples"`: correct / count.
-    `first` limits scoring to the first so many of the clients concerned, in id order (None: all).
+    `first` limits scoring to the first so many of the clients concerned, in id order (None: all); stage "sampled" is
+    of the whole cohort always.
     `global_on`: the global model is scored on each client's query, or once on the federation's test rows (client -1).
     `moment`: personal models that training leaves behind are scored as it leaves them, before the server aggregates,
     or put together anew from the client's state and the new server state.

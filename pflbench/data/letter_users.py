@@ -108,18 +108,6 @@ class LetterUsers:
             tested[rows[chosen]] = True
         return hands
 
-    def wrapped(self, labels: Rows, clients: int, seed: int, test: int = 0) -> int:
-        """How often a client is dealt a row that an earlier client holds: 0 if "disjoint" really is. Raises as `deal`.
-
-        Args:
-            labels: int64 ["pool"].
-            clients: Number of clients.
-            seed: The run's seed.
-            test: Rows of the dataset's own test split, which end the pool.
-        """
-        rows = np.concatenate([part for hand in self.deal(labels, None, test, clients, seed) for part in hand])
-        return len(rows) - len(np.unique(rows))
-
     def _too_small(self, user: int, needs: str) -> UsageError:
         fits = f"use at most {user} clients" if user else "use a larger dataset"
         return UsageError(

@@ -104,6 +104,8 @@ class ClientMap:
     room: memory.Room = field(default_factory=memory.Room)
     lanes: Callable[[], int] = one_lane
     graphs: Graphs = field(default_factory=lambda: Graphs(enabled=False))
+    timely: set[Hashable] = field(default_factory=set, init=False)
+    """Functions, by name, that were seen to depend on which round it is: none of their stacks can be replayed."""
     gradient_calls: int = field(default=0, init=False)
     """Autograd calls that Python made; a replayed graph makes none."""
     real_rows: int = field(default=0, init=False)

@@ -14,8 +14,8 @@ from torch import Tensor
 from pflbench import noise
 from pflbench.engine.batches import Drawn, pieces, query_batches
 from pflbench.engine.client_map import ClientMap, Item, keyed
-from pflbench.engine.run import Run
-from pflbench.methods.base import Batches, Method, Objective, Round, Take, keep
+from pflbench.engine.run import Run, Watched
+from pflbench.methods.base import Batches, Method, Objective, Take, keep
 from pflbench.optim import sgd
 from pflbench.result import Metric, Score
 from pflbench.spec import Scoring
@@ -150,14 +150,17 @@ def personal(
 
     def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         (state, sent, key), (*adapting, query, seen) = own, taken
-        now = Round(round - 1, key)
+        now = Watched(round - 1, key, None, asked)
         fed = keyed(adapting, key, clients.data.task)
         made = method.personalize(f, server, state, None if fresh else sent, *fed, round=now)
         return {stage: score(f, w, query) for stage, w in made.items()}, _means(f, made["personalized"], seen)
 
     fresh = all(one.sent is None for one in left.values())
     servers = {seed: run.server for seed, run in runs.items()}
-    tallies = clients(models, servers, items, key=("personal", fresh, round))
+    name, asked = ("personal", fresh), set[int]()
+    tallies = clients(models, servers, items, key=None if name in clients.timely else name)
+    if asked:
+        clients.timely.add(name)
     found: Found = {seed: [] for seed in runs}
     for (seed, client), (scores, means) in zip(left, tallies, strict=True):
         average = runs[seed].spec.scoring.average
@@ -172,7 +175,7 @@ def _means(f: Objective, w: Params, seen: Batches) -> Tensor | tuple[()]:
     """The mean features ["features"] of a model on all of these rows; () if there are none."""
     if not seen:
         return ()
-    total, rows = f.features(w, seen[0])[0] * 0, w.new_zeros(())
+    total, rows = torch.zeros_like(f.features(w, seen[0])[0]), w.new_zeros(())
     for b in seen:
         z = f.features(w, b)
         mask = torch.ones_like(b.rows, dtype=torch.bool) if b.mask is None else b.mask
@@ -182,13 +185,14 @@ def _means(f: Objective, w: Params, seen: Batches) -> Tensor | tuple[()]:
 
 
 def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> Found:
-    """The models that clients' last participations left them with: stored by all so far, and by the last cohort."""
+    """The models that participations left clients with: those of the clients scored, and those of the last cohort."""
     scoring = next(iter(runs.values())).spec.scoring
     items, owners = [], []
     for seed, run in runs.items():
-        concerned = {"stored": sorted(run.left), "sampled": sorted(run.latest)}
+        chosen = set(scored_clients(scoring, run.federation.training).tolist())
+        concerned = {"stored": sorted(chosen & run.left.keys()), "sampled": sorted(run.latest)}
         for stage in [stage for stage in concerned if stage in scoring.stages]:
-            for client in concerned[stage][: scoring.first]:
+            for client in concerned[stage]:
                 query = _query(run, run.federation.query[client], clients, client)
                 items.append(Item(seed, run.left[client], (query,)))
                 owners.append((seed, stage, client))

@@ -11,6 +11,7 @@ from torch import Tensor
 from pflbench.data.federation import Federation
 from pflbench.engine.batches import Stream
 from pflbench.errors import Diverged
+from pflbench.methods.base import Round
 from pflbench.result import Metric, Score
 from pflbench.spec import RunSpec
 from pflbench.typing import Params
@@ -49,3 +50,18 @@ class Run:
                     "any more; a smaller learning rate may help"
                 )
         self.unchecked.clear()
+
+
+class Watched(Round):
+    """A round that notes in `asked` when a method reads its index: what depends on it cannot be replayed."""
+
+    def __init__(self, index: int, key: Tensor, phase: str | None, asked: set[int]):
+        for name, value in (("_index", index), ("key", key), ("phase", phase), ("_asked", asked)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def index(self) -> int:
+        """See `Round`."""
+        found: int = self.__dict__["_index"]
+        self.__dict__["_asked"].add(found)
+        return found

@@ -21,7 +21,7 @@ from pflbench.engine.cohort import arrived, coin, sample_cohort, weights
 from pflbench.engine.evaluate import Left, before_aggregation, evaluate, leaves_models, personal, scored_clients
 from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
-from pflbench.engine.run import Run
+from pflbench.engine.run import Run, Watched
 from pflbench.errors import Diverged, PflbenchError, UsageError
 from pflbench.methods.base import Method, Round
 from pflbench.models.network import Network
@@ -77,20 +77,6 @@ class Outcome:
     failure: PflbenchError | None = None
     server: Tree = None
     metrics: tuple[Metric, ...] = ()
-
-
-class _Watched(Round):
-    """A round that notes in `asked` when a method reads its index: what depends on it cannot be replayed."""
-
-    def __init__(self, index: int, key: Tensor, phase: str | None, asked: set[int]):
-        for name, value in (("_index", index), ("key", key), ("phase", phase), ("_asked", asked)):
-            object.__setattr__(self, name, value)
-
-    @property
-    def index(self) -> int:
-        found: int = self.__dict__["_index"]
-        self.__dict__["_asked"].add(found)
-        return found
 
 
 class _Initial:
@@ -150,7 +136,6 @@ class Simulation:
         self.runs = [_start(s, f, method, network, self.setup.device) for s, f in zip(specs, federations, strict=True)]
         self.rounds = 0
         """Finished rounds."""
-        self._replayable = True
 
     @property
     def alive(self) -> dict[int, Run]:
@@ -264,13 +249,14 @@ class Simulation:
                 server,
                 own[0],
                 *keyed(taken, own[1], self.clients.data.task),
-                round=_Watched(self.rounds, own[1], phase, asked),
+                round=Watched(self.rounds, own[1], phase, asked),
             ),
             [run.server for run in self.runs],
             items,
-            key=("training", phase) if self._replayable else None,
+            key=None if "training" in self.clients.timely else ("training", phase),
         )
-        self._replayable = self._replayable and not asked
+        if asked:
+            self.clients.timely.add("training")
         return results
 
     def _scores_next(self) -> bool:

@@ -12,10 +12,11 @@ from pflbench.suite.schema import Mean, Spread
 
 
 class Reference(NamedTuple):
-    """What the paper printed, in percent. `spread` is None where it printed none."""
+    """What the paper printed, in percent. `spread` is None where it printed none; `suspect`: why it may be wrong."""
 
     mean: float
     spread: float | None
+    suspect: str | None = None
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,7 @@ class Document(Table):
         else:
             counting.check(self.statistics, self.figure is not None, self.row, self.column)
         _check_stages(self)
+        _check_left_behind(self)
         _check_derived(self)
         _check_references(self)
         _check_finetuning(self)
@@ -117,6 +118,17 @@ def _check_stages(document: Document) -> None:
             raise fault(place, f"the table shows none of it: layout.stages has {', '.join(document.layout.stages)}")
         if len(document.shown(row)) > 1 and not document.layout.stages:
             raise fault(place, "layout.stages is missing, which says how several stages stand beside each other")
+
+
+def _check_left_behind(document: Document) -> None:
+    if document.evaluation.clients != "held-out":
+        return
+    for i, row in enumerate(document.row):
+        for stage in document.scored(row):
+            if stage in ("stored", "sampled"):
+                raise fault(
+                    ("row", i, "stages"), f"held-out clients, who are scored, never train, so nothing is {stage!r}"
+                )
 
 
 def _check_derived(document: Document) -> None:

@@ -172,7 +172,10 @@ def printed(document: Document, row: str, column: str, stage: Stage) -> Referenc
     """What the paper printed there. A number without a stage is that of the one stage that the row shows."""
     found = document.reference.get(row, {}).get(column, [])
     numbers = found.get(stage, []) if isinstance(found, dict) else found
-    return Reference(numbers[0], numbers[1] if len(numbers) > 1 else None) if numbers else None
+    if not numbers:
+        return None
+    suspect = next((c.suspect for c in document.column if c.id == column), None)
+    return Reference(numbers[0], numbers[1] if len(numbers) > 1 else None, suspect)
 
 
 def _named(kind: Literal["datasets", "partitions"], table: NamedTable, place: str) -> Named:

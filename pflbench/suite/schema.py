@@ -180,7 +180,10 @@ class Subset(Table):
 
 
 class Column(FederationKeys):
-    """`[[column]]`: one setting. `report` and `subset` are how it is read; `like` is resolved before, see `inherit`."""
+    """`[[column]]`: one setting. `report` and `subset` are how it is read; `like` is resolved before, see `inherit`.
+
+    `suspect`: why the paper's numbers in it cannot be compared with.
+    """
 
     id: Id
     group: str = ""
@@ -192,6 +195,7 @@ class Column(FederationKeys):
     batch: Positive
     hyper: dict[str, Hyper] = Field(default_factory=dict)
     finetune: ColumnFinetune = ColumnFinetune()
+    suspect: str | None = None
     report: Report | None = None
     subset: Subset | None = None
     like: str | None = None

@@ -73,6 +73,12 @@ def test_users_are_as_the_sheet_says(mode: str) -> None:
         assert len(np.unique(all_rows((support, scored)))) == n
 
 
+def wrapped(partition: LetterUsers, labels: np.ndarray, clients: int, seed: int) -> int:
+    """How often a client is dealt a row that an earlier one holds."""
+    rows = np.concatenate([part for hand in partition.deal(labels, None, 0, clients, seed) for part in hand])
+    return len(rows) - len(np.unique(rows))
+
+
 def test_sizes_are_log_normal() -> None:
     """Users hold s rows less a remainder of 0, 1 or 2, where log(s - 100) is normal with mean 4 and deviation 1."""
     rows = np.concatenate([3 * LetterUsers(users=2000).per_class(seed) for seed in range(5)])
@@ -96,7 +102,7 @@ def test_disjoint_users_read_on() -> None:
     hands = deal(LetterUsers())
     every = np.concatenate([all_rows(hand) for hand in hands])
     assert len(np.unique(every)) == len(every)
-    assert LetterUsers().wrapped(LETTERS, 150, 0) == 0
+    assert wrapped(LetterUsers(), LETTERS, 150, 0) == 0
     # What a class's first users read, one after the other, is what one large user reads from the beginning.
     users = [user for user in range(12) if 0 in {user % 10, (user + 1) % 10, (user + 2) % 10}]
     read = np.concatenate([all_rows(hands[user]) for user in users])
@@ -123,7 +129,7 @@ def test_released_users_share_the_beginning_of_a_class() -> None:
         "released", LETTERS, LetterUsers().per_class(0)[:150], 0
     )
     rows = np.concatenate(hands)
-    assert LetterUsers("released").wrapped(LETTERS, 150, 0) == len(rows) - len(set(rows)) > 0
+    assert wrapped(LetterUsers("released"), LETTERS, 150, 0) == len(rows) - len(set(rows)) > 0
 
 
 @settings(max_examples=60)
@@ -151,7 +157,7 @@ def test_disjoint_users_share_only_what_nobody_is_scored_on(
     counts = partition.per_class(seed)
     assert [(a.tolist(), b.tolist()) for a, b in hands] == one_by_one("disjoint", labels, counts[:clients], seed)
     held = np.zeros(len(labels), dtype=int)
-    wrapped = 0
+    again = 0
     for user, (support, scored) in enumerate(hands):
         mine = np.concatenate([support, scored])
         assert len(np.unique(mine)) == len(mine) == 3 * counts[user]
@@ -162,15 +168,15 @@ def test_disjoint_users_share_only_what_nobody_is_scored_on(
             # Nothing is read again before all of its class is read.
             if len(repeated):
                 assert np.all((held > 0)[labels == name] | np.isin(np.flatnonzero(labels == name), mine))
-        wrapped += int((held[mine] > 0).sum())
+        again += int((held[mine] > 0).sum())
         held[mine] += 1
     assert all(held[scored].max() == 1 for _, scored in hands)
-    assert partition.wrapped(labels, clients, seed) == wrapped == held.sum() - np.count_nonzero(held)
+    assert wrapped(partition, labels, clients, seed) == again == held.sum() - np.count_nonzero(held)
 
 
 def test_small_pools_do_wrap() -> None:
     labels = np.repeat(np.arange(10), 400)
-    assert LetterUsers().wrapped(labels, 20, 0) > 0
+    assert wrapped(LetterUsers(), labels, 20, 0) > 0
 
 
 @settings(max_examples=20)

@@ -168,11 +168,15 @@ def test_models_of_the_last_participation_are_scored(execution: str) -> None:
     assert all(by[client, 3] == pytest.approx(by[client, 4], rel=1e-12) for client in absent)
 
 
-def test_only_the_first_so_many_of_those_concerned_are_scored() -> None:
-    (outcome,) = run(Keeps(epochs=1), spec(stages=("stored", "sampled"), first=2))
-    cohort = sorted(sample_cohort(spec(), tiny_federation(0).training, 3).tolist())
-    assert [s.client for s in outcome.scores if s.stage == "sampled"] == cohort[:2]
-    assert sum(s.stage == "stored" for s in outcome.scores) == 2
+def test_stored_models_are_of_the_clients_scored_and_sampled_ones_of_the_whole_cohort() -> None:
+    (outcome,) = run(Keeps(epochs=1), spec(stages=("personalized", "stored", "sampled"), first=4))
+    cohorts = [sample_cohort(spec(), tiny_federation(0).training, i).tolist() for i in range(4)]
+    met = {
+        stage: {s.client for s in outcome.scores if s.stage == stage} for stage in ("personalized", "stored", "sampled")
+    }
+    assert met["personalized"] == {0, 1, 2, 3}
+    assert met["stored"] == {0, 1, 2, 3} & {client for cohort in cohorts for client in cohort}
+    assert met["sampled"] == set(cohorts[3]) and not met["sampled"] <= met["personalized"]
 
 
 def test_a_method_that_keeps_no_model_has_no_such_stage() -> None:

@@ -65,7 +65,7 @@ def test_some_numbers_as_printed(tables: dict[int, Expansion]) -> None:
         (7, "fedprox", "digit-five-200", "global", 85.8, 0.3),
     ):
         (cell,) = (c for c in tables[n].cells if (c.row.id, c.column.id, c.stage) == (row, column, stage))
-        assert cell.reference == (mean, sem)
+        assert cell.reference and cell.reference[:2] == (mean, sem)
 
 
 def test_tables_agree_where_the_paper_prints_a_number_twice(tables: dict[int, Expansion]) -> None:

@@ -157,3 +157,9 @@ def test_unknown_profile() -> None:
 
 def test_key_path() -> None:
     assert key_path(("column", 2, "hyper", "cafeme")) == "column[2].hyper.cafeme"
+
+
+def test_held_out_clients_leave_no_models_behind() -> None:
+    table = raw()
+    table["row"][0] |= {"stage": "stored"}
+    assert "held-out clients, who are scored, never train, so nothing is 'stored'" in refusal(table)
