@@ -28,6 +28,7 @@ def report(
         str | None,
         typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="Only this one (default: each that has results)."),
     ] = None,
+    column: common.Columns = None,
     rounds: common.Rounds = None,
     seeds: common.Seeds = None,
     precision: common.Precision = "fp32",
@@ -71,7 +72,8 @@ def report(
     trained = [name for name in suite or () if name not in counted]
     expanded = []
     if trained or not counted:
-        expanded = with_results(trained, profile, store, rounds=rounds, seeds=seeds, precision=precision)
+        asked = {"columns": column, "rounds": rounds, "seeds": seeds, "precision": precision}
+        expanded = with_results(trained, profile, store, **asked)  # type: ignore[arg-type]
     inputs = [
         table_input(e, comparable=rounds is None and e.profile == "paper", elsewhere=named_by_family(e), spread=spread)
         for e in expanded
@@ -149,11 +151,15 @@ def with_results(
     profile: str | None,
     store: Store,
     *,
+    columns: list[str] | None = None,
     rounds: int | None = None,
     seeds: str | None = None,
     precision: str = "fp32",
 ) -> list[Expansion]:
-    """The suites × profiles that are asked for and have a stored run; asked for by name, a lone one need have none."""
+    """The suites × profiles that are asked for and have a stored run; asked for by name, a lone one need have none.
+
+    `columns`: only these; a suite that is not asked for by name need have none of them.
+    """
     from pflbench.cli.plot import figures
     from pflbench.suite.expand import expand, parse_seeds
     from pflbench.suite.load import available, load
@@ -172,8 +178,13 @@ def with_results(
             continue
         if not suite.document().row:
             raise UsageError(f"{suite.name} has no table: `pflbench plot` draws it, without any run.")
+        mine = columns
+        if columns and not suites:
+            mine = [column.id for column in suite.document().column if column.id in columns]
+            if not mine:
+                continue
         tables = [
-            expand(suite, profile=one, rounds=rounds, seeds=chosen, precision=precision)  # type: ignore[arg-type]
+            expand(suite, profile=one, columns=mine, rounds=rounds, seeds=chosen, precision=precision)  # type: ignore[arg-type]
             for one in ([profile] if profile else suite.profiles)
         ]
         named = {run.id for table in tables for run in table.runs}
@@ -217,10 +228,13 @@ def _named(path: Path, head: Path, profile: str, seeds: tuple[int, ...]) -> froz
 
     try:
         suite = load(str(path))
-        table = expand(suite, profile=profile, seeds=seeds) if profile in suite.profiles else None
+        if profile not in suite.profiles:
+            return frozenset()
+        every = dict.fromkeys((*seeds, *suite.document(profile).suite.seeds))
+        table = expand(suite, profile=profile, seeds=tuple(every))
     except UsageError:  # somebody's unfinished suite file
         return frozenset()
-    if table is None or (table.extends or table.path).resolve() != head:
+    if (table.extends or table.path).resolve() != head:
         return frozenset()
     return frozenset(run.id for run in table.runs)
 

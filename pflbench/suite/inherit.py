@@ -28,17 +28,22 @@ def merged(old: Raw, new: Mapping[str, Any]) -> Raw:
     return result
 
 
-def extended_file(raw: Mapping[str, Any], path: Path) -> Path | None:
-    """The file that this one extends; None if it stands alone. Raises `UsageError` if it is not there."""
+def extended_file(raw: Mapping[str, Any], path: Path, shipped: Mapping[str, Path]) -> Path | None:
+    """The file that this one extends; None if it stands alone. Raises `UsageError` if it is not there.
+
+    `shipped`: files of the suites that may be named instead.
+    """
     name = _table(raw, "suite").get("extends")
     if name is None:
         return None
     place = f"{path}: suite.extends"
     if not isinstance(name, str):
-        raise UsageError(f"{place}: the path of a suite file, not {name!r}")
-    found = path.parent / name
+        raise UsageError(f"{place}: a suite's name, or the path of its file, not {name!r}")
+    found = shipped.get(name, path.parent / name)
     if not found.is_file():
-        siblings = [other.name for other in found.parent.glob("*.toml") if other != path]
+        siblings = (
+            [other.name for other in found.parent.glob("*.toml") if other != path] if ".toml" in name else shipped
+        )
         raise UsageError(f"{place}: {unknown('suite file', name, siblings)}")
     return found
 
@@ -53,7 +58,7 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
     there = {_name(row, "method") for row in rows.tables}
     gone = {_name(row, "method") for row in _tables(below, "row")} - there
     rows_gone = {_name(row, "id") for row in _tables(below, "row")} - {_name(row, "id") for row in rows.tables} - there
-    below = _without(below, gone, gone | rows_gone)
+    below = _without(below, gone | rows_gone)
     columns = _Family("column", raw, below, path)
     if columns.tables:
         result["column"] = columns.tables
@@ -151,13 +156,10 @@ def _tune(below: Raw, columns: _Family) -> Raw:
     return tune | {"columns": [id_ for id_ in tune.get("columns", []) if id_ in ids]}
 
 
-def _without(raw: Raw, methods: set[Any], tuned: set[Any]) -> Raw:
-    """A suite without what it says of these methods, which the file that extends it has no row of.
+def _without(raw: Raw, names: set[Any]) -> Raw:
+    """A suite without what it says of these methods and row ids, which the file that extends it has no row of."""
 
-    `tuned`: these methods and the ids of rows that are not there, either of which a search may be named after.
-    """
-
-    def kept(table: Raw, names: set[Any] = methods) -> Raw:
+    def kept(table: Raw) -> Raw:
         cut = {
             key: {name: value for name, value in _table(table, key).items() if name not in names}
             for key in ("hyper", "finetune", "grid", "reduced")
@@ -167,7 +169,7 @@ def _without(raw: Raw, methods: set[Any], tuned: set[Any]) -> Raw:
 
     result = kept(raw)
     if "tune" in raw:
-        result["tune"] = kept(raw["tune"], tuned)
+        result["tune"] = kept(raw["tune"])
     if "column" in raw:
         result["column"] = [kept(column) for column in raw["column"]]
     if "profile" in raw:

@@ -75,9 +75,10 @@ def load(name: str) -> Suite:
 def _complete(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     """A suite file's content with what it takes over; `above` are the files that extend it."""
     raw = read_toml(path)
-    base = extended_file(raw, path)
+    base = extended_file(raw, path, available())
     if base is None:
         return inherited(raw, None, path)
+    raw["suite"]["extends"] = str(base.resolve())  # from now on a path, wherever it was named from
     if base.resolve() in [p.resolve() for p in (*above, path)]:
         chain = " → ".join(str(p) for p in (*above, path, base))
         raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")

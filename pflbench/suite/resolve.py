@@ -56,15 +56,15 @@ def settings(document: Document, sets: Sequence[str], lines: Sequence[Line]) -> 
 
 
 def check_method_keys(suite: Suite, document: Document, lines: Sequence[Line]) -> None:
-    """Reject a table of hyperparameters or fine-tuning for a method that no row has."""
+    """Reject a table of hyperparameters or fine-tuning for a method, or in a column for a row, that is not there."""
     keys = {line.key for line in lines}
-    tables = {"hyper": list(document.hyper)}
+    tables = {"hyper": (list(document.hyper), keys)}
     for i, column in enumerate(document.column):
-        tables[f"column[{i}].hyper"] = list(column.hyper)
-        tables[f"column[{i}].finetune"] = list(column.finetune.model_extra or {})
-    for place, methods in tables.items():
+        tables[f"column[{i}].hyper"] = list(column.hyper), keys | {line.row.id for line in lines}
+        tables[f"column[{i}].finetune"] = list(column.finetune.model_extra or {}), keys
+    for place, (methods, known) in tables.items():
         with at(f"{suite.path}: {place}"):
-            all_known("method", methods, keys)
+            all_known("method", methods, known)
 
 
 def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
@@ -99,13 +99,16 @@ def hyperparameters(
     """Every hyperparameter's value, and the source of those the suite file gives one for.
 
     One set of values for each point of the row's grid in the order written, the first key changing slowest; a single
-    set without a grid.
+    set without a grid. A column's values go by a method, or by the id of a row that is no method's name.
     """
+    own, methods = document.column[index].hyper, {row.method for row in document.row}
     layers = [
         (f"{suite.path}: hyper.{line.key}", document.hyper.get(line.key, {})),
-        (f"{suite.path}: column[{index}].hyper.{line.key}", document.column[index].hyper.get(line.key, {})),
+        (f"{suite.path}: column[{index}].hyper.{line.key}", own.get(line.key, {})),
         (f"{line.place}.hyper", line.hyper),
     ]
+    if line.row.id not in methods:
+        layers.append((f"{suite.path}: column[{index}].hyper.{line.row.id}", own.get(line.row.id, {})))
     values: dict[str, Any] = {}
     sources: dict[str, str | None] = {}
     for place, layer in layers:

@@ -185,6 +185,13 @@ def test_statistics_are_counted_and_train_nothing(cli, tmp_path: Path) -> None:
     )
 
 
+def test_one_column_of_a_table(cli, two_runs: list[str]) -> None:
+    whole, part = (cli("report", "-s", "tiny.toml", *more).out for more in ((), ("--column", "shards")))
+    assert "Dirichlet" in whole and "Dirichlet" not in part and "Shards" in part
+    wrong = cli("report", "-s", "tiny.toml", "--column", "shrads")
+    assert wrong.code == 2 and "Did you mean 'shards'" in wrong.err
+
+
 def test_a_table_without_spreads(cli) -> None:
     table = ("--suite", "fedec-table2", "--profile", "smoke", "--seeds", "0,1")
     assert cli("run", *table, "--column", "femnist-150-3", "-m", "local", "-q").code == 0

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from pflbench.engine.cohort import sample_cohort
+from pflbench.errors import UsageError
 from pflbench.suite.expand import Expansion, expand
 from pflbench.suite.load import load
 from pflbench.suite.tuning import searches
@@ -230,3 +235,40 @@ def test_smoke_stays_small_and_says_so(name: str) -> None:
     assert {(run.rounds, run.scoring.last, run.scoring.first) for run in quick.runs} == {(10, 1, 20)}
     if name == "table2":
         assert "nothing here compares" in smoke.notes[0]
+
+
+def test_in_smoke_some_client_is_drawn_twice_in_every_column() -> None:
+    """Else nobody has a memory, and the three FedEC rows would be the same."""
+    for cell in expand(load("fedec-table2"), profile="smoke").cells:
+        run = cell.runs[0]
+        drawn = np.concatenate([sample_cohort(run, np.ones(run.clients, bool), i) for i in range(run.rounds)])
+        assert np.bincount(drawn).max() > 1, cell.column.id
+
+
+def test_a_columns_values_may_go_by_a_rows_id_and_win(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("""
+[suite]
+extends = "fedec-table2"
+name = "mine"
+title = "Mine"
+
+[[column]]
+id = "cifar10-100-2"
+like = "cifar10-100-2"
+
+[column.hyper]
+fedec-l2 = { alpha = { value = 0.5, source = "tuned" } }
+fedec = { alpha = { value = 2.0, source = "tuned" } }
+""")
+    cells = {cell.row.id: cell for cell in expand(load(str(file))).cells}
+    assert {row: cells[row].runs[0].method.hyper["alpha"] for row in ("fedec-wo", "fedec-l2", "fedec")} == {
+        "fedec-wo": 1.0,
+        "fedec-l2": 0.5,
+        "fedec": 2.0,
+    }
+    assert cells["fedec-l2"].sources["alpha"] == "tuned"
+    assert cells["fedec-wo"].runs == next(c for c in expand(load("fedec-table2")).cells if c.row.id == "fedec-wo").runs
+    file.write_text(file.read_text().replace("fedec-l2 =", "fedec-12 ="))
+    with pytest.raises(UsageError, match=r"column\[0\].hyper: Unknown method 'fedec-12'. Did you mean 'fedec-l2'"):
+        load(str(file))

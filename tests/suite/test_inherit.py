@@ -204,7 +204,7 @@ def test_a_chain_of_files_across_folders(tmp_path: Path, monkeypatch: pytest.Mon
             {"suite": HEAD | {"extends": "bas.toml"}},
             "child.toml: suite.extends: Unknown suite file 'bas.toml'. Did you",
         ),
-        ({"suite": HEAD | {"extends": 3}}, "child.toml: suite.extends: the path of a suite file, not 3"),
+        ({"suite": HEAD | {"extends": 3}}, "child.toml: suite.extends: a suite's name, or the path of its file, not 3"),
         ({"suite": HEAD | {"extends": "child.toml"}}, "child.toml: suite.extends: goes round in a circle: "),
         ({"suite": {"extends": "base.toml", "name": "child"}}, "child.toml: suite.title: missing"),
         ({"column": [{"id": "c", "like": "aa"}]}, "child.toml: column[0].like: Unknown column 'aa'. Did you mean 'a'"),
