@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 import typer
 from rich.console import Console
@@ -12,6 +13,7 @@ from rich.console import Console
 from pflbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from pflbench.suite.document import Suite
     from pflbench.suite.expand import Expansion
 
 Suites = Annotated[
@@ -147,8 +149,15 @@ def check_precision(precision: str) -> None:
         raise UsageError(f"Unknown precision {precision!r}; known: {', '.join(known)}.")
 
 
-def expansions(
-    suites: list[str],
+class Part(NamedTuple):
+    """What is asked for of a suite. `labels`: what a run is called beside its column and seed, by its id."""
+
+    table: Expansion
+    labels: Mapping[str, str]
+
+
+def parts(
+    suites: Sequence[Suite],
     *,
     profile: str,
     methods: list[str] | None = None,
@@ -160,15 +169,15 @@ def expansions(
     rounds: int | None = None,
     sets: list[str] | None = None,
     precision: str = "fp32",
-) -> list[Expansion]:
+) -> list[Part]:
     """The asked-for part of each suite. Raises `UsageError` for anything unknown."""
     from pflbench.suite.expand import expand, parse_seeds
-    from pflbench.suite.load import load
 
     check_precision(precision)
-    return [
-        expand(
-            load(name),
+    found = []
+    for suite in suites:
+        table = expand(
+            suite,
             profile=profile,
             methods=methods or None,
             datasets=datasets or None,
@@ -180,8 +189,43 @@ def expansions(
             sets=sets or (),
             precision=precision,  # type: ignore[arg-type]
         )
-        for name in suites
-    ]
+        found.append(Part(table, run_labels(table, row_labels(suite, profile))))
+    return found
+
+
+def row_labels(suite: Suite, profile: str) -> dict[str, str]:
+    """What the runs of each row of a suite are called, by the row's id.
+
+    It is their method, but the row's id where another row has other runs of the same method. All verbs that show runs
+    call them so, whatever part of the suite they were asked for.
+    """
+    from pflbench.suite.expand import expand
+
+    table = expand(suite, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
+    runs: dict[str, set[str]] = {}
+    for cell in table.cells:
+        runs.setdefault(cell.row.id, set()).update(spec.id for spec in cell.needed)
+    several = {a.method for a in table.rows for b in table.rows if a.method == b.method and runs[a.id] != runs[b.id]}
+    return {row.id: row.id if row.method in several else row.method for row in table.rows}
+
+
+def run_labels(table: Expansion, rows: Mapping[str, str]) -> dict[str, str]:
+    """What each run of a table is called, by its id; a run of several rows goes by the first of them.
+
+    `rows`: of `row_labels`; a row that is none of the suite's, a guest, goes by its method.
+    """
+    labels: dict[str, str] = {}
+    for cell in table.cells:
+        for spec in cell.needed:
+            labels.setdefault(spec.id, rows.get(cell.row.id, cell.row.method))
+    return labels
+
+
+def loaded(suites: Iterable[str]) -> list[Suite]:
+    """The suites by these names. Raises `UsageError` for what is unknown or wrong."""
+    from pflbench.suite.load import load
+
+    return [load(name) for name in suites]
 
 
 def required(suites: list[str] | None) -> list[str]:

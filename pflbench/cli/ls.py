@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pflbench.cli.common import console
 from pflbench.errors import unknown
+
+if TYPE_CHECKING:
+    from pflbench.catalog import FieldInfo, Info
 
 THINGS = ("suites", "methods", "datasets", "partitions", "models")
 
@@ -41,8 +44,7 @@ def _methods() -> list[tuple[str, str]]:
     found = []
     for name in sorted(known("methods")):
         info = describe(name)
-        hyper = ", ".join(f"{key}={field.default!r}" for key, field in info.fields.items())
-        found.append((name, f"{info.doc}\n    {hyper}"))
+        found.append((name, f"{info.doc}\n    {_fields(info)}"))
     return found
 
 
@@ -53,18 +55,35 @@ def _options(what: str) -> list[tuple[str, str]]:
     found = []
     for name in sorted(known(what)):
         info = describe_options(what, name)  # type: ignore[arg-type]
-        options = ", ".join(f"{key}={field.default!r}" for key, field in info.fields.items())
-        found.append((name, info.doc + (f" [{options}]" if options else "")))
+        found.append((name, info.doc + (f" [{_fields(info)}]" if info.fields else "")))
     return found
+
+
+def _fields(info: Info) -> str:
+    return ", ".join(_field(key, field) for key, field in info.fields.items())
+
+
+def _field(key: str, field: FieldInfo) -> str:
+    """`source='nist' (or 'emnist', 'leaf')`: the default, and what else there is to choose from."""
+    from pflbench.catalog import REQUIRED
+
+    others = [repr(choice) for choice in field.choices or () if choice != field.default]
+    if field.default is REQUIRED:
+        return f"{key} (required{': ' if others else ''}{', '.join(others)})"
+    return f"{key}={field.default!r}" + (f" (or {', '.join(others)})" if others else "")
 
 
 def _models() -> list[tuple[str, str]]:
     import ast
 
-    from pflbench.names import known, source_file
+    from pflbench.names import known, source_file, split_reference
 
     found = []
     for name, reference in sorted(known("models").items()):
-        doc = ast.get_docstring(ast.parse(source_file(reference).read_text(encoding="utf-8"))) or ""
+        module = ast.parse(source_file(reference).read_text(encoding="utf-8"))
+        attribute = split_reference(reference)[1]
+        own = [n for n in module.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == attribute]
+        docs = (ast.get_docstring(node) for node in (*own, module))  # the module's, where it is made in another way
+        doc = next((doc for doc in docs if doc), "")
         found.append((name, doc.split("\n", 1)[0]))
     return found

@@ -49,18 +49,18 @@ class Pace:
 class Display:
     """Shows events as they come; a context manager.
 
-    `specs`: the runs; `columns`: run id → column id, for the labels; `work`: run id → cost (None: its rounds).
+    `specs`: the runs; `names`: run id → what it is called, but for its seed; `work`: run id → cost (None: its rounds).
     """
 
     def __init__(
         self,
         *,
         specs: Sequence[RunSpec],
-        columns: dict[str, str],
+        names: Mapping[str, str],
         quiet: bool,
         work: Mapping[str, float] | None = None,
     ):
-        self.total, self.columns, self.quiet = len(specs), columns, quiet
+        self.total, self.names, self.quiet = len(specs), names, quiet
         self.console = Console(quiet=quiet, **PLAIN)
         self.finished = 0
         self.begun = time.monotonic()
@@ -100,9 +100,8 @@ class Display:
             self._moved(event)
 
     def _label(self, task: Task) -> str:
-        first = task.specs[0]
         seeds = ",".join(str(spec.seed) for spec in task.specs)
-        return f"{self.columns.get(first.id, '')} · {first.method.name} · seed {seeds}"
+        return f"{self.names[task.specs[0].id]} · seed {seeds}"
 
     def _moved(self, moved: Moved) -> None:
         task, now = moved.task, time.monotonic()
@@ -147,5 +146,5 @@ class Display:
         if self.finished < self.total and not self.progress:
             what += self._left(now)
         width = len(str(self.total))
-        name = f"{self.columns.get(done.spec.id, '')} · {done.spec.method.name} · seed {done.spec.seed}"
-        self.say(f"[{self.finished:>{width}}/{self.total}] {name}: {what}")
+        name = self.names[done.spec.id]
+        self.say(f"[{self.finished:>{width}}/{self.total}] {name} · seed {done.spec.seed}: {what}")

@@ -12,13 +12,13 @@ from rich.console import Console
 
 from pflbench.cli import common
 from pflbench.cli.common import console, errors
-from pflbench.errors import UsageError
+from pflbench.errors import PflbenchError, UsageError
 
 if TYPE_CHECKING:
+    from pflbench.data.source import Dataset
     from pflbench.executor.work import Done, Place, Task
     from pflbench.spec import RunSpec
     from pflbench.store.store import Store
-    from pflbench.suite.expand import Expansion
 
 
 def run(
@@ -72,8 +72,8 @@ def run(
         evaluate_every=evaluate_every,
     )
     how.check()
-    tables = common.expansions(
-        common.required(suite),
+    parts = common.parts(
+        common.loaded(common.required(suite)),
         profile=profile,
         methods=method,
         datasets=dataset,
@@ -85,15 +85,16 @@ def run(
         sets=set_,
         precision=precision,
     )
-    locations = {id: where for table in tables for id, where in table.locations.items()}
-    outcome = train([spec for table in tables for spec in table.runs], locations, _columns(tables), how)
+    locations = {id: where for table, _ in parts for id, where in table.locations.items()}
+    names = _called(parts)
+    outcome = train([spec for table, _ in parts for spec in table.runs], locations, names, how)
     out = Console(quiet=True) if quiet else console()
     if dry_run:
         for spec in outcome.runnable:
-            out.print(f"  {_name(spec)}")
+            out.print(f"  {_name(spec, names)}")
         return 1 if outcome.problems else 0
     dones = outcome.dones
-    say_failures(dones, outcome.earlier)
+    say_failures(dones, outcome.earlier, names)
     good, idle = sum(done.status == "done" for done in dones), len(outcome.runnable) - len(dones)
     if dones:
         rest = f", {idle} not started" if idle else ""
@@ -155,10 +156,11 @@ class Outcome(NamedTuple):
     earlier: dict[RunSpec, str]
 
 
-def train(specs: Sequence[RunSpec], locations: Mapping[str, str], labels: Mapping[str, str], how: How) -> Outcome:
+def train(specs: Sequence[RunSpec], locations: Mapping[str, str], names: Mapping[str, str], how: How) -> Outcome:
     """Train those of these runs that have no result, and show how it goes.
 
-    `locations`: by run id, where the code of a user's method lives; `labels`: what the display calls a run's column.
+    `locations`: by run id, where the code of a user's method lives; `names`: by run id, its column
+    and what it is called there, as the display shows them.
     """
     from pflbench.data.root import data_root
     from pflbench.store.store import Store
@@ -177,7 +179,7 @@ def train(specs: Sequence[RunSpec], locations: Mapping[str, str], labels: Mappin
     dones: list[Done] = []
     if runnable and not how.dry_run:
         store.check_writable()
-        dones = _execute(runnable, locations, labels, how.place(root), how)
+        dones = _execute(runnable, locations, names, how.place(root), how)
     earlier = [by_id[id] for id, state in states.items() if state == "failed"] if how.redo == "missing" else []
     return Outcome(runnable, dones, problems, {spec: store.read(spec.id).failure or "" for spec in earlier})
 
@@ -197,9 +199,8 @@ def _summary(states: Mapping[str, str], todo: int) -> str:
     return f"{common.count(len(states), 'run')}: {done} done, {failed} failed before, {todo} to do."
 
 
-def _name(spec: RunSpec) -> str:
-    rounds = common.count(spec.rounds, "round")
-    return f"{spec.dataset.name} {spec.partition.name} · {spec.method.name} · seed {spec.seed} · {rounds}"
+def _name(spec: RunSpec, names: Mapping[str, str]) -> str:
+    return f"{names[spec.id]} · seed {spec.seed} · {common.count(spec.rounds, 'round')}"
 
 
 def _with_data(specs: list[RunSpec], root: Path) -> tuple[list[RunSpec], list[str]]:
@@ -212,22 +213,24 @@ def _with_data(specs: list[RunSpec], root: Path) -> tuple[list[RunSpec], list[st
         named = spec.dataset
         key = named.model_dump_json()
         if key not in problems:
-            status = names.resolve("datasets", named.name)(**named.options).status(root)
-            problems[key] = "" if status.startswith("ready") else _missing(named.name, status)
+            dataset = names.resolve("datasets", named.name)(**named.options)
+            problems[key] = "" if dataset.status(root).startswith("ready") else _missing(named.name, dataset, root)
         if not problems[key]:
             runnable.append(spec)
     return runnable, [text for text in problems.values() if text]
 
 
-def _missing(dataset: str, status: str) -> str:
-    return (
-        f"The dataset {dataset!r} is not there, so its columns are left out ({status}). "
-        f"`pflbench data fetch {dataset}` downloads it, or says which files to put where."
-    )
+def _missing(name: str, dataset: Dataset, root: Path) -> str:
+    try:
+        dataset.load(root, 0)  # says what is missing, and how one gets it with these options
+        how = dataset.status(root)
+    except PflbenchError as error:
+        how = str(error)
+    return f"The dataset {name!r} is not there, so its columns are left out. {how}"
 
 
 def _execute(
-    specs: list[RunSpec], locations: Mapping[str, str], labels: Mapping[str, str], place: Place, how: How
+    specs: list[RunSpec], locations: Mapping[str, str], names: Mapping[str, str], place: Place, how: How
 ) -> list[Done]:
     from pflbench.cli.progress import Display
     from pflbench.executor import build
@@ -238,7 +241,7 @@ def _execute(
     build.check((task.specs[0], task.reference) for task in tasks)
     jobs = how.jobs or (1 if place.device.startswith("cuda") else cores())
     work = None if how.quiet else relative_work({spec: task.reference for task in tasks for spec in task.specs})
-    with Display(specs=specs, columns=dict(labels), quiet=how.quiet, work=work) as display:
+    with Display(specs=specs, names=names, quiet=how.quiet, work=work) as display:
         display.say(f"Running on {_where(place.device, jobs)}.")
         return execute(tasks, place, jobs=jobs, on_event=display.event, fail_fast=how.fail_fast)
 
@@ -302,22 +305,27 @@ def _tasks(specs: list[RunSpec], locations: Mapping[str, str], place: Place) -> 
     ]
 
 
-def _columns(tables: list[Expansion]) -> dict[str, str]:
-    """Run id → the column it belongs to, for the display."""
-    return {run.id: cell.column.id for table in tables for cell in table.cells for run in cell.needed}
+def _called(parts: Sequence[common.Part]) -> dict[str, str]:
+    """Run id → the column it belongs to and what it is called there; of several, the first."""
+    found: dict[str, str] = {}
+    for table, labels in parts:
+        for cell in table.cells:
+            for spec in cell.needed:
+                found.setdefault(spec.id, f"{cell.column.id} · {labels[spec.id]}")
+    return found
 
 
-def say_failures(dones: Sequence[Done], earlier: Mapping[RunSpec, str]) -> None:
-    """One message per distinct cause, now and earlier."""
+def say_failures(dones: Sequence[Done], earlier: Mapping[RunSpec, str], names: Mapping[str, str]) -> None:
+    """One message per distinct cause, now and earlier; `names`: as `train` takes them."""
     for message, specs in _by_message({d.spec: d.message for d in dones if d.status != "done"}).items():
-        errors().print(f"Error: {_names(specs)}: {message}")
+        errors().print(f"Error: {_names(specs, names)}: {message}")
         if common.show_tracebacks:
             errors().print(next(d.detail for d in dones if d.spec == specs[0]))
     if earlier:
         are = "run that failed before was" if len(earlier) == 1 else "runs that failed before were"
         errors().print(f"Error: {len(earlier)} {are} left alone; --redo failed tries again.")
         for message, specs in _by_message(earlier).items():
-            errors().print(f"  {_names(specs)}: {message}")
+            errors().print(f"  {_names(specs, names)}: {message}")
 
 
 def _by_message(messages: Mapping[RunSpec, str]) -> dict[str, list[RunSpec]]:
@@ -327,5 +335,5 @@ def _by_message(messages: Mapping[RunSpec, str]) -> dict[str, list[RunSpec]]:
     return found
 
 
-def _names(specs: list[RunSpec]) -> str:
-    return _name(specs[0]) + (f" and {len(specs) - 1} more" if len(specs) > 1 else "")
+def _names(specs: list[RunSpec], names: Mapping[str, str]) -> str:
+    return _name(specs[0], names) + (f" and {len(specs) - 1} more" if len(specs) > 1 else "")

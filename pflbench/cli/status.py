@@ -40,6 +40,9 @@ def status(
 def _say(table: Expansion, stored: dict[str, Stored], named: set[str]) -> None:
     """A table's own runs, then those that no table names: own methods, other hyperparameters, other seeds."""
     own = [run.id for run in table.runs]
+    failed = any(stored[id].failure is not None for id in own if id in stored)
+    (suite,) = common.loaded([str(table.path)]) if failed else (None,)
+    labels = common.run_labels(table, common.row_labels(suite, table.profile)) if suite else {}
     settings = {run.setting() for run in table.runs}
     beside = [id for id, run in stored.items() if id not in named and run.spec.setting() in settings]
     out = console().print
@@ -49,7 +52,7 @@ def _say(table: Expansion, stored: dict[str, Stored], named: set[str]) -> None:
     for id in [*own, *beside]:
         run = stored.get(id)
         if run is not None and run.failure is not None:
-            out(f"  failed {id} {run.spec.method.name} seed {run.spec.seed}: {run.failure}")
+            out(f"  failed {id} {labels.get(id, run.spec.method.name)} seed {run.spec.seed}: {run.failure}")
 
 
 def _count(ids: list[str], stored: dict[str, Stored]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -74,7 +75,6 @@ def tune(
     """
     from pflbench.report.shelf import Shelf
     from pflbench.store.store import Store
-    from pflbench.suite.load import load
     from pflbench.suite.tuning import searches
 
     how = run.How(
@@ -96,8 +96,9 @@ def tune(
     (name,) = common.required([suite] if suite else None)
     if method is None:
         raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
+    (asked,) = common.loaded([name])
     found = searches(
-        load(name),
+        asked,
         method,
         profile=profile,
         columns=column,
@@ -108,15 +109,23 @@ def tune(
         sets=set_ or (),
         precision=precision,  # type: ignore[arg-type]
     )
+    rows = common.row_labels(asked, profile)
+    labelled = [(search, rows.get(search.line.row.id, search.line.info.name)) for search in found]
+    names = {trial.run.id: _name(search, trial, label) for search, label in labelled for trial in search.trials}
     outcome = run.train(
         [trial.run for search in found for trial in search.trials],
         {trial.run.id: search.line.location for search in found if search.line.location for trial in search.trials},
-        {trial.run.id: _label(search, trial) for search in found for trial in search.trials},
+        names,
         how,
     )
-    run.say_failures([done for done in outcome.dones if done.status == "error"], {})  # the others are in the table
+    failures = [done for done in outcome.dones if done.status == "error"]  # the others are in the table
+    run.say_failures(failures, {}, names)
     shelf = Shelf(Store(results))
-    chosen = [_conclude(search, _verdicts(search, shelf), quiet, dry_run) for search in found]
+    methods = {row.method for row in asked.document(profile).row}
+    chosen = [
+        _conclude(search, label, _target(search, methods), _verdicts(search, shelf), quiet, dry_run)
+        for search, label in labelled
+    ]
     return 1 if outcome.problems or not (dry_run or all(chosen)) else 0
 
 
@@ -126,8 +135,27 @@ def _text(value: Any) -> str:
     return text(value)
 
 
-def _label(search: Search, trial: Trial) -> str:
-    return f"{search.column.id} {' '.join(f'{key}={_text(value)}' for key, value in trial.values.items())}"
+def _name(search: Search, trial: Trial, label: str) -> str:
+    values = " ".join(f"{key}={_text(value)}" for key, value in trial.values.items())
+    return f"{search.column.id} {values} · {label}"
+
+
+class Target(NamedTuple):
+    """Where the chosen values go: `[column.hyper.KEY]`. `beaten`: those of them that the row's own values win over."""
+
+    key: str
+    beaten: tuple[str, ...] = ()
+
+
+def _target(search: Search, methods: Collection[str]) -> Target:
+    """The method's values, but the row's where it has values of its own: only a column's by row id are stronger.
+
+    `methods`: those of the suite's rows. A row whose id is one of them has no values by its id.
+    """
+    own = tuple(key for key in search.grid if key in search.own)
+    if own and search.line.row.id not in methods:
+        return Target(search.line.row.id)
+    return Target(search.name, own)
 
 
 class Verdict(NamedTuple):
@@ -158,28 +186,25 @@ def _best(verdicts: list[Verdict]) -> int | None:
     return max(there, key=lambda i: verdicts[i].accuracy or 0.0) if there else None
 
 
-def _conclude(search: Search, verdicts: list[Verdict], quiet: bool, dry_run: bool) -> bool:
+def _conclude(search: Search, label: str, target: Target, verdicts: list[Verdict], quiet: bool, dry_run: bool) -> bool:
     """Print a search's trials, and the best if all have a result; whether there is one."""
+    title = f"{search.column.id} · {label} · seed {search.trials[0].run.seed}"
     missing = sum(verdict == Verdict(None) for verdict in verdicts)
     best = None if missing else _best(verdicts)
     if not quiet:
-        console().print(_table(search, verdicts, best))
+        console().print(_table(search, title, verdicts, best))
     if dry_run:
         return False
     if best is None:
         lacking = f"{common.count(missing, 'trial')} without a result" if missing else "every trial failed"
-        errors().print(f"Error: {_title(search)}: {lacking}, so nothing is chosen.")
+        errors().print(f"Error: {title}: {lacking}, so nothing is chosen.")
         return False
-    console().print(_toml(search, verdicts, best))
+    console().print(_toml(search, target, verdicts, best))
     return True
 
 
-def _title(search: Search) -> str:
-    return f"{search.column.id} · {search.line.info.name} · seed {search.trials[0].run.seed}"
-
-
-def _table(search: Search, verdicts: list[Verdict], best: int | None) -> Table:
-    grid = Table(title=_title(search))
+def _table(search: Search, title: str, verdicts: list[Verdict], best: int | None) -> Table:
+    grid = Table(title=title)
     for key in search.grid:
         grid.add_column(key, justify="right")
     grid.add_column(f"{search.stage}, %", justify="right")
@@ -191,7 +216,7 @@ def _table(search: Search, verdicts: list[Verdict], best: int | None) -> Table:
     return grid
 
 
-def _toml(search: Search, verdicts: list[Verdict], best: int) -> str:
+def _toml(search: Search, target: Target, verdicts: list[Verdict], best: int) -> str:
     """The best values as a table of the column, under comments that say how they were found."""
     values, spec = search.trials[best]
     trials, failed = len(verdicts), sum(verdict.accuracy is None for verdict in verdicts)
@@ -202,11 +227,11 @@ def _toml(search: Search, verdicts: list[Verdict], best: int) -> str:
         f"{verdicts[best].accuracy:.2f} % ({search.stage}) on {100 * spec.validation:g} % of the training rows,",
         f"# the best of {of}: {tried}.",
     ]
-    lines += [f"# Row {search.line.row.id} has a {key} of its own, which wins." for key in values if key in search.own]
+    lines += [f"# Row {search.line.row.id} has its own {key}, which wins." for key in target.beaten]
     if search.guest:
         name = search.line.info.reference.rpartition(":")[2]
         lines.append(f"# Or: {' '.join(f'--set {name}.{key}={_text(value)}' for key, value in values.items())}")
-    lines.append(f"[column.hyper.{_key(search.name)}]")
+    lines.append(f"[column.hyper.{_key(target.key)}]")
     for key, value in values.items():
         lines.append(f"# {key}: none" if value is None else f'{key} = {{ value = {_value(value)}, source = "tuned" }}')
     return "\n".join(lines)

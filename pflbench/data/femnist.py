@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -86,15 +88,36 @@ class FEMNISTLetters:
             raise self._lacking(root)
 
     def status(self, root: Path) -> str:
-        """One line, from the presence of the files or folders."""
-        if missing := self._source.missing(root):
-            return f"missing: {', '.join(map(str, missing))}"
-        return f"ready: letters a to j in {self._source.folder(root)}"
+        """One line about all three sources, this one first, from the presence of their files or folders."""
+        lacking = {name: source.missing(root) for name, source in SOURCES.items()}
+        order = [self.source, *(name for name in SOURCES if name != self.source)]
+        told: dict[str, list[str]] = {}
+        for name in order:
+            where = _listed(lacking[name] or [SOURCES[name].folder(root)], root)
+            told.setdefault("missing" if lacking[name] else "ready", []).append(f"{name} ({where})")
+        return "; ".join(f"{state}: {', '.join(names)}" for state, names in told.items())
 
     @property
     def _source(self) -> LetterSource:
         return SOURCES[self.source]
 
     def _lacking(self, root: Path, why: str = "") -> DataMissing:
-        missing = ", ".join(map(str, self._source.missing(root)))
-        return DataMissing(f"femnist-letters lacks {missing}{why}. To go on, {self._source.by_hand(root)}.")
+        others = [name for name in SOURCES if name != self.source]
+        there = [name for name in others if not SOURCES[name].missing(root)]
+        example = (there or others)[0]
+        here = " and ".join(there)
+        return DataMissing(
+            f"femnist-letters lacks the files of {self.source}: {_listed(self._source.missing(root), root)} in {root}"
+            f"{why}. To go on, {self._source.by_hand(root)}; or take another source"
+            f"{f' ({here} is there)' if there else ''}: "
+            f'dataset = {{ name = "femnist-letters", source = "{example}" }}, as columns of fedec-femnist do.'
+        )
+
+
+def _listed(paths: Sequence[Path], root: Path) -> str:
+    """A few paths, or the first and the last of many; what they begin with is said once."""
+    first, *more = paths
+    if not more:
+        return first.relative_to(root).as_posix()
+    last = more[-1].relative_to(os.path.commonpath(paths)).as_posix()
+    return f"{first.relative_to(root).as_posix()}{' … ' if len(more) > 1 else ', '}{last}"

@@ -65,7 +65,7 @@ class NIST:
         """As in `LetterSource`."""
         return (
             "unpack https://s3.amazonaws.com/nist-srd/SD19/by_class.zip (NIST Special Database 19, 2nd edition) in "
-            f"{root}, or choose another source of femnist-letters"
+            f"{root}"
         )
 
     def read(self, root: Path) -> Pool:

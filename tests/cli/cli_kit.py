@@ -139,3 +139,14 @@ def start(*arguments: str, cwd: Path, **environment: str) -> "subprocess.Popen[s
         # A shell's background jobs ignore SIGINT and pass that on; these tests send it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+SEVERAL = """
+[[row]]
+id = "near"
+title = "Near"
+method = "ditto"
+stage = "finetuned"
+hyper = { steps = 2 }
+"""
+"""A second row of a method, with runs of its own."""

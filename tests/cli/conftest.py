@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cli_kit import MISSING_COLUMN, SUITE
+from cli_kit import MISSING_COLUMN, SEVERAL, SUITE
 
 from pflbench.cli import main as program
 
@@ -39,6 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(SUITE)
     (tmp_path / "partly.toml").write_text(SUITE + MISSING_COLUMN)
+    (tmp_path / "several.toml").write_text(SUITE + SEVERAL)
     return tmp_path
 
 

@@ -78,7 +78,7 @@ def test_a_method_that_fails_in_a_run(cli, folder: Path, old: str, new: str, par
     result = cli(*SHORT, "-m", method, "-m", "ditto", "--rounds", "1")
     assert result.code == 1
     (line,) = result.err.splitlines()
-    assert line.startswith("Error: digits shards · foo.py:Foo · seed 0 · 1 round: ")
+    assert line.startswith("Error: shards · foo.py:Foo · seed 0 · 1 round: ")
     assert "foo.py" in line.split("round: ")[1] and part in line
     failures = {run.spec.method.name: run.failure for run in Store(folder / "results").list()}
     assert failures.pop("ditto") is None and part in str(failures.pop("foo.py:Foo"))

@@ -90,7 +90,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def display(*tasks: Task, quiet: bool = False) -> Display:
     specs = [spec for t in tasks for spec in t.specs]
-    return Display(specs=specs, columns={spec.id: "cifar" for spec in specs}, quiet=quiet)
+    return Display(specs=specs, names={spec.id: "cifar · checked" for spec in specs}, quiet=quiet)
 
 
 def test_a_long_run_says_a_line_a_minute(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,7 +94,7 @@ def test_runs_that_are_there_are_skipped_and_packed(cli, results: Path) -> None:
 def test_a_dry_run_changes_nothing(cli, results: Path, nice: list[int]) -> None:
     result = cli("queue", "--dry-run")
     assert (result.code, result.err, nice) == (0, "", [])
-    assert result.out.count("digits shards · ditto") == 3
+    assert result.out.count("  shards · ditto · seed") == 3
     assert [path.name for path in results.iterdir()] == ["QUEUE.toml"]
 
 

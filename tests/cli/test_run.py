@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_kit import stored
+from cli_kit import method_file, stored
 
 from pflbench.cli import main as program
 from pflbench.store import Store
@@ -84,9 +84,9 @@ def test_command_line_before_environment_before_suite(cli, monkeypatch) -> None:
     monkeypatch.setenv("PFLBENCH_ROUNDS", "7")
     monkeypatch.setenv("PFLBENCH_DRY_RUN", "1")
     from_environment = cli("run").out.splitlines()
-    assert from_environment[1:] == [f"  digits shards · ditto · seed {s} · 7 rounds" for s in (4, 5, 6)]
+    assert from_environment[1:] == [f"  shards · ditto · seed {s} · 7 rounds" for s in (4, 5, 6)]
     over = cli("run", "--seeds", "9", "--rounds", "3").out.splitlines()
-    assert over[1:] == ["  digits shards · ditto · seed 9 · 3 rounds"]
+    assert over[1:] == ["  shards · ditto · seed 9 · 3 rounds"]
 
 
 def test_environment_names_the_results(cli, folder: Path, monkeypatch) -> None:
@@ -111,7 +111,7 @@ def test_divergence_is_stored_shown_left_alone_and_retried(cli, folder: Path) ->
     nan = ("-s", "tiny.toml", "--column", "shards", "--seeds", "0", "--set", "fedavg.lr=1e30")
     first = cli("run", *nan)
     assert first.code == 1
-    assert first.err.startswith("Error: digits shards · fedavg · seed 0 · 2 rounds: diverged in round")
+    assert first.err.startswith("Error: shards · fedavg · seed 0 · 2 rounds: diverged in round")
     assert len(first.err.splitlines()) == 1
     assert "1 run finished, 1 failed." in first.out  # Ditto is unharmed
 
@@ -254,3 +254,41 @@ def test_debug_from_the_environment(cli, monkeypatch: pytest.MonkeyPatch, capsys
     with pytest.raises(SystemExit):
         program.main(["run", "-s", "nowhere"])
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_training")
+def test_runs_go_by_their_rows_where_a_method_has_several(cli, folder: Path) -> None:
+    """Ditto has two rows with runs of their own, FedAvg two that share theirs; a guest goes by its method's name."""
+    method_file(folder / "foo.py")
+    short = ("--column", "shards", "--seeds", "0", "--dry-run")
+    assert cli("run", "-s", "several.toml", *short).out.splitlines()[1:] == [
+        f"  shards · {label} · seed 0 · 2 rounds" for label in ("fedavg", "ditto", "near")
+    ]
+    assert "  shards · fedavg · seed 0" in cli("run", "-s", "several.toml", "-m", "fedavg-ft", *short).out
+    # Whatever is asked for, a run is called the same.
+    assert "  shards · near · seed 0" in cli("run", "-s", "several.toml", "-m", "near", *short).out
+    guest = cli("run", "-s", "several.toml", "-m", "foo.py:Foo", *short)
+    assert "  shards · foo.py:Foo · seed 0" in guest.out
+    assert "  shards · ditto · seed 0" in cli("run", "-s", "tiny.toml", "-m", "ditto", *short).out
+
+
+def test_progress_and_failures_go_by_rows_too(cli) -> None:
+    short = ("--column", "shards", "--seeds", "0", "--rounds", "1")
+    done = cli("run", "-s", "several.toml", "-m", "near", *short)
+    assert done.code == 0 and "[1/1] shards · near · seed 0: " in done.out
+    toml = Path("several.toml")
+    toml.write_text(toml.read_text().replace("hyper = { steps = 2 }", "hyper = { lr = 1e30 }"))
+    assert cli("run", "-s", "several.toml", "-m", "near", *short).err.startswith("Error: shards · near · seed 0 · 1 ro")
+    assert " near seed 0: diverged" in cli("status", "-s", "several.toml", "--rounds", "1").out
+
+
+@pytest.mark.usefixtures("no_training")
+def test_missing_letters_are_those_of_the_columns_source(cli, folder: Path) -> None:
+    from cli_kit import MISSING_COLUMN, SUITE
+
+    column = MISSING_COLUMN.replace('name = "mnist"', 'name = "femnist-letters", source = "leaf"')
+    (folder / "letters.toml").write_text(SUITE + column)
+    (line,) = cli("run", "-s", "letters.toml", "--column", "real", "--dry-run").err.splitlines()
+    assert "'femnist-letters' is not there" in line and "talwalkarlab/leaf" in line.lower()
+    assert str(folder / "data" / "femnist" / "data") in line
+    assert "data fetch" not in line and "by_class.zip" not in line, "NIST's files would not help"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_kit import SUITE, method_file, stored
+from cli_kit import SEVERAL, SUITE, method_file, stored
 
 from pflbench.result import RunResult, Score
 from pflbench.store import Store
@@ -178,7 +178,7 @@ def test_trials_that_cannot_be_run(cli) -> None:
     assert result.code == 1 and "[column" not in result.out
     cause, nothing = result.err.splitlines()
     assert cause.startswith(
-        "Error: digits shards · fedavg · seed 41 · 1 round and 1 more: Static minibatches have the "
+        "Error: shards batch=5 · fedavg · seed 41 · 1 round and 1 more: Static minibatches have the "
     )
     assert nothing == "Error: shards · fedavg · seed 41: 2 trials without a result, so nothing is chosen."
 
@@ -235,7 +235,7 @@ def test_a_row_with_a_value_of_its_own_is_named(cli, there: Stub, tuned: Path) -
     )
     there(1.0, 2.0)
     out = cli("tune", "-s", "tuned.toml", "-m", "fedavg").out
-    assert "# Row fedavg has a lr of its own, which wins.\n[column.hyper.fedavg]\n" in out
+    assert "# Row fedavg has its own lr, which wins.\n[column.hyper.fedavg]\n" in out
 
 
 @pytest.mark.parametrize(
@@ -256,3 +256,32 @@ def test_a_row_with_a_value_of_its_own_is_named(cli, there: Stub, tuned: Path) -
 def test_a_wrong_request(cli, options: tuple[str, ...], message: str) -> None:
     result = cli("tune", *options)
     assert result.code == 2 and result.err.startswith(f"Error: {message}") and len(result.err.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("no_training")
+def test_values_that_the_row_has_itself_are_pasted_under_the_rows_id(cli, folder: Path) -> None:
+    """There alone they win: what is printed, pasted, is what the row then runs with; other rows keep theirs."""
+    text = SUITE + SEVERAL
+    (folder / "tuned.toml").write_text(text)
+    command = ("tune", "-s", "tuned.toml", "-m", "near", "--column", "shards", "--rounds", "1")
+    (search,) = searches(load("tuned.toml"), "near", columns=["shards"], rounds=1, grid=["steps=3,4"])
+    for trial, percent in zip(search.trials, (10.0, 20.0), strict=True):
+        scores = tuple(_scores(trial.run.scoring.stages, search.stage, percent))
+        last = tuple(score._replace(round=1) for score in scores if score.round == 2)
+        Store(folder / "results").write(RunResult(trial.run, last, {"data_hash": "d"}, None))
+    result = cli(*command, "--grid", "steps=3,4")
+    assert (result.code, result.err) == (0, "") and "shards · near · seed 41" in result.out
+    pasted = toml(result.out)
+    assert "which wins" not in pasted and "\n[column.hyper.near]\nsteps = { value = 4, " in pasted
+    head, tail = text.split('[[column]]\nid = "dirichlet"')
+    (folder / "tuned.toml").write_text(f'{head}{pasted}\n[[column]]\nid = "dirichlet"{tail}')
+    steps = {(c.column.id, c.row.id): c.runs[0].method.hyper.get("steps") for c in expand(load("tuned.toml")).cells}
+    assert steps["shards", "near"] == 4 and steps["dirichlet", "near"] == 2 and steps["shards", "ditto"] == 1
+
+
+@pytest.mark.usefixtures("no_training")
+def test_values_that_no_row_has_itself_are_the_methods(cli, there: Stub, folder: Path) -> None:
+    (folder / "tuned.toml").write_text(SUITE + SEVERAL)
+    there(1.0, 2.0, method="near", columns=["shards"], grid=["lr=0.1,0.2"])
+    out = cli("tune", "-s", "tuned.toml", "-m", "near", "--column", "shards", "--grid", "lr=0.1,0.2").out
+    assert "\n[column.hyper.ditto]\nlr = { value = 0.2, " in out and "shards · near · seed 41" in out

@@ -12,7 +12,10 @@ from typer.testing import CliRunner
 import pflbench
 from pflbench.cli import main as program
 from pflbench.executor.measured import Measured, processor, remember
+from pflbench.result import RunResult
 from pflbench.store import Store
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
 
 SHORT = ("-s", "tiny.toml", "--column", "shards", "-m", "fedavg")
 
@@ -39,14 +42,14 @@ def test_info_is_json_for_a_bug_report(cli, folder: Path) -> None:
 def test_plan_before_any_run(cli) -> None:
     result = cli("plan", *SHORT)
     assert result.code == 0 and not Path("results").exists()
-    assert re.search(r"shards +│ fedavg +│ +2 │ +0 │ +0 │ +2 │ +unknown", result.out)
+    assert re.search(r"shards +fedavg +2 +0 +2 +unknown", result.out)
     assert "2 runs to do: time unknown for 2, about 0.0 MB of results." in result.out
 
 
 def test_plan_knows_what_is_done_and_its_speed(cli, two_runs: list[str], folder: Path) -> None:
     before = stored(folder / "results")
     result = cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "2")
-    assert re.search(r"fedavg +│ +4 │ +2 │ +0 │ +2 │ +\d+ s", result.out)
+    assert re.search(r"fedavg +4 +2 +2 +\d+ s +runs", result.out)
     assert re.search(r"2 runs to do: \d+ s of computing on one core or device, about", result.out)
     assert "0 runs to do." in cli("plan", *SHORT).out
     assert stored(folder / "results") == before
@@ -165,12 +168,12 @@ def test_help_of_every_verb() -> None:
 
 def test_plan_says_what_it_knows_a_time_from(cli, two_runs: list[str]) -> None:
     """Finished runs speak for runs of like length only; what was measured speaks for the others."""
-    known = re.search(r"fedavg .*│ +runs +│", cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "8").out)
+    known = re.search(r"fedavg .* s +runs\b", cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "8").out)
     assert known, "finished runs speak where nothing was measured"
     long = ("plan", *SHORT, "--seeds", "0-3", "--rounds", "9")
     assert "unknown" in cli(*long).out
     remember(processor(), {"cnn2": Measured(batch=30, seconds_per_client_step=0.01, torch="", pflbench="")})
-    assert re.search(r"fedavg .*│ +speed +│", cli(*long).out)
+    assert re.search(r"fedavg .* s +speed\b", cli(*long).out)
 
 
 def test_statistics_are_counted_and_train_nothing(cli, tmp_path: Path) -> None:
@@ -198,3 +201,73 @@ def test_a_table_without_spreads(cli) -> None:
     both = [cli("report", *table, *more).out for more in ((), ("--no-spread",))]
     rows = [next(line for line in out.splitlines() if line.startswith("Local Only")) for out in both]
     assert "±" in rows[0] and "±" not in rows[1]
+
+
+@pytest.mark.usefixtures("no_training")
+def test_plan_shows_the_rows_of_a_method_apart(cli) -> None:
+    out = cli("plan", "-s", "several.toml", "--column", "shards").out
+    assert re.findall(r"^shards +(\S+)", out, re.MULTILINE) == ["fedavg", "ditto", "near"]
+    assert re.findall(r"^shards +(\S+)", cli("plan", "-s", "several.toml", "-m", "near").out, re.MULTILINE) == ["near"]
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("suite", ["fedec-table2", "fedec-femnist", "pfedvem-table1"])
+def test_plan_leaves_ids_whole_in_80_characters(cli, monkeypatch: pytest.MonkeyPatch, suite: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = cli("plan", "-s", suite).out.splitlines()
+    rows = lines[next(i for i, line in enumerate(lines) if line.startswith("──")) + 1 :]
+    shown = {
+        tuple(line.split()[:2]) for line in rows if not line.startswith(("Unknown times", " ")) and "to do" not in line
+    }
+    table = expand(load(suite))
+    assert all(len(line) <= 80 for line in lines if line in rows and "to do" not in line and "Unknown" not in line)
+    assert {column for column, _ in shown} == {column.id for column in table.columns}
+    assert len(shown) == len(table.columns) * len(table.rows)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_plan_goes_on_after_suites_that_train_nothing(cli) -> None:
+    result = cli("plan", "-s", "fedec-table1", "-s", "tiny.toml", "-s", "pfedvem-fig3")
+    assert (result.code, result.err) == (0, "")
+    first, second, *rest = result.out.splitlines()
+    assert first.startswith("fedec-table1 trains nothing") and "pflbench report --suite fedec-table1" in first
+    assert second.startswith("pfedvem-fig3 trains nothing") and "Tiny · profile paper" in rest[0]
+    assert "8 runs to do" in result.out
+
+
+def test_plan_knows_runs_whose_hyperparameters_are_written_in_another_order(cli, folder: Path) -> None:
+    """A stored run's keys are sorted; those of a suite stand as the method has them."""
+    local = ("--column", "femnist-150-3", "-m", "local", "--profile", "smoke")
+    assert cli("run", "-s", "fedec-table2", *local, "-q").code == 0
+    hyper = expand(load("fedec-table2"), profile="smoke", methods=["local"]).runs[0].method.hyper
+    assert list(hyper) != sorted(hyper), "else this tests nothing"
+    out = cli("plan", "-s", "fedec-table2", *local, "--seeds", "42,43").out
+    assert re.search(r"local +2 +1 +2 +\d+ s +runs\b", out) and "unknown" not in out
+
+
+def test_plan_says_how_to_know_a_time_and_it_helps(cli) -> None:
+    plan = ("plan", *SHORT, "--seeds", "0,1", "--rounds", "12")
+    first = cli(*plan).out
+    assert "`pflbench speed` measures cnn2; " in first
+    rounds = re.search(r"`pflbench run … (--rounds) (\d+) (--seeds) (\d+)`", first)
+    assert rounds and rounds[2] == "3", "a run tells of runs of four times its rounds"
+    assert cli("run", *SHORT, *rounds.groups()).code == 0
+    again = cli(*plan).out
+    assert "unknown" not in again.lower() and re.search(r"fedavg .* s +runs\b", again)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_plan_tells_of_failures_where_there_are_any(cli, folder: Path) -> None:
+    assert "failed" not in cli("plan", *SHORT).out
+    run = expand(load("tiny.toml"), methods=["fedavg"], columns=["shards"]).runs[0]
+    Store(folder / "results").write(RunResult(run, (), {"data_hash": "d"}, "diverged in round 1"))
+    out = cli("plan", *SHORT).out
+    assert re.search(r"runs +done +failed +rounds", out) and re.search(r"fedavg +2 +0 +1 +2 ", out)
+
+
+def test_ls_shows_what_there_is_to_choose_from(cli) -> None:
+    assert "source='nist' (or 'emnist', 'leaf')" in cli("ls", "datasets").out
+    assert "mode='disjoint' (or 'released')" in cli("ls", "partitions").out
+    assert re.search(r"constraint='\w+' \(or '\w+', '\w+'\)", cli("ls", "methods").out)
+    models = dict(line.split(maxsplit=1) for line in cli("ls", "models").out.splitlines())
+    assert len(set(models.values())) == len(models) and "512 and 256" in models["mlp3"]

@@ -41,7 +41,7 @@ def test_a_killed_worker_costs_one_run_and_warnings_arrive_once(folder: Path) ->
     assert "2 runs finished, 1 failed." in out
     killed, warned = sorted(err.splitlines())
     assert re.fullmatch(
-        r"Error: digits shards · foo.py:Foo · seed [01] · 2 rounds: its worker process was killed: "
+        r"Error: shards · foo.py:Foo · seed [01] · 2 rounds: its worker process was killed: "
         r"probably the machine ran out of memory \(fewer --jobs need less\)\.",
         killed,
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,11 @@ from pflbench.data.letter_sources import EMNIST, shrunk
 from pflbench.data.letter_users import LetterUsers
 from pflbench.data.source import Dataset
 from pflbench.errors import DataMissing, PflbenchError, UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 SOURCES = ("nist", "emnist", "leaf")
 CODES = ["61", "62", "63", "64", "65", "66", "67", "68", "69", "6a"]
@@ -162,9 +169,12 @@ def test_the_hash_tells_the_forms_apart(tmp_path: Path) -> None:
 
 
 MISSING = {
-    "nist": ("by_class/6a/train_6a", r"SD19/by_class\.zip"),
-    "emnist": ("EMNIST/raw/emnist-byclass-train-labels-idx1-ubyte", r"EMNIST/gzip\.zip"),
-    "leaf": ("femnist/data/test/*.json", r"preprocess\.sh"),
+    "nist": ("by_class/61/train_61 … 6a/train_6a", r"SD19/by_class\.zip"),
+    "emnist": (
+        "EMNIST/raw/emnist-byclass-train-images-idx3-ubyte, emnist-byclass-train-labels-idx1-ubyte",
+        r"EMNIST/gzip\.zip",
+    ),
+    "leaf": ("femnist/data/train/*.json, test/*.json", r"preprocess\.sh"),
 }
 
 
@@ -175,11 +185,12 @@ def test_missing_files_are_named(name: Any, tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("torchvision.datasets.EMNIST", fail)
     dataset, (file, says) = FEMNISTLetters(name), MISSING[name]
-    assert dataset.status(tmp_path).startswith("missing: ") and str(tmp_path / file) in dataset.status(tmp_path)
+    assert dataset.status(tmp_path).startswith(f"missing: {name} (") and file in dataset.status(tmp_path)
     for action in (lambda: dataset.load(tmp_path, 0), lambda: dataset.fetch(tmp_path)):
         with pytest.raises(DataMissing, match=says) as error:
             action()
-        assert str(tmp_path / file) in str(error.value)
+        assert file in str(error.value) and str(tmp_path) in str(error.value)
+        assert "pflbench data fetch" not in str(error.value), "it takes NIST's, which it cannot download"
         assert ("no route" in str(error.value)) == (name == "emnist" and error.value.__cause__ is not None)
     assert (error.value.__cause__ is not None) == (name == "emnist")
 
@@ -192,7 +203,32 @@ def test_one_missing_folder_is_enough(tmp_path: Path) -> None:
     with pytest.raises(PflbenchError, match="no image of the letter d"):
         FEMNISTLetters().load(tmp_path, 0)
     folder.rmdir()
-    assert FEMNISTLetters().status(tmp_path) == f"missing: {folder}"
+    assert FEMNISTLetters().status(tmp_path).startswith("missing: nist (by_class/64/train_64), emnist (")
+
+
+def test_a_status_is_about_all_three_and_begins_with_the_one_chosen(tmp_path: Path) -> None:
+    write_leaf(tmp_path)
+    lacking = (
+        "nist (by_class/61/train_61 … 6a/train_6a), "
+        "emnist (EMNIST/raw/emnist-byclass-train-images-idx3-ubyte, emnist-byclass-train-labels-idx1-ubyte)"
+    )
+    assert FEMNISTLetters().status(tmp_path) == f"missing: {lacking}; ready: leaf (femnist/data)"
+    assert FEMNISTLetters("leaf").status(tmp_path) == f"ready: leaf (femnist/data); missing: {lacking}"
+    write_nist(tmp_path)
+    write_emnist(tmp_path)
+    everything = "ready: emnist (EMNIST/raw), nist (by_class), leaf (femnist/data)"
+    assert FEMNISTLetters("emnist").status(tmp_path) == everything
+
+
+def test_a_source_that_is_there_is_offered_as_a_suite_writes_it(tmp_path: Path) -> None:
+    write_leaf(tmp_path)
+    with pytest.raises(DataMissing, match=r"\(leaf is there\)") as error:
+        FEMNISTLetters().load(tmp_path, 0)
+    written = re.search(r"dataset = \{.*?\}", str(error.value))
+    assert written is not None
+    named = tomllib.loads(written[0])["dataset"]
+    assert named.pop("name") == "femnist-letters"
+    assert FEMNISTLetters(**named).status(tmp_path).startswith("ready: ")
 
 
 def test_a_damaged_image_is_named(tmp_path: Path) -> None:
