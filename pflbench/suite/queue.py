@@ -69,7 +69,7 @@ class Item:
     @property
     def title(self) -> str:
         """The entry in a line."""
-        methods = ", ".join(dict.fromkeys(run.method.name for run in self.table.runs))
+        methods = ", ".join(self.entry.methods or dict.fromkeys(run.method.name for run in self.table.runs))
         columns = ", ".join(column.id for column in self.table.columns)
         few = len(self.table.seeds) == 1
         seeds = f"{'seed' if few else 'seeds'} {seed_text(self.table.seeds)}"
