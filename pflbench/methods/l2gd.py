@@ -40,8 +40,8 @@ class L2GD(Method[L2GDServer, Params, Params]):
     personal_from = "training"
     p: float = 0.9
     """Probability that a round averages."""
-    a: float = 1.0
-    """Scale of both rates, a / (N (1 - p)) and lambda times that."""
+    a: float = 0.1
+    """Scale of both rates, a / (N (1 - p)) and lambda times that (the released FedRep code: 1, for 100 clients)."""
     lam: float = 0.5
     """Strength lambda of the pull toward the mean."""
     epochs: int = 5
