@@ -17,7 +17,8 @@ FLOORS = [
     ("methods",),
     ("engine",),
     ("suite", "store"),
-    ("executor", "report", "testing"),
+    ("executor", "testing"),
+    ("report",),
     ("cli",),
     ("__main__",),
 ]
