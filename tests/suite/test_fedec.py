@@ -130,7 +130,7 @@ def test_epochs_and_rates_follow_the_sheet(table2: Expansion) -> None:
             assert hyper.get(key, 0.01) == 0.01
         plain = {"scaffold": (None, None), "pfedme": (None, None), "local": (0.5, None)}
         assert (hyper.get("momentum"), hyper.get("weight_decay")) == plain.get(method, (0.5, 0.0001))
-        assert set(cell.sources.values()) <= {"code", "inferred", "guess", "paper"}
+        assert set(cell.sources.values()) <= {"code", "inferred", "guess", "paper", "tuned"}
     own = {cell.row.id: cell.runs[0].method.hyper for cell in table2.cells}
     assert [(own[r]["constraint"], own[r]["alpha"]) for r in ("fedec-l2", "fedec")] == [("l2", 0.01), ("kl", 1.0)]
     assert own["fedec-wo"]["constraint"] == "none" and own["fedec"]["outer_lr"] == 1.0
