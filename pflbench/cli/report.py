@@ -195,7 +195,16 @@ def with_results(
             settings = {run.setting() for cell in table.cells for run in cell.runs if run.rounds == cell.column.rounds}
             if own or guests & settings or (suites and profile):
                 found.append(table)
-    return found
+    # Another paper's table has its runs first: what merely borrows them waits to be asked for.
+    return found if suites else [table for table in found if not _borrowed(table, stored)]
+
+
+def _borrowed(table: Expansion, stored: set[str]) -> bool:
+    """Whether the suite extends one of another folder, and all its stored runs are that one's."""
+    if table.extends is None or table.extends.resolve().parent == table.path.resolve().parent:
+        return False
+    there = stored & {run.id for run in table.runs}
+    return bool(there) and there <= _named(table.extends.resolve(), table.extends.resolve(), table.profile, table.seeds)
 
 
 def elsewhere(tables: list[Expansion], store: Store) -> str:

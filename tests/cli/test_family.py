@@ -55,3 +55,12 @@ def test_a_strangers_rows_are_guests(family: Cli) -> None:
     asked = ("-s", "tiny.toml", "--profile", "smoke")
     assert family("run", *asked, "--column", "shards", "-m", "ditto", "--set", "ditto.lam=3").code == 0
     assert "not in the suite" in family("report", *asked).out
+
+
+def test_a_table_that_only_borrows_another_papers_runs_waits_to_be_asked_for(cli: Cli) -> None:
+    column = ("--profile", "smoke", "--column", "rmnist-shards", "--seeds", "0")
+    assert cli("run", "-s", "cafeme-table1", *column, "-m", "per-fedavg").code == 0
+    assert "Federated meta-learning" not in cli("report", "--seeds", "0").out
+    assert "Federated meta-learning" in cli("report", "-s", "meta-learning", "--seeds", "0").out
+    assert cli("run", "-s", "meta-learning", *column, "-m", "per-fedavg-first").code == 0
+    assert "Federated meta-learning" in cli("report", "--seeds", "0").out
