@@ -1,0 +1,18 @@
+"""No change of code or suites may lose a stored run: each suite still finds those that it found when they were pinned."""
+
+from __future__ import annotations
+
+import json
+
+import stored_ids
+
+
+def test_every_suite_still_finds_its_stored_runs() -> None:
+    pinned, now = json.loads(stored_ids.PINNED.read_text(encoding="utf-8")), stored_ids.found()
+    lost = {
+        f"{suite} [{profile}]": gone
+        for suite, profiles in pinned.items()
+        for profile, ids in profiles.items()
+        if (gone := sorted(set(ids) - set(now.get(suite, {}).get(profile, []))))
+    }
+    assert pinned and not lost
