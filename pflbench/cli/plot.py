@@ -94,8 +94,8 @@ def _load(name: str) -> Suite:
 def _from_runs(
     suite: Suite, figure: FromRuns, profile: str, seeds: str | None, rounds: int | None, results: Path
 ) -> Drawing:
-    from pflbench.cli.report import table_input
     from pflbench.report.figures.make import draw_runs
+    from pflbench.report.inputs import table_input
     from pflbench.report.shelf import Shelf
     from pflbench.store import Store
     from pflbench.suite.expand import expand, parse_seeds
@@ -122,8 +122,8 @@ def _named(suite: Suite) -> str | Path:
 
 
 def _from_sizes(suite: Suite, document: Document, figure: Histogram, seeds: str | None) -> Drawing:
-    from pflbench.cli.report import table_input
     from pflbench.report.figures.make import draw_sizes
+    from pflbench.report.inputs import table_input
     from pflbench.suite.expand import expand, parse_seeds
 
     drawn = parse_seeds(seeds) if seeds else range(figure.partitions)

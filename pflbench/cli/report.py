@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +12,10 @@ from pflbench.cli.common import console
 from pflbench.errors import StoreError, UsageError, unknown
 
 if TYPE_CHECKING:
-    from pflbench.report.table import CellInput, ColumnHead, Table, TableInput
+    from pflbench.report.table import Table
     from pflbench.store import Store
     from pflbench.suite.document import Suite
-    from pflbench.suite.expand import Cell, Expansion, TableColumn
+    from pflbench.suite.expand import Expansion
 
 MAKE = "`pflbench run` makes them."
 FORMATS = ("terminal", "markdown", "csv")
@@ -61,9 +60,11 @@ def report(
 
     A suite of statistics needs no results, but the datasets.
     """
+    from pflbench.report.inputs import table_input
     from pflbench.report.layout import lay_out
     from pflbench.report.render import render
     from pflbench.store import Store
+    from pflbench.suite.family import named_by_family
 
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
@@ -162,6 +163,7 @@ def with_results(
     """
     from pflbench.cli.plot import figures
     from pflbench.suite.expand import expand, parse_seeds
+    from pflbench.suite.family import borrowed
     from pflbench.suite.load import available, load
 
     common.check_precision(precision)
@@ -196,15 +198,7 @@ def with_results(
             if own or guests & settings or (suites and profile):
                 found.append(table)
     # Another paper's table has its runs first: what merely borrows them waits to be asked for.
-    return found if suites else [table for table in found if not _borrowed(table, stored)]
-
-
-def _borrowed(table: Expansion, stored: set[str]) -> bool:
-    """Whether the suite extends one of another folder, and all its stored runs are that one's."""
-    if table.extends is None or table.extends.resolve().parent == table.path.resolve().parent:
-        return False
-    there = stored & {run.id for run in table.runs}
-    return bool(there) and there <= _named(table.extends.resolve(), table.extends.resolve(), table.profile, table.seeds)
+    return found if suites else [table for table in found if not borrowed(table, stored)]
 
 
 def elsewhere(tables: list[Expansion], store: Store) -> str:
@@ -215,101 +209,3 @@ def elsewhere(tables: list[Expansion], store: Store) -> str:
         return ""
     there = "1 run there has" if others == 1 else f"{others} runs there have"
     return f"{there} other settings: name them with --suite FILE, --rounds, or --precision."
-
-
-def named_by_family(table: Expansion) -> frozenset[str]:
-    """Ids of the runs that the suite's other profiles name, or other suites of the paper: they are no guests here.
-
-    A suite's family is the one that it extends, and those that extend that one or it, in the same folder.
-    """
-    from pflbench.suite.load import load
-
-    head = (table.extends or table.path).resolve()
-    places = [(path, table.profile) for path in sorted(head.parent.glob("*.toml"))]
-    places += [(table.path, profile) for profile in load(str(table.path)).profiles]
-    return frozenset().union(*(_named(path.resolve(), head, profile, table.seeds) for path, profile in places))
-
-
-@cache
-def _named(path: Path, head: Path, profile: str, seeds: tuple[int, ...]) -> frozenset[str]:
-    from pflbench.suite.expand import expand
-    from pflbench.suite.load import load
-
-    try:
-        suite = load(str(path))
-        if profile not in suite.profiles:
-            return frozenset()
-        every = dict.fromkeys((*seeds, *suite.document(profile).suite.seeds))
-        table = expand(suite, profile=profile, seeds=tuple(every))
-    except UsageError:  # somebody's unfinished suite file
-        return frozenset()
-    if (table.extends or table.path).resolve() != head:
-        return frozenset()
-    return frozenset(run.id for run in table.runs)
-
-
-def table_input(
-    table: Expansion, *, comparable: bool, elsewhere: frozenset[str] = frozenset(), spread: bool = True
-) -> TableInput:
-    """An expanded suite as the report's input; `comparable`: it follows the paper's full protocol.
-
-    `elsewhere`: ids of runs that stand in another table of the same paper. `spread`: whether one stands behind each
-    number.
-    """
-    from pflbench.report import table as t
-
-    return t.TableInput(
-        suite=table.suite,
-        title=table.title,
-        paper=table.paper,
-        profile=table.profile,
-        rows=tuple(t.RowHead(r.id, r.title) for r in table.rows),
-        columns=tuple(head for column in table.columns for head in _heads(table, column)),
-        cells={(cell.row.id, _head(table, cell.column, cell.stage)): _cell(table, cell) for cell in table.cells},
-        spread=t.Spread(table.spread.kind, table.spread.ddof, table.spread.of),
-        decimals=table.decimals,
-        bold_best=table.bold == "best-per-column",
-        protocol=table.protocol,
-        notes=table.notes,
-        comparable=comparable,
-        elsewhere=elsewhere,
-        blocks=table.blocks,
-        costs=table.costs,
-        with_spread=spread,
-        derived=tuple(
-            t.Derived(
-                d.id, d.title, d.axis, d.of, {place: t.Reference(*printed) for place, printed in d.references.items()}
-            )
-            for d in table.derived
-        ),
-    )
-
-
-def _head(table: Expansion, column: TableColumn, stage: str) -> str:
-    """The id of the column that shows this stage."""
-    return f"{column.id}/{stage}" if table.stages else column.id
-
-
-def _heads(table: Expansion, c: TableColumn) -> list[ColumnHead]:
-    """A column of the suite as the table shows it: once, or once for each stage."""
-    from pflbench.report.table import ColumnHead
-
-    def head(id: str, stage: str | None = None, label: str = "") -> ColumnHead:
-        return ColumnHead(id, c.title, c.group, c.id, c.dataset, c.partition, c.clients, c.rounds, stage, label)
-
-    labels = table.stages if len(table.stages) > 1 else dict.fromkeys(table.stages, "")
-    return [head(_head(table, c, stage), stage, label) for stage, label in labels.items()] or [head(c.id)]
-
-
-def _cell(table: Expansion, cell: Cell) -> CellInput:
-    from pflbench.report import table as t
-
-    steps = cell.steps if cell.stage == "finetuned" else None
-    return t.CellInput(
-        row=cell.row.id,
-        column=_head(table, cell.column, cell.stage),
-        reading=t.Reading(cell.stage, steps, cell.column.smallest, table.mean),
-        runs=cell.runs,
-        reference=cell.reference and t.Reference(*cell.reference),
-        choices=tuple(tuple(t.Choice(*choice) for choice in points) for points in cell.choices),
-    )

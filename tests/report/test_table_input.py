@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pflbench.cli.report import table_input
+from pflbench.report.inputs import table_input
 from pflbench.report.table import ColumnHead, Derived, Reading, Reference, TableInput
 from pflbench.suite.expand import Expansion, expand
 from pflbench.suite.load import load

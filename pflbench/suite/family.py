@@ -1,0 +1,45 @@
+"""Suites of one paper: which runs the tables beside a table name."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from pflbench.errors import UsageError
+from pflbench.suite.cells import Expansion
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
+
+
+def borrowed(table: Expansion, stored: set[str]) -> bool:
+    """Whether the suite extends one of another folder, and all its stored runs are that one's."""
+    if table.extends is None or table.extends.resolve().parent == table.path.resolve().parent:
+        return False
+    there = stored & {run.id for run in table.runs}
+    return bool(there) and there <= _named(table.extends.resolve(), table.extends.resolve(), table.profile, table.seeds)
+
+
+def named_by_family(table: Expansion) -> frozenset[str]:
+    """Ids of the runs that the suite's other profiles name, or other suites of the paper: they are no guests here.
+
+    A suite's family is the one that it extends, and those that extend that one or it, in the same folder.
+    """
+    head = (table.extends or table.path).resolve()
+    places = [(path, table.profile) for path in sorted(head.parent.glob("*.toml"))]
+    places += [(table.path, profile) for profile in load(str(table.path)).profiles]
+    return frozenset().union(*(_named(path.resolve(), head, profile, table.seeds) for path, profile in places))
+
+
+@cache
+def _named(path: Path, head: Path, profile: str, seeds: tuple[int, ...]) -> frozenset[str]:
+    try:
+        suite = load(str(path))
+        if profile not in suite.profiles:
+            return frozenset()
+        every = dict.fromkeys((*seeds, *suite.document(profile).suite.seeds))
+        table = expand(suite, profile=profile, seeds=tuple(every))
+    except UsageError:  # somebody's unfinished suite file
+        return frozenset()
+    if (table.extends or table.path).resolve() != head:
+        return frozenset()
+    return frozenset(run.id for run in table.runs)
