@@ -37,7 +37,7 @@ def derive(
 
 
 def difference(a: CellValue, b: CellValue, reference: Reference | None, table: TableInput) -> CellValue:
-    """The first minus the second, over the seeds that are done on both sides."""
+    """The first minus the second, over the seeds that are done on both sides: its runs are those of these seeds."""
     common = [seed for seed in a.seeds if seed in b.seeds]
     empty = CellValue(
         method=" - ".join(dict.fromkeys((a.method, b.method))),
@@ -46,7 +46,7 @@ def difference(a: CellValue, b: CellValue, reference: Reference | None, table: T
         done=len(common),
         expected=max(a.expected, b.expected),
         failed=max(a.failed, b.failed),
-        runs=tuple(dict.fromkeys((*a.runs, *b.runs))) if common else (),
+        runs={seed: tuple(dict.fromkeys((*a.runs[seed], *b.runs[seed]))) for seed in common},
         reference=reference,
         mixed=bool(common) and (a.mixed or b.mixed),
     )

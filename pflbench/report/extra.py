@@ -49,9 +49,10 @@ def variant(spec: RunSpec) -> Variant:
 
 
 def extra_rows(table: TableInput, stored: Iterable[RunSpec]) -> tuple[list[Extra], list[RunSpec]]:
-    """The extra rows, sorted by title, and the runs left over: a suite's row with seeds or stages it does not ask for.
+    """The extra rows, sorted by title, and the runs left over: with seeds or at stages that the table does not have.
 
-    A method that is scored at no stage that the table shows has no row.
+    An extra row has the table's seeds like the suite's own, so that all rows are compared on the same. A method that is
+    scored at no stage that the table shows, or is done for none of its seeds, has no row.
     """
     columns = _columns(table)
     own = table.elsewhere | {run.id for cell in table.cells.values() for run in cell.asked}
@@ -64,7 +65,7 @@ def extra_rows(table: TableInput, stored: Iterable[RunSpec]) -> tuple[list[Extra
         for id, column in columns.items():
             if not column.admits(setting, run.method.name):
                 continue
-            if mine in column.named:
+            if mine in column.named or run.seed not in column.seeds:
                 spare.append(run)
             else:
                 found.setdefault(mine, {}).setdefault(id, []).append(run)
@@ -80,6 +81,7 @@ class _Column:
         self.stages = {cell.reading.stage for cell in cells}
         runs = [run for cell in cells for run in ([p.run for g in cell.choices for p in g] or cell.runs)]
         self.named: dict[Variant, None] = dict.fromkeys(map(variant, runs))
+        self.seeds = {run.seed for run in runs}
         # A row that trains for other rounds than its column admits only its own method, e.g. another version of it.
         self._settings = {(run.setting(), "" if run.rounds == rounds else run.method.name) for run in runs}
 
@@ -121,8 +123,7 @@ def _row(
             if column and reading:
                 at_stage = _one_per_seed(run for run in runs if reading.stage in run.scoring.stages)
                 cells[head.id] = CellInput(id, head.id, reading, at_stage)
-                seeds = {run.seed for cell in column.cells for run in cell.asked}
-                expected[head.id] = len(seeds | {run.seed for run in at_stage})
+                expected[head.id] = len(column.seeds)
     return Extra(id, _title(group, found, columns), cells, expected)
 
 
@@ -145,8 +146,8 @@ def _one_per_seed(runs: Iterable[RunSpec]) -> tuple[RunSpec, ...]:
 def _title(group: list[Variant], found: Mapping[Variant, _Found], columns: Mapping[str, _Column]) -> str:
     name, version, _ = group[0]
     everyone = {*found, *(one for column in columns.values() for one in column.named)}
-    short = _short(name)
-    namesakes = {one.name for one in everyone if _short(one.name) == short}
+    short = short_name(name)
+    namesakes = {one.name for one in everyone if short_name(one.name) == short}
     title = short if len(namesakes) == 1 else name
     if len({one.version for one in everyone if one.name == name}) > 1:
         title += f"@{version}"
@@ -163,5 +164,6 @@ def _title(group: list[Variant], found: Mapping[Variant, _Found], columns: Mappi
     return f"{title} ({differing})" if differing else title
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
+    """A method's name without the file or module that it stands in."""
     return split_reference(name)[1] if is_reference(name) else name

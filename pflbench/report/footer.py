@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pflbench.report import rules
+from pflbench.report.extra import short_name
 from pflbench.report.mixtures import Used
 from pflbench.report.table import CellInput, CellValue, TableInput
 from pflbench.report.text import ranges
@@ -127,12 +128,13 @@ def _failures(used: Sequence[Used]) -> list[str]:
 
 def _spare(cells: Sequence[CellInput], spare: Sequence[RunSpec]) -> list[str]:
     asked = {run.seed for cell in cells for run in cell.asked}
-    further = [run for run in spare if run.seed not in asked]
+    further = {run.id: run for run in spare if run.seed not in asked}.values()
     lines = []
     if further:
-        count, seeds = len({run.id for run in further}), ranges(run.seed for run in further)
+        methods = ", ".join(sorted({short_name(run.method.name) for run in further}))
+        seeds = ranges(run.seed for run in further)
         lines.append(
-            f"Not shown: {count} stored run(s) of these rows with seeds that the suite does not ask for ({seeds})."
+            f"Not shown: {len(further)} stored run(s) of {methods} with other seeds than the table's ({seeds})."
         )
     if others := {run.id for run in spare if run.seed in asked}:
         lines.append(f"Not shown: {len(others)} stored run(s) of these rows scored at other stages.")

@@ -20,7 +20,7 @@ Format = Literal["terminal", "markdown", "csv"]
 CSV_COLUMNS = (
     *("suite", "profile", "row", "method", "column", "dataset", "partition", "clients", "stage"),
     *("mean", "std", "sem", "n", "reference_mean", "reference_spread"),
-    *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs"),
+    *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs", "seeds"),
 )
 
 
@@ -94,7 +94,8 @@ def _record(table: Table, row: Row, column: ColumnHead, value: CellValue) -> Seq
         *(column.clients, value.stage, _short(value.mean), _short(value.std), _short(value.sem), value.done),
         *((reference.mean, reference.spread) if reference else (None, None)),
         *(value.rounds, value.expected, value.failed, _short(value.difference)),
-        *(verdict.label if verdict else None, value.mixed, " ".join(value.runs)),
+        *(verdict.label if verdict else None, value.mixed, " ".join(run for ids in value.runs.values() for run in ids)),
+        " ".join(map(str, value.seeds)),
     )
 
 

@@ -69,7 +69,7 @@ def seeds(cells: Cells, values: Collection[CellValue], spread: Spread | None) ->
     if spread is not None and 1 in counts:
         line += " n = 1: no spread."
     if any(value.done < value.expected for value in values):
-        line += " (k/n): only k of n seeds are done."
+        line += " (k/n): only k of n seeds are done; such a cell is not compared for the best."
     return line
 
 

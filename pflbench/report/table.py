@@ -189,14 +189,14 @@ class CellValue:
     done: int
     expected: int
     failed: int
-    runs: tuple[str, ...] = ()
-    """Ids of the runs read."""
+    runs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Ids of the runs read, by seed."""
     mean: float | None = None
     std: float | None = None
     sem: float | None = None
     spread: float | None = None
     seeds: Mapping[int, float] = field(default_factory=dict)
-    """The mean of each seed that is done."""
+    """The mean of each seed that counts: `mean` is theirs."""
     on_test: Reference | None = None
     """Where grid points were chosen: mean and spread if they were chosen on the test scores instead."""
     plain: float | None = None

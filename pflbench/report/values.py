@@ -52,7 +52,7 @@ def value(cell: CellInput, done: list[Read], shelf: Shelf, table: TableInput, *,
         done=len(done),
         expected=len(cell.needed),
         failed=sum(any(map(shelf.failed, runs)) for runs in cell.needed),
-        runs=tuple(run for one in done for run in one.runs),
+        runs={one.seed: one.runs for one in done},
         reference=cell.reference,
         mixed=mixed and bool(done),
     )

@@ -1,5 +1,6 @@
 """A user's own method file: good, edited, and broken in every way."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,21 @@ def test_an_edited_method_runs_again_beside_the_old_result(cli, folder: Path) ->
     heading = next(i for i, line in enumerate(lines) if line.startswith("(not in the suite)"))
     assert lines[heading - 1].startswith("──")
     assert {line.split()[0] for line in lines[heading + 1 : heading + 3]} == {f"Foo@{v}" for v in versions}
+
+
+def test_an_own_row_is_compared_on_the_tables_seeds(cli, folder: Path) -> None:
+    (folder / "one.toml").write_text((folder / "tiny.toml").read_text().replace("seeds = [0, 1]", "seeds = [0]"))
+    both = ("-m", "fedavg", "-m", method_file(folder / "foo.py"))
+    assert cli("run", "-s", "one.toml", "--column", "shards", "--seeds", "0-2", *both).code == 0
+    asked = ("report", "-s", "one.toml", "--profile", "paper", "--column", "shards")
+    for more, seeds in (((), "0"), (("--seeds", "0-2"), "0 1 2"), (("--seeds", "2"), "2")):
+        lines = csv.DictReader(cli(*asked, *more, "--format", "csv").out.splitlines())
+        found = {line["row"]: (line["seeds"], line["n"], line["expected"]) for line in lines}
+        assert found.keys() == {"FedAvg", "FedAvg-FT", "Foo"}
+        assert set(found.values()) == {(seeds, str(len(seeds.split())), str(len(seeds.split())))}
+    table = cli(*asked).out
+    assert "Not shown: 4 stored run(s) of Foo, fedavg with other seeds than the table's (1, 2)." in table
+    assert "±" not in table
 
 
 def test_a_methods_own_options(cli, folder: Path) -> None:

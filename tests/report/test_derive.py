@@ -137,7 +137,10 @@ def test_only_seeds_of_both_sides_count(personal: Personal, store: Store, rows: 
         store.write(personal.result(personal.spec(seed, "pfedvem"), [0, 0], accuracy))
     assert text(lay_out(rows, store).rows[-1].cells[1], 1) == "0/2"
     store.write(personal.result(personal.spec(1, "fedavg", stages=("global",)), [], 0.5))
-    assert text(lay_out(rows, store).rows[-1].cells[1], 1) == "40.0 (1/2)"
+    diff = lay_out(rows, store).rows[-1].cells[1]
+    assert diff and text(diff, 1) == "40.0 (1/2)"
+    of_seed_1 = (personal.spec(1, "pfedvem").id, personal.spec(1, "fedavg", stages=("global",)).id)
+    assert (diff.done, dict(diff.runs)) == (1, {1: of_seed_1})  # seed 0 is in no number of it
 
 
 def test_a_failed_side(personal: Personal, store: Store, rows: TableInput) -> None:

@@ -247,6 +247,34 @@ def test_further_seeds_of_a_suite_row_are_counted(build: Build, store: Store) ->
     assert foot(table, "Not shown:").endswith("(7).")
 
 
+def test_extra_rows_have_the_tables_seeds(build: Build, store: Store) -> None:
+    build.fill(store)
+    for seed in range(5):
+        store.write(build.result(build.spec(seed, "lab/foo.py:Foo"), 0.1, (0.3 + seed / 5, 0.3 + seed / 5)))
+    store.write(build.result(build.spec(7, "bar.py:Bar"), 0.9))
+    table = lay_out(build.table(), store)
+    foo, fedavg = value(table, "Foo"), value(table, "fedavg-ft")
+    assert set(foo.seeds) == set(foo.runs) == set(fedavg.seeds) == {0, 1, 2}
+    assert foo.mean == pytest.approx(50) and (foo.done, foo.expected) == (3, 3)
+    assert (foo.best, fedavg.best) == (False, True)  # with all five seeds, Foo's mean would be 70
+    assert [row.title for row in table.extra] == ["Foo"]  # no seed of the table is done with Bar
+    assert foot(table, "Not shown:") == (
+        "Not shown: 3 stored run(s) of Bar, Foo with other seeds than the table's (3, 4, 7)."
+    )
+
+
+def test_only_the_same_seeds_are_compared_for_the_best(build: Build, store: Store) -> None:
+    build.fill(store)
+    for seed in (1, 2):
+        store.write(build.result(build.spec(seed, "lab/foo.py:Foo"), 0.1, (0.9, 0.9)))
+    table = lay_out(build.table(), store)
+    assert (value(table, "Foo").best, value(table, "fedavg-ft").best) == (False, True)
+    assert text(value(table, "Foo"), 2) == "90.00 ± 0.00 (2/3)"
+    assert foot(table, "Seeds:").endswith(
+        "(k/n): only k of n seeds are done; such a cell is not compared for the best."
+    )
+
+
 def test_the_footer_says_what_the_numbers_are(build: Build, store: Store) -> None:
     build.fill(store, commit="0123456789abcdef", dirty=True, device="NVIDIA H200")
     table = lay_out(build.table(spread=Spread("std", 0, "each-step"), notes=("A note.",)), store)

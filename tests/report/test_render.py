@@ -141,6 +141,12 @@ def test_csv_names_the_runs_of_a_cell(build: Build, store: Store) -> None:
     build.fill(store, seeds=1)
     frame = pd.read_csv(io.StringIO(render(lay_out(build.table(), store), "csv")))
     assert set(frame.runs) <= {stored.spec.id for stored in store.list()} and len(frame)
+    assert set(frame.seeds) == {0}
+
+
+def test_csv_names_the_seeds_of_a_cell(table: Table) -> None:
+    frame = pd.read_csv(io.StringIO(render(table, "csv")), dtype=str)
+    assert dict(zip(frame.row, frame.seeds, strict=True)) == {"FedAvg": "0 1 2", "FedAvg-FT": "0 1 2", "Foo": "0"}
 
 
 def test_an_empty_table_renders(build: Build, store: Store) -> None:
