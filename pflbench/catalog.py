@@ -7,6 +7,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -141,12 +142,15 @@ def _refusal(info: Info, key: str, field: FieldInfo, value: Any) -> UsageError:
 
 
 def _schema(reference: str) -> _Schema:
-    return _read(reference) or _imported(reference)
-
-
-def _read(reference: str) -> _Schema | None:
-    # None where the source alone does not tell: unknown bases, computed defaults, re-exported classes.
     path, attribute = names.source_file(reference), names.split_reference(reference)[1]
+    status = path.stat()
+    return _read(path, attribute, status.st_mtime_ns, status.st_size) or _imported(reference)
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, attribute: str, mtime: int, size: int) -> _Schema | None:
+    # None where the source alone does not tell: unknown bases, computed defaults, re-exported classes.
+    # A suite asks for the same few classes hundreds of times; time and size tell that a file was edited meanwhile.
     node = _class(path, attribute)
     if node is None or any(_base_name(b) not in _FIELDLESS for b in node.bases):
         return None
@@ -230,8 +234,9 @@ def _alternatives(annotation: str) -> list[ast.expr]:
     return split(ast.parse(annotation, mode="eval").body)
 
 
-def _types(annotation: str) -> set[str]:
-    return {"NoneType" if ast.unparse(n) == "None" else ast.unparse(n) for n in _alternatives(annotation)}
+@cache
+def _types(annotation: str) -> frozenset[str]:
+    return frozenset({"NoneType" if ast.unparse(n) == "None" else ast.unparse(n) for n in _alternatives(annotation)})
 
 
 def _choices(annotation: str) -> tuple[Any, ...] | None:

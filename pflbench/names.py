@@ -114,12 +114,22 @@ def source_file(reference: str) -> Path:
         if not path.is_file():
             raise UsageError(f"There is no file {where!r} (from {reference!r}).")
         return path
+    return _own_file(where) if where.startswith("pflbench.") else _module_file(where)
+
+
+@cache
+def _own_file(module: str) -> Path:
+    # pflbench's own modules stay where they are while it runs; others may appear when a path is added.
+    return _module_file(module)
+
+
+def _module_file(module: str) -> Path:
     try:
-        found = importlib.util.find_spec(where)
+        found = importlib.util.find_spec(module)
     except (ImportError, ValueError) as error:
-        raise UsageError(f"Cannot find the module {where!r} (from {reference!r}): {error}.") from error
+        raise UsageError(f"Cannot find the module {module!r}: {error}.") from error
     if found is None or found.origin is None:
-        raise UsageError(f"Cannot find the module {where!r} (from {reference!r}).")
+        raise UsageError(f"Cannot find the module {module!r}.")
     return Path(found.origin)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import Self
 
 Options = dict[str, Any]
 Stage = Literal["global", "personalized", "finetuned", "stored", "sampled"]
@@ -111,6 +114,13 @@ class RunSpec(_Strict):
     precision: Precision = "fp32"
     seed: Annotated[int, Field(ge=0)]
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields changed. What was computed from the original's fields is computed anew."""
+        copy = super().model_copy(update=update, deep=deep)
+        for name in ("id", "_setting"):
+            copy.__dict__.pop(name, None)
+        return copy
+
     def canonical(self) -> str:
         """The spec as JSON with sorted keys and no spaces: what the id hashes.
 
@@ -119,13 +129,17 @@ class RunSpec(_Strict):
         """
         return _compact(self.model_dump(mode="json", exclude_defaults=True))
 
-    @property
+    @cached_property
     def id(self) -> str:
         """16 hex digits of the SHA-256 of `canonical()`."""
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
 
     def setting(self) -> str:
         """What two runs must share to stand in one column: all but method, seed, fine-tuning rate, and stages."""
+        return self._setting
+
+    @cached_property
+    def _setting(self) -> str:
         fields = self.model_dump(mode="json", exclude={"method": True, "seed": True})
         del fields["scoring"]["stages"]
         if fields["scoring"]["finetune"]:

@@ -27,11 +27,11 @@ def ls(what: Annotated[str, typer.Argument(help="suites, methods, datasets, part
 
 
 def _suites() -> list[tuple[str, str]]:
-    from pflbench.suite.load import available, load
+    from pflbench.suite.load import available, read
 
     found = []
     for name in available():
-        suite = load(name)
+        suite = read(name)
         head = suite.document().suite
         found.append((name, f"{head.title} ({head.paper}); profiles: {', '.join(suite.profiles)}"))
     return found

@@ -164,7 +164,7 @@ def with_results(
     from pflbench.cli.plot import figures
     from pflbench.suite.expand import expand, parse_seeds
     from pflbench.suite.family import borrowed
-    from pflbench.suite.load import available, load
+    from pflbench.suite.load import available, read
 
     common.check_precision(precision)
 
@@ -173,7 +173,7 @@ def with_results(
     chosen = parse_seeds(seeds) if seeds else None
     found = []
     drawn = () if suites else figures()
-    for suite in map(load, suites or [name for name in available() if name not in drawn]):
+    for suite in map(read, suites or [name for name in available() if name not in drawn]):
         if suite.document().statistics is not None:
             if suites:
                 raise UsageError(f"{suite.name} has no runs: `pflbench report` prints it, from the datasets alone.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -236,11 +235,12 @@ def _document(raw: Mapping[str, Any], prefix: str) -> Document:
 
 
 def _patched(raw: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-    patched = copy.deepcopy({k: v for k, v in raw.items() if k != "profile"})
-    patched["suite"] |= profile.model_dump(include={"seeds", "notes"}, exclude_none=True)
+    patched = {key: value for key, value in raw.items() if key != "profile"}
+    patched["suite"] = patched["suite"] | profile.model_dump(include={"seeds", "notes"}, exclude_none=True)
     for table in ("federation", "evaluation", "hyper"):
         patched[table] = merged(patched.get(table, {}), getattr(profile, table))
-    for i, column in enumerate(patched["column"]):
-        for key in ("*", column["id"]):
-            patched["column"][i] = merged(patched["column"][i], profile.column.get(key, {}))
+    over = profile.column
+    patched["column"] = [
+        merged(merged(column, over.get("*", {})), over.get(column["id"], {})) for column in patched["column"]
+    ]
     return patched

@@ -8,7 +8,7 @@ from pathlib import Path
 from pflbench.errors import UsageError
 from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
+from pflbench.suite.load import read
 
 
 def borrowed(table: Expansion, stored: set[str]) -> bool:
@@ -26,20 +26,19 @@ def named_by_family(table: Expansion) -> frozenset[str]:
     """
     head = (table.extends or table.path).resolve()
     places = [(path, table.profile) for path in sorted(head.parent.glob("*.toml"))]
-    places += [(table.path, profile) for profile in load(str(table.path)).profiles]
+    places += [(table.path, profile) for profile in read(str(table.path)).profiles]
     return frozenset().union(*(_named(path.resolve(), head, profile, table.seeds) for path, profile in places))
 
 
 @cache
 def _named(path: Path, head: Path, profile: str, seeds: tuple[int, ...]) -> frozenset[str]:
     try:
-        suite = load(str(path))
-        if profile not in suite.profiles:
+        suite = read(str(path))
+        extends = suite.document().suite.extends
+        if profile not in suite.profiles or (path.parent / extends if extends else path).resolve() != head:
             return frozenset()
         every = dict.fromkeys((*seeds, *suite.document(profile).suite.seeds))
         table = expand(suite, profile=profile, seeds=tuple(every))
     except UsageError:  # somebody's unfinished suite file
-        return frozenset()
-    if (table.extends or table.path).resolve() != head:
         return frozenset()
     return frozenset(run.id for run in table.runs)

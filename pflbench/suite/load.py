@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pflbench
 from pflbench.errors import UsageError, unknown
@@ -58,9 +58,22 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def load(name: str) -> Suite:
-    """A suite by name or path, every profile of it checked down to each method's hyperparameters."""
-    path = find(name)
-    suite = replace(parse(_complete(path, ()), path), called=name)
+    """A suite by name or path, every profile of it checked down to each method's hyperparameters.
+
+    A file is read again only if it, or one that it extends, became another since.
+    """
+    suite = read(name)
+    _check(suite)
+    return suite
+
+
+def read(name: str) -> Suite:
+    """A suite by name or path, its files checked, but not what only `expand` finds, one profile at a time."""
+    return replace(_read(find(name), ()).suite, called=name)
+
+
+def _check(suite: Suite) -> None:
+    """Reject what only shows once a suite is expanded. Raises `UsageError`."""
     for profile in suite.profiles:
         document = suite.document(profile)
         if document.statistics is not None:
@@ -69,19 +82,54 @@ def load(name: str) -> Suite:
             continue
         expand(suite, profile=profile, seeds=document.suite.seeds[:1])
     check_tuning(suite)
-    return suite
 
 
-def _complete(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
-    """A suite file's content with what it takes over; `above` are the files that extend it."""
+class _Stamp(NamedTuple):
+    """A file and what changes when it becomes another."""
+
+    path: Path
+    inode: int
+    size: int
+    mtime: int
+
+
+class _Read(NamedTuple):
+    """A suite file: its content with what it takes over, the files that this is from, and the suite it parses to."""
+
+    raw: dict[str, Any]
+    files: tuple[_Stamp, ...]
+    suite: Suite
+
+
+_known: dict[Path, _Read] = {}
+"""What was read in this process: suites extend each other, and reports ask for one many times."""
+
+
+def _read(path: Path, above: tuple[Path, ...]) -> _Read:
+    """A suite file with all that it extends; `above` are the files that extend it."""
+    known = _known.get(path)
+    if known is not None and all(_stamp(file.path) == file for file in known.files):
+        return known
+    stamp = _stamp(path)
     raw = read_toml(path)
     base = extended_file(raw, path, available())
+    files = () if stamp is None else (stamp,)
     if base is None:
-        return inherited(raw, None, path)
-    raw["suite"]["extends"] = str(base.resolve())  # from now on a path, wherever it was named from
-    if base.resolve() in [p.resolve() for p in (*above, path)]:
-        chain = " → ".join(str(p) for p in (*above, path, base))
-        raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")
-    below = _complete(base, (*above, path))
-    parse(below, base)  # what is wrong there is not this file's mistake
-    return inherited(raw, below, path)
+        raw = inherited(raw, None, path)
+    else:
+        raw["suite"]["extends"] = str(base.resolve())  # from now on a path, wherever it was named from
+        if base.resolve() in [p.resolve() for p in (*above, path)]:
+            chain = " → ".join(str(p) for p in (*above, path, base))
+            raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")
+        below = _read(base, (*above, path))
+        raw, files = inherited(raw, below.raw, path), (*files, *below.files)
+    _known[path] = _Read(raw, files, parse(raw, path))
+    return _known[path]
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        status = path.stat()
+    except OSError:  # gone, which reading it says better
+        return None
+    return _Stamp(path, status.st_ino, status.st_size, status.st_mtime_ns)
