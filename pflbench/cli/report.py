@@ -170,6 +170,7 @@ def with_results(
 
     specs = [run.spec for run in store.list()]
     stored = {spec.id for spec in specs}
+    settings_stored = {(spec.dataset.name, spec.partition.name, spec.model) for spec in specs}
     chosen = parse_seeds(seeds) if seeds else None
     found = []
     drawn = () if suites else figures()
@@ -188,6 +189,7 @@ def with_results(
         tables = [
             expand(suite, profile=one, columns=mine, rounds=rounds, seeds=chosen, precision=precision)  # type: ignore[arg-type]
             for one in ([profile] if profile else suite.profiles)
+            if suites or suite.document(one).settings & settings_stored
         ]
         named = {run.id for table in tables for run in table.runs}
         guests = {spec.setting() for spec in specs if spec.id not in named}

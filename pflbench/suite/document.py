@@ -53,6 +53,11 @@ class Document(Table):
         """Every stage that a row names; runs are scored at each of them unless their row lists `stages` of its own."""
         return canonical(stage for row in self.row for stage in _scored(row))
 
+    @property
+    def settings(self) -> set[tuple[str, str, str]]:
+        """Dataset, partition and network of each column: runs of other ones stand in none of its tables."""
+        return {(column.dataset.name, column.partition.name, column.model) for column in self.column}
+
     def scored(self, row: Row) -> tuple[Stage, ...]:
         """The stages that a row's runs are scored at."""
         return self.stages if row.stages is None else canonical(row.stages)

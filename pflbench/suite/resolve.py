@@ -113,8 +113,7 @@ def hyperparameters(
     sources: dict[str, str | None] = {}
     for place, layer in layers:
         for key, entry in layer.items():
-            with at(f"{place}.{key}"):
-                values[key], sources[key] = coerce(line.info, key, entry.value), entry.source
+            values[key], sources[key] = _coerced(line.info, key, entry.value, place), entry.source
     grid = candidates(line.info, line.grid, f"{line.place}.grid")
     sources |= {key: line.grid[key].source for key in grid}
     for target, key, value in overrides:
@@ -124,6 +123,14 @@ def hyperparameters(
     points = [dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())]
     known = {key: source for key, source in sources.items() if source}
     return [complete(line.info, values | point) for point in points], known
+
+
+def _coerced(info: Info, key: str, value: Any, place: str) -> Any:
+    """What `coerce` makes of a value that stands at `place` in a file."""
+    try:
+        return coerce(info, key, value)
+    except UsageError as error:
+        raise UsageError(f"{place}.{key}: {error}") from error
 
 
 def candidates(info: Info, grid: Mapping[str, Candidates], place: str) -> dict[str, list[Any]]:
@@ -186,7 +193,6 @@ def _named(kind: Literal["datasets", "partitions"], table: NamedTable, place: st
         info = _described(kind, table.name)
     options = {}
     for key, value in (table.model_extra or {}).items():
-        with at(f"{place}.{key}"):
-            options[key] = coerce(info, key, value)
+        options[key] = _coerced(info, key, value, place)
     with at(place):
         return Named(name=table.name, options=complete(info, options))
