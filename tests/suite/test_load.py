@@ -159,3 +159,19 @@ for name in names.known("methods"):
 sys.exit("torch" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_edited_file_or_one_that_it_extends_is_read_again(tmp_path: Path) -> None:
+    base = tmp_path / "base.toml"
+    write(base, raw())
+    child = tmp_path / "child.toml"
+    child.write_text(
+        '[suite]\nname = "child"\ntitle = "Child"\nextends = "base.toml"\n[[column]]\nid = "own"\nlike = "a"\n'
+    )
+    assert load(str(child)).document().suite.seeds == load(str(base)).document().suite.seeds
+    edited = raw()
+    edited["suite"]["seeds"] = [7, 8, 9]
+    write(base, edited)
+    assert load(str(child)).document().suite.seeds == [7, 8, 9]
+    child.write_text(child.read_text().replace('"Child"', '"Grown"'))
+    assert load(str(child)).document().suite.title == "Grown"
