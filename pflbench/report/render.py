@@ -8,8 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Literal
 
-from tabulate import tabulate
-
 from pflbench.report import text
 from pflbench.report.table import CellValue, ColumnHead, Row, Table
 from pflbench.report.terminal import terminal
@@ -73,6 +71,8 @@ def _grid(table: Table, view: View) -> str:
 def _pipes(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     rows = [[field.replace("|", "\\|") for field in row] for row in body]
     sides = ["right" if i and name not in text.LEFT else "left" for i, name in enumerate(header)]
+    from tabulate import tabulate  # only Markdown needs it
+
     return tabulate(rows, headers=list(header), tablefmt="pipe", colalign=sides, disable_numparse=True)
 
 

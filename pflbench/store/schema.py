@@ -110,7 +110,7 @@ def from_table(table: pa.Table) -> RunResult:
         raise Unfit(f"unexpected columns ({error})") from error
     if any(column.null_count for column in columns):
         raise Unfit("empty fields among the scores")
-    found = [Score(*row) for row in zip(*(_values(column) for column in columns), strict=True)]
+    found = [Score(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
     scores = tuple(row for row in found if not row.stage.startswith(METRIC))
     metrics = tuple(
         Metric(row.round, row.client, row.stage.removeprefix(METRIC), row.accuracy)
@@ -118,12 +118,6 @@ def from_table(table: pa.Table) -> RunResult:
         if row.stage.startswith(METRIC)
     )
     return RunResult(spec, scores, provenance, failure, metrics)
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    # Much faster than to_pylist(), which makes an Arrow scalar per value; strings have no such shortcut.
-    values = column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy().tolist()
-    return list(values)
 
 
 def _plain(result: RunResult) -> dict[str, tuple[Any, pa.DataType]]:
