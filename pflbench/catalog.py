@@ -1,4 +1,7 @@
-"""What a method, dataset or partition can be told: read from its source, so that nothing heavy is imported."""
+"""What a method, dataset or partition can be told, and the version of a user's: read from the source.
+
+So nothing heavy is imported.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,11 @@ class FieldInfo:
 
 @dataclass(frozen=True)
 class Info:
-    """A dataclass behind a name; `doc` is its docstring's first line."""
+    """A dataclass behind a name; `doc` is its docstring's first line.
+
+    `name` is the one used in specs, without a file's folder; `reference` says where the code is. `version`: what a
+    user's code comes to as a hash; None for what comes with pflbench.
+    """
 
     noun: ClassVar[str] = "option"
 
@@ -41,15 +48,16 @@ class Info:
     reference: str
     fields: dict[str, FieldInfo]
     doc: str
+    version: str | None = None
 
 
 @dataclass(frozen=True)
 class MethodInfo(Info):
-    """A method: `name` is the one used in specs; `version` is its own, or its source file's hash."""
+    """A method; `version` is the one it declares, or the hash of a user's code."""
 
     noun: ClassVar[str] = "hyperparameter"
 
-    version: str
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,25 +71,35 @@ def describe(name: str) -> MethodInfo:
     """The method behind an id, `path/to/file.py:Class` or `module:Class`."""
     reference = names.locate("methods", name)
     schema = _schema(reference)
-    where, attribute = names.split_reference(reference)
-    if where.endswith(".py"):
-        path = names.source_file(reference)
-        return MethodInfo(f"{path.name}:{attribute}", reference, schema.fields, schema.doc, names.source_hash(path))
-    version = schema.version
-    if version is None:  # perhaps inherited
-        version = _imported(reference).version
-    if version is None:
+    if names.is_reference(name) and names.is_users(reference):
+        version = names.code(reference).version
+        return MethodInfo(names.without_folder(reference), reference, schema.fields, schema.doc, version)
+    declared = schema.version
+    if declared is None:  # perhaps inherited
+        declared = _imported(reference).version
+    if declared is None:
         raise UsageError(f"The method {name!r} declares no version: write `version: ClassVar[int] = 1`.")
-    return MethodInfo(name, reference, schema.fields, schema.doc, str(version))
+    return MethodInfo(name, reference, schema.fields, schema.doc, str(declared))
 
 
 def describe_options(kind: Literal["datasets", "partitions"], name: str) -> Info:
-    """The dataset or partition behind a name or `module:Class`."""
+    """The dataset or partition behind a name, `path/to/file.py:Class` or `module:Class`."""
     reference = names.locate(kind, name)
     if reference.rpartition(":")[0].endswith(".py"):
         raise UsageError(f"{name!r}: a file's path would become part of a run's identity; write module:Class instead.")
     schema = _schema(reference)
-    return Info(name, reference, schema.fields, schema.doc)
+    return Info(names.without_folder(name), reference, schema.fields, schema.doc, _version(reference))
+
+
+def describe_model(name: str) -> Info:
+    """The network behind a name, `path/to/file.py:function` or `module:function`; it has no options."""
+    reference = names.locate("models", name)
+    _check_attribute(reference)
+    return Info(names.without_folder(name), reference, {}, "", _version(reference))
+
+
+def _version(reference: str) -> str | None:
+    return names.code(reference).version if names.is_users(reference) else None
 
 
 def coerce(info: Info, key: str, value: Any) -> Any:
@@ -191,18 +209,35 @@ def _imported(reference: str) -> _Schema:
 
 def _class(path: Path, name: str) -> ast.ClassDef | None:
     # None if the file has the name, but not as a class of its own.
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except SyntaxError as error:
-        raise UsageError(f"{path}, line {error.lineno}: {error.msg}.") from error
+    tree = _tree(path)
     classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)}
     if name in classes:
         return classes[name]
-    bound = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
-    bound |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    if name in bound or "*" in bound:
+    if {name, "*"} & _bound(tree):
         return None
     raise unknown(f"class of {path}", name, classes)
+
+
+def _check_attribute(reference: str) -> None:
+    """Raise `UsageError` if the file that a reference points into does not have the name."""
+    path, name = names.source_file(reference), names.split_reference(reference)[1]
+    tree = _tree(path)
+    defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    if name not in defined and not {name, "*"} & _bound(tree):
+        raise unknown(f"attribute of {path}", name, defined)
+
+
+def _tree(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_bytes())
+    except SyntaxError as error:
+        raise UsageError(f"{path}, line {error.lineno}: {error.msg}.") from error
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """The names that a module imports or assigns; "*" where it imports all that another has."""
+    bound = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
+    return bound | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 def _docs(node: ast.ClassDef) -> dict[str, str]:

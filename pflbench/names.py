@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from pflbench import usercode
 from pflbench.errors import UsageError, unknown
 
 Kind = Literal["methods", "datasets", "models", "partitions"]
@@ -96,6 +95,12 @@ def split_reference(reference: str) -> tuple[str, str]:
     return where, attribute
 
 
+def without_folder(name: str) -> str:
+    """What a spec calls it: `a/b.py:C` → `b.py:C`; anything else as it is."""
+    where, _, attribute = name.rpartition(":")
+    return f"{Path(where).name}:{attribute}" if where.endswith(".py") else name
+
+
 def locate(kind: Kind, name: str) -> str:
     """The reference behind a name (or `name` itself if it is one already). Raises `UsageError` if unknown."""
     if is_reference(name):
@@ -133,16 +138,36 @@ def _module_file(module: str) -> Path:
     return Path(found.origin)
 
 
-def source_hash(path: Path) -> str:
-    """The first 12 hex digits of the SHA-256 of a source file: the version of a user's method."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+def is_users(reference: str) -> bool:
+    """Whether a reference points at code that does not come with pflbench."""
+    where, _ = split_reference(reference)
+    return where.endswith(".py") or not usercode.is_ours(where)
 
 
-def load(reference: str) -> Any:
-    """Import what a reference points at. Raises `UsageError` with the cause in one line."""
+def code(reference: str) -> usercode.Code:
+    """A user's code: the file that a reference points into, and what that imports from beside it."""
+    where, _ = split_reference(reference)
+    return usercode.read(source_file(reference), None if where.endswith(".py") else where)
+
+
+def load(reference: str, version: str | None = None) -> Any:
+    """Import what a reference points at.
+
+    Args:
+        reference: `path/to/file.py:Name` or `module:Name`.
+        version: What a user's code must have come to, where that is known.
+
+    Raises:
+        UsageError: That failed, with the cause in one line, or the code has changed.
+    """
     where, attribute = split_reference(reference)
+    user = code(reference) if is_users(reference) else None
+    if user and version is not None and user.version != version:
+        raise UsageError(f"{where} changed while the suite was running; run the command again.")
     try:
-        module = _load_file(source_file(reference)) if where.endswith(".py") else importlib.import_module(where)
+        # An installed package is what the process imports elsewhere, too; anything else may be edited meanwhile.
+        own = user is not None and not usercode.is_installed(user.path)
+        module = usercode.load(user) if user and own else importlib.import_module(where)
     except UsageError:
         raise
     except Exception as error:
@@ -156,20 +181,3 @@ def load(reference: str) -> Any:
 def resolve(kind: Kind, name: str) -> Any:
     """The object behind a name or reference."""
     return load(locate(kind, name))
-
-
-def _load_file(path: Path) -> Any:
-    # The module's name carries the content, so an edited file is never served from sys.modules.
-    name = f"_pflbench_user_{path.stem}_{source_hash(path)}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module

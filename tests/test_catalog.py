@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import sys
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -49,7 +49,11 @@ def test_a_file_is_read_without_running_it(tmp_path: Path) -> None:
     path = tmp_path / "fed.py"
     path.write_text(SOURCE)
     info = describe(f"{path}:Fed")
-    assert (info.name, info.doc, info.version) == ("fed.py:Fed", "Fed, in one line.", names.source_hash(path))
+    assert (info.name, info.doc, info.version) == (
+        "fed.py:Fed",
+        "Fed, in one line.",
+        hashlib.sha256(path.read_bytes()).hexdigest()[:12],
+    )
     assert info.reference == f"{path}:Fed"
     assert list(info.fields) == ["lr", "steps", "order", "nesterov", "depth", "tag"]
     assert info.fields["lr"] == FieldInfo("float", 0.01, None, "Learning rate.")
@@ -95,21 +99,34 @@ def test_a_subclass_is_imported_for_what_it_inherits(tmp_path: Path) -> None:
     assert (info.fields["steps"].doc, info.fields["lr"].type, info.doc) == ("Steps.", "float", "Sub.")
 
 
-def test_a_module_is_versioned_by_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "fedlab_here.py").write_text(
-        "from dataclasses import dataclass\n@dataclass\nclass Base:\n    version = 4\n@dataclass\nclass Old(Base): ...\n"
-        "@dataclass\nclass New: ...\nclass Plain: ...\n"
-    )
+HERE = (
+    "from dataclasses import dataclass\n@dataclass\nclass Base:\n    version = 4\n@dataclass\nclass Old(Base): ...\n"
+    "@dataclass\nclass New: ...\nclass Plain: ...\n"
+)
+
+
+def test_a_module_is_versioned_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fedlab_here.py").write_text(HERE)
     (tmp_path / "fedlab_again.py").write_text("from fedlab_here import Old\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert describe("fedlab_here:Old").version == "4"
-    assert describe("fedlab_again:Old").version == "4"
-    with pytest.raises(UsageError, match="declares no version"):
-        describe("fedlab_here:New")
+    first = describe("fedlab_again:Old")
+    assert (first.name, first.version) == ("fedlab_again:Old", names.code("fedlab_again:Old").version)
+    assert describe("fedlab_here:Old").version == hashlib.sha256(HERE.encode()).hexdigest()[:12]
+    (tmp_path / "fedlab_here.py").write_text(HERE.replace("4", "5"))
+    assert describe("fedlab_again:Old").version != first.version
+    assert names.load("fedlab_again:Old").version == 5
     with pytest.raises(UsageError, match="is not a dataclass"):
         describe("fedlab_here:Plain")
-    for name in ("fedlab_here", "fedlab_again"):
-        sys.modules.pop(name, None)
+
+
+def test_an_entry_point_is_versioned_by_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fedlab_here.py").write_text(HERE)
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = {"old": "fedlab_here:Old", "new": "fedlab_here:New"}
+    monkeypatch.setattr(names, "known", lambda kind: entries)
+    assert describe("old").version == "4"
+    with pytest.raises(UsageError, match="declares no version"):
+        describe("new")
 
 
 def test_missing_things_have_near_matches(tmp_path: Path) -> None:

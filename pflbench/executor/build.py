@@ -68,16 +68,19 @@ def method(spec: RunSpec, reference: str) -> Method[Any, Any, Any]:
     Raises:
         UsageError: A user's file changed since the spec was made, or the class does not take its hyperparameters.
     """
-    where, _ = names.split_reference(reference)
-    if where.endswith(".py") and names.source_hash(Path(where)) != spec.method.version:
-        raise UsageError(f"{where} changed while the suite was running; run the command again.")
-    return construct(reference, spec.method.hyper)
+    return construct(
+        reference, spec.method.hyper, spec.method.version if names.is_reference(spec.method.name) else None
+    )
 
 
-def construct(reference: str, hyper: Mapping[str, Any]) -> Method[Any, Any, Any]:
-    """The method that a reference and hyperparameters make. Raises `UsageError` if they make none."""
+def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method[Any, Any, Any]:
+    """The method that a reference and hyperparameters make; `version`: what a user's code must have come to.
+
+    Raises:
+        UsageError: They make none, or the code has changed.
+    """
     try:
-        made = names.load(reference)
+        made = names.load(reference, version)
     except UsageError as error:
         raise UsageError(f"{error}{_line(error.__cause__, names.source_file(reference))}") from error
     try:

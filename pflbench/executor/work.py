@@ -140,10 +140,12 @@ def _cost(simulation: Simulation, started: float, place: Place) -> provenance.Co
     )
 
 
-def _source(reference: str) -> dict[str, str]:
-    """A user's method as it was: its file is edited, its result stays."""
-    where, _ = names.split_reference(reference)
-    return {"method_source": Path(where).read_text(encoding="utf-8")} if where.endswith(".py") else {}
+def _source(reference: str) -> dict[str, Any]:
+    """A user's method as it was, with the modules beside it: its file is edited, its result stays."""
+    if not names.is_users(reference):
+        return {}
+    code = names.code(reference)
+    return {"method_source": code.source} | ({"method_neighbors": code.neighbors} if code.neighbors else {})
 
 
 def _shared(federation: Federation) -> dict[str, int]:

@@ -175,7 +175,7 @@ def test_a_method_file_that_vanishes_while_it_runs_costs_nothing(tmp_path: Path,
         + ("        raise KeyError('gone')\n" if raises else "        return server, state\n")
     )
     file.write_text(source)
-    method = MethodSpec(name="foo.py:Foo", version=names.source_hash(file))
+    method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
     place = Place(tmp_path / "results", tmp_path)
     (done,) = work(Task((spec(method=method),), f"{file}:Foo"), place)
     assert not file.exists() and done.status == ("failed" if raises else "done")

@@ -1,0 +1,189 @@
+"""A user's code: what enters its version, and that what is loaded is what was hashed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pflbench import names, usercode
+from pflbench.errors import UsageError
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def version(folder: Path, name: str = "main.py") -> str:
+    return usercode.read(folder / name).version
+
+
+def value(folder: Path, name: str = "main.py") -> object:
+    return names.load(f"{folder / name}:VALUE")
+
+
+def test_a_file_alone_is_its_own_hash(tmp_path: Path) -> None:
+    text = "import math\nimport torch\nfrom pflbench.methods.base import Method\nfrom pflbench import rng\n"
+    write(tmp_path, {"main.py": text, "other.py": "VALUE = 1\n", "math.py": "VALUE = 1\n"})
+    assert version(tmp_path) == hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+LAYOUTS = {
+    "plain": {"main.py": "import helper\nVALUE = helper.A\n", "helper.py": "A = 1\n"},
+    "from": {"main.py": "from helper import A as VALUE\n", "helper.py": "A = 1\n"},
+    "inside a function": {
+        "main.py": "def f():\n    from helper import A\n    return A\nVALUE = f()\n",
+        "helper.py": "A = 1\n",
+    },
+    "through another": {
+        "main.py": "from middle import A as VALUE\n",
+        "middle.py": "from helper import A\n",
+        "helper.py": "A = 1\n",
+    },
+    "a package": {
+        "main.py": "import lab.deep\nVALUE = lab.deep.A\n",
+        "lab/__init__.py": "",
+        "lab/deep.py": "from .helper import A\n",
+        "lab/helper.py": "A = 1\n",
+    },
+    "a package's own code": {"main.py": "from helper import A as VALUE\n", "helper/__init__.py": "A = 1\n"},
+    "a folder that is no package": {
+        "main.py": "from lab import helper\nVALUE = helper.A\n",
+        "lab/helper.py": "A = 1\n",
+    },
+    "relative": {"main.py": "from .helper import A as VALUE\n", "helper.py": "A = 1\n"},
+    "relative, a module": {"main.py": "from . import helper\nVALUE = helper.A\n", "helper.py": "A = 1\n"},
+    "round in a circle": {
+        "main.py": "import helper\nB = 0\nVALUE = helper.A\n",
+        "helper.py": "import main\nA = 1\n",
+    },
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_edited_neighbor_is_another_version_and_is_the_one_loaded(layout: str, tmp_path: Path) -> None:
+    files = LAYOUTS[layout]
+    write(tmp_path, files)
+    before = version(tmp_path)
+    assert value(tmp_path) == 1
+    (edited,) = (name for name, text in files.items() if "A = 1" in text)
+    # Same size, and as quickly as may be: neither sys.modules nor a compiled file may answer.
+    write(tmp_path, {edited: files[edited].replace("1", "2")})
+    assert value(tmp_path) == 2 and version(tmp_path) != before
+    write(tmp_path, files)
+    assert value(tmp_path) == 1 and version(tmp_path) == before
+
+
+def test_a_module_of_a_package_takes_its_package_along(tmp_path: Path) -> None:
+    files = {
+        "work/lab/__init__.py": "A = 1\n",
+        "work/lab/nets/__init__.py": "",
+        "work/lab/nets/main.py": "from .. import A\nfrom ..common import B\nVALUE = A + B\n",
+        "work/lab/common.py": "B = 1\n",
+    }
+    write(tmp_path, files)
+    main = "lab/nets/main.py"
+    assert value(tmp_path / "work", main) == 2
+    before = version(tmp_path / "work", main)
+    assert set(usercode.read(tmp_path / "work" / main).neighbors) == {"__init__.py", "../__init__.py", "../common.py"}
+    shutil.move(tmp_path / "work", tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/lab").rename(tmp_path / "elsewhere/other")
+    assert version(tmp_path / "elsewhere", "other/nets/main.py") == before
+    write(tmp_path / "elsewhere", {"other/__init__.py": "A = 2\n"})
+    assert value(tmp_path / "elsewhere", "other/nets/main.py") == 3
+    assert version(tmp_path / "elsewhere", "other/nets/main.py") != before
+
+
+def test_the_package_of_a_file_that_takes_nothing_from_it_is_not_its_own(tmp_path: Path) -> None:
+    text = "from dataclasses import dataclass\nVALUE = 1\n"
+    write(tmp_path, {"lab/__init__.py": "raise SystemExit\n", "lab/main.py": text})
+    assert version(tmp_path, "lab/main.py") == hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert value(tmp_path, "lab/main.py") == 1
+
+
+def test_the_same_content_in_two_folders_is_two_modules(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path, {f"{name}/main.py": "from pathlib import Path\nVALUE = Path(__file__).parent.name\n"})
+    assert [value(tmp_path / name) for name in ("a", "b")] == ["a", "b"]
+    assert version(tmp_path / "a") == version(tmp_path / "b")
+
+
+def test_the_versions_of_built_in_methods_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"main.py": "from pflbench.methods.fo_maml import FOMaml\n"})
+    assert usercode.read(tmp_path / "main.py").methods == ("fo_maml.FOMaml@1", "reptile.Reptile@1")
+    before = version(tmp_path)
+    ours = tmp_path / "pflbench"
+    shutil.copytree(Path(usercode.__file__).parent / "methods", ours / "methods")
+    monkeypatch.setattr(usercode, "_OURS", ours)
+    usercode._built_in.cache_clear()
+    assert version(tmp_path) == before
+    reptile = ours / "methods/reptile.py"
+    reptile.write_text(reptile.read_text().replace("ClassVar[int] = 1", "ClassVar[int] = 2"))
+    usercode._built_in.cache_clear()
+    assert version(tmp_path) != before
+    write(tmp_path, {"helper.py": "from pflbench.methods import fo_maml\n", "main.py": "import helper\n"})
+    assert "fo_maml.FOMaml@1" in usercode.read(tmp_path / "main.py").methods
+    monkeypatch.undo()
+    usercode._built_in.cache_clear()
+
+
+def test_code_that_changed_since_is_not_loaded(tmp_path: Path) -> None:
+    write(tmp_path, LAYOUTS["from"])
+    before = version(tmp_path)
+    reference = f"{tmp_path}/main.py:VALUE"
+    assert names.load(reference, before) == 1
+    write(tmp_path, {"helper.py": "A = 2\n"})
+    with pytest.raises(UsageError, match="changed while the suite was running"):
+        names.load(reference, before)
+
+
+def test_what_no_import_statement_names_is_not_imported(tmp_path: Path) -> None:
+    text = "import importlib\nVALUE = importlib.import_module('.helper', __package__).A\n"
+    write(tmp_path, {"main.py": text, "helper.py": "A = 1\n"})
+    with pytest.raises(UsageError, match=r"helper\.py .*no import statement in the code names it"):
+        value(tmp_path)
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    write(tmp_path, {"main.py": "import helper\n", "helper.py": "def (\n"})
+    with pytest.raises(UsageError, match=re.escape(f"{tmp_path}/helper.py, line 1: ")):
+        version(tmp_path)
+    write(tmp_path, {"helper.py": "raise ValueError('no')\n"})
+    for _ in range(2):  # and nothing half-made stays behind
+        with pytest.raises(UsageError, match="ValueError: no"):
+            value(tmp_path)
+    write(tmp_path, {"main.py": "VALUE = 1\0\n"})
+    with pytest.raises(UsageError, match=r"main\.py"):
+        version(tmp_path)
+    with pytest.raises(UsageError, match="Cannot read"):
+        version(tmp_path, "nowhere.py")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_the_version_is_a_function_of_what_is_imported(data: st.DataObject) -> None:
+    # Modules m0 (the file) … m5 that import each other at random: those that can be reached count, and only their bytes.
+    edges = {i: data.draw(st.sets(st.integers(0, 5), max_size=3)) for i in range(6)}
+    reached, waiting = set[int](), [0]
+    while waiting:
+        if (i := waiting.pop()) not in reached:
+            reached.add(i)
+            waiting += edges[i]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = {f"m{i}.py": "".join(f"import m{j}\n" for j in sorted(to)) + f"A = {i}\n" for i, to in edges.items()}
+        write(folder, {f"a/{file}": text for file, text in texts.items()})
+        before = version(folder / "a", "m0.py")
+        i = data.draw(st.integers(0, 5))
+        write(folder, {f"a/m{i}.py": texts[f"m{i}.py"] + "# a comment\n"})
+        assert (version(folder / "a", "m0.py") != before) == (i in reached)
+        write(folder, {f"b/{file}": text for file, text in texts.items()})
+        assert version(folder / "b", "m0.py") == before
