@@ -110,7 +110,6 @@ class RunSpec(_Strict):
     tiny_client: Literal["single-batch", "error"] = "single-batch"
     rounds: Positive
     scoring: Scoring
-    protocol: str = "code"
     precision: Precision = "fp32"
     seed: Annotated[int, Field(ge=0)]
 

@@ -135,7 +135,7 @@ def _plain(result: RunResult) -> dict[str, tuple[Any, pa.DataType]]:
         "clients": (spec.clients, whole),
         "rounds": (spec.rounds, whole),
         "batch": (spec.batch, whole),
-        "protocol": (spec.protocol, text),
+        "protocol": (None, text),  # what a suite follows is no part of a run; the column stays for old readers
         "precision": (spec.precision, text),
         "seed": (spec.seed, whole),
         "data_hash": (_text(provenance.get("data_hash")), text),

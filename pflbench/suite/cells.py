@@ -55,9 +55,10 @@ class Choice(NamedTuple):
 class Cell:
     """A place in the table: the runs (one per seed), and which of their scores it averages.
 
-    `steps` are fine-tuning steps, `(0,)` for the other stages. `sources` says where a hyperparameter's value comes from
-    (`paper`, `code`, …), for those the suite file says it of. `choices`: per seed, the points of the row's grid (empty
-    without one), of which each client takes the one with the best validation accuracy; `runs` are the first point's.
+    `steps` are fine-tuning steps, `(0,)` for the other stages. `sources` says where the value of a hyperparameter or a
+    setting comes from (`paper`, `code`, …), for those the suite file says it of; `follows`: what its runs follow, in
+    words. `choices`: per seed, the points of the row's grid (empty without one), of which each client takes the one
+    with the best validation accuracy; `runs` are the first point's.
     """
 
     row: TableRow
@@ -68,11 +69,30 @@ class Cell:
     reference: Reference | None
     sources: Mapping[str, str]
     choices: tuple[tuple[Choice, ...], ...] = ()
+    follows: str = ""
 
     @property
     def needed(self) -> tuple[RunSpec, ...]:
         """Every run it is made from, those of its choices included."""
         return tuple(run for points in self.choices for choice in points for run in choice) or self.runs
+
+
+class Departure(NamedTuple):
+    """What differs from the paper's text, in these rows and columns (ids): what the paper says, and what is done here.
+
+    `source`: where ours comes from (`code`, `guess`, …).
+    """
+
+    what: str
+    paper: str
+    here: str
+    source: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def concerns(self, cell: Cell) -> bool:
+        """Whether the cell is one of those."""
+        return cell.row.id in self.rows and cell.column.id in self.columns
 
 
 @dataclass(frozen=True)
@@ -94,9 +114,10 @@ class Expansion:
     """A table to fill: cells in the order column → row → stage, and every run once in the order column → row → seed.
 
     `stages` are the columns within each column, with their titles (empty: each column is one); `blocks`: the rows
-    stand once for every group of columns; `mean`: how cells average clients. `locations` tells where the code of a
-    user's method lives, by run id; it is no part of a run's identity. `path` is the suite's file, `extends` the one
-    that it extends.
+    stand once for every group of columns; `mean`: how cells average clients; `shows_spread`: whether a spread stands
+    behind each number. `protocol`: what is followed, in words. `notes` and `departures` are those of what is shown.
+    `locations` tells where the code of a user's method lives, by run id; it is no part of a run's identity. `path` is
+    the suite's file, `extends` the one that it extends.
     """
 
     suite: str
@@ -112,7 +133,9 @@ class Expansion:
     stages: Mapping[Stage, str]
     blocks: bool
     costs: bool
+    shows_spread: bool
     notes: tuple[str, ...]
+    departures: tuple[Departure, ...]
     rows: tuple[TableRow, ...]
     columns: tuple[TableColumn, ...]
     derived: tuple[Derived, ...]

@@ -14,6 +14,7 @@ from pflbench.spec import Stage
 from pflbench.suite import figure as figures
 from pflbench.suite import statistics as counting
 from pflbench.suite.inherit import merged
+from pflbench.suite.scoped import DepartureTable, Follows, Scoped, Suspicion, check_scope
 from pflbench.suite.schema import (
     STAGES,
     Column,
@@ -28,6 +29,7 @@ from pflbench.suite.schema import (
     SuiteTable,
     Tune,
 )
+from pflbench.suite.sourced import Sources
 from pflbench.suite.strict import Table, explain, fault, unknown_key
 
 
@@ -41,6 +43,10 @@ class Document(Table):
     row: list[Row]
     derived: list[DerivedTable] = Field(default_factory=list)
     hyper: dict[str, Hyper] = Field(default_factory=dict)
+    sources: Sources = Field(default_factory=dict)
+    suspect: list[Suspicion] = Field(default_factory=list)
+    follows: list[Follows] = Field(default_factory=list)
+    departure: list[DepartureTable] = Field(default_factory=list)
     reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
     layout: Layout = Layout()
     figure: figures.Figure | None = None
@@ -79,6 +85,7 @@ class Document(Table):
         _check_left_behind(self)
         _check_derived(self)
         _check_references(self)
+        _check_scopes(self)
         _check_finetuning(self)
         _check_tune(self)
         if len(set(self.suite.seeds)) < len(self.suite.seeds):
@@ -166,6 +173,20 @@ def _check_references(document: Document) -> None:
             for stage in printed if isinstance(printed, dict) else ():
                 if stage not in rows[row]:
                     raise fault(("reference", row, column, stage), "the row is not shown at this stage")
+
+
+def _check_scopes(document: Document) -> None:
+    rows, columns = {row.id: row.method for row in document.row}, [column.id for column in document.column]
+    lists: dict[str, Sequence[Scoped]] = {
+        "suspect": document.suspect,
+        "follows": document.follows,
+        "departure": document.departure,
+    }
+    for key, scopes in lists.items():
+        for i, scope in enumerate(scopes):
+            check_scope(scope, (key, i), rows, columns)
+    for i, note in enumerate(document.suite.notes):
+        check_scope(note, ("suite", "notes", i), rows, columns)
 
 
 def _check_finetuning(document: Document) -> None:

@@ -8,13 +8,24 @@ from typing import Any
 
 from pflbench.errors import UsageError
 from pflbench.spec import Finetune, MethodSpec, Precision, RunSpec, Scoring, Stage
-from pflbench.suite import resolve
-from pflbench.suite.cells import Cell, Choice, Derived, Expansion, Reference, TableColumn, TableRow
+from pflbench.suite import origins, resolve
+from pflbench.suite.cells import Cell, Choice, Departure, Derived, Expansion, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.select import Line, select_columns, select_lines, suite_lines
 from pflbench.suite.strict import at
 
-__all__ = ["Cell", "Choice", "Derived", "Expansion", "Reference", "TableColumn", "TableRow", "expand", "parse_seeds"]
+__all__ = [
+    "Cell",
+    "Choice",
+    "Departure",
+    "Derived",
+    "Expansion",
+    "Reference",
+    "TableColumn",
+    "TableRow",
+    "expand",
+    "parse_seeds",
+]
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -88,11 +99,12 @@ def expand(
             if line.location:
                 locations |= dict.fromkeys((spec.id for spec in found[0].needed), line.location)
     head, layout = document.suite, document.layout
+    named = [(line.row.id, line.key) for line in lines], [column.id for column in shown]
     return Expansion(
         suite=suite.name,
         title=head.title,
         paper=head.paper,
-        protocol=head.protocol,
+        protocol=origins.protocol(document, lines, shown),
         profile=profile,
         seeds=chosen,
         spread=head.spread,
@@ -102,7 +114,9 @@ def expand(
         stages=dict(layout.stages),
         blocks=layout.blocks == "group",
         costs=layout.costs,
-        notes=tuple(head.notes),
+        shows_spread=layout.spread,
+        notes=origins.notes(document, *named),
+        departures=origins.departures(document, *named),
         rows=tuple(line.row for line in lines),
         columns=tuple(shown),
         derived=_derived(document, [line.row for line in lines], [column.id for column in shown]),
@@ -137,18 +151,25 @@ class _Filler:
     def cells(self, index: int, column: TableColumn, line: Line, shared: Mapping[str, Any]) -> list[Cell]:
         """One row in one column: a cell for each stage that the row shows."""
         where = self.suite, self.document, index, line, self.overrides
-        points, sources = resolve.hyperparameters(*where)
+        points, values = resolve.hyperparameters(*where)
         finetune = resolve.finetuning(*where) if "finetuned" in line.scored else None
         own = dict(shared) if line.rounds is None else dict(shared, rounds=line.rounds)
         own["scoring"] = self._scoring(line, finetune, own["rounds"])
         runs, choices = self._runs(line, points, own)
+        settings = origins.settings(self.suite, self.document, index, line, shared)
+        # A method's own batch, say, stands in place of the column's.
+        sources = {key: source for key, source in settings.items() if key not in points[0]} | values
+        fixed = {key for target, key, _ in self.overrides if target == "finetune"}
+        tuning = origins.finetuning(self.document, index, line, fixed)
+        followed = origins.follows(self.document, line.row, line.key, column.id)
         cells = []
         for stage in line.row.stages:
             steps: tuple[int, ...] = (0,)
             if stage == "finetuned" and finetune:
                 steps = resolve.reported_steps(self.suite, self.document, index, finetune)
             reference = resolve.printed(self.document, line.row.id, column.id, stage)
-            cells.append(Cell(line.row, column, stage, steps, runs, reference, sources, choices))
+            own_sources = sources | tuning if stage == "finetuned" else sources
+            cells.append(Cell(line.row, column, stage, steps, runs, reference, own_sources, choices, followed))
         return cells
 
     def _scoring(self, line: Line, finetune: Finetune | None, rounds: int) -> Scoring:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pflbench.errors import UsageError, unknown
+from pflbench.suite.scoped import carried
 
 Raw = dict[str, Any]
-TAKEN = ("paper", "protocol", "seeds", "spread", "notes")
-"""Keys of `[suite]` that a file takes over from the one it extends."""
+TAKEN = ("paper", "protocol", "seeds", "spread")
+"""Keys of `[suite]` that a file takes over from the one it extends as they are."""
 
 
 def merged(old: Raw, new: Mapping[str, Any]) -> Raw:
@@ -51,7 +52,8 @@ def extended_file(raw: Mapping[str, Any], path: Path, shipped: Mapping[str, Path
 def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
     """`raw`, the content of the file `path`, with what it takes over; `base` is the extended file's, complete."""
     below = base or {}
-    if "row" not in raw and "row" in below:
+    whole = "row" not in raw and "row" in below
+    if whole:
         raw = raw | {"row": below["row"]}
     rows = _Family("row", raw, below, path)
     result = raw | ({"row": rows.tables} if rows.tables else {})
@@ -62,11 +64,15 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
     columns = _Family("column", raw, below, path)
     if columns.tables:
         result["column"] = columns.tables
-    for key in ("federation", "evaluation", "hyper"):
+    for key in ("federation", "evaluation", "hyper", "sources"):
         if key in below and isinstance(raw.get(key, {}), dict):
             result[key] = merged(below[key], raw.get(key, {}))
     if base is not None:
-        result["suite"] = {k: v for k, v in _table(below, "suite").items() if k in TAKEN} | _table(raw, "suite")
+        said = _said(raw, below, rows, columns, whole)
+        notes = {"notes": said.pop("notes")} if "notes" in said else {}
+        taken = {k: v for k, v in _table(below, "suite").items() if k in TAKEN}
+        result["suite"] = taken | _table(raw, "suite") | notes
+        result |= said
         if isinstance(raw.get("layout", {}), dict):
             result["layout"] = _layout(below, rows) | raw.get("layout", {})
         if "tune" in below and isinstance(raw.get("tune", {}), dict):
@@ -114,6 +120,18 @@ class _Family:
         own = {k: v for k, v in table.items() if k != "like"}
         return merged({k: v for k, v in model.items() if k not in {"id", *hidden}}, own)
 
+    def heirs(self) -> dict[str, list[str]]:
+        """Of each of the extended file's, by id, those of this file that are like it and of the same method."""
+        found: dict[str, list[str]] = {}
+        for i, table in enumerate(self.tables):
+            model: int | str | None = i
+            while isinstance(model, int):
+                model = self.parents[model]
+            id_ = _name(table, "id")
+            if model is not None and id_ and _name(self.below[model], "method") == _name(table, "method"):
+                found.setdefault(model, []).append(id_)
+        return found
+
     def overrides(self, i: int, own: Raw, below: Raw) -> Raw:
         """What a profile says of `own[i]`: first of the one it is like, then of itself."""
         parent = self.parents[i]
@@ -122,6 +140,30 @@ class _Family:
         else:
             model = _table(below, parent) if isinstance(parent, str) else self.overrides(parent, own, below)
         return merged(model, own.get(_name(self.own[i], "id") or "", {}))
+
+
+def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) -> Raw:
+    """What the extended file says of rows and columns that are still there, behind what this one does.
+
+    Plain notes belong to the table: they are taken over where this file has none. Suspicions and departures are about
+    a paper, so only a suite of the same paper takes them over. `whole`: the rows are the extended file's own.
+    """
+    methods = {method for row in rows.tables if (method := _name(row, "method"))}
+    same = {id_: [id_] for id_ in rows.below if id_}
+    heirs = same if whole else rows.heirs(), methods, columns.heirs()
+    own, theirs = _table(raw, "suite"), _table(below, "suite")
+    notes: list[Any] = []
+    for note in theirs.get("notes", []):
+        if isinstance(note, dict):
+            notes += carried([note], *heirs)
+        elif "notes" not in own:
+            notes.append(note)
+    found: Raw = {"notes": [own.get("notes", []), notes]}
+    found["follows"] = [raw.get("follows", []), carried(below.get("follows", []), *heirs)]
+    if own.get("paper", theirs.get("paper")) == theirs.get("paper"):
+        for key in ("suspect", "departure"):
+            found[key] = [raw.get(key, []), carried(below.get(key, []), *heirs)]
+    return {key: mine + inherited for key, (mine, inherited) in found.items() if isinstance(mine, list)}
 
 
 def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:
@@ -162,7 +204,7 @@ def _without(raw: Raw, names: set[Any]) -> Raw:
     def kept(table: Raw) -> Raw:
         cut = {
             key: {name: value for name, value in _table(table, key).items() if name not in names}
-            for key in ("hyper", "finetune", "grid", "reduced")
+            for key in ("hyper", "sources", "finetune", "grid", "reduced")
             if key in table
         }
         return table | cut

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pflbench
 from pflbench.errors import UsageError, unknown
+from pflbench.suite import origins
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import extended_file, inherited
@@ -81,6 +82,7 @@ def _check(suite: Suite) -> None:
                 shared(suite, document, index)
             continue
         expand(suite, profile=profile, seeds=document.suite.seeds[:1])
+    origins.check(suite)
     check_tuning(suite)
 
 

@@ -11,6 +11,7 @@ from pflbench import names
 from pflbench.catalog import FieldInfo, Info, coerce, complete, describe_options, parse
 from pflbench.errors import UsageError, unknown
 from pflbench.spec import Finetune, Named, Stage
+from pflbench.suite import origins
 from pflbench.suite.cells import Reference
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.schema import Candidates, FederationKeys, FinetuneKeys, NamedTable
@@ -89,14 +90,13 @@ def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
         "model": column.model,
         "rounds": column.rounds,
         "batch": column.batch,
-        "protocol": document.suite.protocol,
     }
 
 
 def hyperparameters(
     suite: Suite, document: Document, index: int, line: Line, overrides: Sequence[Setting]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Every hyperparameter's value, and the source of those the suite file gives one for.
+    """Every hyperparameter's value, and the source of those that the suite file gives one for, defaults included.
 
     One set of values for each point of the row's grid in the order written, the first key changing slowest; a single
     set without a grid. A column's values go by a method, or by the id of a row that is no method's name.
@@ -120,6 +120,10 @@ def hyperparameters(
         if target in line.aliases:
             values[key], sources[key] = value, None
             grid.pop(key, None)
+    given = {key for target, key, _ in overrides if target in line.aliases}
+    for key, source in origins.defaults(document, index, line).items():
+        if key not in sources and key not in given:
+            sources[key] = source
     points = [dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())]
     known = {key: source for key, source in sources.items() if source}
     return [complete(line.info, values | point) for point in points], known
@@ -184,7 +188,7 @@ def printed(document: Document, row: str, column: str, stage: Stage) -> Referenc
     numbers = found.get(stage, []) if isinstance(found, dict) else found
     if not numbers:
         return None
-    suspect = next((c.suspect for c in document.column if c.id == column), None)
+    suspect = origins.suspicion(document, row, column)
     return Reference(numbers[0], numbers[1] if len(numbers) > 1 else None, suspect)
 
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from pflbench.spec import Positive, Stage
+from pflbench.suite.scoped import Note
+from pflbench.suite.sourced import Settled, Source, Sources
 from pflbench.suite.strict import Table, fault, unknown_key
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -17,7 +19,6 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Rate = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-Source = Literal["paper", "code", "inferred", "guess", "tuned"]
 
 
 def _scalar(value: Any) -> Any:
@@ -28,6 +29,10 @@ def _scalar(value: Any) -> Any:
 
 def _with_value(value: Any) -> Any:
     return value if isinstance(value, dict) else {"value": value}
+
+
+def _noted(value: Any) -> Any:
+    return {"text": value} if isinstance(value, str) else value
 
 
 class Sourced(Table):
@@ -57,15 +62,18 @@ class Spread(Table):
 
 
 class SuiteTable(Table):
-    """`[suite]`. `extends` is resolved before the file is checked, see `inherit`."""
+    """`[suite]`. `extends` is resolved before the file is checked, see `inherit`.
+
+    `protocol`: what its runs follow, in words, as the line under the table has it.
+    """
 
     name: Id
     title: str
     paper: str
-    protocol: Literal["code"]
+    protocol: Annotated[str, Field(min_length=1)]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     spread: Spread
-    notes: list[str] = Field(default_factory=list)
+    notes: list[Annotated[Note, BeforeValidator(_noted)]] = Field(default_factory=list)
     extends: str | None = None
 
 
@@ -81,7 +89,7 @@ Mean = Literal["clients", "examples"]
 """How a table averages clients: each counting the same, or weighted by its number of test examples."""
 
 
-class FederationKeys(Table):
+class FederationKeys(Settled):
     """The keys of `[federation]`, each optional: what a column may override."""
 
     clients: Positive | None = None
@@ -103,7 +111,7 @@ class Federation(FederationKeys):
     query: Query
 
 
-class FinetuneKeys(Table):
+class FinetuneKeys(Settled):
     """Test-time fine-tuning, each key optional; the later of suite, column and method wins."""
 
     steps: Positive | None = None
@@ -182,7 +190,7 @@ class Subset(Table):
 class Column(FederationKeys):
     """`[[column]]`: one setting. `report` and `subset` are how it is read; `like` is resolved before, see `inherit`.
 
-    `suspect`: why the paper's numbers in it cannot be compared with.
+    `suspect`: why the paper's numbers in it cannot be compared with. `sources`: as the suite's, for this column alone.
     """
 
     id: Id
@@ -196,15 +204,16 @@ class Column(FederationKeys):
     hyper: dict[str, Hyper] = Field(default_factory=dict)
     finetune: ColumnFinetune = ColumnFinetune()
     suspect: str | None = None
+    sources: Sources = Field(default_factory=dict)
     report: Report | None = None
     subset: Subset | None = None
     like: str | None = None
 
 
-class Row(Table):
+class Row(Settled):
     """`[[row]]`: a method, seen at one stage or several. `method` is an id, or a reference relative to the suite file.
 
-    With both, its runs are scored at all `stages`, of which the table shows `stage`.
+    With both, its runs are scored at all `stages`, of which the table shows `stage`. `suspect`: as a column's.
     With a grid, `select` says how each client's point of it is chosen, on the `validation` share of its support.
     """
 
@@ -218,6 +227,7 @@ class Row(Table):
     grid: Grid = Field(default_factory=dict)
     select: Literal["hold-out"] | None = None
     validation: Share | None = None
+    suspect: str | None = None
     like: str | None = None
 
     @model_validator(mode="after")
@@ -248,7 +258,7 @@ def _by_stage(value: Any) -> Any:
 class Layout(Table):
     """`[layout]`. `stages`: each column shows these, under these titles. `blocks`: rows once per group of columns.
 
-    `costs`: the footer tells what a round costs each row.
+    `costs`: the footer tells what a round costs each row. `spread`: a spread stands behind each number.
     """
 
     decimals: Annotated[int, Field(ge=0, le=6)] = 2
@@ -256,6 +266,7 @@ class Layout(Table):
     stages: Annotated[dict[Stage, str], BeforeValidator(_by_stage)] = Field(default_factory=dict)
     blocks: Literal["group", "none"] = "none"
     costs: bool = False
+    spread: bool = True
 
 
 class DerivedTable(Table):
@@ -330,7 +341,7 @@ class Profile(Table):
     """`[profile.<name>]`: overrides; tables merge, all else is replaced. `column."*"` reaches every column first."""
 
     seeds: list[int] | None = None
-    notes: list[str] | None = None
+    notes: list[Any] | None = None
     federation: dict[str, Any] = Field(default_factory=dict)
     evaluation: dict[str, Any] = Field(default_factory=dict)
     hyper: dict[str, Any] = Field(default_factory=dict)

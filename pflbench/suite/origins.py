@@ -1,0 +1,171 @@
+"""What a suite file says of its cells beside their values: sources, what is followed, suspicions, notes, departures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Literal
+
+from pflbench.catalog import Info, describe_options
+from pflbench.errors import unknown
+from pflbench.suite.cells import Departure, TableColumn, TableRow
+from pflbench.suite.document import Document, Suite
+from pflbench.suite.schema import FinetuneKeys
+from pflbench.suite.scoped import Note
+from pflbench.suite.select import Line, suite_lines
+from pflbench.suite.sourced import SETTINGS
+from pflbench.suite.strict import at
+
+_options = cache(describe_options)
+_NAMED: tuple[tuple[str, Literal["datasets", "partitions"]], ...] = (
+    ("dataset", "datasets"),
+    ("partition", "partitions"),
+)
+
+
+def check(suite: Suite) -> None:
+    """Reject sources of what is no setting, no option of a dataset or partition there, and no hyperparameter."""
+    document = suite.document()
+    lines = suite_lines(suite, document)
+    infos = {name: line.info for line in lines for name in (line.row.id, line.key)}
+    everywhere: dict[str, None] = {}
+    for i, column in enumerate(document.column):
+        options = _options_of(document, i)
+        everywhere |= dict.fromkeys(options)
+        _check(column.sources, options, infos, f"{suite.path}: column[{i}].sources")
+    _check(document.sources, list(everywhere), infos, f"{suite.path}: sources")
+
+
+def _options_of(document: Document, index: int) -> list[str]:
+    column = document.column[index]
+    named = {"dataset": column.dataset.name, "partition": column.partition.name}
+    return [f"{kind}.{option}" for kind, plural in _NAMED for option in _options(plural, named[kind]).fields]
+
+
+def _check(sources: Mapping[str, str], options: Sequence[str], infos: Mapping[str, Info], place: str) -> None:
+    for key in sources:
+        name, _, hyper = key.rpartition(".")
+        with at(f"{place}.{key}"):
+            if name in infos and hyper not in infos[name].fields:
+                raise unknown(f"hyperparameter of {name}", hyper, infos[name].fields)
+            if name not in infos and key not in SETTINGS and key not in options:
+                raise unknown("setting", key, [*SETTINGS, *options, *(f"{known}.{hyper}" for known in infos)])
+
+
+def settings(suite: Suite, document: Document, index: int, line: Line, shared: Mapping[str, Any]) -> dict[str, str]:
+    """The sources of a column's settings, for one row.
+
+    A source in `[sources]` is that of the paper profile's value. `shared`: what the column's runs have in common.
+    """
+    column, federation = document.column[index], document.federation
+    found: dict[str, str] = {}
+    for table in (document.sources, column.sources):
+        for key, source in table.items():
+            kind, _, option = key.partition(".")
+            there = kind not in ("dataset", "partition") or not option or option in shared[kind].options
+            if kind in SETTINGS and there and _value(document, index, kind) == _value(suite.document(), index, kind):
+                found[key] = source
+    found |= {key: source for key, source in federation.given.items() if getattr(column, key) is None}
+    found |= column.given
+    if shared["rounds"] != column.rounds:
+        found.pop("rounds", None)
+    row = next((row for row in document.row if row.id == line.row.id), None)
+    if row is not None and line.rounds is not None:
+        found.pop("rounds", None)
+        found |= row.given if line.rounds == row.rounds else {}
+    return found
+
+
+def _value(document: Document, index: int, key: str) -> Any:
+    own = getattr(document.column[index], key)
+    return getattr(document.federation, key, None) if own is None else own
+
+
+def finetuning(document: Document, index: int, line: Line, fixed: set[str]) -> dict[str, str]:
+    """The sources of fine-tuning's values for one row; `fixed`: those that the command line sets."""
+    column = document.column[index].finetune
+    own = (column.model_extra or {}).get(line.key, FinetuneKeys())
+    found: dict[str, str] = {k: source for k, source in document.sources.items() if k.startswith("finetune.")}
+    for layer in (document.evaluation.finetune or FinetuneKeys(), column, own):
+        for key in layer.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True):
+            found.pop(f"finetune.{key}", None)
+        found |= {f"finetune.{key}": source for key, source in layer.given.items()}
+    return {key: source for key, source in found.items() if key.removeprefix("finetune.") not in fixed}
+
+
+def defaults(document: Document, index: int, line: Line) -> dict[str, str]:
+    """The sources of a row's hyperparameters that stand only in the method's defaults."""
+    methods = {row.method for row in document.row}
+    names = [line.key, *([line.row.id] if line.row.id not in methods else [])]
+    tables = document.sources, document.column[index].sources
+    owned = [(key.rpartition("."), source) for table in tables for key, source in table.items()]
+    return {key: source for name in names for (method, _, key), source in owned if method == name}
+
+
+def notes(document: Document, rows: Sequence[tuple[str, str]], columns: Sequence[str]) -> tuple[str, ...]:
+    """What to print below a table of these rows (ids and methods) and columns."""
+
+    def shown(note: Note) -> bool:
+        of_row = not note.about_rows or any(note.has_row(*row) for row in rows)
+        return of_row and any(note.has_column(column) for column in columns)
+
+    return tuple(note.text for note in document.suite.notes if shown(note))
+
+
+def departures(document: Document, rows: Sequence[tuple[str, str]], columns: Sequence[str]) -> tuple[Departure, ...]:
+    """The departures from the paper's text that concern some of these rows (ids and methods) and columns."""
+    found = []
+    for d in document.departure:
+        of_rows = tuple(row[0] for row in rows if d.has_row(*row))
+        of_columns = tuple(column for column in columns if d.has_column(column))
+        if of_rows and of_columns:
+            found.append(Departure(d.what, d.paper, d.here, d.source, of_rows, of_columns))
+    return tuple(found)
+
+
+def suspicion(document: Document, row: str, column: str) -> str | None:
+    """Why the paper's number in a cell may not be what it seems; a derived one's: why one of its two may not."""
+    parts = {derived.id: derived.of for derived in document.derived}
+    methods = {r.id: r.method for r in document.row}
+    places = [(r, c) for r in parts.get(row, (row,)) for c in parts.get(column, (column,))]
+    found = [item.suspect for item in document.row if item.suspect and item.id in {r for r, _ in places}]
+    found += [item.suspect for item in document.column if item.suspect and item.id in {c for _, c in places}]
+    for suspect in document.suspect:
+        if any(suspect.has_row(r, methods[r]) and suspect.has_column(c) for r, c in places):
+            found.append(suspect.why)
+    return "; ".join(dict.fromkeys(found)) or None
+
+
+def follows(document: Document, row: TableRow, key: str, column: str) -> str:
+    """What the runs of a cell follow; `key`: what the suite's tables call the row's method."""
+    own = (f.text for f in document.follows if f.has_row(row.id, key) and f.has_column(column))
+    return next(own, document.suite.protocol)
+
+
+def protocol(document: Document, lines: Sequence[Line], columns: Sequence[TableColumn]) -> str:
+    """What the cells follow, in a line: what is said of a part of them, with their places, and the suite's protocol."""
+    places: dict[str, list[tuple[str, TableColumn]]] = {}
+    for line in lines:
+        for column in columns:
+            text = follows(document, line.row, line.key, column.id)
+            places.setdefault(text, []).append((line.row.title, column))
+    rest = document.suite.protocol
+    if len(places) < 2:
+        return next(iter(places), rest)
+    parts = [f"{_where(there, len(lines), columns)}: {text}" for text, there in places.items() if text != rest]
+    return "; ".join([*parts, *([f"all else: {rest}"] if rest in places else [])])
+
+
+def _where(places: Sequence[tuple[str, TableColumn]], rows: int, columns: Sequence[TableColumn]) -> str:
+    """Cells in words: their rows and columns, an axis that is there as a whole left out, whole groups by their name."""
+    titles = list(dict.fromkeys(title for title, _ in places))
+    there = {column.id for _, column in places}
+    groups: dict[str, list[TableColumn]] = {}
+    for column in columns:
+        groups.setdefault(column.group, []).append(column)
+    names: list[str] = []
+    for group, members in groups.items():
+        held = [column for column in members if column.id in there]
+        names += [group] if group and len(held) == len(members) else [f"{group} {c.title}".strip() for c in held]
+    parts = [", ".join(titles)] * (len(titles) < rows) + [", ".join(names)] * (len(there) < len(columns))
+    return " on ".join(parts)
