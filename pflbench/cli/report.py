@@ -43,13 +43,13 @@ def report(
         ),
     ] = True,
     spread: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--spread/--no-spread",
             envvar="PFLBENCH_SPREAD",
-            help="The spread over seeds behind each number (the CSV always has it).",
+            help="The spread over seeds behind each number (default: as the paper prints it; the CSV always has it).",
         ),
-    ] = True,
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", envvar="PFLBENCH_OUTPUT", help="Write to this file instead.")
     ] = None,
@@ -69,7 +69,7 @@ def report(
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
     store = Store(results)
-    counted = _statistics(suite, profile or "paper", seeds, data_dir, spread)
+    counted = _statistics(suite, profile or "paper", seeds, data_dir, spread is not False)
     trained = [name for name in suite or () if name not in counted]
     expanded = []
     if trained or not counted:
@@ -106,6 +106,7 @@ def _counted(suite: Suite, profile: str, seeds: str | None, data_dir: Path | Non
     from pflbench.report import table as t
     from pflbench.spec import MethodSpec, RunSpec, Scoring
     from pflbench.suite.expand import parse_seeds
+    from pflbench.suite.origins import notes
     from pflbench.suite.resolve import shared
 
     document, root = suite.document(profile), data_root(data_dir)
@@ -126,7 +127,7 @@ def _counted(suite: Suite, profile: str, seeds: str | None, data_dir: Path | Non
         columns=(),
         cells={},
         spread=over,
-        notes=tuple(head.notes),
+        notes=notes(document, [], [column.id for column in document.column]),
         with_spread=spread,
     )
     return counts.lay_out_counts(table, lines, chosen)

@@ -29,6 +29,7 @@ def footer(
         *mixed,
         *_failures(used),
         f"Paper: {table.paper}. Protocol: {table.protocol}.",
+        rules.departures(table),
         rules.selection(table.cells),
         rules.seeds(table.cells, grid.values(), table.spread if table.with_spread else None),
         rules.clients(table),

@@ -7,12 +7,12 @@ from pflbench.suite.cells import Cell, Expansion, TableColumn
 
 
 def table_input(
-    table: Expansion, *, comparable: bool, elsewhere: frozenset[str] = frozenset(), spread: bool = True
+    table: Expansion, *, comparable: bool, elsewhere: frozenset[str] = frozenset(), spread: bool | None = None
 ) -> t.TableInput:
     """An expanded suite as the report's input; `comparable`: it follows the paper's full protocol.
 
     `elsewhere`: ids of runs that stand in another table of the same paper. `spread`: whether one stands behind each
-    number.
+    number (None: as the suite says).
     """
     return t.TableInput(
         suite=table.suite,
@@ -27,11 +27,12 @@ def table_input(
         bold_best=table.bold == "best-per-column",
         protocol=table.protocol,
         notes=table.notes,
+        departures=tuple(departure.what for departure in table.departures),
         comparable=comparable,
         elsewhere=elsewhere,
         blocks=table.blocks,
         costs=table.costs,
-        with_spread=spread,
+        with_spread=table.shows_spread if spread is None else spread,
         derived=tuple(
             t.Derived(
                 d.id, d.title, d.axis, d.of, {place: t.Reference(*printed) for place, printed in d.references.items()}

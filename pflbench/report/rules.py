@@ -15,6 +15,14 @@ _AVERAGES = {"batches": "unweighted mean over its query batches", "examples": "c
 Cells = Mapping[tuple[str, str], CellInput]
 
 
+def departures(table: TableInput) -> str:
+    """In what the runs differ from the paper's text."""
+    if not table.departures:
+        return ""
+    names = ", ".join(dict.fromkeys(table.departures))
+    return f"Differs from the paper's text in: {names}. `pflbench explain {table.suite} ROW COLUMN` tells how."
+
+
 def selection(cells: Cells) -> str:
     """Which models' scores the cells show."""
     rules: dict[str, None] = {}

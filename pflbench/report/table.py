@@ -150,8 +150,10 @@ class TableInput:
     spread: Spread
     decimals: int = 2
     bold_best: bool = True
-    protocol: str = "code"
+    protocol: str = "not said"
     notes: tuple[str, ...] = ()
+    departures: tuple[str, ...] = ()
+    """In what the runs differ from the paper's text, a few words each."""
     comparable: bool = True
     """False where fewer rounds, other data or the like were asked for than the paper's protocol demands."""
     elsewhere: frozenset[str] = frozenset()

@@ -14,7 +14,6 @@ from pflbench.spec import Stage
 from pflbench.suite import figure as figures
 from pflbench.suite import statistics as counting
 from pflbench.suite.inherit import merged
-from pflbench.suite.scoped import DepartureTable, Follows, Scoped, Suspicion, check_scope
 from pflbench.suite.schema import (
     STAGES,
     Column,
@@ -29,6 +28,7 @@ from pflbench.suite.schema import (
     SuiteTable,
     Tune,
 )
+from pflbench.suite.scoped import DepartureTable, Follows, Scoped, Suspicion, check_scope
 from pflbench.suite.sourced import Sources
 from pflbench.suite.strict import Table, explain, fault, unknown_key
 

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from pflbench.errors import unknown
 from pflbench.suite.sourced import Source
-from pflbench.suite.strict import KeyPath, Table, fault, unknown_key
+from pflbench.suite.strict import KeyPath, Table, fault
 
 Raw = dict[str, Any]
 Names = Annotated[list[str], Field(min_length=1)]
@@ -85,7 +86,7 @@ def check_scope(scope: Scoped, path: KeyPath, rows: Mapping[str, str], columns: 
     ):
         for i, name in enumerate(names or ()):
             if name not in known:
-                raise unknown_key((*path, key, i), known)
+                raise fault((*path, key, i), str(unknown(key[:-1], name, known)))
 
 
 def carried(

@@ -279,7 +279,7 @@ def test_the_footer_says_what_the_numbers_are(build: Build, store: Store) -> Non
     build.fill(store, commit="0123456789abcdef", dirty=True, device="NVIDIA H200")
     table = lay_out(build.table(spread=Spread("std", 0, "each-step"), notes=("A note.",)), store)
     assert table.footer == (
-        "Paper: arXiv:0000.00000. Protocol: code.",
+        "Paper: arXiv:0000.00000. Protocol: not said.",
         "Selection: global (the server's model); finetuned (fine-tuned on each client's support), mean of fine-tuning "
         "steps 1, 2; after the last round, nothing is selected on test data.",
         "Seeds: 0–2 (n = 3). ± is the standard deviation over seeds (ddof = 0), averaged over the steps read.",

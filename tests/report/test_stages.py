@@ -45,7 +45,7 @@ B      ┃          PM ┃          GM
 Local  │ 30.0 ± 10.0 │           –
 FedAvg │           – │ 50.0 ± 10.0
 Ours   │ 60.0 ± 10.0 │ 40.0 ± 10.0
-Paper: none. Protocol: code."""
+Paper: none. Protocol: not said."""
     )
 
 
@@ -92,7 +92,7 @@ def test_csv_has_a_line_per_cell_and_stage(table: TableInput, store: Store) -> N
 def test_the_footer_describes_the_models(table: TableInput, store: Store) -> None:
     foot = lay_out(table, store).footer
     assert foot == (
-        "Paper: none. Protocol: code.",
+        "Paper: none. Protocol: not said.",
         "Selection: personalized (each client's own model, as its training of the last round leaves it, if it leaves "
         "one); global (the server's model, on the test set); after the last round, nothing is selected on test data.",
         "Seeds: 0, 1 (n = 2). ± is the standard error of the mean over seeds (ddof = 1).",

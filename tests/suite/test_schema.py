@@ -53,7 +53,7 @@ def test_unknown_key_in_a_profile() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        (("suite", "protocol"), "paper", "suite.protocol: Input should be 'code', not 'paper'"),
+        (("suite", "protocol"), "", "suite.protocol: String should have at least 1 character, not ''"),
         (("suite", "seeds"), [], "suite.seeds: "),
         (("suite", "seeds"), [1, 1], "suite.seeds: a seed is there twice"),
         (("suite", "seeds"), [True], "suite.seeds[0]: "),
@@ -137,7 +137,11 @@ def test_a_profile_merges_tables_and_replaces_the_rest() -> None:
     }
     table["profile"]["smoke"]["column"]["a"] = {"dataset": {"name": "digits"}, "partition": {"shards": 40}}
     paper, smoke = (parse(table, HERE).document(p) for p in ("paper", "smoke"))
-    assert (smoke.suite.seeds, smoke.suite.notes, smoke.suite.title) == ([0], ["only here"], "Tiny")
+    assert (smoke.suite.seeds, [note.text for note in smoke.suite.notes], smoke.suite.title) == (
+        [0],
+        ["only here"],
+        "Tiny",
+    )
     assert (smoke.federation.cohort, smoke.federation.clients) == (1, 10)
     assert smoke.evaluation.finetune and (smoke.evaluation.finetune.steps, smoke.evaluation.finetune.every) == (5, 2)
     assert smoke.evaluation.report and smoke.evaluation.report.steps == [3, 4]
