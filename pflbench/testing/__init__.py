@@ -1,0 +1,27 @@
+"""The contract every method keeps, public: `pflbench check`, or in your own tests `contract("my/fedfoo.py:FedFoo")`.
+
+The checks run on a tiny generated federation in float64: unequal clients, ragged last batches, a client smaller than
+a batch, two seeds, and a network with batch normalization.
+"""
+
+from pflbench.testing.case import Case
+from pflbench.testing.checks import CHECKS, contract
+from pflbench.testing.rounding import Gap, assert_same, gaps, nudged
+from pflbench.testing.tiny import CLASSES, SHAPE, SIZES, tiny_features, tiny_federation, tiny_network, tiny_spec
+
+__all__ = [
+    "CHECKS",
+    "CLASSES",
+    "SHAPE",
+    "SIZES",
+    "Case",
+    "Gap",
+    "assert_same",
+    "contract",
+    "gaps",
+    "nudged",
+    "tiny_features",
+    "tiny_federation",
+    "tiny_network",
+    "tiny_spec",
+]

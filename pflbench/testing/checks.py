@@ -1,0 +1,243 @@
+"""The checks of the contract, each a function of a `Case` that raises AssertionError with what is wrong."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from pflbench import names
+from pflbench.engine.batches import support_streams
+from pflbench.engine.client_map import Item
+from pflbench.engine.cohort import sample_cohort
+from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.simulate import simulate
+from pflbench.methods.base import Batch, Batches, Method, Objective, Round
+from pflbench.models.network import Network
+from pflbench.testing.case import AnyMethod, Case, Tree, key
+from pflbench.testing.tiny import tiny_federation, tiny_spec
+
+
+def _vectorized(case: Case) -> None:
+    stacked = case.run([case.spec(0), case.spec(1)], "vectorized")
+    case.same_runs(case.looped, stacked, "looped and vectorized clients")
+
+
+def _stragglers(case: Case) -> None:
+    specs = [case.stragglers(0), case.stragglers(1)]
+    looped, stacked = (case.run(specs, execution) for execution in ("loop", "vectorized"))
+    case.same_runs(looped, stacked, "looped and vectorized clients, where half of the uploads arrive")
+
+
+def _noisy(case: Case) -> None:
+    specs = [case.noisy(0), case.noisy(1)]
+    looped, stacked = (case.run(specs, execution, network=case.dropping) for execution in ("loop", "vectorized"))
+    case.same_runs(looped, stacked, "looped and vectorized clients with augmented images and dropout")
+
+
+def _chunks(case: Case) -> None:
+    small = case.run([case.spec(0), case.spec(1)], "vectorized", chunk=2)
+    case.same_runs(case.looped, small, "stacks of two clients and whole stacks")
+
+
+def _alone(case: Case) -> None:
+    case.same_runs(case.looped[1:], case.run([case.spec(1)], "vectorized"), "a seed alone and together with another")
+
+
+def _calls(case: Case) -> None:
+    federation = tiny_federation(0, sizes=(20,) * 8)
+    few, many = (case.once("vectorized", federation, range(n))[1].gradient_calls for n in (1, 6))
+    assert few == many, f"1 client takes {few} stacked gradient calls, 6 clients take {many}"
+
+
+def _pure(case: Case) -> None:
+    server, own = case.start()
+    before = pytree.tree_map(_copy, (server, own))
+    federation = tiny_federation(0)
+    drawn = case.drawn(support_streams(federation, case.spec())[3])
+    clients = case.map("loop", federation)
+    ((upload, _),) = clients(case.participate, [server], [Item(0, (own, key(3)), drawn)])
+    stacked = pytree.tree_map(lambda u: torch.stack([u, u]), upload)
+    kept = pytree.tree_map(_copy, stacked)
+    case.method.server(server, stacked, torch.full((2,), 0.5, dtype=torch.float64), Round(0))
+    for was, now in zip(pytree.tree_leaves((before, kept)), pytree.tree_leaves(((server, own), stacked)), strict=True):
+        same = torch.allclose(was, now, rtol=0, atol=0, equal_nan=True) if isinstance(was, Tensor) else was == now
+        assert same, "client() or server() changes its arguments in place; return new values instead"
+
+
+def _copy(x: Any) -> Any:
+    return x.clone() if isinstance(x, Tensor) else x
+
+
+def _exchangeable(case: Case) -> None:
+    server, _ = case.start()
+    results, _ = case.once("loop", tiny_federation(0), [0, 1, 3, 4])
+    uploads = [upload for upload, _ in results]
+    n = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    order = [2, 0, 3, 1]
+    states = [
+        case.method.server(server, pytree.tree_map(lambda *u: torch.stack(u), *[uploads[i] for i in o]), n[o], Round(0))
+        for o in ([0, 1, 2, 3], order)
+    ]
+    case.compare(states[0], states[1], "the server's state for two orders of the cohort")
+
+
+def _masked(case: Case) -> None:
+    federation = tiny_federation(0)
+    long, short = 3, 6  # the short client is padded to the long one's steps and rows
+    alone, _ = case.once("vectorized", federation, [short])
+    beside, _ = case.once("vectorized", federation, [short, long])
+    case.compare(alone[0], beside[0], "a client alone and padded to the length of a larger one")
+
+
+def _learns(case: Case) -> None:
+    own = case.method.personal_from == "training"  # then the server may learn nothing, as with local training alone
+    stages = ("personalized",) if own else ("finetuned",)
+    # All clients, as the few query rows of the two held-out clients alone would be noise.
+    scoring = tiny_spec().scoring.model_copy(update={"clients": "training" if own else "all", "stages": stages})
+    # Rounds of all kinds should come.
+    spec = case.spec(rounds=12 if len(case.phases) == 1 else 60, scoring=scoring)
+    (outcome,) = simulate([spec], [tiny_federation(0)], case.method, case.plain)
+    assert outcome.failure is None, f"the run failed: {outcome.failure}"
+    (start,) = simulate([spec.model_copy(update={"rounds": 1})], [tiny_federation(0)], _Idle(case.method), case.plain)
+    before, after = (
+        sum(s.loss_sum for s in last) / sum(s.count for s in last)
+        for last in ([s for s in o.scores if s.step == max(t.step for t in o.scores)] for o in (start, outcome))
+    )
+    kind = f"the loss of {'personal' if own else 'fine-tuned'} models on easy data"
+    assert after < before, f"{spec.rounds} rounds raise {kind} from {before:.4f} to {after:.4f}"
+
+
+class _Idle(Method[Any, Any, Any]):
+    """A method's initial state, never trained."""
+
+    def __init__(self, method: AnyMethod):
+        self.method = method
+
+    def network(self, base: Network) -> Network:
+        return self.method.network(base)
+
+    def takes(self) -> tuple[Any, ...]:
+        return ()
+
+    def init(self, new: Any, clients: int) -> Any:
+        return self.method.init(new, clients)
+
+    def client(self, f: Any, server: Any, state: Any, *taken: Any, round: Round) -> Any:
+        return torch.zeros(()), state
+
+    def server(self, server: Any, uploads: Any, n: Any, round: Round) -> Any:
+        return server
+
+    def deploy(self, f: Any, server: Any, support: Any) -> Any:
+        return self.method.deploy(f, server, support)
+
+    def init_client(self, server: Any, new: Any) -> Any:
+        return self.method.init_client(server, new)
+
+    def adapts(self) -> tuple[Any, ...]:
+        return self.method.adapts()
+
+    def personalize(self, f: Any, server: Any, state: Any, sent: Any, *taken: Any, round: Round) -> Any:
+        return self.method.personalize(f, server, state, sent, *taken, round=round)
+
+
+def _held_out(case: Case) -> None:
+    server, _ = case.start()
+    federation = tiny_federation(0)
+    before = pytree.tree_map(_copy, server)
+    f = LoopObjective(Task(case.network, federation.x))
+    for client in np.flatnonzero(~federation.training):
+        rows = federation.support[client]
+        batch = Batch(torch.from_numpy(rows), torch.from_numpy(federation.labels[rows]))
+        w = case.method.deploy(f, server, (batch,))
+        size = case.network.layout.size
+        assert w.shape == (size,), f"deploy() returns {tuple(w.shape)} instead of one model, ({size},)"
+        assert torch.isfinite(f.logits(w - 0.1 * f.grad(w, batch), batch)).all(), "a fine-tuned model is not finite"
+    for was, now in zip(pytree.tree_leaves(before), pytree.tree_leaves(server), strict=True):
+        assert not isinstance(was, Tensor) or torch.equal(was, now), "deploy() changes the server's state"
+
+
+def _personal(case: Case) -> None:
+    federation = tiny_federation(0)
+    server, _ = case.start()
+    ((sent, state),), mapped = case.once("loop", federation, [3])
+    before = pytree.tree_map(_copy, (server, state, sent))
+    drawn, _ = support_streams(federation, case.spec())[3].draw(case.method.adapts(), 0)
+
+    def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
+        now = Round(0, key(3))
+        alone = case.method.personalize(f, server, own[0], None, *taken, round=now)
+        return alone, case.method.personalize(f, server, own[0], own[1], *taken, round=now)
+
+    (found,) = mapped(models, [server], [Item(0, (state, sent), tuple(drawn))])
+    for made in found:
+        assert "personalized" in made, f"personalize() returns the stages {', '.join(made)} without 'personalized'"
+        for stage, w in made.items():
+            shape = (case.network.layout.size,)
+            assert w.shape == shape, f"personalize() returns {tuple(w.shape)} instead of one model {shape} for {stage}"
+    for was, now in zip(pytree.tree_leaves(before), pytree.tree_leaves((server, state, sent)), strict=True):
+        assert not isinstance(was, Tensor) or torch.equal(was, now), "personalize() changes its arguments in place"
+
+
+def _saved(case: Case) -> None:
+    _, own = case.start()
+    results, _ = case.once("loop", tiny_federation(0), [0])
+    for name, tree in (("server", case.looped[0].server), ("fresh client", own), ("client", results[0][1])):
+        leaves, spec = pytree.tree_flatten(tree)
+        file = io.BytesIO()
+        torch.save([leaf for leaf in leaves if isinstance(leaf, Tensor)], file)
+        file.seek(0)
+        back = pytree.tree_unflatten(torch.load(file, weights_only=True), spec) if leaves else tree
+        for was, now in zip(leaves, pytree.tree_leaves(back), strict=True):
+            assert torch.equal(was, now), f"the {name} state does not survive saving and loading"
+
+
+def _cohorts(case: Case) -> None:
+    spec, federation = case.spec(), tiny_federation(0)
+    for index in range(3):
+        cohort = sample_cohort(spec, federation.training, index)
+        assert len(set(cohort)) == spec.cohort and federation.training[cohort].all()
+    assert case.method.takes() == case.method.takes(), "takes() must not change between calls"
+
+
+CHECKS: dict[str, Callable[[Case], None]] = {
+    "vectorized = loop": _vectorized,
+    "vectorized = loop with stragglers": _stragglers,
+    "vectorized = loop with augmentation and dropout": _noisy,
+    "gradient calls do not grow with clients": _calls,
+    "chunk size changes nothing": _chunks,
+    "a seed alone = together with others": _alone,
+    "a masked step is no step": _masked,
+    "arguments survive": _pure,
+    "clients are exchangeable": _exchangeable,
+    "it learns": _learns,
+    "a held-out client can be personalized": _held_out,
+    "a client has a model of its own": _personal,
+    "state survives saving": _saved,
+    "draws are stable": _cohorts,
+}
+
+
+def contract(method: str | AnyMethod) -> Iterator[tuple[str, str | None]]:
+    """Run every check on a method (an object, a name, or a reference); yields (check, None or what went wrong).
+
+    Raises:
+        UsageError: The method cannot be found or imported.
+    """
+    built: AnyMethod = names.resolve("methods", method)() if isinstance(method, str) else method
+    case = Case(built)
+    for name, check in CHECKS.items():
+        try:
+            check(case)
+        except AssertionError as error:
+            yield name, str(error)
+        except Exception as error:
+            yield name, f"{type(error).__name__}: {error}"
+        else:
+            yield name, None

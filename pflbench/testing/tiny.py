@@ -1,0 +1,78 @@
+"""What methods are checked on: a tiny generated federation of unequal clients, and networks of all kinds of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pflbench.data.federation import Federation, split_clients
+from pflbench.models.convnet import ConvNet
+from pflbench.models.network import Gate, Network, conv_parameters, linear_parameters, with_linear_head
+from pflbench.models.ops import Ops
+from pflbench.rng import stream
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+
+CLASSES = 3
+SHAPE = (1, 8, 8)
+SIZES = (13, 26, 9, 31, 18, 22, 5, 15)
+"""Rows per client: with batches of 5 the numbers of minibatches differ, most last ones are ragged."""
+
+
+def tiny_network() -> Network:
+    """A few hundred parameters, with every kind of layer the built-in networks have, and a modulator."""
+    return ConvNet((4,), kernel=3, padding=1, flat=64, hidden=(8,), before=(6, 5), after=(5,)).network(SHAPE, CLASSES)
+
+
+def tiny_features(dropout: float = 0.0) -> Network:
+    """A network whose head is one linear layer, for methods that need one; with a convolution and a dense layer."""
+
+    def features(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
+        h = ops.pool(ops.conv(ops.images(x), p["base.conv.weight"], p["base.conv.bias"], 1)).relu()
+        return ops.linear(ops.flatten(h), p["base.dense.weight"], p["base.dense.bias"]).relu()
+
+    base = (*conv_parameters("base.conv", 1, 4, 3), *linear_parameters("base.dense", 64, 6))
+    return with_linear_head(base, features, 6, SHAPE, CLASSES, dropout=dropout)
+
+
+def tiny_federation(seed: int, sizes: Sequence[int] = SIZES) -> Federation:
+    """Noisy pictures of three patterns, `sizes` rows per client; a quarter of each client's rows is query."""
+    rng = stream(seed, "contract")
+    total = sum(sizes)
+    labels = rng.integers(CLASSES, size=total)
+    patterns = np.random.RandomState(0).randint(0, 200, (CLASSES, *SHAPE))
+    images = (patterns[labels] + rng.integers(55, size=(total, *SHAPE))).astype(np.uint8)
+    held = np.split(rng.permutation(total), np.cumsum(sizes)[:-1])
+    cuts = [max(1, len(rows) // 4) for rows in held]
+    return Federation(
+        x=torch.from_numpy(images),
+        support=tuple(rows[cut:] for rows, cut in zip(held, cuts, strict=True)),
+        query=tuple(rows[:cut] for rows, cut in zip(held, cuts, strict=True)),
+        labels=labels.astype(np.int64),
+        training=split_clients(len(sizes), len(sizes) - 2, seed),
+        kind=None,
+        classes=CLASSES,
+        hash="generated",
+    )
+
+
+def tiny_spec(seed: int = 0, *, clients: int = len(SIZES), cohort: int = 3, rounds: int = 2, batch: int = 5) -> RunSpec:
+    """The spec that goes with `tiny_federation`; dataset, partition and model are names only."""
+    return RunSpec(
+        method=MethodSpec(name="checked", version="0"),
+        dataset=Named(name="generated"),
+        partition=Named(name="generated"),
+        model="tiny",
+        clients=clients,
+        training_clients=clients - 2,
+        cohort=cohort,
+        query=0.25,
+        batch=batch,
+        tail="keep",
+        rounds=rounds,
+        scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=3, lr=0.05)),
+        precision="fp64",
+        seed=seed,
+    )
