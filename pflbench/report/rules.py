@@ -11,16 +11,21 @@ from pflbench.spec import RunSpec
 
 _WEIGHTS = {"clients": "counting the same", "examples": "weighted by its number of test examples"}
 _AVERAGES = {"batches": "unweighted mean over its query batches", "examples": "correct / count"}
+_NAMED = 4
+"""Departures from the paper's text that the footer names."""
 
 Cells = Mapping[tuple[str, str], CellInput]
 
 
 def departures(table: TableInput) -> str:
-    """In what the runs differ from the paper's text."""
-    if not table.departures:
+    """In what the runs differ from the paper's text: how much there is, and the first of it by name."""
+    names = list(dict.fromkeys(table.departures))
+    if not names:
         return ""
-    names = ", ".join(dict.fromkeys(table.departures))
-    return f"Differs from the paper's text in: {names}. `pflbench explain {table.suite} ROW COLUMN` tells how."
+    points = "1 point" if len(names) == 1 else f"{len(names)} points"
+    more = ", …" if len(names) > _NAMED else ""
+    first = ", ".join(names[:_NAMED])
+    return f"Differs from the paper's text in {points} ({first}{more}): `pflbench explain {table.suite} ROW COLUMN`."
 
 
 def selection(cells: Cells) -> str:
