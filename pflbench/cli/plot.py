@@ -101,7 +101,7 @@ def _from_runs(
     from pflbench.suite.expand import expand, parse_seeds
 
     table = expand(suite, profile=profile, seeds=parse_seeds(seeds) if seeds else None, rounds=rounds)
-    drawing = draw_runs(table_input(table, comparable=False), figure, Shelf(Store(results)))
+    drawing = draw_runs(table_input(table), figure, Shelf(Store(results)))
     if not any(panel.series for panel in drawing.panels):
         options = {
             "--profile": None if profile == "paper" else profile,
@@ -128,7 +128,7 @@ def _from_sizes(suite: Suite, document: Document, figure: Histogram, seeds: str 
 
     drawn = parse_seeds(seeds) if seeds else range(figure.partitions)
     columns = [_slicing(suite, document, figure, index) for index in range(len(document.column))]
-    return draw_sizes(table_input(expand(suite), comparable=False), figure, columns, drawn)
+    return draw_sizes(table_input(expand(suite)), figure, columns, drawn)
 
 
 def _slicing(suite: Suite, document: Document, figure: Histogram, index: int) -> Slicing:

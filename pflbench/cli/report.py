@@ -75,10 +75,7 @@ def report(
     if trained or not counted:
         asked = {"columns": column, "rounds": rounds, "seeds": seeds, "precision": precision}
         expanded = with_results(trained, profile, store, **asked)  # type: ignore[arg-type]
-    inputs = [
-        table_input(e, comparable=rounds is None and e.profile == "paper", elsewhere=named_by_family(e), spread=spread)
-        for e in expanded
-    ]
+    inputs = [table_input(e, elsewhere=named_by_family(e), spread=spread) for e in expanded]
     if not inputs and not counted:
         other = elsewhere(expanded, store)
         raise UsageError(f"No results of {_what(suite, profile)} in {str(results)!r}. {other or MAKE}")
@@ -108,6 +105,7 @@ def _counted(suite: Suite, profile: str, seeds: str | None, data_dir: Path | Non
     from pflbench.suite.expand import parse_seeds
     from pflbench.suite.origins import notes
     from pflbench.suite.resolve import shared
+    from pflbench.suite.shortfall import shortfall, stand_in
 
     document, root = suite.document(profile), data_root(data_dir)
     head, statistics = document.suite, document.statistics
@@ -119,8 +117,11 @@ def _counted(suite: Suite, profile: str, seeds: str | None, data_dir: Path | Non
         settings = shared(suite, document, index)
         runs = [RunSpec(method=nobody, scoring=Scoring(), seed=seed, **settings) for seed in chosen]
         counted = counts.count(runs, root)
-        lines.append(counts.Line(column.id, column.title, counted, statistics.reference.get(column.id)))
+        instead = stand_in(suite.document().column[index], column)
+        title = f"{instead} for {column.title}" if instead else column.title
+        lines.append(counts.Line(column.id, title, counted, statistics.reference.get(column.id)))
     over = t.Spread(head.spread.kind, head.spread.ddof, head.spread.of)
+    short = shortfall(suite.document(), document, range(len(document.column)), None, chosen)
     table = t.TableInput(
         *(suite.name, head.title, head.paper, profile),
         rows=(),
@@ -128,6 +129,8 @@ def _counted(suite: Suite, profile: str, seeds: str | None, data_dir: Path | Non
         cells={},
         spread=over,
         notes=notes(document, [], [column.id for column in document.column]),
+        counts=short.counts,
+        shortfall=short.runs,
         with_spread=spread,
     )
     return counts.lay_out_counts(table, lines, chosen)

@@ -311,7 +311,7 @@ def _called(parts: Sequence[common.Part]) -> dict[str, str]:
     for table, labels in parts:
         for cell in table.cells:
             for spec in cell.needed:
-                found.setdefault(spec.id, f"{cell.column.id} · {labels[spec.id]}")
+                found.setdefault(spec.id, f"{cell.column.called} · {labels[spec.id]}")
     return found
 
 

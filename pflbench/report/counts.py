@@ -11,6 +11,7 @@ import numpy as np
 from pflbench.data.federation import Federation
 from pflbench.errors import DataMissing
 from pflbench.executor import build
+from pflbench.report import rules
 from pflbench.report.statistics import summarize
 from pflbench.report.table import CellValue, ColumnHead, Reference, Row, Table, TableInput
 from pflbench.report.text import ranges
@@ -70,6 +71,7 @@ def lay_out_counts(table: TableInput, lines: Sequence[Line], seeds: Sequence[int
     there = [line for line in lines if not line.counted.missing]
     varies = any(len(set(line.counted.counts)) > 1 for line in there)
     footer = [
+        rules.shortfall(table),
         f"Paper: {table.paper}.",
         "Counted: train, the clients' support rows; test, their query rows; classes, the labels of both.",
         f"Seeds: {ranges(seeds)}.{_spread(table) if varies else ''}",
@@ -79,7 +81,7 @@ def lay_out_counts(table: TableInput, lines: Sequence[Line], seeds: Sequence[int
     ]
     return Table(
         suite=table.suite,
-        title=table.title if table.profile == "paper" else f"{table.title} [profile: {table.profile}]",
+        title=table.heading,
         profile=table.profile,
         columns=columns,
         rows=tuple(Row(line.id, line.title, tuple(_cell(table, line, name) for name in COLUMNS)) for line in lines),
@@ -87,6 +89,7 @@ def lay_out_counts(table: TableInput, lines: Sequence[Line], seeds: Sequence[int
         decimals=0,
         blocks=False,
         footer=tuple(line for line in footer if line),
+        comparable=not table.shortfall,
     )
 
 

@@ -28,6 +28,7 @@ def footer(
     lines = [
         *mixed,
         *_failures(used),
+        rules.shortfall(table),
         f"Paper: {table.paper}. Protocol: {table.protocol}.",
         rules.departures(table),
         rules.selection(table.cells),

@@ -7,9 +7,9 @@ from pflbench.suite.cells import Cell, Expansion, TableColumn
 
 
 def table_input(
-    table: Expansion, *, comparable: bool, elsewhere: frozenset[str] = frozenset(), spread: bool | None = None
+    table: Expansion, *, elsewhere: frozenset[str] = frozenset(), spread: bool | None = None
 ) -> t.TableInput:
-    """An expanded suite as the report's input; `comparable`: it follows the paper's full protocol.
+    """An expanded suite as the report's input.
 
     `elsewhere`: ids of runs that stand in another table of the same paper. `spread`: whether one stands behind each
     number (None: as the suite says).
@@ -28,7 +28,8 @@ def table_input(
         protocol=table.protocol,
         notes=table.notes,
         departures=tuple(departure.what for departure in table.departures),
-        comparable=comparable,
+        counts=table.shortfall.counts,
+        shortfall=table.shortfall.runs,
         elsewhere=elsewhere,
         blocks=table.blocks,
         costs=table.costs,

@@ -43,7 +43,7 @@ def lay_out(table: TableInput, store: Store) -> Table:
     shown = grid | differences
     return Table(
         suite=table.suite,
-        title=table.title if table.profile == "paper" else f"{table.title} [profile: {table.profile}]",
+        title=table.heading,
         profile=table.profile,
         columns=columns,
         rows=tuple(_row(row.id, row.title, shown, columns) for row in heads),
@@ -51,6 +51,7 @@ def lay_out(table: TableInput, store: Store) -> Table:
         decimals=table.decimals,
         blocks=table.blocks,
         footer=footer(table, grid, used, tuple(mixed.values()), spare),
+        comparable=not table.shortfall,
     )
 
 

@@ -43,6 +43,13 @@ def selection(cells: Cells) -> str:
     return f"Selection: {'; '.join(rules)}; {_when(cells)}, nothing is selected on test data."
 
 
+def shortfall(table: TableInput) -> str:
+    """In what the runs are not the paper's whole protocol: the reason for all of the table's cells at once."""
+    if not table.shortfall:
+        return ""
+    return f"Less than the whole protocol, so nothing compares with the paper: {table.shortfall}."
+
+
 def _when(cells: Cells) -> str:
     """After which rounds the scores are read."""
     lasts = sorted({run.scoring.last for cell in cells.values() for run in cell.asked})

@@ -154,8 +154,10 @@ class TableInput:
     notes: tuple[str, ...] = ()
     departures: tuple[str, ...] = ()
     """In what the runs differ from the paper's text, a few words each."""
-    comparable: bool = True
-    """False where fewer rounds, other data or the like were asked for than the paper's protocol demands."""
+    counts: tuple[str, ...] = ()
+    """How much there is of the suite's whole (`3 of 1000 rounds`), where it is not all."""
+    shortfall: str = ""
+    """What the runs have less of than the suite's whole protocol, or other: then nothing compares with the paper."""
     elsewhere: frozenset[str] = frozenset()
     """Ids of runs that another table of the same paper names: they are no extra rows here."""
     blocks: bool = False
@@ -165,6 +167,12 @@ class TableInput:
     derived: tuple[Derived, ...] = ()
     with_spread: bool = True
     """Whether a spread stands behind each number."""
+
+    @property
+    def heading(self) -> str:
+        """The title, with the profile and how much there is of the whole, where it is not all."""
+        said = "; ".join((*([] if self.profile == "paper" else [f"profile: {self.profile}"]), *self.counts))
+        return f"{self.title} [{said}]" if said else self.title
 
     @property
     def settings(self) -> dict[str, str]:
@@ -244,3 +252,5 @@ class Table:
     decimals: int
     blocks: bool
     footer: tuple[str, ...]
+    comparable: bool = True
+    """False where the footer says of the whole table that it does not compare with the paper."""

@@ -59,8 +59,11 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def comparison(table: Table) -> tuple[list[Line], list[str]]:
-    """A line per cell with a run, and the footnotes of the verdicts. Empty if the paper has no number at all."""
-    if not any(value and value.reference for row in table.rows for value in row.cells):
+    """A line per cell with a run, and the footnotes of the verdicts.
+
+    Empty if the paper has no number at all, or if the footer says of the whole table that it does not compare.
+    """
+    if not table.comparable or not any(value and value.reference for row in table.rows for value in row.cells):
         return [], []
     notes: dict[str, int] = {}
     lines = [line for row in table.rows for line in _lines(row, table, notes)]

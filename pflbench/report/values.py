@@ -75,8 +75,8 @@ def settle(value: CellValue, seeds: dict[int, Floats], table: TableInput) -> Cel
     barred = None
     if value.mixed:
         barred = _MIXED
-    elif not table.comparable:
-        barred = f"these runs do not follow the paper's full protocol (profile: {table.profile})"
+    elif table.shortfall:
+        barred = f"less than the whole protocol: {table.shortfall}"
     return replace(
         value,
         seeds={seed: float(numbers.mean()) for seed, numbers in seeds.items()},

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import NamedTuple
 
 from pflbench.report.table import Row, Table
+
+_WIDEST = 16
+"""Characters of a group in one line above its columns."""
 
 
 class View(NamedTuple):
@@ -22,7 +26,7 @@ def views(table: Table) -> list[View]:
     groups: dict[str, dict[int, tuple[str, ...]]] = {}
     for i, c in enumerate(table.columns):
         corner, above = (c.group, "") if table.blocks else ("", c.group)
-        groups.setdefault(corner, {})[i] = tuple(line for line in (above, c.title, c.label) if line)
+        groups.setdefault(corner, {})[i] = tuple(line for line in (*wrap(above, _WIDEST), c.title, c.label) if line)
     return [
         View(corner, columns, tuple(row for row in table.extra if any(row.cells[i] for i in columns)))
         for corner, columns in groups.items()

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from pflbench.spec import RunSpec, Stage
 from pflbench.suite.schema import Mean, Spread
+from pflbench.suite.shortfall import Shortfall
 
 
 class Reference(NamedTuple):
@@ -31,7 +32,10 @@ class TableRow:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column, as the profile sets it. `smallest`: it reads so many clients, those with the fewest examples."""
+    """A column, as the profile sets it. `smallest`: it reads so many clients, those with the fewest examples.
+
+    Where the profile puts another dataset in the place of the paper's, `group` says so, and `stands_in` is that one.
+    """
 
     id: str
     group: str
@@ -42,6 +46,12 @@ class TableColumn:
     clients: int
     rounds: int
     smallest: int | None = None
+    stands_in: str = ""
+
+    @property
+    def called(self) -> str:
+        """Its id and, where that speaks of another dataset, the one that it has."""
+        return f"{self.id} (on {self.stands_in})" if self.stands_in else self.id
 
 
 class Choice(NamedTuple):
@@ -117,7 +127,7 @@ class Expansion:
     stand once for every group of columns; `mean`: how cells average clients; `shows_spread`: whether a spread stands
     behind each number. `protocol`: what is followed, in words. `notes` and `departures` are those of what is shown.
     `locations` tells where the code of a user's method lives, by run id; it is no part of a run's identity. `path` is
-    the suite's file, `extends` the one that it extends.
+    the suite's file, `extends` the one that it extends. `shortfall` is in what it differs from the whole protocol.
     """
 
     suite: str
@@ -144,3 +154,4 @@ class Expansion:
     locations: Mapping[str, str]
     path: Path
     extends: Path | None
+    shortfall: Shortfall

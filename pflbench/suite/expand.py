@@ -12,6 +12,7 @@ from pflbench.suite import origins, resolve
 from pflbench.suite.cells import Cell, Choice, Departure, Derived, Expansion, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.select import Line, select_columns, select_lines, suite_lines
+from pflbench.suite.shortfall import shortfall, stand_in
 from pflbench.suite.strict import at
 
 __all__ = [
@@ -87,11 +88,12 @@ def expand(
     shown: list[TableColumn] = []
     cells: list[Cell] = []
     locations: dict[str, str] = {}
-    for index in select_columns(suite, document, columns, datasets, partitions, clients):
+    indices = select_columns(suite, document, columns, datasets, partitions, clients)
+    for index in indices:
         shared = resolve.shared(suite, document, index) | {"precision": precision}
         if rounds is not None:
             shared["rounds"] = rounds
-        column = _table_column(document, index, shared)
+        column = _table_column(suite.document(), document, index, shared)
         shown.append(column)
         for line in lines:
             found = filler.cells(index, column, line, shared)
@@ -125,6 +127,7 @@ def expand(
         locations=locations,
         path=suite.path,
         extends=suite.path.parent / head.extends if head.extends else None,
+        shortfall=shortfall(suite.document(), document, indices, rounds, chosen),
     )
 
 
@@ -132,11 +135,13 @@ def _at_most(rounds: int | None, line: Line) -> Line:
     return line if rounds is None or line.rounds is None else replace(line, rounds=min(line.rounds, rounds))
 
 
-def _table_column(document: Document, index: int, shared: Mapping[str, Any]) -> TableColumn:
-    c = document.column[index]
+def _table_column(paper: Document, document: Document, index: int, shared: Mapping[str, Any]) -> TableColumn:
+    c, whole = document.column[index], paper.column[index]
+    instead = stand_in(whole, c)
+    group = f"{instead} for {c.group or whole.dataset.name}" if instead else c.group
     smallest = c.subset.smallest if c.subset else None
     named = c.dataset.name, c.partition.name, c.model
-    return TableColumn(c.id, c.group, c.title, *named, shared["clients"], shared["rounds"], smallest)
+    return TableColumn(c.id, group, c.title, *named, shared["clients"], shared["rounds"], smallest, instead)
 
 
 @dataclass(frozen=True)

@@ -111,12 +111,12 @@ def test_figures_end_to_end(cli, folder: Path) -> None:
     assert made.code == 0, made.err
     result = cli("plot", "pfedvem-fig12", "-o", "curves.csv", "--profile", "smoke")
     assert result.code == 0 and "nothing here compares" in result.out
-    assert "pFedVEM (Ours), FedAvg in CIFAR10 100 Clients, CIFAR10 200 Clients" in result.out
+    assert "pFedVEM (Ours), FedAvg in digits for CIFAR10 100 Clients, digits for CIFAR10 200 Clients" in result.out
     found = {
         (r["panel"], r["series"], float(r["round"])): float(r["accuracy (%)"]) for r in numbers(Path("curves.csv"))
     }
     assert found.keys() == {
-        (f"CIFAR10 50 Clients {stage}", row, round)
+        (f"digits for CIFAR10 50 Clients {stage}", row, round)
         for stage, row in (("PM", "pFedVEM (Ours)"), ("GM", "pFedVEM (Ours)"), ("GM", "FedAvg"))
         for round in (1.0, 2.0)
     }
@@ -125,7 +125,7 @@ def test_figures_end_to_end(cli, folder: Path) -> None:
         s for s in Store(folder / "results").read(run.spec.id).scores if (s.stage, s.round) == ("personalized", 1)
     ]
     mean = 100 * sum(s.correct / s.count for s in scores) / len(scores)
-    assert found["CIFAR10 50 Clients PM", "pFedVEM (Ours)", 1.0] == pytest.approx(mean)
+    assert found["digits for CIFAR10 50 Clients PM", "pFedVEM (Ours)", 1.0] == pytest.approx(mean)
     for suffix in ("png", "svg"):
         for name in ("one", "two"):
             assert cli("plot", "pfedvem-fig12", "-o", f"{name}.{suffix}", "--profile", "smoke").code == 0
@@ -143,7 +143,10 @@ def test_accuracy_against_size_end_to_end(cli, folder: Path) -> None:
     assert made.code == 0, made.err
     assert cli("plot", "pfedvem-fig2", "-o", "sizes.csv", "--profile", "smoke").code == 0
     rows = numbers(folder / "sizes.csv")
-    assert {r["panel"] for r in rows} == {"CIFAR100 50 Clients"} and {r["series"] for r in rows} == {"Local", "pFedME"}
+    assert {r["panel"] for r in rows} == {"digits for CIFAR100 50 Clients"} and {r["series"] for r in rows} == {
+        "Local",
+        "pFedME",
+    }
     for row in ("Local", "pFedME"):
         mine = [r for r in rows if r["series"] == row]
         assert sum(int(r["n"]) for r in mine) == 10

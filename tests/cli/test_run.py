@@ -30,6 +30,24 @@ def test_runs_to_a_table_and_again_to_nothing(cli, folder: Path, monkeypatch) ->
     assert table.code == 0 and "ditto" in table.out
 
 
+def test_less_than_the_whole_is_said_while_running_and_in_the_table(cli, folder: Path) -> None:
+    little = '[profile.little]\nseeds = [0]\ncolumn.dirichlet.dataset = { name = "digits" }\n'
+    printed = "[reference]\nfedavg = { shards = [50.0], dirichlet = [60.0] }\n"
+    (folder / "whole.toml").write_text((folder / "tiny.toml").read_text() + little + printed)
+    asked = ("-s", "whole.toml", "--rounds", "1")
+    ran = cli("run", *asked, "-m", "fedavg", "--profile", "little")
+    assert ran.code == 0
+    assert "dirichlet (on digits) · fedavg · seed 0" in ran.out and "shards · fedavg · seed 0" in ran.out
+    shown = cli("report", *asked, "--profile", "little").out
+    assert "Tiny [profile: little; 1 of 2 rounds; 1 of 2 seeds]" in shown and "digits for" in shown
+    assert shown.count("nothing compares with the paper: 1 of 2 rounds; digits for rotated-digits.") == 1
+    shown = cli("report", *asked, "--profile", "paper", "--column", "shards").out
+    assert "Tiny [1 of 2 rounds; 1 of 2 columns]" in shown
+    assert shown.count("nothing compares with the paper: 1 of 2 rounds.") == 1
+    for text in (shown, cli("report", *asked, "--format", "markdown").out):
+        assert "not comparable" not in text and "profile: paper" not in text
+
+
 def test_redo_always_replaces(cli, folder: Path) -> None:
     cli("run", *SHORT, "--seeds", "0")
     before = stored(folder / "results")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pflbench.report.layout import lay_out
+from pflbench.report.render import render
 from pflbench.report.table import CellInput, CellValue, Reading, Reference, RowHead, Spread, Table
 from pflbench.report.text import cell as text
 from pflbench.report.text import ranges
@@ -130,11 +131,25 @@ def test_verdicts(build: Build, store: Store) -> None:
     assert value(table, "fedavg").difference == pytest.approx(-1)
     labels = [v.verdict and v.verdict.label for row in table.rows for v in row.cells if v]
     assert labels == ["within 1", "off", "reference suspect", None]
-    table = lay_out(build.table(references=references, profile="smoke", comparable=False), store)
+
+
+def test_less_than_the_whole_is_marked_once(build: Build, store: Store) -> None:
+    build.fill(store)
+    references = {("fedavg", "digits-a"): Reference(31.0, 1.0), ("fedavg", "digits-b"): Reference(90.0, 1.0)}
+    less = {"counts": ("3 of 9 rounds", "3 of 5 seeds"), "shortfall": "3 of 9 rounds; digits for cifar10"}
+    table = lay_out(build.table(references=references, **less), store)
     verdict = value(table, "fedavg").verdict
     assert verdict and verdict.label == "not comparable"
-    assert "profile: smoke" in verdict.reason
-    assert table.title == "Demo, Table 1 [profile: smoke]"
+    assert table.title == "Demo, Table 1 [3 of 9 rounds; 3 of 5 seeds]"
+    for format in ("terminal", "markdown"):
+        shown = render(table, format, width=200)  # type: ignore[arg-type]
+        assert shown.count("nothing compares with the paper: 3 of 9 rounds; digits for cifar10.") == 1
+        assert "not comparable" not in shown and "31.00" not in shown
+    assert render(table, "csv").count("not comparable") == 2
+    other = build.table(references=references, profile="smoke", counts=("3 of 5 seeds",))
+    table = lay_out(other, store)  # fewer seeds alone: each cell is what it says
+    assert table.title == "Demo, Table 1 [profile: smoke; 3 of 5 seeds]"
+    assert "off" in render(table, "markdown")
 
 
 def test_no_verdict_without_runs(build: Build, store: Store) -> None:

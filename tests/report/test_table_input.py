@@ -86,7 +86,7 @@ def suite(tmp_path: Path) -> Expansion:
 
 @pytest.fixture
 def table(suite: Expansion) -> TableInput:
-    return table_input(suite, comparable=True)
+    return table_input(suite)
 
 
 def test_a_column_stands_once_per_stage(table: TableInput) -> None:
@@ -127,6 +127,6 @@ def test_differences(table: TableInput) -> None:
 
 
 def test_without_stages_a_column_stands_once() -> None:
-    table = table_input(expand(load("cafeme-table1")), comparable=True)
+    table = table_input(expand(load("cafeme-table1")))
     assert [head.id for head in table.columns] == [head.column for head in table.columns]
     assert {head.stage for head in table.columns} == {None} and not table.blocks

@@ -36,7 +36,7 @@ def draw_runs(table: TableInput, figure: FromRuns, shelf: Shelf) -> Drawing:
     panels = tuple(Panel(head.name if len(stages) > 1 else head.setting, maker.series(head)) for head in heads)
     return Drawing(
         table.suite,
-        _title(table),
+        table.heading,
         table.profile,
         *maker.axes(),
         panels,
@@ -51,7 +51,7 @@ def _draw_tsne(table: TableInput, figure: Tsne, shelf: Shelf) -> Drawing:
     maker = Walks(table, figure, shelf)
     panels = maker.panels()
     return Drawing(
-        *(table.suite, _title(table), table.profile, "t-SNE 1", "t-SNE 2", panels, maker.across),
+        *(table.suite, table.heading, table.profile, "t-SNE 1", "t-SNE 2", panels, maker.across),
         (*mixed(table, shelf), *maker.notes(), *table.notes),
         tuple(row.title for row in table.rows),
         "round",
@@ -71,11 +71,7 @@ def draw_sizes(table: TableInput, figure: Histogram, columns: Sequence[Slicing],
     drawn = f"Drawn: the clients of {len(seeds)} partitions (seeds {ranges(seeds)}); no data are read."
     notes = (f"Paper: {table.paper}.", drawn, *table.notes)
     axes = "training rows of a client", "density"
-    return Drawing(table.suite, _title(table), table.profile, *axes, panels, _across(len(panels)), notes)
-
-
-def _title(table: TableInput) -> str:
-    return table.title if table.profile == "paper" else f"{table.title} [profile: {table.profile}]"
+    return Drawing(table.suite, table.heading, table.profile, *axes, panels, _across(len(panels)), notes)
 
 
 def _across(panels: int) -> int:

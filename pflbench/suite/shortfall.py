@@ -1,0 +1,143 @@
+"""What a table has less of than its suite's whole protocol, or other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pflbench.suite.document import Document
+from pflbench.suite.schema import Column
+
+_PRESENTED = ("id", "group", "title", "suspect", "sources", "report", "subset", "like")
+"""Keys of a column that change no run."""
+_COHORT = ("training_clients", "cohort")
+_WORDS = {
+    "partition": "partitions",
+    "batch": "batch sizes",
+    "hyper": "hyperparameters",
+    "dataset": "options of the datasets",
+    "model": "networks",
+    **dict.fromkeys(_COHORT, "cohorts"),
+}
+"""What keys are called; any key that is not here is called by its name."""
+Pairs = Sequence[tuple[Column, Column]]
+"""Columns of the paper's protocol, each with what a profile makes of it."""
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """In what a table differs from its suite's whole protocol, in words; all empty: in nothing.
+
+    `rounds`, `seeds` and `columns` say how many there are of how many. `other` is what else its runs have less of than
+    the protocol's, or other.
+    """
+
+    rounds: str = ""
+    seeds: str = ""
+    columns: str = ""
+    other: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """How much of the whole there is, as a title says it."""
+        return tuple(text for text in (self.rounds, self.seeds, self.columns) if text)
+
+    @property
+    def runs(self) -> str:
+        """In what its runs depart from the protocol; empty where they follow it."""
+        return "; ".join(text for text in (self.rounds, *self.other) if text)
+
+
+def shortfall(
+    paper: Document, document: Document, columns: Sequence[int], rounds: int | None, seeds: Sequence[int]
+) -> Shortfall:
+    """What is less or other in these columns, by index, of a document under a profile.
+
+    Args:
+        paper: The suite without a profile.
+        document: The suite as it is run.
+        columns: Which of its columns the table has.
+        rounds: Asked for instead of each column's; None: each column's own.
+        seeds: The table's.
+    """
+    pairs = [(paper.column[index], document.column[index]) for index in columns]
+    trained = [(column.rounds if rounds is None else rounds, whole.rounds) for whole, column in pairs if paper.row]
+    every = paper.suite.seeds
+    return Shortfall(
+        rounds=_of(trained, "rounds"),
+        seeds=f"{len(seeds)} of {len(every)} seeds" if len(seeds) < len(every) else "",
+        columns=f"{len(pairs)} of {len(paper.column)} columns" if len(pairs) < len(paper.column) else "",
+        other=tuple(text for text in (*_trained(paper, document, pairs), *_scored(paper, document, pairs)) if text),
+    )
+
+
+def stand_in(whole: Column, column: Column) -> str:
+    """The dataset that a profile puts in the place of the paper's; empty if it is the paper's."""
+    return "" if column.dataset.name == whole.dataset.name else column.dataset.name
+
+
+def _trained(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]:
+    """What is less or other of the federations and of the training."""
+    placed: dict[str, dict[str, None]] = {}
+    for whole, column in pairs:
+        if name := stand_in(whole, column):
+            placed.setdefault(name, {})[whole.dataset.name] = None
+    yield ", ".join(f"{name} for {_listed(list(replaced))}" for name, replaced in placed.items())
+    clients = _of([(_clients(document, column), _clients(paper, whole)) for whole, column in pairs], "clients")
+    yield clients
+    known = ("rounds", "dataset", "clients", "finetune", *_PRESENTED, *(_COHORT if clients else ()))
+    keys = [key for whole, column in pairs for key in _differing(whole, column, known)]
+    if any(whole.dataset != column.dataset and not stand_in(whole, column) for whole, column in pairs):
+        keys.append("dataset")
+    if document.hyper != paper.hyper:
+        keys.append("hyper")
+    keys += _differing(paper.federation, document.federation, known)
+    words = dict.fromkeys(_WORDS.get(key, key) for key in keys)
+    yield f"other {_listed(list(words))}" if words else ""
+
+
+def _scored(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]:
+    """What is less or other of the scoring; nothing where nobody trains."""
+    if not paper.row:
+        return
+    before, after = paper.evaluation, document.evaluation
+    yield f"only the first {after.first} clients scored" if after.first and after.first != before.first else ""
+    yield _of([(_steps(document, column), _steps(paper, whole)) for whole, column in pairs], "fine-tuning steps")
+    yield _of([(after.last, before.last)], "last rounds read")
+    keys = _differing(before, after, ("first", "last", "finetune", "report"))
+    if any(_tuning(document, column) != _tuning(paper, whole) for whole, column in pairs):
+        keys.append("fine-tuning")
+    yield f"other {_listed(keys)}" if keys else ""
+
+
+def _of(pairs: Iterable[tuple[int | None, int | None]], what: str) -> str:
+    """`10 of 1000, 50 of 200 rounds` for those pairs that differ."""
+    found = dict.fromkeys(f"{number} of {whole}" for number, whole in pairs if number != whole)
+    return f"{', '.join(found)} {what}" if found else ""
+
+
+def _differing(a: Any, b: Any, known: Sequence[str]) -> list[str]:
+    """The keys at which two tables of a suite file differ, but for those known."""
+    return [key for key in type(a).model_fields if key not in known and getattr(a, key) != getattr(b, key)]
+
+
+def _clients(document: Document, column: Column) -> int:
+    return column.clients or document.federation.clients
+
+
+def _steps(document: Document, column: Column) -> int | None:
+    rule = document.evaluation.finetune
+    return column.finetune.steps or (rule.steps if rule else None)
+
+
+def _tuning(document: Document, column: Column) -> tuple[object, ...]:
+    """Fine-tuning but for its number of steps."""
+    return tuple(
+        rule and rule.model_dump(exclude={"steps"}) for rule in (document.evaluation.finetune, column.finetune)
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

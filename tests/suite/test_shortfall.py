@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pflbench.suite.document import parse
+from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.load import load
+from pflbench.suite.shortfall import Shortfall
+
+from .samples import raw
+
+
+def small(**changes: Any) -> Expansion:
+    """The tiny suite (three rounds, two seeds, ten clients) under a profile that sets this."""
+    table = raw()
+    table["profile"] = {"small": changes}
+    return expand(parse(table, Path("tiny.toml")), profile="small" if changes else "paper")
+
+
+def test_the_whole_lacks_nothing() -> None:
+    assert small().shortfall == Shortfall()
+    assert not small().shortfall.counts and not small().shortfall.runs
+    same = parse(raw(), Path("tiny.toml"))
+    assert expand(same, rounds=3, seeds=(0, 1)).shortfall == Shortfall()
+
+
+def test_what_the_command_line_leaves_out_is_counted() -> None:
+    suite = parse(raw(), Path("tiny.toml"))
+    short = expand(suite, rounds=1, seeds=(0,), columns=["b"]).shortfall
+    assert short.counts == ("1 of 3 rounds", "1 of 2 seeds", "1 of 2 columns")
+    assert short.runs == "1 of 3 rounds"
+    assert expand(suite, seeds=(0, 1, 2)).shortfall == Shortfall()  # more is not less
+    assert expand(suite, rounds=5).shortfall.runs == "5 of 3 rounds"  # but other rounds are another protocol
+    several = expand(suite, profile="smoke").shortfall
+    assert several.counts == ("1 of 3, 2 of 3 rounds", "1 of 2 seeds")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seeds": [0]}, ""),
+        ({"notes": ["Quick."]}, ""),
+        ({"federation": {"clients": 9}}, "9 of 10 clients"),
+        ({"federation": {"cohort": 1}}, "other cohorts"),
+        ({"federation": {"query": 0.5}}, "other query"),
+        ({"evaluation": {"first": 1}}, "only the first 1 clients scored"),
+        ({"evaluation": {"finetune": {"steps": 2}, "report": {"steps": [2]}}}, "2 of 5 fine-tuning steps"),
+        ({"evaluation": {"average": "examples"}}, "other average"),
+        ({"evaluation": {"finetune": {"decay": 0.5}}}, "other fine-tuning"),
+        ({"hyper": {"fedavg": {"lr": 0.5}}}, "other hyperparameters"),
+        ({"column": {"a": {"hyper": {"fedavg": {"epochs": 1}}}}}, "other hyperparameters"),
+        ({"column": {"a": {"batch": 5}, "b": {"partition": {"shards": 30}}}}, "other batch sizes and partitions"),
+        ({"column": {"a": {"model": "cnn3"}}}, "other networks"),
+        ({"column": {"a": {"finetune": {"lr": 0.3}}}}, "other fine-tuning"),
+        ({"column": {"a": {"dataset": {"degrees": 30}}}}, "other options of the datasets"),
+        ({"column": {"*": {"dataset": {"name": "digits"}}}}, "digits for rotated-digits"),
+    ],
+)
+def test_every_change_of_a_profile_is_named(changes: dict[str, Any], said: str) -> None:
+    table = raw()
+    if "*" in changes.get("column", {}):
+        for column in table["column"]:
+            column["dataset"] = {"name": "rotated-digits"}
+    table["profile"] = {"small": changes}
+    suite = parse(table, Path("tiny.toml"))
+    paper, changed = expand(suite), expand(suite, profile="small")
+    assert changed.shortfall.runs == said
+    other = {run.id for run in changed.runs} - {run.id for run in paper.runs}
+    assert bool(other) == bool(said)  # what trains otherwise is told, and nothing else
+
+
+def test_columns_are_called_what_they_are() -> None:
+    table = load("cafeme-table1")
+    before, after = (expand(table, profile=profile).columns[2] for profile in ("quick", "smoke"))
+    assert (before.group, before.stands_in, before.called) == ("RMNIST", "", "rmnist-shards")
+    assert (after.group, after.stands_in) == ("rotated-digits for RMNIST", "rotated-digits")
+    assert after.called == "rmnist-shards (on rotated-digits)"
+    said = expand(table, profile="smoke").shortfall.runs
+    assert "digits for cifar10, rotated-digits for rmnist; 20 of 100 clients" in said
+
+
+def test_a_column_without_a_group_is_called_by_its_dataset() -> None:
+    table = raw()
+    for column in table["column"]:
+        column["dataset"] = {"name": "rotated-digits"}
+    table["profile"] = {"small": {"column": {"a": {"dataset": {"name": "digits"}}}}}
+    columns = expand(parse(table, Path("tiny.toml")), profile="small").columns
+    assert [column.group for column in columns] == ["digits for rotated-digits", ""]
