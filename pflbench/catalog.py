@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
-from pflbench import names
+from pflbench import names, renames
 from pflbench.errors import UsageError, unknown
 
 REQUIRED: Final = object()
@@ -149,8 +149,16 @@ def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _field(info: Info, key: str) -> FieldInfo:
     if key not in info.fields:
-        raise unknown(f"{info.noun} of {info.name}", key, info.fields)
+        raise unknown(f"{info.noun} of {info.name}", key, info.fields, _namesakes(info, key))
     return info.fields[key]
+
+
+def _namesakes(info: Info, key: str) -> str:
+    """What to say to who means a method that once had this one's name, and has the field; empty if none does."""
+    if not isinstance(info, MethodInfo):
+        return ""
+    others = [r.new for r in renames.METHODS if r.old == info.name and key in describe(r.new).fields]
+    return f" The {info.name!r} of before, which has it, is called {others[0]!r} now." if others else ""
 
 
 def _refusal(info: Info, key: str, field: FieldInfo, value: Any) -> UsageError:

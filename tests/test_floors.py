@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "pflbench"
-GROUND = ("errors", "typing", "vector", "noise", "optim", "rng", "spec", "result", "names", "usercode")
+GROUND = ("errors", "typing", "vector", "noise", "optim", "rng", "spec", "result", "names", "renames", "usercode")
 FLOORS = [
     GROUND,
     ("catalog",),

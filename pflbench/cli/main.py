@@ -12,7 +12,24 @@ from typing import Annotated
 import typer
 
 import pflbench
-from pflbench.cli import check, common, data, info, ls, pack, plan, plot, queue, report, run, show, speed, status, tune
+from pflbench.cli import (
+    check,
+    common,
+    data,
+    info,
+    ls,
+    pack,
+    plan,
+    plot,
+    queue,
+    report,
+    run,
+    show,
+    speed,
+    status,
+    tune,
+    upgrade,
+)
 from pflbench.cli.common import errors
 from pflbench.errors import PflbenchError
 
@@ -51,6 +68,7 @@ app.command("ls")(ls.ls)
 app.add_typer(data.app, name="data")
 app.command("show")(show.show)
 app.command("pack")(pack.pack)
+app.command("upgrade")(upgrade.upgrade)
 app.command("queue")(queue.queue)
 app.command("tune")(tune.tune)
 app.command("check")(check.check)

@@ -1,78 +1,98 @@
-"""FedRep (Collins et al. 2021, Algorithm 1), as CAFeMe's tables use it.
+"""FedRep (Collins et al., ICML 2021, arXiv 2102.07078, Algorithm 1).
 
-Departures, all as in the authors' CAFeMe code:
-1. The head is averaged too, and a client starts from the averaged head: there are no personal heads.
-2. The head is every dense layer (with its normalization), the base the convolution blocks.
-3. Adam for both parts, with two states per client that are kept between participations (`optimizer="sgd"`: plain SGD).
-4. At test time the whole averaged model is fine-tuned.
-Special cases: a network without a head, no head steps, and SGD = FedAvg on the same minibatches.
+As pFedVEM's and FedEC's tables use it; `fedrep-averaged` is CAFeMe's variant, which has no personal heads.
+
+Departures:
+1. The base is trained for epochs, too (the paper: one step, or epochs in its experiments); minibatches of both phases
+   are drawn apart, and each phase has a fresh momentum, which is none of the paper's, nor is `weight_decay`. The part
+   that is not trained does not move at all (in the released code with PyTorch 1, momentum and decay
+   go on moving the head).
+2. Everyone who is asked trains and keeps its head, whether its upload arrives or not (pFedVEM's tables; the paper:
+   the sampled clients). Only bases that are sent or scored are trained, since the others would be thrown away.
+3. The server's mean is weighted as the suite says (the paper: uniformly).
+4. The frozen base turns all of a client's images into features once a round, on which the head, one linear layer, is
+   trained: the same numbers, but for networks with batch normalization, whose statistics are then of all images.
+   Where the images are augmented, or the network has dropout or another kind of head, the head is trained on the
+   minibatches themselves.
+5. `private_init` is none of the paper's: see `partly_shared`.
+The global model, which the paper does not have, is the shared base with the initial head.
+Special cases: without head epochs, the heads never change; without base epochs, the base never does and a head is
+trained as by SGD on the features alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, steps
-from pflbench.optim import AdamState, adam, adam_init, sgd
-from pflbench.typing import Params
-from pflbench.vector import replace
-
-
-class FedRepClient(NamedTuple):
-    """Adam's states for the head and for the base; `()` under plain SGD."""
-
-    head: AdamState | tuple[()]
-    base: AdamState | tuple[()]
-
-
-Carry = tuple[Params, AdamState | tuple[()]]
+from pflbench.methods.base import Batch, Batches, Objective, Take, descend
+from pflbench.methods.fedper import Base, Head, PersonalHead
+from pflbench.methods.linear_head import head_gradient
 
 
 @dataclass(frozen=True)
-class FedRep(Method[Params, FedRepClient, Params]):
-    """Head first with the base frozen, then the base with the head frozen."""
+class FedRep(PersonalHead):
+    """The personal head first, on the frozen shared base; then the base, under the frozen head."""
 
     version: ClassVar[int] = 1
-    head_steps: int = 5
-    """Local steps on the head."""
-    base_steps: int = 1
-    """Local steps on the base, on the minibatches that follow."""
-    head_lr: float = 1e-3
-    """Learning rate of the head."""
-    base_lr: float = 1e-3
-    """Learning rate of the base."""
-    optimizer: Literal["adam", "sgd"] = "adam"
-    """Adam with kept states (authors' CAFeMe code) or plain SGD."""
+    head_epochs: int = 10
+    """Local epochs K on the head."""
+    base_epochs: int = 5
+    """Local epochs on the base, after them."""
+    lr: float = 1e-3
+    """Learning rate of both (SGD)."""
+    momentum: float | None = None
+    """Momentum of both, fresh in each phase; none: without."""
+    batch: int | None = None
+    """Rows per minibatch; none: the suite's."""
+
+    weight_decay: float | None = None
+    """Weight decay of the trained part's weights (not of biases and normalizations); none: without."""
+    private_init: Literal["server"] | None = None
+    """The head of a client that never took part: the common initial one, or "server": the last cohort's mean."""
 
     def takes(self) -> tuple[Take, ...]:
-        """Minibatches for the head, then for the base."""
-        return Take(steps=self.head_steps), Take(steps=self.base_steps)
+        """All images at once, for the features; passes for the head; passes for the base, where it is used."""
+        return (
+            Take(whole=True),
+            Take(epochs=self.head_epochs, batch=self.batch, indexed=True),
+            Take(epochs=self.base_epochs, batch=self.batch, used_only=True),
+        )
 
-    def init_client(self, server: Params, new: Initializer) -> FedRepClient:
-        """Two fresh states, each as long as its part."""
-        if self.optimizer == "sgd":
-            return FedRepClient((), ())
-        return FedRepClient(adam_init(server[new.part("head")]), adam_init(server[new.part("base")]))
+    def fit(self, f: Objective, shared: Base, private: Head, *taken: Batches) -> tuple[Base, Head]:
+        """Train the head on the frozen base, then the base under the frozen head."""
+        everything, for_head, for_base = taken
+        head = descend(
+            self.on_features(f, shared, private, everything) if f.cacheable else self.on_images(f, shared),
+            private,
+            for_head,
+            lr=self.lr,
+            beta=self.momentum,
+            decay=f.decay(self.weight_decay, private, wrt="head"),
+        )
+        base = descend(
+            lambda base, b: f.grad(self.whole(base, head), b, wrt="base"),
+            shared,
+            for_base,
+            lr=self.lr,
+            beta=self.momentum,
+            decay=f.decay(self.weight_decay, shared, wrt="base"),
+        )
+        return base, head
 
-    def client(
-        self, f: Objective, server: Params, state: FedRepClient, *taken: Batches, round: Round
-    ) -> tuple[Params, FedRepClient]:
-        """Train the head, then the base; upload both."""
-        for_head, for_base = taken
-        w, head = self._train(f, "head", self.head_lr, (server, state.head), for_head)
-        w, base = self._train(f, "base", self.base_lr, (w, state.base), for_base)
-        return w, FedRepClient(head, base)
+    def on_features(self, f: Objective, base: Base, head: Head, everything: Batches) -> Callable[[Head, Batch], Head]:
+        """The head's gradient on features that the frozen base makes of all images once."""
+        (whole,) = everything
+        z = f.features(self.whole(base, head), whole)
+        classes = head.shape[-1] // (z.shape[-1] + 1)
 
-    def _train(self, f: Objective, part: str, lr: float, start: Carry, batches: Batches) -> Carry:
-        where = f.part(part)
+        def gradient(h: Head, b: Batch) -> Head:
+            assert b.places is not None
+            return head_gradient(h, z.index_select(0, b.places), b.labels, b.mask, classes)
 
-        def step(carry: Carry, b: Batch) -> Carry:
-            w, moments = carry
-            g = f.grad(w, b, wrt=part)
-            if not isinstance(moments, AdamState):
-                return replace(w, where, sgd(w[where], g, lr=lr)), ()
-            piece, moments = adam(w[where], g, moments, lr=lr)
-            return replace(w, where, piece), moments
+        return gradient
 
-        return steps(step, start, batches)
+    def on_images(self, f: Objective, base: Base) -> Callable[[Head, Batch], Head]:
+        """The head's gradient through the whole network."""
+        return lambda h, b: f.grad(self.whole(base, h), b, wrt="head")

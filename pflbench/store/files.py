@@ -73,6 +73,19 @@ def identity(status: os.stat_result) -> Identity:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def remove(path: Path, known: Identity, instead: Path) -> None:
+    """Remove a file whose runs are in the file `instead`, unless it was replaced meanwhile. Raises `StoreError`."""
+    try:
+        if identity(path.stat()) == known:
+            path.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(
+            f"Cannot remove {str(path)!r}: {said(error)}. Its runs are in {str(instead)!r} too, so remove it."
+        ) from error
+
+
 def parquet_files(folder: Path) -> list[Path]:
     """The folder's Parquet files by name; none if there is no folder. Raises `StoreError`."""
     try:

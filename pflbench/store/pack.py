@@ -7,7 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.store import files, packfile
 from pflbench.store.packfile import Pack, Source
@@ -44,11 +43,11 @@ def pack(store: Store, ids: Collection[str] | None = None) -> list[Packed]:
         written |= new.entries.keys()
         for each in old:
             if each.path != new.path and each.entries.keys() <= written and not each.unfit:
-                _remove(each.path, new, each.identity)
+                files.remove(each.path, each.identity, new.path)
         files.sync_folder(store.packs.folder)  # a redone run goes before its packed self until that is gone for good
         leaving = [path for id in sorted(own & new.entries.keys()) if (path := store.path(id)) in before]
         for path in leaving:
-            _remove(path, new, before[path])
+            files.remove(path, before[path], new.path)
         done.append(Packed(new.path, len(new.entries), len(leaving)))
     files.clean(store.packs.folder)
     return sorted(done)
@@ -89,15 +88,3 @@ def _identities(folder: Path) -> dict[Path, files.Identity]:
 
 def _members(pack: Pack, setting: str) -> list[str]:
     return [id for id, entry in pack.entries.items() if entry.header.spec.setting() == setting]
-
-
-def _remove(path: Path, new: Pack, identity: files.Identity) -> None:
-    try:
-        if files.identity(path.stat()) == identity:  # else it was replaced meanwhile, and is not what was packed
-            path.unlink()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(
-            f"Cannot remove {str(path)!r}: {files.said(error)}. Its runs are in {str(new.path)!r} too, so remove it."
-        ) from error

@@ -1,8 +1,8 @@
 """Packs: many runs in one Parquet file, with the columns of single runs and a row group for each run.
 
 The file's metadata lists the metadata of every run in it, so all headers cost one footer. A pack never changes: its
-name carries a hash of that list, and packing again writes another file. So packs of two machines, or of two processes
-at a time, can never overwrite each other.
+name carries a hash of that list and of the names of its columns, and packing again writes another file. So packs of two
+machines, or of two processes at a time, can never overwrite each other.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Pack:
     """A pack whose footer was read: its runs by id. Raises `Unfit`, Arrow's exceptions, or `OSError`.
 
     `unfit` says what is wrong with each run whose metadata could not be read; they are not among the entries.
+    `complete`: it has every column that is written today.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,6 +50,7 @@ class Pack:
             self.identity = files.identity(os.fstat(file.fileno()))
             self._footer = pq.read_metadata(file)
         self.entries, self.unfit = _entries(self._footer)
+        self.complete = set(schema.COLUMNS.names) <= set(self._footer.schema.names)
 
     def read(self, id: str) -> RunResult:
         """One of its runs. Raises as the constructor does, `FileNotFoundError` also if another file took its name."""
@@ -80,10 +82,9 @@ def write(folder: Path, runs: Sequence[Source], read: Callable[[str], RunResult]
     Raises `StoreError`, and what `read` raises; there is no new file then.
     """
     listing = _listing(runs)
-    name = f"{_name(runs[0].header.spec)}-{hashlib.sha256(listing).hexdigest()[:8]}.parquet"
-    path = folder / name
-    columns = schema.to_table(RunResult(runs[0].header.spec)).schema
-    columns = columns.with_metadata({_VERSION: str(PACK_VERSION).encode(), _RUNS: listing})
+    content_hash = hashlib.sha256(listing + " ".join(schema.COLUMNS.names).encode()).hexdigest()
+    path = folder / f"{_name(runs[0].header.spec)}-{content_hash[:8]}.parquet"
+    columns = schema.COLUMNS.with_metadata({_VERSION: str(PACK_VERSION).encode(), _RUNS: listing})
     digests: dict[str, str] = {}
     options = {"compression": "zstd", "write_statistics": _SEARCHED, "write_page_checksum": True}
     content = pa.BufferOutputStream()  # a writer on the file itself would complain once more of a full disk when freed
@@ -96,7 +97,7 @@ def write(folder: Path, runs: Sequence[Source], read: Callable[[str], RunResult]
             if run.rows:
                 table = schema.to_table(result).replace_schema_metadata(None)
                 writer.write_table(table, row_group_size=len(table))
-            digests[id] = _digest(result)
+            digests[id] = schema.digest(result)
     with files.replacing(path) as (file, temporary):
         file.write(content.getvalue())
         files.sync(file)
@@ -110,18 +111,12 @@ def write(folder: Path, runs: Sequence[Source], read: Callable[[str], RunResult]
 def _verified(path: Path, digests: dict[str, str]) -> Pack:
     try:
         pack = Pack(path)
-        same = {id: _digest(pack.read(id)) for id in pack.entries} == digests
+        same = {id: schema.digest(pack.read(id)) for id in pack.entries} == digests
     except (Unfit, pa.ArrowException, OSError) as error:
         raise StoreError(f"What was written to {str(path.parent)!r} cannot be read: {error}.") from error
     if not same:
         raise StoreError(f"What was written to {str(path.parent)!r} reads differently. Is its disk broken?")
     return pack
-
-
-def _digest(result: RunResult) -> str:
-    # By their text, NaN equals itself, and two floats have one text only if they are one number.
-    text = f"{schema.rows(result)!r} {schema.metadata(result)!r}"
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _listing(runs: Sequence[Source]) -> bytes:

@@ -6,6 +6,7 @@ runs without this package. A failed run has the same columns, no rows, and its e
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -36,6 +37,61 @@ A `Metric` is a row, too: its stage is `metric/` and its name, `accuracy` its va
 """
 METRIC = "metric/"
 
+PLAIN = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("method", pa.string()),
+        ("method_version", pa.string()),
+        ("hyper", pa.string()),
+        ("dataset", pa.string()),
+        ("dataset_options", pa.string()),
+        ("partition", pa.string()),
+        ("partition_options", pa.string()),
+        ("model", pa.string()),
+        ("clients", pa.int64()),
+        ("rounds", pa.int64()),
+        ("batch", pa.int64()),
+        ("protocol", pa.string()),
+        ("precision", pa.string()),
+        ("seed", pa.int64()),
+        ("data_hash", pa.string()),
+        ("commit", pa.string()),
+        ("device", pa.string()),
+        ("pflbench", pa.string()),
+        ("wall_seconds", pa.float64()),
+        # Files from before November 2026 end here; `pflbench upgrade` gives them the others.
+        ("validation", pa.float64()),
+        ("training_clients", pa.int64()),
+        ("cohort", pa.int64()),
+        ("query", pa.string()),
+        ("arrival", pa.float64()),
+        ("weights", pa.string()),
+        ("batches", pa.string()),
+        ("augment", pa.string()),
+        ("tail", pa.string()),
+        ("tiny_client", pa.string()),
+        ("scored_clients", pa.string()),
+        ("scored_first", pa.int64()),
+        ("scored_rounds", pa.int64()),
+        ("scored_moment", pa.string()),
+        ("global_on", pa.string()),
+        ("average", pa.string()),
+        ("finetune_steps", pa.int64()),
+        ("finetune_lr", pa.float64()),
+        ("finetune_decay", pa.float64()),
+        ("finetune_every", pa.int64()),
+        ("spec", pa.string()),
+    ]
+)
+"""The columns that are the same in all of a run's rows: what it is, as far as readers filter by it, and its origin.
+
+Reading a run takes none of them: they are for those who read the files with pandas or DuckDB. `validation` tells trials
+of a search (above 0) from results. Options are JSON with sorted keys, `spec` is all of the identity, and `run_id` its
+hash. Columns are only ever added.
+"""
+COLUMNS = pa.schema([*SCORES, *PLAIN])
+
+
 _VERSION, _SPEC = b"pflbench.schema", b"pflbench.spec"
 _PROVENANCE, _FAILURE = b"pflbench.provenance", b"pflbench.failure"
 
@@ -56,17 +112,22 @@ def to_table(result: RunResult) -> pa.Table:
     """A run as an Arrow table with metadata."""
     found = rows(result)
     scores = zip(*found, strict=True) if found else [[]] * len(SCORES)
-    table = pa.Table.from_arrays(
-        [pa.array(list(values), kind) for values, kind in zip(scores, SCORES.types, strict=True)], schema=SCORES
-    )
-    for name, (value, kind) in _plain(result).items():
-        table = table.append_column(name, pa.repeat(pa.scalar(value, kind), len(found)))
-    return table.replace_schema_metadata(metadata(result))
+    columns = [pa.array(list(values), kind) for values, kind in zip(scores, SCORES.types, strict=True)]
+    plain = _plain(result)
+    columns += [pa.repeat(pa.scalar(plain[field.name], field.type), len(found)) for field in PLAIN]
+    return pa.Table.from_arrays(columns, schema=COLUMNS.with_metadata(metadata(result)))
 
 
 def rows(result: RunResult) -> tuple[Score, ...]:
     """Everything a run's file has a row for: its scores, then its metrics."""
     return *result.scores, *(Score(METRIC + m.name, m.round, 0, m.client, 0, 0, 0.0, m.value) for m in result.metrics)
+
+
+def digest(result: RunResult) -> str:
+    """A hash of everything that a run's file says."""
+    # By their text, NaN equals itself, and two floats have one text only if they are one number.
+    text = f"{rows(result)!r} {metadata(result)!r}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def metadata(run: RunResult | Header) -> dict[bytes, bytes]:
@@ -120,29 +181,52 @@ def from_table(table: pa.Table) -> RunResult:
     return RunResult(spec, scores, provenance, failure, metrics)
 
 
-def _plain(result: RunResult) -> dict[str, tuple[Any, pa.DataType]]:
-    spec, provenance, text, whole = result.spec, result.provenance, pa.string(), pa.int64()
+def _plain(result: RunResult) -> dict[str, Any]:
+    """The values of the columns that are the same in all of a run's rows."""
+    spec, provenance, scoring = result.spec, result.provenance, result.spec.scoring
+    finetune = scoring.finetune
     return {
-        "run_id": (spec.id, text),
-        "method": (spec.method.name, text),
-        "method_version": (spec.method.version, text),
-        "hyper": (_json(spec.method.hyper), text),
-        "dataset": (spec.dataset.name, text),
-        "dataset_options": (_json(spec.dataset.options), text),
-        "partition": (spec.partition.name, text),
-        "partition_options": (_json(spec.partition.options), text),
-        "model": (spec.model, text),
-        "clients": (spec.clients, whole),
-        "rounds": (spec.rounds, whole),
-        "batch": (spec.batch, whole),
-        "protocol": (None, text),  # what a suite follows is no part of a run; the column stays for old readers
-        "precision": (spec.precision, text),
-        "seed": (spec.seed, whole),
-        "data_hash": (_text(provenance.get("data_hash")), text),
-        "commit": (_text(provenance.get("commit")), text),
-        "device": (_text(provenance.get("device")), text),
-        "pflbench": (_text(provenance.get("pflbench", __version__)), text),
-        "wall_seconds": (provenance.get("wall_seconds"), pa.float64()),
+        "run_id": spec.id,
+        "method": spec.method.name,
+        "method_version": spec.method.version,
+        "hyper": _json(spec.method.hyper),
+        "dataset": spec.dataset.name,
+        "dataset_options": _json(spec.dataset.options),
+        "partition": spec.partition.name,
+        "partition_options": _json(spec.partition.options),
+        "model": spec.model,
+        "clients": spec.clients,
+        "rounds": spec.rounds,
+        "batch": spec.batch,
+        "protocol": None,  # what a suite follows is no part of a run; the column stays for old readers
+        "precision": spec.precision,
+        "seed": spec.seed,
+        "data_hash": _text(provenance.get("data_hash")),
+        "commit": _text(provenance.get("commit")),
+        "device": _text(provenance.get("device")),
+        "pflbench": _text(provenance.get("pflbench", __version__)),
+        "wall_seconds": provenance.get("wall_seconds"),
+        "validation": spec.validation,
+        "training_clients": spec.training_clients,
+        "cohort": spec.cohort,
+        "query": str(spec.query),
+        "arrival": spec.arrival,
+        "weights": spec.weights,
+        "batches": spec.batches,
+        "augment": spec.augment,
+        "tail": spec.tail,
+        "tiny_client": spec.tiny_client,
+        "scored_clients": scoring.clients,
+        "scored_first": scoring.first,
+        "scored_rounds": scoring.last,
+        "scored_moment": scoring.moment,
+        "global_on": scoring.global_on,
+        "average": scoring.average,
+        "finetune_steps": finetune and finetune.steps,
+        "finetune_lr": finetune and finetune.lr,
+        "finetune_decay": finetune and finetune.decay,
+        "finetune_every": finetune and finetune.every,
+        "spec": spec.canonical(),
     }
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
-from pflbench.store import files, schema
+from pflbench.store import files, outdated, schema, singlefile
 from pflbench.store.packfile import Pack
 from pflbench.store.packs import Packs
 
@@ -70,11 +70,7 @@ class Store:
         path = self.path(result.spec.id)
         if result.failure is not None and (stored := self.find(result.spec.id)) and stored.failure is None:
             return stored.path
-        table = schema.to_table(result)
-        with files.replacing(path) as (file, temporary):
-            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
-            files.sync(file)
-            temporary.replace(path)
+        singlefile.write(path, result)
         files.clean(self.runs)
         return path
 
@@ -99,7 +95,12 @@ class Store:
         raise MissingRun(f"There is no run {id} in {str(self.root)!r}.")
 
     def list(self) -> StoredRuns:
-        """Every readable run, sorted by id."""
+        """Every readable run whose method still has the name it had then, sorted by id; warns of the others."""
+        every = self._all()
+        outdated.warn((run.spec for run in every), self.root)
+        return [run for run in every if outdated.renamed(run.spec) is None]
+
+    def _all(self) -> StoredRuns:
         found = self.singles()
         for pack in self.packs.all():
             for id in pack.entries:
@@ -113,19 +114,23 @@ class Store:
         paths = files.parquet_files(self.runs)
         return {path.stem: stored for path in paths if (stored := self._inspect(path)) is not None}
 
-    def _read(self, stored: Stored) -> RunResult | None:
-        id, path = stored.spec.id, stored.path
-        if path != self.path(id):
-            pack = self.packs.find(id)
-            return None if pack is None else self.packs.read(pack, id)
+    def read_single(self, id: str) -> RunResult | None:
+        """The run from a file of its own; None if it has none that can be read. Raises `StoreError`."""
+        path = self.path(id)
         try:
-            with path.open("rb") as file:
-                return schema.from_table(pq.ParquetFile(file, page_checksum_verification=True).read())
+            return singlefile.read(path)
         except FileNotFoundError:
             return None
         except (schema.Unfit, pa.ArrowException, OSError) as error:
             files.set_aside(path, "run", files.damage(path, error))
             return None
+
+    def _read(self, stored: Stored) -> RunResult | None:
+        id = stored.spec.id
+        if stored.path == self.path(id):
+            return self.read_single(id)
+        pack = self.packs.find(id)
+        return None if pack is None else self.packs.read(pack, id)
 
     def _inspect(self, path: Path) -> Stored | None:
         try:

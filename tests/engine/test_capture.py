@@ -135,7 +135,7 @@ METHODS = {
     "fedavg": {"epochs": 1, "lr": 0.05},
     "ifca": {"epochs": 1, "clusters": 2, "lr": 0.05},
     "ditto": {"steps": 2},
-    "fedrep": {},
+    "fedrep-averaged": {},
     "per-fedavg": {"steps": 1},
     "cafeme": {"steps": 2, "outer_batches": 2},
 }

@@ -46,7 +46,7 @@ def averaged() -> Network:
     return with_linear_head(base, features, 6, SHAPE, CLASSES)
 
 
-@pytest.mark.parametrize(("method", "options"), [("fedrep", {}), ("per-fedavg", {"order": "exact"})])
+@pytest.mark.parametrize(("method", "options"), [("fedrep-averaged", {}), ("per-fedavg", {"order": "exact"})])
 def test_padded_pools_and_averages_are_the_loop(method: str, options: dict[str, Any]) -> None:
     case = Case(names.resolve("methods", method)(**options))
     looped = runs(case, averaged(), Setup(execution="loop"))

@@ -46,7 +46,7 @@ SCORING = 5 * (6 * 10 + 7 * QUERY / 3)
         ("fedavg", {"epochs": 2}, 2 * 70),  # tails are dropped: seven batches of ten
         ("ifca", {"epochs": 1, "clusters": 3}, 70 + 3 * 70 / 3),
         ("ditto", {"steps": 5}, 10 * 10),
-        ("fedrep", {"head_steps": 4, "base_steps": 2}, 6 * 10),
+        ("fedrep-averaged", {"head_steps": 4, "base_steps": 2}, 6 * 10),
         ("per-fedavg", {"steps": 2, "order": "hf"}, 2 * 4 * 10),
         ("per-fedavg", {"steps": 2, "order": "first"}, 2 * 2 * 10),
     ],

@@ -28,14 +28,14 @@ OPTIONS = {
     "fedavg momentum": ("fedavg", {"momentum": 0.9}),
     "ifca shared": ("ifca", {"clusters": 2, "shared": "base", "momentum": 0.9}),
     "per-fedavg personal": ("per-fedavg", {"batch": 7, "personal_epochs": 1}),
-    "fedrep sgd": ("fedrep", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
+    "fedrep-averaged sgd": ("fedrep-averaged", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
     "local kept": ("local", {"epochs": 3, "momentum": 0.9, "keep_momentum": True}),
     "fedavg adapted": ("fedavg", {**DECAYING, "personal_epochs": 2, "personal_lr": 0.01}),
     "scaffold released": ("scaffold", {**DECAYING, "clip": 1.0, "server_lr": 0.1}),
     "pfedme adapted": ("pfedme", {"mu": 0.01, "epochwise": True, "adapt": True}),
     "fedper private": ("fedper", {**DECAYING, "private_init": "server"}),
-    "fedrep-personal features": ("fedrep-personal", {}),
-    "fedrep-personal private": ("fedrep-personal", {**DECAYING, "private_init": "server"}),
+    "fedrep features": ("fedrep", {}),
+    "fedrep private": ("fedrep", {**DECAYING, "private_init": "server"}),
     "lg-fedavg private": ("lg-fedavg", {**DECAYING, "private_init": "server"}),
     "apfl momentum": ("apfl", DECAYING),
     "apfl released": ("apfl", {**DECAYING, "released": True, "private_init": "server"}),
@@ -55,7 +55,7 @@ OPTIONS = {
     ),
     "per-fedavg-split batch": ("per-fedavg-split", {"epochs": 2, "batch": 6, "personal_epochs": 2}),
 }
-FEATURES = ("fedrep-personal features", "fedrep-personal private")
+FEATURES = ("fedrep features", "fedrep private")
 """On a network that has features to train on; by default the head is trained on the minibatches' images here."""
 METHODS = {**{name: (name, {}) for name in names.BUILT_IN["methods"]}, **OPTIONS, "fednova (example)": (EXAMPLE, {})}
 

@@ -29,7 +29,7 @@ from pflbench.methods.apfl import APFL
 from pflbench.methods.base import Batch, Batches, Method, Round
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fedper import FedPer
-from pflbench.methods.fedrep_personal import FedRepPersonal
+from pflbench.methods.fedrep import FedRep
 from pflbench.methods.l2gd import L2GD
 from pflbench.methods.lg_fedavg import LGFedAvg
 from pflbench.methods.local import Local
@@ -268,7 +268,7 @@ def test_epochwise_minibatches_of_pfedme_pass_over_all_rows() -> None:
 
 SPLITS: dict[str, tuple[Callable[..., PartlyShared], slice]] = {
     "fedper": (lambda **o: FedPer(epochs=2, **OPTIONS, **o), slice(0, LAST[1])),
-    "fedrep": (lambda **o: FedRepPersonal(head_epochs=2, base_epochs=1, **OPTIONS, **o), slice(0, LAST[1])),
+    "fedrep": (lambda **o: FedRep(head_epochs=2, base_epochs=1, **OPTIONS, **o), slice(0, LAST[1])),
     "lg-fedavg": (lambda **o: LGFedAvg(epochs=2, **OPTIONS, **o), slice(LAST[2], len(START))),
     "lg-fedavg 1": (lambda **o: LGFedAvg(epochs=2, shared_layers=1, **OPTIONS, **o), slice(LAST[1], len(START))),
 }
@@ -354,7 +354,7 @@ def test_fedrep_trains_a_head_on_minibatches_as_on_features() -> None:
     class Uncached(LoopObjective):
         cacheable = False
 
-    method, client = FedRepPersonal(head_epochs=2, base_epochs=1, **OPTIONS), TRAINING[0]
+    method, client = FedRep(head_epochs=2, base_epochs=1, **OPTIONS), TRAINING[0]
     takes = method.takes()
     drawn, _ = support_streams(FEDERATION, SPEC)[client].draw(takes, 0, "round", 0)
     taken = [
@@ -374,7 +374,7 @@ def test_fedrep_trains_a_head_on_minibatches_as_on_features() -> None:
 @pytest.mark.parametrize("epochs", [(2, 0), (0, 2), (2, 1)])
 def test_fedrep_under_dropout_moves_one_part_at_a_time(epochs: tuple[int, int]) -> None:
     network, client = tiny_features(dropout=0.4), TRAINING[0]
-    method = FedRepPersonal(head_epochs=epochs[0], base_epochs=epochs[1], **OPTIONS)
+    method = FedRep(head_epochs=epochs[0], base_epochs=epochs[1], **OPTIONS)
     task = Task(method.network(network), FEDERATION.x)
     f, w = LoopObjective(task), network.init(0).double()
     taken = keyed(draw(client, method.takes(), "round", 0), torch.tensor(noise.key(0, client, 0)), task)
@@ -398,7 +398,7 @@ def test_fedrep_under_dropout_moves_one_part_at_a_time(epochs: tuple[int, int]) 
 
 def test_fedrep_takes_networks_whose_head_is_no_linear_layer() -> None:
     network = tiny_network()
-    assert network.features is None and FedRepPersonal().network(network) is network
+    assert network.features is None and FedRep().network(network) is network
 
 
 # L2GD.
@@ -561,7 +561,7 @@ def test_what_a_participation_leaves() -> None:
     assert L2GD().trained(x, x) is x
 
 
-@pytest.mark.parametrize("name", ["fedper", "fedrep-personal", "lg-fedavg", "apfl"])
+@pytest.mark.parametrize("name", ["fedper", "fedrep", "lg-fedavg", "apfl"])
 def test_a_suite_can_say_where_private_parts_start(name: str) -> None:
     info = describe(name)
     assert coerce(info, "private_init", "server") == parse(info, "private_init", "server") == "server"

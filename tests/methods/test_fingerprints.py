@@ -30,7 +30,7 @@ TOLERANCE = 1e-7
 """Relative to the size of the parameters: rounding differs between versions of torch."""
 OPTIONS = {"l2gd": {"p": 0.5, "a": 0.1}}
 """Other than the defaults: one local round, then one that averages."""
-FEATURES = ("fedrep-personal",)
+FEATURES = ("fedrep",)
 """Methods that could do without a network whose head is one linear layer, but train faster on one."""
 
 

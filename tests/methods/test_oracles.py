@@ -25,7 +25,7 @@ from pflbench.methods.ditto import Ditto, DittoClient
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fedper import FedPer
 from pflbench.methods.fedprox import FedProx
-from pflbench.methods.fedrep_personal import FedRepPersonal
+from pflbench.methods.fedrep import FedRep
 from pflbench.methods.ifca import IFCA, Upload
 from pflbench.methods.per_fedavg import PerFedAvg
 from pflbench.methods.pfedme import PFedMe
@@ -353,7 +353,7 @@ def test_fedper_rounds() -> None:
 
 def test_fedrep_rounds_with_personal_heads() -> None:
     """Features once a round, and bases where they are used only: the numbers of the plain algorithm."""
-    slow, method = Slow(), FedRepPersonal(head_epochs=3, base_epochs=2, **TRAINING)
+    slow, method = Slow(), FedRep(head_epochs=3, base_epochs=2, **TRAINING)
     base, heads, models = slow.start[BASE], dict.fromkeys(slow.clients, slow.start[HEAD]), {}
     for index in range(ROUNDS):
         for client in slow.clients:
@@ -368,7 +368,7 @@ def test_fedrep_rounds_with_personal_heads() -> None:
 
 
 def test_fedrep_trains_only_bases_that_are_sent_or_scored() -> None:
-    slow, method = Slow(scoring=Scoring()), FedRepPersonal(base_epochs=2, batch=4)
+    slow, method = Slow(scoring=Scoring()), FedRep(base_epochs=2, batch=4)
     simulation = Simulation([slow.spec], [slow.federation], method, NETWORK)
     simulation.run()
     sent = [-(-len(slow.federation.support[c]) // 4) for index in range(ROUNDS) for c in slow.senders(index)]

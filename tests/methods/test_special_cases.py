@@ -26,7 +26,7 @@ from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fedper import FedPer
 from pflbench.methods.fedprox import FedProx
 from pflbench.methods.fedrep import FedRep
-from pflbench.methods.fedrep_personal import FedRepPersonal
+from pflbench.methods.fedrep_averaged import FedRepAveraged
 from pflbench.methods.ifca import IFCA
 from pflbench.methods.local import Local
 from pflbench.methods.per_fedavg import PerFedAvg
@@ -154,7 +154,7 @@ def test_a_personal_model_of_per_fedavg_is_the_global_one_unless_it_is_trained()
 
 @pytest.mark.parametrize(
     "method",
-    [FedAvg, FedProx, Scaffold, FedPer, FedRepPersonal, IFCA, PerFedAvg, PFedMe, Local],
+    [FedAvg, FedProx, Scaffold, FedPer, FedRep, IFCA, PerFedAvg, PFedMe, Local],
     ids=lambda m: m.__name__,
 )
 def test_a_methods_own_batch_size_is_that_of_all_its_minibatches(method: Callable[..., Method[Any, Any, Any]]) -> None:
@@ -163,7 +163,7 @@ def test_a_methods_own_batch_size_is_that_of_all_its_minibatches(method: Callabl
         assert set(sizes[-1:]) == {4} and set(sizes[:-1]) <= ({None} if method is IFCA else {4})
 
 
-# Local, FedPer, FedRep with personal heads.
+# Local, FedPer, FedRep.
 
 
 def test_one_round_of_local_is_torchs_sgd(tiny_module: ModuleOf) -> None:
@@ -221,8 +221,8 @@ def test_a_network_of_other_parts_is_refused() -> None:
             method.network(CAFeMe().network(tiny_network()))
 
 
-def test_fedrep_personal_without_head_epochs_never_changes_a_head() -> None:
-    method = FedRepPersonal(head_epochs=0, base_epochs=2, lr=0.05)
+def test_fedrep_without_head_epochs_never_changes_a_head() -> None:
+    method = FedRep(head_epochs=0, base_epochs=2, lr=0.05)
     simulation = Simulation([STRAGGLING], [FEDERATION], method, FEATURED)
     simulation.run()
     head = FEATURED.layout.part("head")
@@ -233,8 +233,8 @@ def test_fedrep_personal_without_head_epochs_never_changes_a_head() -> None:
 
 
 @pytest.mark.parametrize("momentum", [None, 0.9])
-def test_fedrep_personal_without_base_epochs_trains_a_head_on_features(momentum: float | None) -> None:
-    method = FedRepPersonal(head_epochs=3, base_epochs=0, lr=0.1, momentum=momentum, batch=4)
+def test_fedrep_without_base_epochs_trains_a_head_on_features(momentum: float | None) -> None:
+    method = FedRep(head_epochs=3, base_epochs=0, lr=0.1, momentum=momentum, batch=4)
     f, w = objective(FEATURED), start(FEATURED)
     taken = redrawn(method.takes())
     base, head = method.client(f, w, method.init_client(w, _Featured()), *taken, round=NOW)
@@ -314,7 +314,7 @@ def test_scaffold_counts_real_steps_only() -> None:
             torch.testing.assert_close(state, -upload.model / (made * method.lr), rtol=1e-9, atol=1e-12)
 
 
-# Ditto, FedRep, FedAvg, CAFeMe.
+# Ditto, FedRep with averaged heads, FedAvg, CAFeMe.
 
 
 def test_ditto_without_pull_trains_its_personal_model_alone() -> None:
@@ -373,18 +373,18 @@ def all_in(part: str) -> Network:
     return Network(tuple(parameters), forward, plain.shape, plain.classes)
 
 
-def test_fedrep_without_a_head_is_fedavg() -> None:
-    method = FedRep(head_steps=0, base_steps=4, base_lr=0.05, optimizer="sgd")
+def test_fedrep_averaged_without_a_head_is_fedavg() -> None:
+    method = FedRepAveraged(head_steps=0, base_steps=4, base_lr=0.05, optimizer="sgd")
     f, w = objective(all_in("base")), start()
     for_head, for_base = drawn(method)
     upload, _ = method.client(f, w, method.init_client(w, _New()), for_head, for_base, round=NOW)
     close(upload, FedAvg(lr=0.05).client(f, w, (), for_base, round=NOW)[0])
 
 
-def test_fedrep_moves_one_part_at_a_time() -> None:
+def test_fedrep_averaged_moves_one_part_at_a_time() -> None:
     f, w = objective(), start()
     for steps, moved, frozen in (((3, 0), "head", "base"), ((0, 3), "base", "head")):
-        method = FedRep(head_steps=steps[0], base_steps=steps[1])
+        method = FedRepAveraged(head_steps=steps[0], base_steps=steps[1])
         upload, _ = method.client(f, w, method.init_client(w, _New()), *drawn(method), round=NOW)
         assert torch.equal(upload[f.part(frozen)], w[f.part(frozen)])
         assert not torch.equal(upload[f.part(moved)], w[f.part(moved)])

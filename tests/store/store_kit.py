@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
 from hypothesis import strategies as st
 
 from pflbench.result import Metric, RunResult, Score
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Store
+
+Runs = dict[str, RunResult]
 
 
 def spec(seed: int = 0, name: str = "fedavg") -> RunSpec:
@@ -37,6 +46,56 @@ def failed(seed: int = 0) -> RunResult:
 
 def names(store: Store) -> list[str]:
     return sorted(p.name for p in store.runs.iterdir())
+
+
+def pack_files(store: Store) -> list[Path]:
+    return sorted(store.root.glob("packs/*"))
+
+
+def contents(store: Store) -> Runs:
+    """What a newcomer reads, checked to be the same by every way of reading."""
+    store = Store(store.root)
+    listed = store.list()
+    found = {run.spec.id: store.read(run.spec.id) for run in listed}
+    assert list(found) == sorted(found)
+    for run in listed:
+        result = found[run.spec.id]
+        assert run[:3] == (result.spec, result.provenance, result.failure) and run.rows == len(
+            result.scores + result.metrics
+        )
+        assert store.status(run.spec.id) == ("done" if run.failure is None else "failed")
+        assert run.path.is_file()
+    return found
+
+
+def elsewhere(result: RunResult, rounds: int) -> RunResult:
+    """The same in a setting of its own."""
+    return RunResult(result.spec.model_copy(update={"rounds": rounds}), *list(vars(result).values())[1:])
+
+
+def snapshots(store: Store, work: Callable[[], object], into: Path) -> list[Path]:
+    """Copies of the folder at every moment at which its files were others: what a kill would leave behind."""
+    found: list[Path] = []
+    last: object = None
+
+    def look(*_: FrameType | object) -> None:
+        nonlocal last
+        sys.setprofile(None)
+        files = sorted((entry.path, entry.stat().st_size, entry.inode()) for f in folders for entry in os.scandir(f))
+        if files != last:
+            last = files
+            found.append(into / str(len(found)))
+            shutil.copytree(store.root, found[-1])
+        sys.setprofile(look)
+
+    folders = [store.runs, store.packs.folder]
+    store.packs.folder.mkdir(exist_ok=True)
+    sys.setprofile(look)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found
 
 
 whole = st.integers(-(2**63), 2**63 - 1)

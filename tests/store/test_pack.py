@@ -7,12 +7,10 @@ import math
 import os
 import re
 import shutil
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 import pandas as pd
 import pyarrow as pa
@@ -21,44 +19,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_kit import broken, done, failed, finished, names, spec
+from store_kit import Runs, broken, contents, done, elsewhere, failed, finished, names, pack_files, snapshots, spec
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult, Score
 from pflbench.store import CorruptFile, MissingRun, Store, files, packfile, packs
 from pflbench.store.pack import pack
 
-Runs = dict[str, RunResult]
-
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "results")
-
-
-def pack_files(store: Store) -> list[Path]:
-    return sorted(store.root.glob("packs/*"))
-
-
-def contents(store: Store) -> Runs:
-    """What a newcomer reads, checked to be the same by every way of reading."""
-    store = Store(store.root)
-    listed = store.list()
-    found = {run.spec.id: store.read(run.spec.id) for run in listed}
-    assert list(found) == sorted(found)
-    for run in listed:
-        result = found[run.spec.id]
-        assert run[:3] == (result.spec, result.provenance, result.failure) and run.rows == len(
-            result.scores + result.metrics
-        )
-        assert store.status(run.spec.id) == ("done" if run.failure is None else "failed")
-        assert run.path.is_file()
-    return found
-
-
-def elsewhere(result: RunResult, rounds: int) -> RunResult:
-    """The same in a setting of its own."""
-    return RunResult(result.spec.model_copy(update={"rounds": rounds}), *list(vars(result).values())[1:])
 
 
 def two_settings(store: Store) -> Runs:
@@ -244,31 +215,6 @@ def test_a_pack_of_several_settings_is_taken_apart(store: Store) -> None:
     assert len(pack(store)) == 2
     assert contents(store) == runs and len(pack_files(store)) == 2 and not mixed.path.exists()
     assert pack(store) == []
-
-
-def snapshots(store: Store, work: Callable[[], object], into: Path) -> list[Path]:
-    """Copies of the folder at every moment at which its files were others: what a kill would leave behind."""
-    found: list[Path] = []
-    last: object = None
-
-    def look(*_: FrameType | object) -> None:
-        nonlocal last
-        sys.setprofile(None)
-        files = sorted((entry.path, entry.stat().st_size, entry.inode()) for f in folders for entry in os.scandir(f))
-        if files != last:
-            last = files
-            found.append(into / str(len(found)))
-            shutil.copytree(store.root, found[-1])
-        sys.setprofile(look)
-
-    folders = [store.runs, store.packs.folder]
-    store.packs.folder.mkdir(exist_ok=True)
-    sys.setprofile(look)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return found
 
 
 @pytest.mark.parametrize("packed", [(0, 3), (0, 1, 2, 3, 4)])

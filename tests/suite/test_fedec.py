@@ -24,7 +24,7 @@ ROWS = {
     "APFL": ("apfl", "personalized"),
     "FedPer": ("fedper", "personalized"),
     "Per-FedAvg": ("per-fedavg-split", "personalized"),
-    "FedRep": ("fedrep-personal", "personalized"),
+    "FedRep": ("fedrep", "personalized"),
     "FedEC-wo": ("fedec", "personalized"),
     "FedEC-l2": ("fedec", "personalized"),
     "FedEC": ("fedec", "personalized"),
@@ -123,9 +123,7 @@ def test_epochs_and_rates_follow_the_sheet(table2: Expansion) -> None:
         hyper, method, column = cell.runs[0].method.hyper, cell.row.method, cell.column.id
         local = {"local": 1, "fedec": 10}.get(method, 5 if column in five else 1)
         assert hyper.get("epochs", local) == local
-        assert hyper.get("base_epochs", 0) == (
-            0 if method != "fedrep-personal" else 1 if column == "cifar10-100-2" else 5
-        )
+        assert hyper.get("base_epochs", 0) == (0 if method != "fedrep" else 1 if column == "cifar10-100-2" else 5)
         for key in ("lr", "inner_lr", "personal_lr"):
             assert hyper.get(key, 0.01) == 0.01
         plain = {"scaffold": (None, None), "pfedme": (None, None), "local": (0.5, None)}

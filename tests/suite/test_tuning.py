@@ -20,7 +20,7 @@ FULL = {
     "fedprox": 81,
     "scaffold": 27,
     "fedper": 27,
-    "fedrep-personal": 81,
+    "fedrep": 81,
     "per-fedavg": 81,
     "ifca": 27,
     "pfedme": 81,

@@ -1,0 +1,32 @@
+"""`pflbench upgrade`: what older versions stored, as this one would have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pflbench.cli import common
+from pflbench.cli.common import console
+
+
+def upgrade(
+    results: common.Results = common.DEFAULT_RESULTS,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", envvar="PFLBENCH_DRY_RUN", help="Say what there is to do, and stop.")
+    ] = False,
+) -> int:
+    """Bring a results folder up to date: runs under their methods' names of today, in files with every column.
+
+    Scores stay as they are, and so do runs that are up to date. The id that a renamed run had stays in its provenance.
+    """
+    from pflbench.store import Store
+    from pflbench.store.upgrade import upgrade
+
+    changed = upgrade(Store(results), dry_run=dry_run)
+    for title, number in changed.items():
+        were = "to be" if dry_run else "were" if number > 1 else "was"
+        console().print(f"{common.count(number, 'run')} {were} {title}.")
+    if not changed:
+        console().print(f"Nothing to upgrade in {str(results)!r}.")
+    return 0

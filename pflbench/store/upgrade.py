@@ -1,0 +1,138 @@
+"""`upgrade`: a results folder as this version of pflbench would have written it, file by file.
+
+At every moment each run can be read: a file is written and read again before the one that it replaces is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pflbench.result import RunResult
+from pflbench.store import files, outdated, packfile, schema, singlefile
+from pflbench.store.packfile import Pack, Source
+from pflbench.store.schema import Header, Unfit
+from pflbench.store.store import Store, Stored
+
+COLUMNS = "given the columns that their files lacked"
+"""What is done to the runs of files from before there were all columns of today."""
+
+
+class Step(NamedTuple):
+    """Something that older versions did otherwise.
+
+    `change` gives a stored run as it would be now, the same each time, or None if it is so already; scores stay as they
+    are. `title` says of runs what is done to them.
+    """
+
+    title: str
+    change: Callable[[RunResult], RunResult | None]
+
+
+def _named_as_today(run: RunResult) -> RunResult | None:
+    spec = outdated.renamed(run.spec)
+    return None if spec is None else replace(run, spec=spec)
+
+
+STEPS = (Step("named as their methods are called now", _named_as_today),)
+
+
+class _Gone(Exception):
+    """A file that was to be read is damaged, and was set aside, or was replaced meanwhile."""
+
+
+def upgrade(store: Store, steps: Sequence[Step] = STEPS, *, dry_run: bool = False) -> dict[str, int]:
+    """Bring every stored run up to date; how many runs were changed, by the title of the step. A second time: none.
+
+    Where a run is there under its old and its new id, one is kept: a finished one before a failed one, else that of the
+    new id. The ids that a run had before stand in its provenance, `former_ids`. `dry_run`: only say what there is to
+    do. Raises `StoreError`.
+    """
+    changed: dict[str, set[str]] = {}  # by title: ids that the runs had
+
+    def note(id: str, titles: Sequence[str]) -> None:
+        for title in titles:
+            changed.setdefault(title, set()).add(id)
+
+    for single in store.singles().values():
+        note(single.spec.id, _single(store, single, steps, dry_run))
+    for _ in range(3):  # a pack may be damaged, or be packed again meanwhile: what is there then is upgraded, too
+        try:
+            for pack in store.packs.all():
+                for id, titles in _pack(store, pack, steps, dry_run).items():
+                    note(id, titles)
+            break
+        except _Gone:
+            continue
+    files.clean(store.runs)
+    files.clean(store.packs.folder)
+    order = [*(step.title for step in steps), COLUMNS]
+    return {title: len(changed[title]) for title in order if title in changed}
+
+
+def _single(store: Store, stored: Stored, steps: Sequence[Step], dry_run: bool) -> list[str]:
+    """Upgrade a run that has a file of its own; the titles of what is done to it."""
+    path = stored.path
+    try:
+        known = files.identity(path.stat())
+        complete = singlefile.is_complete(path)
+    except FileNotFoundError:  # it was packed meanwhile
+        return []
+    old = store.read_single(stored.spec.id)
+    if old is None:
+        return []
+    new, titles = _upgraded(old, steps)
+    titles += [] if complete else [COLUMNS]
+    if not titles or dry_run:
+        return titles
+    there = None if new.spec.id == old.spec.id else store.find(new.spec.id)
+    if there is None or (there.failure is not None and new.failure is None):
+        singlefile.write(store.path(new.spec.id), new)
+        files.sync_folder(store.runs)
+    if new.spec.id != old.spec.id:
+        files.remove(path, known, store.path(new.spec.id) if there is None else there.path)
+    return titles
+
+
+def _pack(store: Store, pack: Pack, steps: Sequence[Step], dry_run: bool) -> dict[str, list[str]]:
+    """Upgrade a pack; the titles of what is done to its runs, by the ids that they had. Raises `_Gone`."""
+    done: dict[str, list[str]] = {}
+    news: dict[str, list[tuple[bool, bool, str, Source]]] = {}  # by new id: what was there for it, the best first
+    for id in pack.entries:
+        old = store.packs.read(pack, id)
+        if old is None:
+            raise _Gone
+        new, done[id] = _upgraded(old, steps)
+        done[id] += [] if pack.complete else [COLUMNS]
+        source = Source(Header(new.spec, new.provenance, new.failure), len(schema.rows(new)))
+        news.setdefault(new.spec.id, []).append((new.failure is not None, new.spec.id != id, id, source))
+    if dry_run or not any(done.values()):
+        return {id: titles for id, titles in done.items() if titles}
+    best = {id: min(found, key=lambda one: one[:3]) for id, found in sorted(news.items())}
+
+    def read(id: str) -> RunResult:
+        try:
+            return _upgraded(pack.read(best[id][2]), steps)[0]
+        except (Unfit, pa.ArrowException, OSError) as error:
+            raise _Gone from error
+
+    written = packfile.write(store.packs.folder, [source for *_, source in best.values()], read)
+    files.remove(pack.path, pack.identity, written.path)
+    return done
+
+
+def _upgraded(run: RunResult, steps: Sequence[Step]) -> tuple[RunResult, list[str]]:
+    """The run after all steps, and the titles of those that changed it."""
+    old, titles = run, []
+    for step in steps:
+        new = step.change(run)
+        if new is not None:
+            run = new
+            titles.append(step.title)
+    if run.spec.id != old.spec.id:
+        former = [*filter(None, [old.provenance.get("former_ids")]), old.spec.id]
+        run = replace(run, provenance=run.provenance | {"former_ids": ",".join(former)})
+    return run, titles
