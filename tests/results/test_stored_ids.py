@@ -6,6 +6,9 @@ import json
 
 import stored_ids
 
+from pflbench.store import Store
+from pflbench.store.outdated import renamed
+
 
 def test_every_suite_still_finds_its_stored_runs() -> None:
     pinned, now = json.loads(stored_ids.PINNED.read_text(encoding="utf-8")), stored_ids.found()
@@ -16,3 +19,9 @@ def test_every_suite_still_finds_its_stored_runs() -> None:
         if (gone := sorted(set(ids) - set(now.get(suite, {}).get(profile, []))))
     }
     assert pinned and not lost
+
+
+def test_the_packs_are_as_upgrade_leaves_them() -> None:
+    packs = Store(stored_ids.ROOT / "results").packs.all()
+    assert packs and all(pack.complete for pack in packs)
+    assert not [id for pack in packs for id, entry in pack.entries.items() if renamed(entry.header.spec)]
