@@ -148,7 +148,7 @@ def protocol(document: Document, lines: Sequence[Line], columns: Sequence[TableC
     for line in lines:
         for column in columns:
             text = follows(document, line.row, line.key, column.id)
-            places.setdefault(text, []).append((line.row.title, column))
+            places.setdefault(text, []).append((line.row.id, column))
     rest = document.suite.protocol
     if len(places) < 2:
         return next(iter(places), rest)
@@ -157,8 +157,8 @@ def protocol(document: Document, lines: Sequence[Line], columns: Sequence[TableC
 
 
 def _where(places: Sequence[tuple[str, TableColumn]], rows: int, columns: Sequence[TableColumn]) -> str:
-    """Cells in words: their rows and columns, an axis that is there as a whole left out, whole groups by their name."""
-    titles = list(dict.fromkeys(title for title, _ in places))
+    """Cells in words: row ids and columns, an axis that is there as a whole left out, whole groups by their name."""
+    ids = list(dict.fromkeys(row for row, _ in places))
     there = {column.id for _, column in places}
     groups: dict[str, list[TableColumn]] = {}
     for column in columns:
@@ -167,5 +167,5 @@ def _where(places: Sequence[tuple[str, TableColumn]], rows: int, columns: Sequen
     for group, members in groups.items():
         held = [column for column in members if column.id in there]
         names += [group] if group and len(held) == len(members) else [f"{group} {c.title}".strip() for c in held]
-    parts = [", ".join(titles)] * (len(titles) < rows) + [", ".join(names)] * (len(there) < len(columns))
+    parts = [", ".join(ids)] * (len(ids) < rows) + [", ".join(names)] * (len(there) < len(columns))
     return " on ".join(parts)

@@ -41,7 +41,7 @@ def test_figures_share_table_1s_runs(name: str) -> None:
 
 def test_what_the_figures_show() -> None:
     two, ten, twelve = (expand(load(f"pfedvem-fig{n}")) for n in (2, 10, 12))
-    assert [row.title for row in two.rows] == ["Local", "FedRep", "pFedBayes", "pFedME", "pFedVEM (Ours)"]
+    assert [row.title for row in two.rows] == ["Local", "FedRep", "pFedBayes", "pFedME", "pFedVEM"]
     assert [(c.group, c.clients) for c in two.columns] == [("CIFAR100", 50), ("CIFAR100", 100)]
     assert [c.group for c in ten.columns] == ["FMNIST", "CIFAR10", "CIFAR100", "SUN397"]
     assert {c.clients for c in ten.columns} == {100} and [row.id for row in ten.rows] == ["pfedvem"]
@@ -111,13 +111,13 @@ def test_figures_end_to_end(cli, folder: Path) -> None:
     assert made.code == 0, made.err
     result = cli("plot", "pfedvem-fig12", "-o", "curves.csv", "--profile", "smoke")
     assert result.code == 0 and "nothing here compares" in result.out
-    assert "pFedVEM (Ours), FedAvg in digits for CIFAR10 100 Clients, digits for CIFAR10 200 Clients" in result.out
+    assert "pFedVEM, FedAvg in digits for CIFAR10 100 Clients, digits for CIFAR10 200 Clients" in result.out
     found = {
         (r["panel"], r["series"], float(r["round"])): float(r["accuracy (%)"]) for r in numbers(Path("curves.csv"))
     }
     assert found.keys() == {
         (f"digits for CIFAR10 50 Clients {stage}", row, round)
-        for stage, row in (("PM", "pFedVEM (Ours)"), ("GM", "pFedVEM (Ours)"), ("GM", "FedAvg"))
+        for stage, row in (("PM", "pFedVEM"), ("GM", "pFedVEM"), ("GM", "FedAvg"))
         for round in (1.0, 2.0)
     }
     run = next(run for run in Store(folder / "results").list() if run.spec.method.name == "pfedvem")
@@ -125,7 +125,7 @@ def test_figures_end_to_end(cli, folder: Path) -> None:
         s for s in Store(folder / "results").read(run.spec.id).scores if (s.stage, s.round) == ("personalized", 1)
     ]
     mean = 100 * sum(s.correct / s.count for s in scores) / len(scores)
-    assert found["digits for CIFAR10 50 Clients PM", "pFedVEM (Ours)", 1.0] == pytest.approx(mean)
+    assert found["digits for CIFAR10 50 Clients PM", "pFedVEM", 1.0] == pytest.approx(mean)
     for suffix in ("png", "svg"):
         for name in ("one", "two"):
             assert cli("plot", "pfedvem-fig12", "-o", f"{name}.{suffix}", "--profile", "smoke").code == 0

@@ -9,7 +9,7 @@ from pflbench.suite.expand import Expansion, expand
 from pflbench.suite.load import load
 
 TABLES = [1, 2, 3, 5, 6, 7]
-ROWS = [*"Local FedAvg FedProx Scaffold FedPer FedRep IFCA PerFedavg pFedME pFedBayes".split(), "pFedVEM (Ours)"]
+ROWS = [*"Local FedAvg FedProx Scaffold FedPer FedRep IFCA PerFedavg pFedME pFedBayes".split(), "Ours"]
 PM, GM = ("personalized",), ("global",)
 SHOWN = [PM, GM, GM, GM, PM, PM, PM, PM, PM + GM, PM + GM, PM + GM]
 
@@ -28,7 +28,7 @@ def test_every_row_and_column_as_printed(tables: dict[int, Expansion]) -> None:
     ]
     assert [(row.title, row.stages) for row in tables[6].rows] == list(zip(ROWS, SHOWN, strict=True))
     assert [(c.group, c.title) for c in tables[6].columns] == [("CIFAR10", n) for n in ("5000", "10000", "50000")]
-    assert [row.title for row in tables[7].rows] == ["FedProx", "pFedME", "pFedBayes", "pFedVEM (Ours)"]
+    assert [row.title for row in tables[7].rows] == ["FedProx", "pFedME", "pFedBayes", "Ours"]
     assert [(c.group, c.title) for c in tables[7].columns] == [("Digit-Five", f"{n} Clients") for n in sizes]
     five = tables[5]
     assert [row.title for row in five.rows] == [ROWS[i] for i in (4, 5, 7, 8, 9, 10)]
@@ -38,7 +38,7 @@ def test_every_row_and_column_as_printed(tables: dict[int, Expansion]) -> None:
     for n in (1, 5, 6, 7):
         assert tables[n].blocks and tables[n].bold == "best-per-column"
     for n in (2, 3):
-        assert not tables[n].blocks
+        assert not tables[n].blocks and tables[n].bold == "none"
         assert list(tables[n].stages) == ["personalized"]
     assert list(one.stages.items()) == [("personalized", "PM"), ("global", "GM")]
     for table in tables.values():
@@ -141,8 +141,9 @@ def test_local_chooses_among_six(tables: dict[int, Expansion]) -> None:
 def test_the_authors_values(tables: dict[int, Expansion]) -> None:
     def hyper(row: str, column: str) -> tuple[dict[str, object], set[str]]:
         cell = next(c for n in (1, 6) for c in tables[n].cells if (c.row.id, c.column.id) == (row, column))
-        everywhere = ("momentum", "samples")
-        return cell.runs[0].method.hyper, {source for key, source in cell.sources.items() if key not in everywhere}
+        values = cell.runs[0].method.hyper
+        searched = values.keys() - {"momentum", "samples", "confidence"}
+        return values, {cell.sources[key] for key in searched}
 
     ten, hundred = hyper("pfedvem", "cifar10-100"), hyper("pfedvem", "cifar100-200")
     assert [ten[0][k] for k in ("head_lr", "head_steps", "base_lr", "base_epochs")] == [1e-3, 10, 1e-3, 5]
