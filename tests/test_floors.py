@@ -19,6 +19,7 @@ FLOORS = [
     ("suite", "store"),
     ("executor", "testing"),
     ("report",),
+    ("reading",),
     ("cli",),
     ("__main__",),
 ]

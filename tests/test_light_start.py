@@ -55,6 +55,9 @@ def start(*arguments: str, cwd: Path) -> tuple[int, str]:
         "plot --help",
         "status",
         "pack",
+        "ls runs",
+        "rm --help",
+        "scores --help",
         "data status --data-dir nowhere",
     ],
 )
@@ -82,5 +85,9 @@ def test_a_report_of_stored_runs_starts_without_torch(tmp_path: Path) -> None:
     Store(tmp_path / "results").write(RunResult(spec, scores, {"data_hash": "d"}))
     code, printed = start("report", "--profile", "smoke", cwd=tmp_path)
     assert code == 0 and "50" in printed
+    code, printed = start("scores", "-o", "scores.csv", cwd=tmp_path)
+    assert code == 0 and "Written" in printed
+    code, printed = start("rm", spec.id, "--yes", "--results", "elsewhere", cwd=tmp_path)
+    assert code == 2
     code, printed = start("status", cwd=tmp_path)
     assert code == 0 and "1 done" in printed

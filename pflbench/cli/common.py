@@ -13,6 +13,8 @@ from rich.console import Console
 from pflbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from pflbench.reading.runs import Listed
+    from pflbench.reading.selection import Wanted
     from pflbench.suite.document import Suite
     from pflbench.suite.expand import Expansion
 
@@ -54,6 +56,24 @@ Precision = Annotated[
     str,
     typer.Option(
         "--precision", envvar="PFLBENCH_PRECISION", help="fp32, bf16, tf32 (GPU) or fp64; part of a run's identity."
+    ),
+]
+AnyProfile = Annotated[
+    str | None, typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="With --suite: only this one's.")
+]
+AnyPrecision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision", envvar="PFLBENCH_PRECISION", help="Only runs in fp32, bf16, tf32 or fp64 (a suite's: in fp32)."
+    ),
+]
+Failed = Annotated[
+    bool | None, typer.Option("--failed/--done", envvar="PFLBENCH_FAILED", help="Only runs that failed, or are done.")
+]
+Trials = Annotated[
+    bool | None,
+    typer.Option(
+        "--trials/--no-trials", envvar="PFLBENCH_TRIALS", help="Only trials of `pflbench tune`, or no trials."
     ),
 ]
 Results = Annotated[
@@ -226,6 +246,52 @@ def loaded(suites: Iterable[str]) -> list[Suite]:
     from pflbench.suite.load import load
 
     return [load(name) for name in suites]
+
+
+def wanted(
+    *,
+    suites: list[str] | None,
+    methods: list[str] | None,
+    datasets: list[str] | None,
+    columns: list[str] | None,
+    partitions: list[str] | None,
+    clients: list[int] | None,
+    seeds: str | None,
+    profile: str | None,
+    rounds: int | None,
+    precision: str | None,
+    trials: bool | None = None,
+    failed: bool | None = None,
+) -> Wanted:
+    """The stored runs that options ask for. Raises `UsageError` for a precision or list of seeds that is none."""
+    from pflbench.reading.selection import Wanted
+    from pflbench.suite.expand import parse_seeds
+
+    if precision is not None:
+        check_precision(precision)
+    return Wanted(
+        suites=tuple(suites or ()),
+        methods=tuple(methods or ()),
+        datasets=tuple(datasets or ()),
+        columns=tuple(columns or ()),
+        partitions=tuple(partitions or ()),
+        clients=tuple(clients or ()),
+        seeds=parse_seeds(seeds) if seeds else (),
+        profile=profile,
+        rounds=rounds,
+        precision=precision,  # type: ignore[arg-type]
+        trials=trials,
+        failed=failed,
+    )
+
+
+def show_runs(runs: Sequence[Listed]) -> None:
+    """Print stored runs, a line for each."""
+    head = ("run", "status", "method", "dataset", "partition", "clients", "rounds", "seed", "validation", "file")
+    lines = [head, *(tuple(str(getattr(run, key)) for key in head) for run in runs)]
+    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
+    for line in lines:
+        console().print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 def required(suites: list[str] | None) -> list[str]:

@@ -2,27 +2,90 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pflbench.cli import common
 from pflbench.cli.common import console
-from pflbench.errors import unknown
+from pflbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from pflbench.catalog import FieldInfo, Info
+    from pflbench.reading.selection import Wanted
 
-THINGS = ("suites", "methods", "datasets", "partitions", "models")
+THINGS = ("suites", "methods", "datasets", "partitions", "models", "runs")
+FORMATS = ("terminal", "csv")
 
 
-def ls(what: Annotated[str, typer.Argument(help="suites, methods, datasets, partitions, or models.")]) -> int:
-    """List suites, methods, datasets, partitions, or models, one line each."""
+def ls(
+    what: Annotated[str, typer.Argument(help=f"{', '.join(THINGS[:-1])}, or runs.")],
+    suite: common.Suites = None,
+    method: common.Methods = None,
+    dataset: common.Datasets = None,
+    clients: common.Clients = None,
+    partition: common.Partitions = None,
+    column: common.Columns = None,
+    seeds: common.Seeds = None,
+    profile: common.AnyProfile = None,
+    rounds: common.Rounds = None,
+    precision: common.AnyPrecision = None,
+    failed: common.Failed = None,
+    trials: common.Trials = None,
+    format_: Annotated[
+        str, typer.Option("--format", envvar="PFLBENCH_FORMAT", help="Of runs: terminal, or csv (all that is known).")
+    ] = "terminal",
+    results: common.Results = common.DEFAULT_RESULTS,
+) -> int:
+    """List suites, methods, datasets, partitions, models, or stored runs, one line each.
+
+    The options choose among the stored runs; with --suite, the runs of its tables, also those of your own methods.
+    """
     if what not in THINGS:
         raise unknown("thing to list", what, THINGS)
+    if format_ not in FORMATS:
+        raise unknown("format", format_, FORMATS)
+    wanted = common.wanted(
+        suites=suite,
+        methods=method,
+        datasets=dataset,
+        columns=column,
+        partitions=partition,
+        clients=clients,
+        seeds=seeds,
+        profile=profile,
+        rounds=rounds,
+        precision=precision,
+        trials=trials,
+        failed=failed,
+    )
+    if what == "runs":
+        return _runs(wanted, format_, results)
+    if not wanted.everything or format_ != "terminal":
+        raise UsageError(f"These options choose among runs: `pflbench ls runs`, not {what}.")
     rows = {"suites": _suites, "methods": _methods, "models": _models}.get(what, lambda: _options(what))()
     width = max((len(name) for name, _ in rows), default=0)
     for name, text in rows:
         console().print(f"{name:<{width}}  {text}")
+    return 0
+
+
+def _runs(wanted: Wanted, format: str, results: Path) -> int:
+    import csv
+
+    from pflbench.reading.runs import Listed, listing
+    from pflbench.store import Store
+
+    found = listing(Store(results), wanted)
+    if format == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows([Listed._fields, *found])
+    elif found:
+        common.show_runs(found)
+    else:
+        console().print(f"No run in {str(results)!r} is what is asked for.")
     return 0
 
 

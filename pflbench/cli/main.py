@@ -23,7 +23,9 @@ from pflbench.cli import (
     plot,
     queue,
     report,
+    rm,
     run,
+    scores,
     show,
     speed,
     status,
@@ -66,9 +68,11 @@ app.command("plan")(plan.plan)
 app.command("status")(status.status)
 app.command("ls")(ls.ls)
 app.add_typer(data.app, name="data")
+app.command("scores")(scores.scores)
 app.command("show")(show.show)
 app.command("pack")(pack.pack)
 app.command("upgrade")(upgrade.upgrade)
+app.command("rm")(rm.rm)
 app.command("queue")(queue.queue)
 app.command("tune")(tune.tune)
 app.command("check")(check.check)

@@ -29,6 +29,7 @@ def pack(
     Runs of one setting differ by method, seed, and fine-tuning rate only. Packing again merges into what is packed.
     With --suite: the runs of its columns, also those of your own methods.
     """
+    from pflbench.reading.selection import named
     from pflbench.store import Store
     from pflbench.store.pack import pack
 
@@ -37,7 +38,7 @@ def pack(
     store = Store(results)
     ids = None
     if runs:
-        ids = _named(runs, store)
+        ids = {run.spec.id for run in named(store, runs)}
     elif suite or column or profile:
         ids = _of_suites(common.required(suite), column, profile, store)
     packed = pack(store, ids)
@@ -52,18 +53,6 @@ def say(packed: list[Packed]) -> None:
     for path, runs, added in packed:
         new = f", {added} of them new" if added < runs else ""
         console().print(f"Packed: {str(path)!r} holds {common.count(runs, 'run')}{new}.")
-
-
-def _named(beginnings: list[str], store: Store) -> set[str]:
-    stored = [run.spec.id for run in store.list()]
-    found: set[str] = set()
-    for beginning in beginnings:
-        matching = [id for id in stored if id.startswith(beginning)]
-        if len(matching) != 1:
-            many = f"{len(matching)} runs start" if matching else "No run starts"
-            raise UsageError(f"{many} with {beginning!r} in {str(store.root)!r}.")
-        found |= set(matching)
-    return found
 
 
 def _of_suites(suites: list[str], columns: list[str] | None, profile: str | None, store: Store) -> set[str]:

@@ -9,7 +9,6 @@ import typer
 
 from pflbench.cli import common
 from pflbench.cli.common import console
-from pflbench.errors import UsageError
 
 
 def show(
@@ -17,18 +16,15 @@ def show(
     results: common.Results = common.DEFAULT_RESULTS,
 ) -> int:
     """Print a run's spec, where it came from, and its scores and metrics."""
+    from pflbench.reading.selection import named
     from pflbench.store import Store
 
     store = Store(results)
-    found = [stored.spec.id for stored in store.list() if stored.spec.id.startswith(run)]
-    if len(found) != 1:
-        many = (
-            f"{len(found)} runs start with {run!r}: {', '.join(found[:8])}" if found else f"No run starts with {run!r}"
-        )
-        raise UsageError(f"{many} in {str(results)!r}; `pflbench status` and the folder runs/ tell which there are.")
-    result = store.read(found[0])
+    (stored,) = named(store, [run])
+    id = stored.spec.id
+    result = store.read(id)
     out = console().print
-    out(f"run {found[0]}: {'failed' if result.failure else 'done'}")
+    out(f"run {id}: {'failed' if result.failure else 'done'}")
     if result.failure:
         out(f"failure: {result.failure}")
     out("spec:", json.dumps(result.spec.model_dump(mode="json"), indent=2))

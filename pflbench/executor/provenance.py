@@ -6,6 +6,7 @@ import platform
 import re
 import subprocess
 import time
+from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -102,11 +103,12 @@ class Cost(NamedTuple):
 
 
 def record(device: torch.device, data_hash: str, cost: Cost) -> dict[str, Any]:
-    """The provenance of one run, flat and JSON-ready. Memory in bytes, of this process: on the host, on the GPU."""
+    """The provenance of a run that ends now, flat and JSON-ready. Memory in bytes of this process: on host and GPU."""
     return {
         **code(),
         **versions(),
         "device": device_name(str(device)),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "execution": cost.execution,
         "seeds_together": ",".join(map(str, cost.together)),
         "threads": torch.get_num_threads(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +45,7 @@ def after(result: RunResult, reading: Reading, round: int) -> Scored:
     """Each client's accuracy after so many rounds, for each step read. Raises `PflbenchError` if one is missing."""
     found = {(s.client, s.step): s for s in result.scores if s.stage == reading.stage and s.round == round}
     clients = tuple(sorted({client for client, _ in found})) or (EVERYBODY,)
-    steps = reading.steps or (max((step for _, step in found), default=0),)
+    steps = _steps(found, reading)
     if missing := [step for client in clients for step in steps if (client, step) not in found]:
         raise PflbenchError(
             f"Run {result.spec.id} has no scores at stage {reading.stage!r}, step {missing[0]}, after round {round}, "
@@ -54,6 +54,24 @@ def after(result: RunResult, reading: Reading, round: int) -> Scored:
     values = [[found[client, step].accuracy for client in clients] for step in steps]
     counts = [found[client, steps[0]].count for client in clients]
     return Scored(clients, np.array(values), np.array(counts, dtype=np.float64))
+
+
+def averaged(result: RunResult, reading: Reading) -> frozenset[tuple[int, int, int]]:
+    """Which of the scores at the reading's stage a cell averages: (round, step, client). Raises as `scored` does."""
+    last = result.spec.rounds
+    found = set()
+    for back, one in enumerate(reversed(scored(result, reading))):
+        there = {(s.client, s.step): s for s in result.scores if s.stage == reading.stage and s.round == last - back}
+        clients = one.clients
+        if reading.smallest is not None and clients != (EVERYBODY,):
+            clients = tuple(clients[place] for place in _smallest(clients, reading.smallest, result))
+        found |= {(last - back, step, client) for step in _steps(there, reading) for client in clients}
+    return frozenset(found)
+
+
+def _steps(found: Iterable[tuple[int, int]], reading: Reading) -> tuple[int, ...]:
+    """The fine-tuning steps that are read of the scores of (client, step): those of the reading, else the last."""
+    return reading.steps or (max((step for _, step in found), default=0),)
 
 
 def average(rounds: Sequence[Scored], reading: Reading, sizes: RunResult) -> Floats:

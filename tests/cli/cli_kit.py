@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pflbench.result import RunResult, Score
+from pflbench.store import Store
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
+
 SUITE = """
 [suite]
 name = "tiny"
@@ -150,3 +155,30 @@ stage = "finetuned"
 hyper = { steps = 2 }
 """
 """A second row of a method, with runs of its own."""
+
+GRID = """
+[[row]]
+id = "chosen"
+title = "Chosen"
+method = "ditto"
+stage = "finetuned"
+grid = { steps = [2, 3] }
+select = "hold-out"
+validation = 0.2
+"""
+"""A row whose clients choose their hyperparameters."""
+
+
+def make_up(results: Path, suite: Path) -> None:
+    """Store a result of each run of a suite on digits; the eighth failed."""
+    for number, spec in enumerate(expand(load(str(suite))).runs):
+        moments = [("global", 2, 0), *(("finetuned", 2, step) for step in (0, 1, 2))]
+        scores = tuple(
+            Score(*m, client, k, 10, 1.0, k / 10)
+            for m in moments
+            for client in (88, 89)
+            for k in [(7 * number + 3 * client + m[2]) % 11]
+        )
+        failure = "diverged in round 1" if number == 7 else None
+        provenance = {"data_hash": "d", "wall_seconds": 1.5}
+        Store(results).write(RunResult(spec, () if failure else scores, provenance, failure))

@@ -1,13 +1,14 @@
 """The program called in this process, in an empty folder that holds one tiny suite."""
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cli_kit import MISSING_COLUMN, SEVERAL, SUITE
+from cli_kit import MISSING_COLUMN, SEVERAL, SUITE, make_up
 
 from pflbench.cli import main as program
 
@@ -67,3 +68,17 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("something was trained")
 
     monkeypatch.setattr("pflbench.executor.work.Simulation.run", simulate)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of the tiny suite in two columns, and of a run that failed, made up."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "tiny.toml").write_text(SUITE)
+    make_up(folder / "results", folder / "tiny.toml")
+    return folder / "results"
+
+
+@pytest.fixture
+def results(folder: Path, made: Path) -> Path:
+    return Path(shutil.copytree(made, folder / "results"))

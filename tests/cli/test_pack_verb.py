@@ -1,35 +1,11 @@
 """`pflbench pack`: what it packs, and that no other verb notices."""
 
-import shutil
 from pathlib import Path
 
 import pytest
-from cli_kit import SUITE, stored
+from cli_kit import stored
 
-from pflbench.result import RunResult, Score
 from pflbench.store import Store
-from pflbench.suite.expand import expand
-from pflbench.suite.load import load
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of the tiny suite in two columns, and of a run that failed, made up."""
-    folder = tmp_path_factory.mktemp("made")
-    (folder / "tiny.toml").write_text(SUITE)
-    store = Store(folder / "results")
-    for number, spec in enumerate(expand(load(str(folder / "tiny.toml"))).runs):
-        moments = [("global", 2, 0), *(("finetuned", 2, step) for step in (0, 1, 2))]
-        scores = tuple(Score(*m, client, number, 10, 1.0, number / 10) for m in moments for client in (88, 89))
-        failure = "diverged in round 1" if number == 7 else None
-        store.write(RunResult(spec, () if failure else scores, {"data_hash": "d", "wall_seconds": 1.5}, failure))
-    return store.root
-
-
-@pytest.fixture
-def results(folder: Path, made: Path) -> Path:
-    return Path(shutil.copytree(made, folder / "results"))
-
 
 LOOKS = (
     ("report", "-s", "tiny.toml", "--format", "csv"),
@@ -84,8 +60,8 @@ def test_a_suites_runs(cli, results: Path, options: tuple[str, ...], left: int) 
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("pack", "0x"), "No run starts with '0x' in 'results'."),
-        (("pack", ""), "8 runs start with '' in 'results'."),
+        (("pack", "0x"), "No run starts with '0x' in 'results'; `pflbench ls runs` lists"),
+        (("pack", ""), "8 runs start with '' in 'results' ("),
         (("pack", "--column", "shards"), "Which suite?"),
         (("pack", "abc", "-s", "tiny.toml"), "not both"),
         (("pack", "-s", "tiny.toml", "--column", "shard"), "Did you mean 'shards'?"),

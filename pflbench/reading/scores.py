@@ -1,0 +1,168 @@
+"""The long table of scores: one line per run, stage, round, fine-tuning step and client. Never imports torch."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from pflbench.errors import StoreError, UsageError
+from pflbench.reading.selection import Found, Place, Wanted, placed, select
+from pflbench.report.choose import best_points
+from pflbench.report.reading import averaged, scored
+from pflbench.report.table import CellInput
+from pflbench.result import RunResult, Score
+from pflbench.store import MissingRun, Store, schema
+
+PLACE = ("suite", "profile", "row", "column")
+_DROPPED = ("run_id", "spec")  # the id stands in front, and leads to the whole spec
+Line = tuple[int, int, int]
+"""Round, step and client of a score."""
+
+
+def scores(store: Store, wanted: Wanted) -> Iterator[pa.Table]:
+    """The scores of finished runs: a table for each run, all with the same columns.
+
+    The columns are `suite`, `profile`, `row`, `column` (empty for a run that no suite asks for), `run` (its id),
+    `in_table`: whether the suite's table averages this line, by its seed, stage, round, step and client; and those of
+    the store's files.
+
+    With suites, a run's scores at a stage stand once for each place in the tables that reads this stage. Without, each
+    score stands once, at the first of its places. What methods report about clients is left out. So are runs that hold
+    a validation share out, unless `wanted.trials` asks for them.
+
+    Raises:
+        UsageError: A name is unknown, or there is no such run.
+    """
+    wanted = replace(wanted, trials=bool(wanted.trials), failed=False)
+    found = select(store, wanted)
+    if not found:
+        raise UsageError(f"No finished run in {str(store.root)!r} is what is asked for.")
+    return _tables(store, found if wanted.suites else placed(found), once=not wanted.suites)
+
+
+def write(tables: Iterable[pa.Table], path: Path) -> int:
+    """Write tables of equal columns below each other as CSV or Parquet, by the file's ending; how many lines they have.
+
+    The file appears whole or not at all.
+
+    Raises:
+        UsageError: Another ending.
+        StoreError: The file cannot be written.
+    """
+    if path.suffix not in (".csv", ".parquet"):
+        raise UsageError(f"{str(path)!r} ends neither in .csv nor in .parquet, which says how to write it.")
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            lines = _write(tables, file, path.suffix)
+        temporary.replace(path)
+    except OSError as error:
+        raise StoreError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    return lines
+
+
+def write_csv(tables: Iterable[pa.Table], file: IO[bytes]) -> int:
+    """The same as CSV into an open file."""
+    return _write(tables, file, ".csv")
+
+
+def _write(tables: Iterable[pa.Table], file: IO[bytes], ending: str) -> int:
+    # One run at a time: a results folder need not fit into memory.
+    tables = iter(tables)
+    first = next(tables)
+    kind = pa.csv.CSVWriter if ending == ".csv" else pa.parquet.ParquetWriter
+    lines = 0
+    with kind(file, first.schema) as writer:
+        for table in itertools.chain([first], tables):
+            writer.write_table(table)
+            lines += len(table)
+    return lines
+
+
+def _tables(store: Store, found: Iterable[Found], *, once: bool) -> Iterator[pa.Table]:
+    readings = _Readings(store)
+    for one in found:
+        try:
+            result = store.read(one.run.spec.id)
+        except MissingRun:  # damaged behind its metadata; the store has warned and set it aside
+            continue
+        yield _table(result, one.places, readings, once=once)
+
+
+class _Entry(NamedTuple):
+    """A line to write: the number of the score, where it stands (None: in no suite), and whether the table reads it."""
+
+    score: int
+    place: Place | None
+    read: bool
+
+
+def _table(result: RunResult, places: Sequence[Place], readings: _Readings, *, once: bool) -> pa.Table:
+    """A run's scores, those of each stage once for each of its places there (`once`: for the first of them)."""
+    suites = [[place for place in places if place.suite == suite] for suite in dict.fromkeys(p.suite for p in places)]
+    entries = [entry for mine in (suites or [[]]) for entry in _entries(result, mine, readings, once)]
+    whole = schema.to_table(replace(result, metrics=())).replace_schema_metadata(None)
+    found = whole.take([e.score for e in entries]).drop_columns([c for c in _DROPPED if c in whole.column_names])
+    front = {
+        **{key: pa.array([getattr(e.place, key, "") for e in entries], pa.string()) for key in PLACE},
+        "run": pa.array([result.spec.id] * len(entries), pa.string()),
+        "in_table": pa.array([e.read for e in entries], pa.bool_()),
+    }
+    return pa.table(front | {name: found[name] for name in found.column_names})
+
+
+def _entries(result: RunResult, places: Sequence[Place], readings: _Readings, once: bool) -> Iterator[_Entry]:
+    """The lines of a run in one suite, where it stands at these places."""
+    for stage in dict.fromkeys(score.stage for score in result.scores):
+        numbers = [number for number, score in enumerate(result.scores) if score.stage == stage]
+        here: list[Place | None] = [place for place in places if place.cell.reading.stage == stage]
+        for place in here[: 1 if once else None] or [None]:
+            read = readings.lines(result, place) if place is not None and place.shown else frozenset()
+            where = place or next(iter(places), None)  # a stage that no row shows belongs to the first row all the same
+            if where is not None and not where.asked:
+                continue
+            yield from (_Entry(number, where, _line(result.scores[number]) in read) for number in numbers)
+
+
+def _line(score: Score) -> Line:
+    return score.round, score.step, score.client
+
+
+class _Readings:
+    """Which of a run's scores a cell averages. Where clients choose from a grid, their choices are found once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._chosen: dict[tuple[str, str, int], dict[int, str]] = {}
+
+    def lines(self, result: RunResult, place: Place) -> frozenset[Line]:
+        """(round, step, client) of the scores of a run that are averaged at a place, where its stage is read."""
+        cell, seed = place.cell, result.spec.seed
+        found = averaged(result, cell.reading)
+        if not cell.choices:
+            return found
+        key = cell.row, cell.column, seed
+        if key not in self._chosen:
+            self._chosen[key] = self._choices(cell, seed)
+        return frozenset(line for line in found if self._chosen[key].get(line[2]) == result.spec.id)
+
+    def _choices(self, cell: CellInput, seed: int) -> dict[int, str]:
+        """For each client the id of the run that it is read from; none where a run of the grid is not done."""
+        reseed = {"seed": seed}
+        points = [(c.run.model_copy(update=reseed), c.validation.model_copy(update=reseed)) for c in cell.choices[0]]
+        if any(self._store.status(run.id) != "done" for point in points for run in point):
+            return {}
+        tried = [scored(self._store.read(validation.id), cell.reading) for _, validation in points]
+        best = best_points(tried)
+        return {client: points[number][0].id for client, number in zip(tried[0][0].clients, best, strict=True)}

@@ -1,0 +1,71 @@
+"""`remove`: runs out of a store, from files of their own and from packs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from pflbench.errors import StoreError
+from pflbench.result import RunResult
+from pflbench.store import files, packfile
+from pflbench.store.packfile import Pack, Source
+from pflbench.store.store import Store
+
+
+class Removed(NamedTuple):
+    """A file that runs were removed from: which, and the pack that holds what else was in it, if something was."""
+
+    path: Path
+    runs: tuple[str, ...]
+    rest: Path | None
+
+
+def remove(store: Store, ids: Collection[str]) -> list[Removed]:
+    """Remove every copy of the runs of these ids.
+
+    A pack never changes: what else it holds is written as another pack and read again before the pack goes, so that
+    no other run is ever missing. Whoever is interrupted can start again.
+
+    Raises:
+        StoreError: A file cannot be removed or written, or a pack holds runs that this version cannot read.
+    """
+    done = []
+    for pack in store.packs.all():
+        leaving = tuple(id for id in pack.entries if id in ids)
+        if leaving:
+            done.append(Removed(pack.path, leaving, _without(store, pack, leaving)))
+    for id in sorted(ids):
+        path = store.path(id)
+        if path.is_file():
+            _unlink(path)
+            done.append(Removed(path, (id,), None))
+    for folder in (store.packs.folder, store.runs):
+        if folder.is_dir():
+            files.sync_folder(folder)
+            files.clean(folder)
+    return done
+
+
+def _without(store: Store, pack: Pack, leaving: Collection[str]) -> Path | None:
+    """Replace a pack by one without these runs; None if it has no others."""
+    if pack.unfit:
+        raise StoreError(f"{str(pack.path)!r} holds runs that cannot be read ({pack.unfit[0]}): it stays as it is.")
+
+    def read(id: str) -> RunResult:
+        result = store.packs.read(pack, id)
+        if result is None:
+            raise StoreError(f"{str(pack.path)!r} is not what it was: nothing was removed from it. Try again.")
+        return result
+
+    staying = [Source(entry.header, entry.rows) for id, entry in pack.entries.items() if id not in leaving]
+    rest = packfile.write(store.packs.folder, staying, read).path if staying else None
+    _unlink(pack.path)
+    return rest
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"Cannot remove {str(path)!r}: {files.said(error)}.") from error
