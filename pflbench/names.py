@@ -71,6 +71,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mlp3": "pflbench.models.mlp:mlp3",
         "mlp3-softmax": "pflbench.models.mlp:mlp3_softmax",
         "mlp4": "pflbench.models.mlp:mlp4",
+        "mlp4-softmax": "pflbench.models.mlp:mlp4_softmax",
     },
 }
 

@@ -34,8 +34,15 @@ def mlp4(shape: tuple[int, int, int], classes: int) -> Network:
 
 def mlp3_softmax(shape: tuple[int, int, int], classes: int) -> Network:
     """`mlp3` whose outputs are a softmax of its last layer, so that a loss applies a second one (FedRep's code)."""
-    plain = mlp3(shape, classes)
+    return _ending_in_softmax(mlp3(shape, classes))
 
+
+def mlp4_softmax(shape: tuple[int, int, int], classes: int) -> Network:
+    """`mlp4` whose outputs are a softmax of its last layer, as FedRep's code has it."""
+    return _ending_in_softmax(mlp4(shape, classes))
+
+
+def _ending_in_softmax(plain: Network) -> Network:
     def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
         return plain.forward(ops, p, x, gate).softmax(-1)
 

@@ -14,7 +14,7 @@ from pflbench.spec import Finetune, Named, Stage
 from pflbench.suite import origins
 from pflbench.suite.cells import Reference
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.schema import Candidates, FederationKeys, FinetuneKeys, NamedTable
+from pflbench.suite.schema import Candidates, FederationKeys, FinetuneKeys, NamedTable, Sourced
 from pflbench.suite.select import Line, all_known
 from pflbench.suite.strict import at
 
@@ -101,18 +101,12 @@ def hyperparameters(
     One set of values for each point of the row's grid in the order written, the first key changing slowest; a single
     set without a grid. A column's values go by a method, or by the id of a row that is no method's name.
     """
-    own, methods = document.column[index].hyper, {row.method for row in document.row}
-    layers = [
-        (f"{suite.path}: hyper.{line.key}", document.hyper.get(line.key, {})),
-        (f"{suite.path}: column[{index}].hyper.{line.key}", own.get(line.key, {})),
-        (f"{line.place}.hyper", line.hyper),
-    ]
-    if line.row.id not in methods:
-        layers.append((f"{suite.path}: column[{index}].hyper.{line.row.id}", own.get(line.row.id, {})))
     values: dict[str, Any] = {}
     sources: dict[str, str | None] = {}
-    for place, layer in layers:
+    for place, layer in _layers(suite, document, index, line.key, line.row.id, line.place, line.hyper):
         for key, entry in layer.items():
+            if entry.like is not None:
+                entry = _alike(suite, document, index, entry.like, f"{place}.{key}.like")
             values[key], sources[key] = _coerced(line.info, key, entry.value, place), entry.source
     grid = candidates(line.info, line.grid, f"{line.place}.grid")
     sources |= {key: line.grid[key].source for key in grid}
@@ -127,6 +121,38 @@ def hyperparameters(
     points = [dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())]
     known = {key: source for key, source in sources.items() if source}
     return [complete(line.info, values | point) for point in points], known
+
+
+def _layers(
+    suite: Suite, document: Document, index: int, method: str, row: str, place: str, hyper: Mapping[str, Sourced]
+) -> list[tuple[str, Mapping[str, Sourced]]]:
+    """Everything that the file says of a row's hyperparameters in a column, with its place, the stronger later.
+
+    `hyper` is what the row itself says, at `place`.
+    """
+    own, head = document.column[index].hyper, f"{suite.path}: column[{index}].hyper"
+    layers = [
+        (f"{suite.path}: hyper.{method}", document.hyper.get(method, {})),
+        (f"{head}.{method}", own.get(method, {})),
+        (f"{place}.hyper", hyper),
+    ]
+    if row not in {other.method for other in document.row}:
+        layers.append((f"{head}.{row}", own.get(row, {})))
+    return layers
+
+
+def _alike(suite: Suite, document: Document, index: int, name: str, place: str) -> Sourced:
+    """What the file says of another row's hyperparameter in a column; `name`: `row.hyperparameter`."""
+    id_, _, key = name.rpartition(".")
+    with at(place):
+        row = next((row for row in document.row if row.id == id_), None)
+        if row is None:
+            raise unknown("row", id_, [row.id for row in document.row])
+        layers = _layers(suite, document, index, row.method, id_, "", row.hyper)
+        found = [layer[key] for _, layer in layers if key in layer]
+        if not found or found[-1].like is not None:
+            raise UsageError(f"the suite file gives {id_} no {key} of its own.")
+    return found[-1]
 
 
 def _coerced(info: Info, key: str, value: Any, place: str) -> Any:

@@ -36,10 +36,21 @@ def _noted(value: Any) -> Any:
 
 
 class Sourced(Table):
-    """A hyperparameter's value and where it comes from."""
+    """A hyperparameter's value and where it comes from, or the row and hyperparameter that it is always like."""
 
-    value: Annotated[Any, AfterValidator(_scalar)]
+    value: Annotated[Any, AfterValidator(_scalar)] = None
     source: Source | None = None
+    like: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_of_both(cls, table: Any) -> Any:
+        if isinstance(table, dict):
+            if "like" in table and table.keys() & {"value", "source"}:
+                raise fault(("like",), "it has the other one's value and source, not its own")
+            if "like" not in table and "value" not in table:
+                raise fault(("value",), "missing")
+        return table
 
 
 class Candidates(Table):

@@ -29,6 +29,7 @@ def network(name: str, shape: tuple[int, int, int], classes: int) -> Network:
         ("mlp3", GREY, 10, 535_818, 2_570),
         ("mlp3-softmax", GREY, 10, 535_818, 2_570),
         ("mlp4", GREY, 10, 550_346, 650),
+        ("mlp4-softmax", GREY, 10, 550_346, 650),
     ],
 )
 def test_numbers_of_parameters(name: str, shape: tuple[int, int, int], classes: int, size: int, head: int) -> None:
@@ -83,8 +84,9 @@ def test_only_the_wide_one_has_dropout_in_training_and_in_front_of_its_head() ->
     assert torch.equal(net.represent([w], x), plain.represent([w], x))
 
 
-def test_outputs_with_a_softmax_too_many() -> None:
-    net, plain = network("mlp3-softmax", GREY, 10), network("mlp3", GREY, 10)
+@pytest.mark.parametrize("name", ["mlp3", "mlp4"])
+def test_outputs_with_a_softmax_too_many(name: str) -> None:
+    net, plain = network(f"{name}-softmax", GREY, 10), network(name, GREY, 10)
     w, x = plain.init(0), torch.rand(4, *GREY)
     assert torch.equal(net.logits([w], x), plain.logits([w], x).softmax(-1))
     assert net.features is None and net.gradient is None

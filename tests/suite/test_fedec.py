@@ -30,12 +30,12 @@ ROWS = {
     "FedEC": ("fedec", "personalized"),
 }
 COLUMNS = [
-    ("CIFAR10", "(100, 2)"),
-    ("CIFAR10", "(100, 5)"),
-    ("CIFAR10", "(1000, 2)"),
-    ("CIFAR100", "(100, 5)"),
-    ("CIFAR100", "(100, 20)"),
-    ("FEMNIST", "(150, 3)"),
+    ("CIFAR10", "(100,2)"),
+    ("CIFAR10", "(100,5)"),
+    ("CIFAR10", "(1000,2)"),
+    ("CIFAR100", "(100,5)"),
+    ("CIFAR100", "(100,20)"),
+    ("FEMNIST", "(150,3)"),
 ]
 ADAPTED = {"pfedme", "per-fedavg", "fedec-wo", "fedec-l2", "fedec"}
 PRIVATE = {"lg-fedavg", "fedper", "fedrep"}
@@ -64,7 +64,7 @@ def test_every_row_and_column_as_printed(table2: Expansion) -> None:
     assert [row.title for row in table2.rows] == list(ROWS)
     assert [(c.group, c.title) for c in table2.columns] == COLUMNS
     for c in table2.columns:
-        assert c.title.startswith(f"({c.clients}, ")
+        assert c.title.startswith(f"({c.clients},")
     assert (table2.decimals, table2.bold, table2.stages, table2.mean) == (2, "best-per-column", {}, "examples")
     assert (table2.seeds, table2.spread.kind, table2.spread.ddof) == ((42, 43, 44, 45, 46), "std", 1)
     assert len(table2.cells) == 78 and len(table2.runs) == 390
@@ -92,7 +92,8 @@ def test_the_protocol(tables: dict[str, Expansion]) -> None:
     for table in tables.values():
         for run in table.runs:
             letters = run.dataset.name == "femnist-letters"
-            assert (run.rounds, run.batch, run.training_clients) == (100, 10, run.clients)
+            released = run.model == "mlp4-softmax"
+            assert (run.rounds, run.batch, run.training_clients) == (200 if released else 100, 10, run.clients)
             assert run.cohort == run.clients // 10 and run.arrival == 1
             assert (run.query, run.weights, run.batches, run.tail) == ("partition", "examples", "reshuffled", "keep")
             assert run.augment == ("none" if letters else "crop-flip")
@@ -153,7 +154,7 @@ def test_suites_share_their_runs(tables: dict[str, Expansion]) -> None:
     # Six columns, five seeds; of the variants and the readings, those that Table 2 does not have.
     assert len(ids["variants"] - ids["table2"]) == 7 * 6 * 5
     assert len(ids["readings"] - ids["table2"]) == 1 * 6 * 5
-    assert len(ids["femnist"] - ids["table2"]) == 7 * 13 * 5
+    assert len(ids["femnist"] - ids["table2"]) == 8 * 13 * 5
     assert len(ids["femnist"] & ids["table2"]) == 13 * 5
 
 
@@ -181,9 +182,44 @@ def test_readings_stand_beside_each_other(tables: dict[str, Expansion]) -> None:
         **{row: {"personalized", "stored", "sampled"} for row in ADAPTED},
         **{row: {"personalized", "stored"} for row in PRIVATE},
     }
+    # The paper's number stands beside what Table 2 shows, and there alone.
+    ours = {(c.row.id, c.column.id, c.stage): c.reference for c in tables["table2"].cells}
+    for cell in table.cells:
+        row = "fedavg" if cell.row.id == "fedavg-adapted" else cell.row.id
+        assert cell.reference == ours.get((row, cell.column.id, cell.stage))
     hyper = {cell.row.id: cell.runs[0].method.hyper for cell in table.cells}
     adapted, without = hyper["fedavg-adapted"], hyper["fedec-wo"]
     assert (adapted["personal_epochs"], adapted["personal_lr"]) == (without["epochs"], without["inner_lr"])
+
+
+def test_adaptation_follows_fedec_wo_in_every_column(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("""
+[suite]
+extends = "fedec-readings"
+name = "mine"
+title = "Mine"
+
+[[column]]
+id = "c"
+like = "cifar10-100-2"
+hyper.fedec.epochs = { value = 5, source = "tuned" }
+hyper.fedec-wo.inner_lr = { value = 0.05, source = "tuned" }
+""")
+    cells = {cell.row.id: cell for cell in expand(load(str(file))).cells}
+    adapted = cells["fedavg-adapted"]
+    assert (adapted.runs[0].method.hyper["personal_epochs"], adapted.sources["personal_epochs"]) == (5, "tuned")
+    assert (adapted.runs[0].method.hyper["personal_lr"], adapted.sources["personal_lr"]) == (0.05, "tuned")
+    assert cells["fedec"].runs[0].method.hyper["inner_lr"] == 0.01
+    text = file.read_text()
+    for wrong, says in (
+        ('{ like = "fedec-w.epochs" }', "Unknown row 'fedec-w'. Did you mean 'fedec-wo'"),
+        ('{ like = "fedec-wo.batch" }', "the suite file gives fedec-wo no batch of its own"),
+        ('{ like = "fedec-wo.epochs", value = 3 }', "it has the other one's value and source, not its own"),
+    ):
+        file.write_text(f"{text}hyper.fedavg.personal_epochs = {wrong}")
+        with pytest.raises(UsageError, match=says):
+            load(str(file))
 
 
 def test_femnist_in_every_form(tables: dict[str, Expansion]) -> None:
@@ -193,6 +229,7 @@ def test_femnist_in_every_form(tables: dict[str, Expansion]) -> None:
         **{f"{s.upper()}, {m}": (s, m, "mlp3") for s in ("nist", "emnist", "leaf") for m in ("disjoint", "released")},
         "NIST, disjoint, softmax twice": ("nist", "disjoint", "mlp3-softmax"),
         "NIST, disjoint, four layers": ("nist", "disjoint", "mlp4"),
+        "NIST, as in FedRep's code": ("nist", "released", "mlp4-softmax"),
     }
 
 
