@@ -52,6 +52,7 @@ def queue(
 
     items = read_queue(file)
     store = Store(results)
+    store.list()  # names what is there and not taken
     if list_:
         for number, item in enumerate(items, 1):
             console().print(f"{number:>2}. {item.title}: {_progress(item, store)}{_cost(item, store)}.")

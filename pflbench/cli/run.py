@@ -166,6 +166,7 @@ def train(specs: Sequence[RunSpec], locations: Mapping[str, str], names: Mapping
     from pflbench.store.store import Store
 
     store = Store(how.results)
+    store.list()  # names what is there and not taken: it would be trained again
     root = data_root(how.data_dir)
     by_id = {spec.id: spec for spec in specs}
     states = {id: _state(store, spec, how.evaluate_every) for id, spec in by_id.items()}
@@ -178,7 +179,7 @@ def train(specs: Sequence[RunSpec], locations: Mapping[str, str], names: Mapping
         errors().print(f"Error: {problem}")
     dones: list[Done] = []
     if runnable and not how.dry_run:
-        store.check_writable()
+        store.check_writable(spec.id for spec in runnable)
         dones = _execute(runnable, locations, names, how.place(root), how)
     earlier = [by_id[id] for id, state in states.items() if state == "failed"] if how.redo == "missing" else []
     return Outcome(runnable, dones, problems, {spec: store.read(spec.id).failure or "" for spec in earlier})

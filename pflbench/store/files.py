@@ -10,11 +10,14 @@ import socket
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+import pyarrow as pa
+
 from pflbench.errors import StoreError
+from pflbench.store.schema import Foreign, Unfit
 
 Identity = tuple[int, int, int]
 _DAY = 24 * 3600.0
@@ -24,6 +27,10 @@ _TEMPORARY = re.compile(r"\..+\.(?P<host>[A-Za-z0-9-]*)\.(?P<pid>\d+)\.[0-9a-f]+
 
 class CorruptFile(UserWarning):
     """A file among the results could not be read and was set aside; the message names it and says why."""
+
+
+class ForeignFile(UserWarning):
+    """A file among the results is whole, but none that this version reads; the message names it and says why."""
 
 
 @contextlib.contextmanager
@@ -119,6 +126,22 @@ def set_aside(path: Path, what: str, reason: str) -> None:
 def warn(path: Path, what: str, reason: str, outcome: str) -> None:
     """Name a broken file, what is wrong with it, and what became of it."""
     warnings.warn(f"{str(path)!r} is not a readable {what}: {reason} ({outcome}).", CorruptFile, stacklevel=6)
+
+
+def check_place(path: Path, look: Callable[[Path], object]) -> None:
+    """Raise `StoreError` if a file is there that is not to be replaced; `look` reads its metadata, and says so."""
+    try:
+        if path.is_file():
+            look(path)
+    except Foreign as error:
+        raise StoreError(f"{str(path)!r} is not replaced: {error}. {error.advice}") from error
+    except (Unfit, pa.ArrowException, OSError):
+        return  # damaged, so nothing to keep, or gone; what cannot be written says so itself
+
+
+def leave_out(what: str, reason: str, advice: str) -> None:
+    """Say of `what` ("'a file' is") that it stays and is not read, why, and what its owner can do."""
+    warnings.warn(f"{what} left out: {reason}. {advice}", ForeignFile, stacklevel=5)
 
 
 def damage(path: Path, error: Exception) -> str:

@@ -29,10 +29,13 @@ def pack(store: Store, ids: Collection[str] | None = None) -> list[Packed]:
     the files that it replaces are removed. Raises `StoreError`.
     """
     before = _identities(store.runs)
-    singles = {id: run.spec.setting() for id, run in store.singles().items() if ids is None or id in ids}
+    staying = {id for old in store.packs.all() if old.foreign for id in old.entries}
+    # What a pack that stays holds, too, goes before it only from a file of its own.
+    wanted = {id: run for id, run in store.singles().items() if (ids is None or id in ids) and id not in staying}
+    singles = {id: run.spec.setting() for id, run in wanted.items()}
     settings = set(singles.values())
     if ids is None:
-        settings |= {entry.header.spec.setting() for old in store.packs.all() for entry in old.entries.values()}
+        settings |= {entry.header.spec.setting() for old in _mergeable(store) for entry in old.entries.values()}
     done = []
     written: set[str] = set()
     for setting in sorted(settings):
@@ -65,7 +68,7 @@ def _write(store: Store, setting: str, own: set[str]) -> tuple[Pack | None, list
             raise
 
     while True:  # until every run could be read: a broken one was set aside, with a warning, and costs no other
-        packs = [old for old in store.packs.all() if _members(old, setting)]
+        packs = [old for old in _mergeable(store) if _members(old, setting)]
         members = sorted({*own, *(id for old in packs for id in _members(old, setting))} - broken)
         if own <= broken and len(packs) == 1 and packs[0].entries.keys() == set(members):
             return None, packs
@@ -76,6 +79,11 @@ def _write(store: Store, setting: str, own: set[str]) -> tuple[Pack | None, list
             return packfile.write(store.packs.folder, sources, read), packs
         except MissingRun:
             continue
+
+
+def _mergeable(store: Store) -> list[Pack]:
+    """The packs that may be replaced: what is not read of the others would be lost."""
+    return [pack for pack in store.packs.all() if not pack.foreign]
 
 
 def _identities(folder: Path) -> dict[Path, files.Identity]:

@@ -22,7 +22,7 @@ from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import files, schema
-from pflbench.store.schema import Header, Unfit
+from pflbench.store.schema import Foreign, Header, Unfit
 
 PACK_VERSION = 1
 _VERSION, _RUNS = b"pflbench.pack", b"pflbench.runs"
@@ -40,7 +40,9 @@ class Entry(NamedTuple):
 class Pack:
     """A pack whose footer was read: its runs by id. Raises `Unfit`, Arrow's exceptions, or `OSError`.
 
-    `unfit` says what is wrong with each run whose metadata could not be read; they are not among the entries.
+    `unfit` says what is wrong with each run whose metadata could not be read, `foreign` with each of another version of
+    pflbench; they are not among the entries. A pack with foreign runs is not to be replaced: what is not read of it
+    would be lost.
     `complete`: it has every column that is written today.
     """
 
@@ -49,7 +51,7 @@ class Pack:
         with path.open("rb") as file:
             self.identity = files.identity(os.fstat(file.fileno()))
             self._footer = pq.read_metadata(file)
-        self.entries, self.unfit = _entries(self._footer)
+        self.entries, self.unfit, self.foreign = _entries(self._footer)
         self.complete = set(schema.COLUMNS.names) <= set(self._footer.schema.names)
 
     def read(self, id: str) -> RunResult:
@@ -98,6 +100,7 @@ def write(folder: Path, runs: Sequence[Source], read: Callable[[str], RunResult]
                 table = schema.to_table(result).replace_schema_metadata(None)
                 writer.write_table(table, row_group_size=len(table))
             digests[id] = schema.digest(result)
+    files.check_place(path, Pack)
     with files.replacing(path) as (file, temporary):
         file.write(content.getvalue())
         files.sync(file)
@@ -129,12 +132,13 @@ def _listing(runs: Sequence[Source]) -> bytes:
     return json.dumps(listed, sort_keys=True).encode()
 
 
-def _entries(footer: Any) -> tuple[dict[str, Entry], list[str]]:
+def _entries(footer: Any) -> tuple[dict[str, Entry], list[str], list[Foreign]]:
     metadata = footer.metadata or {}
     if _VERSION not in metadata:
         raise Unfit("no pflbench metadata of a pack")
     if metadata[_VERSION] != str(PACK_VERSION).encode():
-        raise Unfit(f"pack version {metadata[_VERSION].decode(errors='replace')}, expected {PACK_VERSION}")
+        version = metadata[_VERSION].decode(errors="replace")
+        raise Foreign(f"pack version {version}, where this version of pflbench reads {PACK_VERSION}")
     try:
         listed = [(int(run["rows"]), _encoded(run["metadata"])) for run in json.loads(metadata[_RUNS])]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -143,16 +147,19 @@ def _entries(footer: Any) -> tuple[dict[str, Entry], list[str]]:
     if groups != [rows for rows, _ in listed if rows]:
         raise Unfit("its list of runs does not fit its rows")
     entries: dict[str, Entry] = {}
-    unfit = []
+    unfit: list[str] = []
+    foreign: list[Foreign] = []
     group = 0
     for rows, texts in listed:
         try:
             header = schema.header(texts)
             entries[header.spec.id] = Entry(header, rows, group)
+        except Foreign as error:
+            foreign.append(error)
         except Unfit as error:
             unfit.append(str(error))
         group += rows > 0
-    return entries, unfit
+    return entries, unfit, foreign
 
 
 def _encoded(metadata: dict[str, str]) -> dict[bytes, bytes]:

@@ -10,7 +10,7 @@ from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.store import files, packfile
 from pflbench.store.packfile import Pack, Source
-from pflbench.store.schema import Unfit
+from pflbench.store.schema import Foreign, Unfit
 
 
 class Packs:
@@ -56,13 +56,22 @@ class Packs:
             pack = Pack(path)
         except FileNotFoundError:
             raise
+        except Foreign as error:
+            files.leave_out(f"{str(path)!r} is", str(error), error.advice)
+            return None
         except (Unfit, pa.ArrowException, OSError) as error:
             files.set_aside(path, "pack", files.damage(path, error))
             return None
+        if pack.foreign:
+            some = "1 run in {!r} is" if len(pack.foreign) == 1 else f"{len(pack.foreign)} runs in {{!r}} are"
+            files.leave_out(some.format(str(path)), str(pack.foreign[0]), pack.foreign[0].advice)
         return self._rescue(pack, pack.unfit[0]) if pack.unfit else pack
 
     def _rescue(self, pack: Pack, reason: str) -> Pack | None:
         """Write what a damaged pack still holds as another pack, which is returned, and set the damaged one aside."""
+        if pack.foreign:
+            files.warn(pack.path, "pack", reason, "left as it is, its other runs are read")
+            return pack
         readable = [id for id in pack.entries if _is_readable(pack, id)]
         rescued = None
         if readable:

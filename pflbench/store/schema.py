@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pydantic import ValidationError
 
 from pflbench import __version__
 from pflbench.result import Metric, RunResult, Score
@@ -100,6 +101,17 @@ class Unfit(ValueError):
     """A Parquet file that is not one of ours, or not one that this version reads; the message says why."""
 
 
+class Foreign(Unfit):
+    """A run or pack of another version of pflbench, or under another name than its own.
+
+    It is whole, so its file is neither set aside nor replaced. `advice` says what its owner can do.
+    """
+
+    def __init__(self, reason: str, advice: str = "Read it with the version that wrote it, or move it away.") -> None:
+        super().__init__(reason)
+        self.advice = advice
+
+
 class Header(NamedTuple):
     """What the metadata of a run's file says."""
 
@@ -144,22 +156,40 @@ def metadata(run: RunResult | Header) -> dict[bytes, bytes]:
 
 
 def header(found: Mapping[bytes, bytes] | None) -> Header:
-    """Parse a run's metadata. Raises `Unfit`."""
+    """Parse a run's metadata. Raises `Unfit`, which is `Foreign` if another version of pflbench wrote it."""
     if not found or _VERSION not in found:
         raise Unfit("no pflbench metadata")
     if found[_VERSION] != str(SCHEMA_VERSION).encode():
-        raise Unfit(f"schema version {found[_VERSION].decode(errors='replace')}, expected {SCHEMA_VERSION}")
+        version = found[_VERSION].decode(errors="replace")
+        raise Foreign(f"schema version {version}, where this version of pflbench reads {SCHEMA_VERSION}")
     try:
-        spec = RunSpec.model_validate_json(found[_SPEC])
+        spec = _spec(found[_SPEC])
         provenance = json.loads(found[_PROVENANCE])
     except KeyError as error:
         raise Unfit(f"no metadata {error.args[0].decode()}") from error
+    except Unfit:
+        raise
     except ValueError as error:
         raise Unfit(f"unreadable metadata ({str(error).splitlines()[0]})") from error
     if not isinstance(provenance, dict):
         raise Unfit("unreadable metadata (the provenance is not an object)")
     failure = found.get(_FAILURE)
     return Header(spec, provenance, None if failure is None else failure.decode(errors="surrogatepass"))
+
+
+def _spec(text: bytes) -> RunSpec:
+    """The spec whose canonical text this is. Raises `Foreign` if this version would write another, `ValueError`."""
+    try:
+        spec = RunSpec.model_validate_json(text)
+    except ValidationError as error:
+        json.loads(text)  # raises if it is no JSON
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Foreign(f"a run that this version of pflbench cannot describe ({where}: {first['msg']})") from error
+    written = hashlib.sha256(text).hexdigest()[:16]
+    if written != spec.id:
+        raise Foreign(f"run {written}, which is {spec.id} to this version of pflbench")
+    return spec
 
 
 def from_table(table: pa.Table) -> RunResult:

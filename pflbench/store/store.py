@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -51,8 +52,13 @@ class Store:
         """Where a run of this id is written; it may be packed later."""
         return self.runs / f"{id}.parquet"
 
-    def check_writable(self) -> None:
-        """Create the folder and write a probe: hours of training must not end at a full or read-only disk."""
+    def check_writable(self, ids: Iterable[str] = ()) -> None:
+        """Create the folder and write a probe: hours of training must not end at a full or read-only disk.
+
+        Raises `StoreError`, also if a file that is not to be replaced has the place of one of these runs.
+        """
+        for id in ids:
+            files.check_place(self.path(id), _described)
         with files.replacing(self.runs / "probe") as (file, temporary):
             file.write(_PROBE)
             files.sync(file)
@@ -66,10 +72,14 @@ class Store:
         return "done" if stored.failure is None else "failed"
 
     def write(self, result: RunResult) -> Path:
-        """Write a run atomically and return its path. A failure never replaces a finished run."""
+        """Write a run atomically and return its path. A failure never replaces a finished run.
+
+        Raises `StoreError`, also if a file that is not to be replaced has its place.
+        """
         path = self.path(result.spec.id)
         if result.failure is not None and (stored := self.find(result.spec.id)) and stored.failure is None:
             return stored.path
+        files.check_place(path, _described)
         singlefile.write(path, result)
         files.clean(self.runs)
         return path
@@ -134,20 +144,26 @@ class Store:
 
     def _inspect(self, path: Path) -> Stored | None:
         try:
-            if not path.is_file():
-                return None
-            with path.open("rb") as file:
-                footer = pq.read_metadata(file)
-            head = schema.header(footer.metadata)
+            return _described(path) if path.is_file() else None
         except FileNotFoundError:
+            return None
+        except schema.Foreign as error:
+            files.leave_out(f"{str(path)!r} is", str(error), error.advice)
             return None
         except (schema.Unfit, pa.ArrowException, OSError) as error:
             files.set_aside(path, "run", files.damage(path, error))
             return None
-        if head.spec.id != path.stem:
-            files.set_aside(path, "run", f"it holds run {head.spec.id}, which is not its name")
-            return None
-        return Stored(*head, path, footer.num_rows)
+
+
+def _described(path: Path) -> Stored:
+    """The run of a file as its metadata describes it. Raises `Unfit`, Arrow's exceptions, or `OSError`."""
+    with path.open("rb") as file:
+        footer = pq.read_metadata(file)
+    head = schema.header(footer.metadata)
+    if head.spec.id != path.stem:
+        advice = f"If that is a mistake, rename it to '{head.spec.id}.parquet'."
+        raise schema.Foreign(f"run {head.spec.id}, which is not its name", advice)
+    return Stored(*head, path, footer.num_rows)
 
 
 def _in(pack: Pack, id: str) -> Stored:

@@ -100,6 +100,8 @@ def _single(store: Store, stored: Stored, steps: Sequence[Step], dry_run: bool) 
 def _pack(store: Store, pack: Pack, steps: Sequence[Step], dry_run: bool) -> dict[str, list[str]]:
     """Upgrade a pack; the titles of what is done to its runs, by the ids that they had. Raises `_Gone`."""
     done: dict[str, list[str]] = {}
+    if pack.foreign:  # it stays: what is not read of it would be lost
+        return done
     news: dict[str, list[tuple[bool, bool, str, Source]]] = {}  # by new id: what was there for it, the best first
     for id in pack.entries:
         old = store.packs.read(pack, id)

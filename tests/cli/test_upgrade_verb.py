@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from cli_kit import SUITE, stored
 
@@ -130,3 +131,18 @@ def test_old_names_in_a_queue(cli, folder: Path) -> None:
     (folder / "queue.toml").write_text('[[entry]]\nsuite = "cafeme-table1"\nmethods = ["fedrep"]\n')
     result = cli("queue", "--list", "--file", "queue.toml")
     assert result.code == 2 and "With head_steps it is called 'fedrep-averaged' now." in result.err
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_run_in_the_place_of_another_versions_file_is_refused_before_it_is_trained(cli, results: Path) -> None:
+    (first, *_) = [run for run in Store(results).singles().values() if run.spec.method.name == "fedavg"]
+    table = pq.read_table(first.path)
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"pflbench.schema": b"2"}), first.path)
+    whole = first.path.read_bytes()
+    result = cli("run", "-s", "tiny.toml", "-m", "fedavg")
+    assert (
+        result.code == 1 and "is not replaced: schema version 2, where this version of pflbench reads 1." in result.err
+    )
+    named = [line for line in cli("status", "-s", "tiny.toml").err.splitlines() if "left out: schema version 2" in line]
+    assert len(named) == 1
+    assert first.path.read_bytes() == whole and {path.suffix for path in first.path.parent.iterdir()} == {".parquet"}

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from pflbench.result import Metric, RunResult, Score
@@ -96,6 +97,24 @@ def snapshots(store: Store, work: Callable[[], object], into: Path) -> list[Path
     finally:
         sys.setprofile(None)
     return found
+
+
+def change_metadata(path: Path, key: str, change: Callable[[bytes], bytes]) -> None:
+    """Write the file anew with another value of a key of its metadata, in the same row groups."""
+    with pq.ParquetFile(path) as file:
+        schema, groups = file.schema_arrow, [file.read_row_group(i) for i in range(file.num_row_groups)]
+    metadata = {**schema.metadata, key.encode(): change(schema.metadata[key.encode()])}
+    with pq.ParquetWriter(path, schema.with_metadata(metadata)) as writer:
+        for group in groups:
+            writer.write_table(group.replace_schema_metadata(metadata))
+
+
+def break_page(path: Path, group: int = 0) -> None:
+    """Flip bits in the data of a row group: its checksum fails when it is read."""
+    offset = pq.read_metadata(path).row_group(group).column(0).dictionary_page_offset
+    content = bytearray(path.read_bytes())
+    content[offset + 30] ^= 0xFF
+    path.write_bytes(content)
 
 
 whole = st.integers(-(2**63), 2**63 - 1)
