@@ -166,6 +166,7 @@ def with_results(
     `columns`: only these; a suite that is not asked for by name need have none of them.
     """
     from pflbench.cli.plot import figures
+    from pflbench.suite.document import Place
     from pflbench.suite.expand import expand, parse_seeds
     from pflbench.suite.family import borrowed
     from pflbench.suite.load import available, read
@@ -174,7 +175,7 @@ def with_results(
 
     specs = [run.spec for run in store.list()]
     stored = {spec.id for spec in specs}
-    settings_stored = {(spec.dataset.name, spec.partition.name, spec.model) for spec in specs}
+    there = {Place(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs}
     chosen = parse_seeds(seeds) if seeds else None
     found = []
     drawn = () if suites else figures()
@@ -193,14 +194,14 @@ def with_results(
         tables = [
             expand(suite, profile=one, columns=mine, rounds=rounds, seeds=chosen, precision=precision)  # type: ignore[arg-type]
             for one in ([profile] if profile else suite.profiles)
-            if suites or suite.document(one).settings & settings_stored
+            if suites or suite.document(one).places(rounds) & there
         ]
         named = {run.id for table in tables for run in table.runs}
         guests = {spec.setting() for spec in specs if spec.id not in named}
         for table in tables:
             own = any(run.id in stored for run in table.runs)
             # A user's own rows are results too, even where the suite's own are missing.
-            settings = {run.setting() for cell in table.cells for run in cell.runs if run.rounds == cell.column.rounds}
+            settings = {c.runs[0].setting() for c in table.cells if c.runs[0].rounds == c.column.rounds}
             if own or guests & settings or (suites and profile):
                 found.append(table)
     # Another paper's table has its runs first: what merely borrows them waits to be asked for.
@@ -209,7 +210,7 @@ def with_results(
 
 def elsewhere(tables: list[Expansion], store: Store) -> str:
     """A sentence on the stored runs that stand in none of these tables; empty if there are none."""
-    settings = {run.setting() for table in tables for run in table.runs}
+    settings = frozenset().union(*(table.settings for table in tables))
     others = sum(not run.spec.validation and run.spec.setting() not in settings for run in store.list())
     if not others:
         return ""

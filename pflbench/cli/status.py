@@ -43,8 +43,7 @@ def _say(table: Expansion, stored: dict[str, Stored], named: set[str]) -> None:
     failed = any(stored[id].failure is not None for id in own if id in stored)
     (suite,) = common.loaded([str(table.path)]) if failed else (None,)
     labels = common.run_labels(table, common.row_labels(suite, table.profile)) if suite else {}
-    settings = {run.setting() for run in table.runs}
-    beside = [id for id, run in stored.items() if id not in named and run.spec.setting() in settings]
+    beside = [id for id, run in stored.items() if id not in named and run.spec.setting() in table.settings]
     out = console().print
     out(f"{table.suite} [{table.profile}]: {_count(own, stored)}")
     if beside:

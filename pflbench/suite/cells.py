@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -155,3 +156,9 @@ class Expansion:
     path: Path
     extends: Path | None
     shortfall: Shortfall
+
+    @cached_property
+    def settings(self) -> frozenset[str]:
+        """The `RunSpec.setting` of every run. Seeds and grid points of a cell share it, so one of each is asked."""
+        first = [run for cell in self.cells for run in (cell.choices[0][0] if cell.choices else cell.runs[:1])]
+        return frozenset(run.setting() for run in first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -31,6 +31,16 @@ from pflbench.suite.schema import (
 from pflbench.suite.scoped import DepartureTable, Follows, Scoped, Suspicion, check_scope
 from pflbench.suite.sourced import Sources
 from pflbench.suite.strict import Table, explain, fault, unknown_key
+
+
+class Place(NamedTuple):
+    """What the runs of a column share that can be read from its table: a run of another place stands in none of it."""
+
+    dataset: str
+    partition: str
+    model: str
+    clients: int
+    rounds: int
 
 
 class Document(Table):
@@ -59,10 +69,14 @@ class Document(Table):
         """Every stage that a row names; runs are scored at each of them unless their row lists `stages` of its own."""
         return canonical(stage for row in self.row for stage in _scored(row))
 
-    @property
-    def settings(self) -> set[tuple[str, str, str]]:
-        """Dataset, partition and network of each column: runs of other ones stand in none of its tables."""
-        return {(column.dataset.name, column.partition.name, column.model) for column in self.column}
+    def places(self, rounds: int | None = None) -> set[Place]:
+        """Where its runs can stand, without expanding it; `rounds`: what was asked for instead of its own."""
+        own = {row.rounds for row in self.row if row.rounds}
+        return {
+            Place(c.dataset.name, c.partition.name, c.model, c.clients or self.federation.clients, count)
+            for c in self.column
+            for count in {rounds or c.rounds, *(min(one, rounds or one) for one in own)}
+        }
 
     def scored(self, row: Row) -> tuple[Stage, ...]:
         """The stages that a row's runs are scored at."""
