@@ -165,7 +165,7 @@ class _Filler:
         # A method's own batch, say, stands in place of the column's.
         sources = {key: source for key, source in settings.items() if key not in points[0]} | values
         fixed = {key for target, key, _ in self.overrides if target == "finetune"}
-        tuning = origins.finetuning(self.document, index, line, fixed)
+        tuning = origins.finetuning(self.document, index, line, fixed) if finetune else {}
         followed = origins.follows(self.document, line.row, line.key, column.id)
         cells = []
         for stage in line.row.stages:
@@ -196,18 +196,17 @@ class _Filler:
     ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
         """A cell's runs and choices; `own`: what its runs have in common."""
 
-        def run(hyper: Mapping[str, Any], seed: int, validation: float = 0.0) -> RunSpec:
+        def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
             method = MethodSpec(name=line.info.name, version=line.info.version, hyper=dict(hyper))
             with at("run"):
-                return RunSpec(method=method, seed=seed, validation=validation, **own)
+                first = RunSpec(method=method, seed=self.seeds[0], validation=validation, **own)
+            return first, *(first.model_copy(update={"seed": seed}) for seed in self.seeds[1:])
 
-        runs = tuple(run(points[0], seed) for seed in self.seeds)
         if line.validation is None:
-            return runs, ()
-        share = line.validation
-        return runs, tuple(
-            tuple(Choice(run(point, seed), run(point, seed, share)) for point in points) for seed in self.seeds
-        )
+            return runs(points[0]), ()
+        pairs = [zip(runs(point), runs(point, line.validation), strict=True) for point in points]
+        choices = tuple(tuple(Choice(*pair) for pair in of_seed) for of_seed in zip(*pairs, strict=True))
+        return tuple(first.run for first, *_ in choices), choices
 
 
 def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[str]) -> tuple[Derived, ...]:
