@@ -42,15 +42,14 @@ class Sourced(Table):
     source: Source | None = None
     like: str | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one_of_both(cls, table: Any) -> Any:
-        if isinstance(table, dict):
-            if "like" in table and table.keys() & {"value", "source"}:
-                raise fault(("like",), "it has the other one's value and source, not its own")
-            if "like" not in table and "value" not in table:
-                raise fault(("value",), "missing")
-        return table
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Sourced:
+        given = self.model_fields_set
+        if "like" in given and given & {"value", "source"}:
+            raise fault(("like",), "it has the other one's value and source, not its own")
+        if "like" not in given and "value" not in given:
+            raise fault(("value",), "missing")
+        return self
 
 
 class Candidates(Table):
