@@ -14,8 +14,9 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
-from pflbench import names, renames
+from pflbench import names, renames, stages
 from pflbench.errors import UsageError, unknown
+from pflbench.stages import Stages
 
 REQUIRED: Final = object()
 """The default of a field that has none."""
@@ -58,6 +59,7 @@ class MethodInfo(Info):
     noun: ClassVar[str] = "hyperparameter"
 
     version: str = ""
+    stages: Stages = dataclasses.field(default_factory=Stages)
 
 
 @dataclass(frozen=True)
@@ -71,15 +73,16 @@ def describe(name: str) -> MethodInfo:
     """The method behind an id, `path/to/file.py:Class` or `module:Class`."""
     reference = names.locate("methods", name)
     schema = _schema(reference)
+    found = stages.of_reference(reference)
     if names.is_reference(name) and names.is_users(reference):
         version = names.code(reference).version
-        return MethodInfo(names.without_folder(reference), reference, schema.fields, schema.doc, version)
+        return MethodInfo(names.without_folder(reference), reference, schema.fields, schema.doc, version, found)
     declared = schema.version
     if declared is None:  # perhaps inherited
         declared = _imported(reference).version
     if declared is None:
         raise UsageError(f"The method {name!r} declares no version: write `version: ClassVar[int] = 1`.")
-    return MethodInfo(name, reference, schema.fields, schema.doc, str(declared))
+    return MethodInfo(name, reference, schema.fields, schema.doc, str(declared), found)
 
 
 def describe_options(kind: Literal["datasets", "partitions"], name: str) -> Info:

@@ -9,7 +9,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "pflbench"
-GROUND = ("errors", "typing", "vector", "noise", "optim", "rng", "spec", "result", "names", "renames", "usercode")
+GROUND = (
+    "errors",
+    "typing",
+    "vector",
+    "noise",
+    "optim",
+    "rng",
+    "spec",
+    "result",
+    "names",
+    "renames",
+    "stages",
+    "usercode",
+)
 FLOORS = [
     GROUND,
     ("catalog",),

@@ -38,6 +38,7 @@ class APFL(Method[Params, Private, Params]):
     """A personal model mixed with the global one, both trained at once."""
 
     version: ClassVar[int] = 1
+    personal_of = "training"
     alpha: float = 0.75
     """Weight of the client's own model in the mixture."""
     epochs: int = 5

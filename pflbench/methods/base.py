@@ -207,6 +207,16 @@ class Method(Generic[S, C, U]):
     personal_from: ClassVar[Literal["server", "training"]] = "server"
     """What `personalize` starts from: the server's new state, or what this round's training left at the client."""
 
+    global_model: ClassVar[Literal["trained", "start", "none"]] = "trained"
+    """What `deploy` returns: a trained model (stages "global" and "finetuned"), one that only fine-tuning can start
+    from ("finetuned" alone), or one that nobody trained (neither)."""
+    personal_of: ClassVar[Literal["everyone", "training"]] = "everyone"
+    """Who has a personal model: every client, or only training clients, since their own training makes it."""
+    personal_needs: ClassVar[str | None] = None
+    """The hyperparameter without which there are no personal models, unless a round's training leaves them."""
+    records: ClassVar[tuple[str, ...]] = ()
+    """The stages that `personalize` returns beside "personalized" (see `pflbench.stages.RECORDED`)."""
+
     needs_features: ClassVar[bool] = False
     """Whether the network's head must be one linear layer on features."""
 
@@ -264,12 +274,12 @@ class Method(Generic[S, C, U]):
     def personalize(
         self, f: Objective, server: S, state: C, sent: U | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
-        """The models one client uses, by stage: "personalized", and others worth a record. Default: what it deploys.
+        """The models one client uses, by stage: "personalized", and others worth a record. Without it there are none.
 
         `sent`: what the client's training of this round came to, where the suite scores it before aggregation and
         `personal_from` is "training" (`server` and `state` are then what it received and what it kept); else None.
         """
-        return {"personalized": self.deploy(f, server, taken[0])}
+        raise UsageError(f"{type(self).__name__} has no personal models, so no stage 'personalized'.")
 
     def trained(self, sent: U, state: C) -> Params | None:
         """The model that a participation leaves the client with, scored at the stages "stored" and "sampled".

@@ -3,8 +3,8 @@
 Departures:
 1. The global part is S Adam steps with a state per client that is kept between participations (authors' CAFeMe code).
 2. The proximal anchor is the global model received in this round (authors' code: the client's stale copy).
-3. CAFeMe's tables score the fine-tuned global model, never the personal one; the personal steps still advance the
-   client's stream, as in the authors' code.
+3. CAFeMe's tables score the fine-tuned global model, never the personal one (stage "personalized": v as the client's
+   last participation left it); the personal steps still advance the client's stream, as in the authors' code.
 Special cases: lambda = 0: the personal model is trained as by plain local SGD on the same minibatches.
 """
 
@@ -30,6 +30,7 @@ class Ditto(Method[Params, DittoClient, Params]):
     """A personal model pulled toward the global one, beside ordinary federated training."""
 
     version: ClassVar[int] = 1
+    personal_of = "training"
     steps: int = 5
     """Local steps of each of the two parts."""
     lr: float = 1e-3
@@ -63,3 +64,17 @@ class Ditto(Method[Params, DittoClient, Params]):
         personal = steps(pull, state.personal, mine)
         w, moments = steps(train, (server, state.adam), shared)
         return w, DittoClient(personal, moments)
+
+    def adapts(self) -> tuple[Take, ...]:
+        """Nothing: what is trained is used."""
+        return ()
+
+    def personalize(
+        self, f: Objective, server: Params, state: DittoClient, sent: Params | None, *taken: Batches, round: Round
+    ) -> dict[str, Params]:
+        """The client's own model v."""
+        return {"personalized": state.personal}
+
+    def trained(self, sent: Params, state: DittoClient) -> Params:
+        """The client's own model v."""
+        return state.personal

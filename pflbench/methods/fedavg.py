@@ -6,7 +6,7 @@ Departures:
 3. `momentum` and `weight_decay` are none of the paper's: each participation begins with a fresh momentum (pFedVEM's and
    FedEC's tables).
 4. With `personal_epochs`, a personal model is the global one after so many epochs of the client's own SGD (FedEC sheet
-   §5: FedAvg with one adaptation); else the global one.
+   §5: FedAvg with one adaptation); without, there are none.
 Special cases: with one client and one step, plain SGD; one participation = `torch.optim.SGD` with that momentum and
 decay; with `personal_epochs` = `epochs`, a personal model is what one more participation on the minibatches would send.
 """
@@ -26,6 +26,7 @@ class FedAvg(Method[Params, tuple[()], Params]):
     """Federated averaging: local SGD epochs from the global model, then a mean."""
 
     version: ClassVar[int] = 1
+    personal_needs = "personal_epochs"
     epochs: int = 5
     """Local epochs per participation."""
     lr: float = 1e-3
@@ -38,7 +39,7 @@ class FedAvg(Method[Params, tuple[()], Params]):
     weight_decay: float | None = None
     """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
     personal_epochs: int | None = None
-    """Epochs of the local SGD that make a personal model of the global one; none: it is the global one."""
+    """Epochs of the local SGD that make a personal model of the global one; none: there are none."""
     personal_lr: float | None = None
     """Learning rate of these; none: `lr`."""
 
@@ -59,7 +60,7 @@ class FedAvg(Method[Params, tuple[()], Params]):
         return self._sgd(f, server, batches, self.lr), state
 
     def adapts(self) -> tuple[Take, ...]:
-        """The passes that make a personal model; without them, what deploying takes."""
+        """The passes that make a personal model."""
         if self.personal_epochs is None:
             return super().adapts()
         return (Take(epochs=self.personal_epochs, batch=self.batch),)
@@ -67,7 +68,7 @@ class FedAvg(Method[Params, tuple[()], Params]):
     def personalize(
         self, f: Objective, server: Params, state: tuple[()], sent: Params | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
-        """The global model, after the client's own SGD if there is any."""
+        """The global model after the client's own SGD."""
         if self.personal_epochs is None:
             return super().personalize(f, server, state, sent, *taken, round=round)
         (batches,) = taken

@@ -9,7 +9,7 @@ Departures:
 4. `momentum` and `weight_decay` are none of the paper's; each participation begins with a fresh momentum (pFedVEM's
    and FedEC's tables).
 5. `private_init` is none of the paper's: see `partly_shared`.
-The global model, which the paper does not have, is the shared base with the initial head.
+The global model, which the paper does not have, is the shared base with the initial head: a start for fine-tuning.
 Special cases: with one client and without momentum, plain SGD; with a base of no entries, Local.
 """
 

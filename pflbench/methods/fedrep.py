@@ -15,7 +15,7 @@ Departures:
    Where the images are augmented, or the network has dropout or another kind of head, the head is trained on the
    minibatches themselves.
 5. `private_init` is none of the paper's: see `partly_shared`.
-The global model, which the paper does not have, is the shared base with the initial head.
+The global model, which the paper does not have, is the shared base with the initial head: a start for fine-tuning.
 Special cases: without head epochs, the heads never change; without base epochs, the base never does and a head is
 trained as by SGD on the features alone.
 """

@@ -120,6 +120,13 @@ class IFCA(Method[Clusters, tuple[()], Upload]):
         """The cluster that fits this client's support best."""
         return pick(server, self.choose(f, server, support))
 
+    def personalize(
+        self, f: Objective, server: Clusters, state: tuple[()], sent: Upload | None, *taken: Batches, round: Round
+    ) -> dict[str, Params]:
+        """The cluster that fits this client best: to have its own is what IFCA is for (pFedVEM's tables show it)."""
+        (once,) = taken
+        return {"personalized": self.deploy(f, server, once)}
+
 
 def pick(models: Clusters, choice: Int[Tensor, ""]) -> Params:
     """The model with this number."""

@@ -38,6 +38,7 @@ class L2GD(Method[L2GDServer, Params, Params]):
     trains = "everyone"
     asks = "everyone"
     personal_from = "training"
+    personal_of = "training"
     p: float = 0.9
     """Probability that a round averages."""
     a: float = 0.1

@@ -8,7 +8,8 @@ Departures:
 2. Everyone who is asked trains and keeps its early layers, whether its upload arrives or not.
 3. The server's mean is weighted as the suite says.
 4. `private_init` is none of the paper's: see `partly_shared`.
-The global model, which the paper does not have, is the initial early layers under the shared ones.
+The global model, which the paper does not have, is the initial early layers under the shared ones: a start for
+fine-tuning.
 Special cases: with all layers shared, FedAvg; a client's participation is one in FedAvg from its early layers under the
 shared ones.
 """

@@ -40,6 +40,8 @@ class Local(Method[Params, Own, Scalar]):
     version: ClassVar[int] = 1
     trains = "everyone"
     personal_from = "training"
+    global_model = "none"
+    personal_of = "training"
     epochs: int = 20
     """Epochs per round."""
     lr: float = 1e-3

@@ -55,6 +55,8 @@ class PartlyShared(Method[Params, Private, Sent]):
 
     trains = "everyone"
     personal_from = "training"
+    global_model = "start"
+    personal_of = "training"
     shared_first: ClassVar[bool] = True
     """Whether the shared part comes before the private one in the vector."""
     private_init: PrivateInit

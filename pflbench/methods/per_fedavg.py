@@ -5,8 +5,8 @@ Departures:
    so it is skipped here. Where a suite draws single minibatches independently, the first three are the paper's.
 2. The Hessian-vector product is a central difference along the query gradient on a third minibatch, delta = 1e-3
    (CAFeMe's code; the paper leaves delta open).
-3. A personal model is the global one or, with `personal_epochs`, what so many epochs of plain SGD with step alpha make
-   of it (pFedVEM's tables: one; the paper: one gradient step).
+3. With `personal_epochs`, a personal model is what so many epochs of plain SGD with step alpha make of the global one
+   (pFedVEM's tables: one; the paper: one gradient step); without, there are none.
 `order="first"` drops the Hessian term; `order="exact"` computes it by differentiating twice.
 Special cases: alpha = 0 = FedAvg with learning rate beta on every second-of-four minibatch, and a personal model is
 the global one.
@@ -27,6 +27,7 @@ class PerFedAvg(Method[Params, tuple[()], Params]):
     """MAML in a federation: the global model is trained to be good after one local SGD step."""
 
     version: ClassVar[int] = 1
+    personal_needs = "personal_epochs"
     steps: int = 5
     """Meta steps S per participation."""
     inner_lr: float = 0.05
@@ -40,7 +41,7 @@ class PerFedAvg(Method[Params, tuple[()], Params]):
     batch: int | None = None
     """Rows per minibatch; none: the suite's."""
     personal_epochs: int | None = None
-    """Epochs of plain SGD with step `inner_lr` that make a personal model; none: it is the global one."""
+    """Epochs of plain SGD with step `inner_lr` that make a personal model; none: there are none."""
 
     def takes(self) -> tuple[Take, ...]:
         """Four minibatches per meta step."""
@@ -60,12 +61,16 @@ class PerFedAvg(Method[Params, tuple[()], Params]):
 
     def adapts(self) -> tuple[Take, ...]:
         """The passes that make a personal model."""
-        return (Take(epochs=self.personal_epochs or 0, batch=self.batch),)
+        if self.personal_epochs is None:
+            return super().adapts()
+        return (Take(epochs=self.personal_epochs, batch=self.batch),)
 
     def personalize(
         self, f: Objective, server: Params, state: tuple[()], sent: Params | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """Plain SGD from the global model."""
+        if self.personal_epochs is None:
+            return super().personalize(f, server, state, sent, *taken, round=round)
         (batches,) = taken
         return {"personalized": descend(f.grad, server, batches, lr=self.inner_lr)}
 

@@ -51,6 +51,7 @@ class PFedBayes(Method[Gaussian, PFedBayesClient, Gaussian]):
     version: ClassVar[int] = 1
     trains = "everyone"
     personal_from = "training"
+    personal_of = "training"
     steps: int = 10
     """Full-batch steps R per participation, each on q and then on p."""
     lr: float = 1e-3

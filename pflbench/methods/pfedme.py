@@ -6,9 +6,10 @@ Departures:
 2. Only clients whose uploads arrive train, since a client keeps nothing (the paper: all train, some are averaged).
 3. The server's mean is weighted as the suite says (the paper: uniformly).
 4. The authors' code adds 0.001 times the personal model to the inner gradient, which the paper does not have: `mu`, if
-   set; and it scores the local model in the personal one's place. Both are scored here, apart.
-5. Where a suite scores personal models after aggregation, the global model is all there is, and is scored. With
-   `adapt`, what one more participation makes of it is scored instead, and thrown away (FedEC sheet §6, item 4).
+   set; and it scores the local model in the personal one's place. Both are scored here, apart: theta is the stage
+   "personalized", w_j the stage "local", which the same runs have.
+5. Where a suite scores personal models after aggregation, the global model is all there is. With `adapt`, what one more
+   participation makes of it is scored, and thrown away (FedEC sheet §6, item 4).
 Special cases: one iteration moves w_j toward theta by the factor eta·lambda; with eta·lambda = 1 and K steps in one
 iteration, the upload is theta; with lambda = 0 it is the server's model.
 """
@@ -39,6 +40,8 @@ class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
 
     version: ClassVar[int] = 1
     personal_from = "training"
+    personal_needs = "adapt"
+    records = ("local",)
     steps: int = 5
     """Local iterations R per participation, one minibatch each."""
     inner_steps: int = 5
@@ -95,11 +98,11 @@ class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
     def personalize(
         self, f: Objective, server: Params, state: tuple[()], sent: PFedMeUpload | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
-        """The personal model and, for the record, the local one; after aggregation, the global model, or adapted."""
+        """The personal model and, for the record, the local one, that a participation comes to."""
         if sent is None and self.adapt:
             sent, _ = self.client(f, server, state, *taken, round=round)
         if sent is None:
-            return {"personalized": server}
+            return super().personalize(f, server, state, sent, *taken, round=round)
         return {"personalized": sent.personal, "local": sent.model}
 
     def trained(self, sent: PFedMeUpload, state: tuple[()]) -> Params:

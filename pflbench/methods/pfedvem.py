@@ -73,6 +73,7 @@ class PFedVEM(Method[Params, PFedVEMClient, Upload]):
     version: ClassVar[int] = 1
     trains = "everyone"
     personal_from = "training"
+    personal_of = "training"
     needs_features = True
     head_lr: float = 1e-3
     """Learning rate of the posterior."""

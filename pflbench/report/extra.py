@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
-from pflbench.names import is_reference, split_reference
+from pflbench.names import BUILT_IN, is_reference, split_reference
 from pflbench.report.table import CellInput, ColumnHead, Reading, TableInput
 from pflbench.spec import RunSpec
+from pflbench.stages import canonical, of_reference, of_run
 
-_PREFERRED = ("finetuned", "personalized", "global", "stored", "sampled")
+_PREFERRED = ("finetuned", "personalized", "global", "stored", "sampled", "local")
 """Which of the stages that a column reads a row shows there, if the table does not show all."""
 
 _Found = dict[str, list[RunSpec]]
@@ -121,7 +123,7 @@ def _row(
             runs, column = found[one].get(head.column, []), columns.get(head.column)
             reading = column and _reading(head, column, runs)
             if column and reading:
-                at_stage = _one_per_seed(run for run in runs if reading.stage in run.scoring.stages)
+                at_stage = _one_per_seed(run for run in runs if reading.stage in _stages(run))
                 cells[head.id] = CellInput(id, head.id, reading, at_stage)
                 expected[head.id] = len(column.seeds)
     return Extra(id, _title(group, found, columns), cells, expected)
@@ -129,12 +131,24 @@ def _row(
 
 def _reading(head: ColumnHead, column: _Column, runs: Sequence[RunSpec]) -> Reading | None:
     """How the runs are read there: as the suite's rows at that stage, if there are such."""
-    stages = [s for s in _PREFERRED if any(s in run.scoring.stages for run in runs)]
+    stages = [s for s in _PREFERRED if any(s in _stages(run) for run in runs)]
     stages = [s for s in stages if (s in column.stages if head.stage is None else s == head.stage)]
     if not stages:
         return None
     alike = next((cell.reading for cell in column.cells if cell.reading.stage == stages[0]), None)
     return alike or replace(column.cells[0].reading, stage=stages[0], steps=None)
+
+
+def _stages(run: RunSpec) -> set[str]:
+    """The stages that a run has scores of: a built-in method's old runs may be scored at some that it does not have."""
+    scored: set[str] = set(run.scoring.stages)
+    reference = BUILT_IN["methods"].get(run.method.name)
+    if reference is None:
+        return scored
+    return {stage for stage in of_run(run, _of_built_in(reference)) if set(canonical([stage])) <= scored}
+
+
+_of_built_in = cache(of_reference)
 
 
 def _one_per_seed(runs: Iterable[RunSpec]) -> tuple[RunSpec, ...]:

@@ -64,6 +64,8 @@ def _described(stage: str, run: RunSpec) -> str:
     if stage == "personalized":
         left = ", as its training of the last round leaves it, if it leaves one"
         return "each client's own model" + (left if run.scoring.moment == "before-aggregation" else "")
+    if stage == "local":
+        return "what a client's training sends, scored beside its personal model"
     if stage == "stored":
         return "the model that each client's last participation left it with; those that never took part are left out"
     if stage == "sampled":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from pflbench.spec import RunSpec
+from pflbench.stages import canonical
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class CellInput:
     @property
     def has_scores(self) -> bool:
         """Whether its runs are scored at the stage it reads."""
-        return self.reading.stage in self.asked[0].scoring.stages
+        return set(canonical([self.reading.stage])) <= set(self.asked[0].scoring.stages)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pflbench.spec import RunSpec, Stage
+from pflbench.spec import RunSpec
+from pflbench.stages import Shown
 from pflbench.suite.schema import Mean, Spread
 from pflbench.suite.shortfall import Shortfall
 
@@ -28,7 +29,7 @@ class TableRow:
     id: str
     title: str
     method: str
-    stages: tuple[Stage, ...]
+    stages: tuple[Shown, ...]
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Cell:
 
     row: TableRow
     column: TableColumn
-    stage: Stage
+    stage: Shown
     steps: tuple[int, ...]
     runs: tuple[RunSpec, ...]
     reference: Reference | None
@@ -117,7 +118,7 @@ class Derived:
     title: str
     axis: Literal["rows", "columns"]
     of: tuple[str, str]
-    references: Mapping[tuple[str, Stage], Reference]
+    references: Mapping[tuple[str, Shown], Reference]
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Expansion:
     mean: Mean
     decimals: int
     bold: str
-    stages: Mapping[Stage, str]
+    stages: Mapping[Shown, str]
     blocks: bool
     costs: bool
     shows_spread: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -11,11 +11,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from pflbench.errors import UsageError, unknown
 from pflbench.spec import Stage
+from pflbench.stages import Shown, canonical, scores_held_out
 from pflbench.suite import figure as figures
 from pflbench.suite import statistics as counting
 from pflbench.suite.inherit import merged
 from pflbench.suite.schema import (
-    STAGES,
     Column,
     DerivedTable,
     Evaluation,
@@ -66,8 +66,18 @@ class Document(Table):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """Every stage that a row names; runs are scored at each of them unless their row lists `stages` of its own."""
-        return canonical(stage for row in self.row for stage in _scored(row))
+        """Every stage that a row names; runs are scored at each of them unless their row lists `stages` of its own.
+
+        In either case only at those that their method has.
+        """
+        return canonical(stage for row in self.row for stage in named(row))
+
+    @property
+    def held_out(self) -> bool:
+        """Whether, in any column, clients are scored that never train."""
+        who, shared = self.evaluation.clients, self.federation
+        sizes = [(column.clients or shared.clients, column.training_clients) for column in self.column]
+        return any(scores_held_out(who, training or shared.training_clients or n, n) for n, training in sizes)
 
     def places(self, rounds: int | None = None) -> set[Place]:
         """Where its runs can stand, without expanding it; `rounds`: what was asked for instead of its own."""
@@ -82,10 +92,10 @@ class Document(Table):
         """The stages that a row's runs are scored at."""
         return self.stages if row.stages is None else canonical(row.stages)
 
-    def shown(self, row: Row) -> tuple[Stage, ...]:
+    def shown(self, row: Row) -> tuple[Shown, ...]:
         """The stages of a row that the table shows, in the table's order."""
         if self.layout.stages:
-            return tuple(stage for stage in self.layout.stages if stage in _scored(row))
+            return tuple(stage for stage in self.layout.stages if stage in named(row))
         return (row.stage,) if row.stage else tuple(row.stages or ())
 
     @model_validator(mode="after")
@@ -109,13 +119,7 @@ class Document(Table):
         return self
 
 
-def canonical(stages: Iterable[Stage]) -> tuple[Stage, ...]:
-    """These stages, each once, in the order of a run's identity."""
-    there = set(stages)
-    return tuple(stage for stage in STAGES if stage in there)
-
-
-def _scored(row: Row) -> Sequence[Stage]:
+def named(row: Row) -> Sequence[Shown]:
     """The stages that a row names."""
     return row.stages or [stage for stage in (row.stage,) if stage]
 
@@ -135,7 +139,7 @@ def _check_ids(document: Document) -> None:
 
 def _check_stages(document: Document) -> None:
     for stage in document.layout.stages if document.row else ():
-        if stage not in document.stages:
+        if not any(stage in named(row) for row in document.row):
             raise fault(("layout", "stages", stage), "no row has this stage")
     for i, row in enumerate(document.row):
         place = ("row", i, "stage" if row.stages is None else "stages")

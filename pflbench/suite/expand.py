@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pflbench.errors import UsageError
-from pflbench.spec import Finetune, MethodSpec, Precision, RunSpec, Scoring, Stage
+from pflbench.spec import Finetune, MethodSpec, Precision, RunSpec, Scoring
+from pflbench.stages import Shown
 from pflbench.suite import origins, resolve
 from pflbench.suite.cells import Cell, Choice, Departure, Derived, Expansion, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.select import Line, select_columns, select_lines, suite_lines
 from pflbench.suite.shortfall import shortfall, stand_in
+from pflbench.suite.staging import staged
 from pflbench.suite.strict import at
 
 __all__ = [
@@ -83,7 +85,9 @@ def expand(
     resolve.check_method_keys(suite, document, every)
     lines = [_at_most(rounds, line) for line in select_lines(every, rows, methods, document)]
     chosen = tuple(document.suite.seeds if seeds is None else seeds)
-    filler = _Filler(suite, document, resolve.settings(document, sets, lines), chosen)
+    overrides = resolve.settings(document, sets, lines)
+    lines = [staged(suite, document, line, overrides) for line in lines]
+    filler = _Filler(suite, document, overrides, chosen)
 
     shown: list[TableColumn] = []
     cells: list[Cell] = []
@@ -221,7 +225,7 @@ def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[str
             places = [(row, stage, row, d.id) for row in stages for stage in stages[row]]
         else:
             continue
-        references: dict[tuple[str, Stage], Reference] = {}
+        references: dict[tuple[str, Shown], Reference] = {}
         for other, stage, row, column in places:
             if printed := resolve.printed(document, row, column, stage):
                 references[other, stage] = printed

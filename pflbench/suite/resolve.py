@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 from pflbench import names
 from pflbench.catalog import FieldInfo, Info, coerce, complete, describe_options, parse
 from pflbench.errors import UsageError, unknown
-from pflbench.spec import Finetune, Named, Stage
+from pflbench.spec import Finetune, Named
+from pflbench.stages import Shown
 from pflbench.suite import origins
 from pflbench.suite.cells import Reference
 from pflbench.suite.document import Document, Suite
@@ -208,7 +209,7 @@ def reported_steps(suite: Suite, document: Document, index: int, finetune: Finet
     return steps
 
 
-def printed(document: Document, row: str, column: str, stage: Stage) -> Reference | None:
+def printed(document: Document, row: str, column: str, stage: Shown) -> Reference | None:
     """What the paper printed there. A number without a stage is that of the one stage that the row shows."""
     found = document.reference.get(row, {}).get(column, [])
     numbers = found.get(stage, []) if isinstance(found, dict) else found

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import reprlib
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from pflbench.spec import Positive, Stage
+from pflbench.spec import Positive
+from pflbench.stages import SHOWN, Shown
 from pflbench.suite.scoped import Note
 from pflbench.suite.sourced import Settled, Source, Sources
 from pflbench.suite.strict import Table, fault, unknown_key
-
-STAGES: tuple[Stage, ...] = get_args(Stage)
-"""In the order in which a run's identity lists them."""
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Rate = Annotated[float, Field(gt=0)]
@@ -230,8 +228,8 @@ class Row(Settled):
     id: Id
     title: str
     method: str
-    stage: Stage | None = None
-    stages: Annotated[list[Stage], Field(min_length=1)] | None = None
+    stage: Shown | None = None
+    stages: Annotated[list[Shown], Field(min_length=1)] | None = None
     rounds: Positive | None = None
     hyper: Hyper = Field(default_factory=dict)
     grid: Grid = Field(default_factory=dict)
@@ -260,8 +258,8 @@ class Row(Settled):
 def _by_stage(value: Any) -> Any:
     if isinstance(value, dict):
         for key in value:
-            if key not in STAGES:
-                raise unknown_key((key,), STAGES)
+            if key not in SHOWN:
+                raise unknown_key((key,), SHOWN)
     return value
 
 
@@ -273,7 +271,7 @@ class Layout(Table):
 
     decimals: Annotated[int, Field(ge=0, le=6)] = 2
     bold: Literal["best-per-column", "none"] = "best-per-column"
-    stages: Annotated[dict[Stage, str], BeforeValidator(_by_stage)] = Field(default_factory=dict)
+    stages: Annotated[dict[Shown, str], BeforeValidator(_by_stage)] = Field(default_factory=dict)
     blocks: Literal["group", "none"] = "none"
     costs: bool = False
     spread: bool = True
@@ -321,7 +319,7 @@ def _numbers(value: Any, path: tuple[str, ...]) -> list[float]:
     return [float(v) for v in numbers]
 
 
-Printed = Annotated[list[float] | dict[Stage, list[float]], BeforeValidator(_printed)]
+Printed = Annotated[list[float] | dict[Shown, list[float]], BeforeValidator(_printed)]
 
 
 class Tune(Table):

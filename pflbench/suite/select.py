@@ -10,8 +10,9 @@ from pflbench import names
 from pflbench.catalog import MethodInfo, describe
 from pflbench.errors import UsageError, unknown
 from pflbench.spec import Stage
+from pflbench.stages import Shown
 from pflbench.suite.cells import TableRow
-from pflbench.suite.document import Document, Suite
+from pflbench.suite.document import Document, Suite, named
 from pflbench.suite.schema import Candidates, Column, Sourced
 from pflbench.suite.strict import at
 
@@ -21,7 +22,8 @@ class Line:
     """A row and its method.
 
     `key` is what the suite's tables call the method, `scored` the stages that its runs are scored at; the rest is what
-    the suite file says in the row, at `place`.
+    the suite file says in the row, at `place`, with the stages that it names. A guest is no row of the suite: it has no
+    place, and no stages until `staging` chooses them.
     """
 
     row: TableRow
@@ -29,6 +31,7 @@ class Line:
     key: str
     scored: tuple[Stage, ...]
     place: str = ""
+    named: tuple[Shown, ...] = ()
     rounds: int | None = None
     hyper: Mapping[str, Sourced] = field(default_factory=dict)
     grid: Mapping[str, Candidates] = field(default_factory=dict)
@@ -61,19 +64,15 @@ def suite_lines(suite: Suite, document: Document) -> list[Line]:
         with at(f"{place}.method"):
             info = describe(anchored(row.method, suite.path.parent))
         shown = TableRow(row.id, row.title, info.name, document.shown(row))
-        own = place, row.rounds, row.hyper, row.grid, row.validation
+        own = place, tuple(named(row)), row.rounds, row.hyper, row.grid, row.validation
         lines.append(Line(shown, info, row.method, document.scored(row), *own))
     return lines
 
 
 def _guest(info: MethodInfo, reference: str, document: Document) -> Line:
-    """The row of a method that is none of the suite's: shown at all stages that the table shows beside each other."""
-    seen = {stage for row in document.row for stage in document.shown(row)}
-    best: Stage = next((s for s in ("finetuned", "personalized") if s in seen), document.stages[0])
-    shown = tuple(document.layout.stages) or (best,)
-    # Methods need not have models that participations leave: those are asked for only where they are shown.
-    scored = tuple(s for s in document.stages if s not in ("stored", "sampled") or s in shown)
-    return Line(TableRow(info.name, names.split_reference(reference)[1], info.name, shown), info, reference, scored)
+    """The row of a method that is none of the suite's."""
+    row = TableRow(info.name, names.split_reference(reference)[1], info.name, ())
+    return Line(row, info, reference, document.stages)
 
 
 def select_lines(

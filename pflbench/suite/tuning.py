@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from pflbench.catalog import MethodInfo, parse
 from pflbench.errors import UsageError
-from pflbench.spec import Precision, RunSpec, Stage
+from pflbench.spec import Precision, RunSpec
+from pflbench.stages import Shown
 from pflbench.suite import resolve
 from pflbench.suite.cells import Cell, TableColumn
 from pflbench.suite.document import Document, Suite
@@ -20,7 +21,7 @@ from pflbench.suite.strict import at
 
 Grid = dict[str, list[Any]]
 
-_PREFERRED: tuple[Stage, ...] = ("personalized", "global", "finetuned", "stored", "sampled")
+_PREFERRED: tuple[Shown, ...] = ("personalized", "global", "finetuned", "stored", "sampled", "local")
 """By which of a row's stages its values are chosen."""
 
 
@@ -43,7 +44,7 @@ class Search:
     line: Line
     guest: bool
     grid: Mapping[str, Sequence[Any]]
-    stage: Stage
+    stage: Shown
     steps: tuple[int, ...]
     trials: tuple[Trial, ...]
     mean: Mean

@@ -22,6 +22,7 @@ from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Method, Objective, Round
 from pflbench.models.network import Network
 from pflbench.spec import RunSpec, Scoring, Stage
+from pflbench.stages import of_class
 from pflbench.testing.tiny import SIZES, tiny_features, tiny_federation, tiny_network, tiny_spec
 
 TOLERANCE = 1e-5
@@ -64,15 +65,20 @@ class Case:
 
     def stragglers(self, seed: int = 0) -> RunSpec:
         """A run in which all clients are asked, half of the uploads arrive, and personal models are scored."""
-        scoring = Scoring(clients="all", stages=("global", "personalized"), moment="before-aggregation")
+        stages = self.stages("before-aggregation", "global", "personalized")
+        scoring = Scoring(clients="all", stages=stages, moment="before-aggregation")
         return self.spec(seed, batches="reshuffled", cohort=len(SIZES) - 2, arrival=0.5, scoring=scoring)
 
     def noisy(self, seed: int = 0) -> RunSpec:
         """A run on augmented images, scored after two rounds at every stage that the method has."""
-        leaves = type(self.method).trained is not Method.trained
-        stages: tuple[Stage, ...] = ("global", "personalized", *(("stored", "sampled") if leaves else ()))
+        stages = self.stages("after-aggregation", "global", "personalized", "stored", "sampled")
         scoring = Scoring(clients="all", stages=stages, last=2)
         return self.spec(seed, batches="reshuffled", rounds=3, augment="crop-flip", scoring=scoring)
+
+    def stages(self, moment: str, *wanted: Stage) -> tuple[Stage, ...]:
+        """Those of these stages that the method has where personal models are scored at this moment."""
+        there = of_class(type(self.method)).there(vars(self.method), moment=moment, held_out=False)
+        return tuple(stage for stage in wanted if stage in there)
 
     def run(
         self,

@@ -19,6 +19,7 @@ from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import simulate
 from pflbench.methods.base import Batch, Batches, Method, Objective, Round
 from pflbench.models.network import Network
+from pflbench.stages import of_class
 from pflbench.testing.case import AnyMethod, Case, Tree, key
 from pflbench.testing.tiny import tiny_federation, tiny_spec
 
@@ -96,7 +97,8 @@ def _masked(case: Case) -> None:
 
 
 def _learns(case: Case) -> None:
-    own = case.method.personal_from == "training"  # then the server may learn nothing, as with local training alone
+    # Where training makes personal models, the server may learn nothing, as with local training alone.
+    own = case.method.personal_from == "training" and bool(case.stages("after-aggregation", "personalized"))
     stages = ("personalized",) if own else ("finetuned",)
     # All clients, as the few query rows of the two held-out clients alone would be noise.
     scoring = tiny_spec().scoring.model_copy(update={"clients": "training" if own else "all", "stages": stages})
@@ -164,6 +166,9 @@ def _held_out(case: Case) -> None:
 
 
 def _personal(case: Case) -> None:
+    alone, trained = (case.stages(m, "personalized") for m in ("after-aggregation", "before-aggregation"))
+    if not trained:
+        return
     federation = tiny_federation(0)
     server, _ = case.start()
     ((sent, state),), mapped = case.once("loop", federation, [3])
@@ -172,12 +177,13 @@ def _personal(case: Case) -> None:
 
     def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         now = Round(0, key(3))
-        alone = case.method.personalize(f, server, own[0], None, *taken, round=now)
-        return alone, case.method.personalize(f, server, own[0], own[1], *taken, round=now)
+        several = [None] * bool(alone) + [own[1]] * (case.method.personal_from == "training")
+        return tuple(case.method.personalize(f, server, own[0], sent, *taken, round=now) for sent in several)
 
     (found,) = mapped(models, [server], [Item(0, (state, sent), tuple(drawn))])
     for made in found:
-        assert "personalized" in made, f"personalize() returns the stages {', '.join(made)} without 'personalized'"
+        says = {"personalized", *of_class(type(case.method)).records}
+        assert set(made) == says, f"personalize() returns the stages {', '.join(made)}, not {', '.join(sorted(says))}"
         for stage, w in made.items():
             shape = (case.network.layout.size,)
             assert w.shape == shape, f"personalize() returns {tuple(w.shape)} instead of one model {shape} for {stage}"

@@ -52,6 +52,8 @@ STRAGGLING = tiny_spec(cohort=6, rounds=3).model_copy(
     }
 )
 """All clients are asked, half of the uploads arrive, personal models are scored as training leaves them."""
+GLOBAL = STRAGGLING.model_copy(update={"scoring": Scoring(clients="training")})
+"""The same, for methods without personal models."""
 ModuleOf = Callable[[Tensor], nn.Module]
 
 
@@ -132,7 +134,7 @@ def test_ifcas_clusters_keep_one_base_where_they_share_it() -> None:
 def test_fedprox_without_pull_is_fedavg(momentum: float | None, execution: Any) -> None:
     options = {"epochs": 2, "lr": 0.02, "momentum": momentum, "batch": 4}
     found = [
-        simulate([STRAGGLING], [FEDERATION], method, tiny_network(), Setup(execution=execution))[0].server
+        simulate([GLOBAL], [FEDERATION], method, tiny_network(), Setup(execution=execution))[0].server
         for method in (FedProx(mu=0.0, **options), FedAvg(**options), FedProx(mu=1.0, **options))
     ]
     assert torch.equal(found[0], found[1]) and not torch.allclose(found[1], found[2])
@@ -146,10 +148,18 @@ def test_per_fedavg_without_inner_step_is_sgd_on_the_second_draws_and_its_person
     assert torch.equal(method.personalize(f, w, (), None, *redrawn(method.adapts()), round=NOW)["personalized"], w)
 
 
-def test_a_personal_model_of_per_fedavg_is_the_global_one_unless_it_is_trained() -> None:
-    f, w = objective(), start()
-    for method in (PerFedAvg(), PerFedAvg(personal_epochs=0)):
-        assert torch.equal(method.personalize(f, w, (), None, *redrawn(method.adapts()), round=NOW)["personalized"], w)
+@pytest.mark.parametrize("method", [PerFedAvg(), FedAvg(), PFedMe(), FedProx()], ids=lambda m: type(m).__name__)
+def test_without_anything_that_makes_them_there_are_no_personal_models(method: Method[Any, Any, Any]) -> None:
+    with pytest.raises(UsageError, match=f"{type(method).__name__} has no personal models"):
+        method.personalize(objective(), start(), (), None, *redrawn(method.adapts()), round=NOW)
+
+
+def test_ifcas_personal_model_is_the_one_that_it_deploys() -> None:
+    method, f = IFCA(clusters=3), objective()
+    server = torch.stack([start() + 0.1 * k for k in range(3)])
+    (once,) = redrawn(method.adapts())
+    made = method.personalize(f, server, (), None, once, round=NOW)
+    assert torch.equal(made["personalized"], method.deploy(f, server, once))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +286,6 @@ def test_pfedme_without_pull_uploads_what_it_received() -> None:
     upload, _ = method.client(f, w, (), taken, round=NOW)
     assert torch.equal(upload.model, w)
     close(upload.personal, sgd(f, w, tuple(b for b in taken for _ in range(2)), 0.02))
-    assert method.personalize(f, w, (), None, round=NOW) == {"personalized": w}
 
 
 # SCAFFOLD.
@@ -322,8 +331,10 @@ def test_ditto_without_pull_trains_its_personal_model_alone() -> None:
     mine, shared = drawn(method)
     personal = start() + 0.1  # another place than the server's model
     state = method.init_client(w, _New())._replace(personal=personal)
-    _, after = method.client(f, w, state, mine, shared, round=NOW)
+    sent, after = method.client(f, w, state, mine, shared, round=NOW)
     close(after.personal, sgd(f, personal, mine, 0.1))
+    assert method.personalize(f, w, after, None, round=NOW) == {"personalized": after.personal}
+    assert method.trained(sent, after) is after.personal and not torch.equal(after.personal, sent)
 
 
 def test_dittos_personal_model_never_touches_the_global_one() -> None:

@@ -60,12 +60,14 @@ id = "both"
 title = "Both"
 method = "fedavg"
 stages = ["personalized", "global"]
+hyper = { personal_epochs = 1 }
 
 [[row]]
 id = "tuned"
 title = "Tuned"
 method = "fedavg"
 stages = ["personalized"]
+hyper = { personal_epochs = 1 }
 rounds = 1
 grid = { lr = [0.1, 0.2, 0.3] }
 select = "hold-out"

@@ -1,0 +1,65 @@
+"""At which stages each row is scored and shown: those that the suite asks for, as far as its method has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pflbench.errors import UsageError
+from pflbench.stages import SHOWN, Shown, canonical
+from pflbench.suite import resolve
+from pflbench.suite.document import Document, Suite
+from pflbench.suite.select import Line
+
+_PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
+"""Which of the stages that the rows of a table show a guest is shown at, if the table does not show all."""
+
+
+def staged(suite: Suite, document: Document, line: Line, overrides: Sequence[resolve.Setting]) -> Line:
+    """The line at the stages that its method has.
+
+    A row of the suite is scored at what it names and, of what other rows name, at what its method has. A guest is shown
+    and scored at what the table shows and its method has.
+
+    Raises:
+        UsageError: The row names a stage that its method does not have, or nothing is left for a guest.
+    """
+    there = _there(suite, document, line, overrides)
+    if line.place:
+        if lacking := [stage for stage in line.named if stage not in there]:
+            raise UsageError(f"{line.place}.{_refusal(document, line, lacking[0], there)}")
+        return replace(line, scored=tuple(stage for stage in line.scored if stage in there))
+    seen = {stage for row in document.row for stage in document.shown(row)}
+    best = [stage for stage in _PREFERRED if stage in seen and stage in there][:1]
+    shown = tuple(stage for stage in document.layout.stages or best if stage in there)
+    if not shown:
+        wanted = [stage for stage in SHOWN if stage in seen]
+        raise UsageError(_refusal(document, line, wanted[0], there))
+    # Methods need not have models that participations leave: those are asked for only where they are shown.
+    asked = {stage for stage in document.stages if stage not in ("stored", "sampled")} | {*shown}
+    scored = canonical(stage for stage in asked if stage in there)
+    return replace(line, row=replace(line.row, stages=shown), scored=scored)
+
+
+def _there(suite: Suite, document: Document, line: Line, overrides: Sequence[resolve.Setting]) -> tuple[Shown, ...]:
+    """The stages that the method has in all columns: which of them are asked for must not move a run's identity."""
+    stages = line.info.stages
+    kinds: list[dict[str, object]] = [{}]
+    if stages.personal_needs and "personalized" in canonical((*line.scored, *line.named)):
+        where = range(len(document.column))
+        kinds = [h for i in where for h in resolve.hyperparameters(suite, document, i, line, overrides)[0]]
+    moment, held_out = document.evaluation.moment, document.held_out
+    found = [stages.there(hyper, moment=moment, held_out=held_out) for hyper in kinds]
+    return tuple(stage for stage in SHOWN if all(stage in one for one in found))
+
+
+def _refusal(document: Document, line: Line, stage: Shown, there: Sequence[Shown]) -> str:
+    stages, own = line.info.stages, stage in ("personalized", "local")
+    why = ""
+    if own and stages.personal and document.held_out and stages.personal_of == "training":
+        why = " for clients that never train, which are scored here"
+    elif own and stages.personal and stages.personal_needs:
+        why = f" without a value for {stages.personal_needs}"
+    has = f"it has {', '.join(there)}" if there else "it has none"
+    place = "stages: " if line.place else ""
+    return f"{place}{line.info.name} has no stage {stage!r}{why}; {has}."
