@@ -142,8 +142,11 @@ def _what(suite: list[str] | None, profile: str | None) -> str:
 
 
 def _emit(text: str, output: Path | None) -> None:
+    from pflbench.report.text import fitting
+
     if output is None:
-        console().out(text, end="", highlight=False)
+        out = console()
+        out.out(fitting(text, out.encoding), end="", highlight=False)
         return
     try:
         output.write_text(text, encoding="utf-8")

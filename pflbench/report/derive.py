@@ -49,6 +49,7 @@ def difference(a: CellValue, b: CellValue, reference: Reference | None, table: T
         runs={seed: tuple(dict.fromkeys((*a.runs[seed], *b.runs[seed]))) for seed in common},
         reference=reference,
         mixed=bool(common) and (a.mixed or b.mixed),
+        rests_on={**b.rests_on, **a.rests_on},
     )
     return settle(empty, {s: np.array([a.seeds[s] - b.seeds[s]]) for s in common}, table) if common else empty
 

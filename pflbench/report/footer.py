@@ -38,6 +38,7 @@ def footer(
         rules.left_out(table, grid),
         rules.rounds(table),
         *rules.choices(table, grid),
+        *rules.unprinted(table, grid),
         *rules.differences(table),
         _precision(cells),
         _progress(cells, used),

@@ -67,4 +67,5 @@ def _cell(table: Expansion, cell: Cell) -> t.CellInput:
         runs=cell.runs,
         reference=cell.reference and t.Reference(*cell.reference),
         choices=tuple(tuple(t.Choice(*choice) for choice in points) for points in cell.choices),
+        rests_on={key: source for key, source in cell.sources.items() if source in t.UNPRINTED},
     )

@@ -18,7 +18,7 @@ Format = Literal["terminal", "markdown", "csv"]
 CSV_COLUMNS = (
     *("suite", "profile", "row", "method", "column", "dataset", "partition", "clients", "stage"),
     *("mean", "std", "sem", "n", "reference_mean", "reference_spread"),
-    *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs", "seeds"),
+    *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs", "seeds", "rests_on"),
 )
 
 
@@ -95,7 +95,7 @@ def _record(table: Table, row: Row, column: ColumnHead, value: CellValue) -> Seq
         *((reference.mean, reference.spread) if reference else (None, None)),
         *(value.rounds, value.expected, value.failed, _short(value.difference)),
         *(verdict.label if verdict else None, value.mixed, " ".join(run for ids in value.runs.values() for run in ids)),
-        " ".join(map(str, value.seeds)),
+        *(" ".join(map(str, value.seeds)), " ".join(f"{key}={source}" for key, source in value.rests_on.items())),
     )
 
 

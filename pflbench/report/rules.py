@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pflbench.report.reading import concerned
 from pflbench.report.table import CellInput, CellValue, Choice, Spread, TableInput
-from pflbench.report.text import number, ranges
+from pflbench.report.text import MARKS, number, ranges
 from pflbench.spec import RunSpec
 
 _WEIGHTS = {"clients": "counting the same", "examples": "weighted by its number of test examples"}
@@ -190,6 +190,25 @@ def _choice(points: Sequence[Choice]) -> str:
         f"each client has the one of {len(points)} grid points that is best for it (ties: the first) on {share} of its "
         "support, left out of separate trainings."
     )
+
+
+def unprinted(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> list[str]:
+    """What the marked cells rest on: a line for each mark, with the settings and hyperparameters of the rows."""
+    lines = []
+    for source, words in (("guess", "values that no paper or code gives, guessed"), ("tuned", "values that we tuned")):
+        keys: dict[str, dict[str, None]] = {}
+        for row in table.rows:
+            for head in table.columns:
+                value = grid.get((row.id, head.id))
+                if value and value.mean is not None:
+                    own = (key for key, found in value.rests_on.items() if found == source)
+                    keys.setdefault(row.title, {}).update(dict.fromkeys(own))
+        alike: dict[str, list[str]] = {}
+        for title, found in keys.items():
+            alike.setdefault(", ".join(sorted(found)), []).append(title)
+        said = [f"{', '.join(titles)} ({names})" for names, titles in alike.items() if names]
+        lines += [f"{MARKS[source]} rests on {words}: {'; '.join(said)}."] if said else []
+    return lines
 
 
 def differences(table: TableInput) -> list[str]:

@@ -9,6 +9,9 @@ from typing import Literal, NamedTuple
 from pflbench.spec import RunSpec
 from pflbench.stages import canonical
 
+UNPRINTED = ("guess", "tuned")
+"""Where a value comes from that neither the paper nor its code gives: guessed, or tuned by us."""
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -103,6 +106,8 @@ class CellInput:
     runs: tuple[RunSpec, ...]
     reference: Reference | None = None
     choices: tuple[tuple[Choice, ...], ...] = ()
+    rests_on: Mapping[str, str] = field(default_factory=dict)
+    """Settings and hyperparameters whose values are `UNPRINTED`, and which of it each is."""
 
     @property
     def needed(self) -> tuple[tuple[RunSpec, ...], ...]:
@@ -219,6 +224,8 @@ class CellValue:
     best: bool = False
     mixed: bool = False
     """Whether the column mixes data or method versions, so that its cells cannot be compared."""
+    rests_on: Mapping[str, str] = field(default_factory=dict)
+    """As in the `CellInput`; a difference rests on what both sides rest on."""
 
     @property
     def complete(self) -> bool:

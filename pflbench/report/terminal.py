@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -62,18 +63,39 @@ def terminal(table: Table, compare: bool, width: int | None, color: bool) -> str
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
 
+class _Column(NamedTuple):
+    """What stands above a column in lines, and in each of its rows, the ones outside of the suite last."""
+
+    above: tuple[str, ...]
+    cells: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        return max(map(cell_len, (*self.above, *self.cells)))
+
+    def right(self, content: str, style: str = "") -> Text:
+        """The content at the column's right end. Blanks behind a number stay: rich's own justifying drops them."""
+        return Text(" " * (self.width - cell_len(content))).append(content, style)
+
+
+def _column(table: Table, view: View, index: int) -> _Column:
+    values = [row.cells[index] for row in (*table.rows, *view.extra)]
+    room = max((len(text.marks(value)) for value in values), default=0)
+    return _Column(view.columns[index], tuple(text.cell(value, table.decimals, room) for value in values))
+
+
 def _grid(table: Table, view: View, columns: Sequence[int]) -> Grid:
     grid = Grid(show_edge=False, pad_edge=False)
     grid.add_column(Text(view.corner), overflow="fold")
-    for index in columns:
-        grid.add_column(Text("\n".join(view.columns[index])), justify="right", no_wrap=True)
-    sections = [(table.rows, "")] + ([(view.extra, f"({text.OUTSIDE})")] if view.extra else [])
-    for rows, title in sections:
-        if title:
+    shown = {index: _column(table, view, index) for index in columns}
+    for column in shown.values():
+        grid.add_column(Text("\n").join(map(column.right, column.above)), no_wrap=True)
+    for place, row in enumerate((*table.rows, *view.extra)):
+        if place == len(table.rows):
             grid.add_section()
-            grid.add_row(Text(title, "italic"))
-        for row in rows:
-            grid.add_row(Text(row.title), *(_styled(row.cells[index], table.decimals) for index in columns))
+            grid.add_row(Text(f"({text.OUTSIDE})", "italic"))
+        cells = (column.right(column.cells[place], _style(row.cells[index])) for index, column in shown.items())
+        grid.add_row(Text(row.title), *cells)
     return grid
 
 
@@ -88,9 +110,8 @@ def _comparison(lines: Sequence[text.Line]) -> Grid:
     return grid
 
 
-def _styled(value: CellValue | None, decimals: int) -> Text:
-    style = "bold" if value and value.best else "red" if value and value.mean is None and value.failed else ""
-    return Text(text.cell(value, decimals), style)
+def _style(value: CellValue | None) -> str:
+    return "bold" if value and value.best else "red" if value and value.mean is None and value.failed else ""
 
 
 def _beside(table: Table, view: View, width: int) -> Iterator[list[int]]:
@@ -100,9 +121,8 @@ def _beside(table: Table, view: View, width: int) -> Iterator[list[int]]:
     head = min(max(head, len(text.OUTSIDE) + 2 if view.extra else 0), width // 3)
     block: list[int] = []
     used = head
-    for index, above in view.columns.items():
-        texts = [*above, *(text.cell(row.cells[index], table.decimals) for row in rows)]
-        need = max(map(cell_len, texts)) + _PADDING
+    for index in view.columns:
+        need = _column(table, view, index).width + _PADDING
         if block and used + need > width:
             yield block
             block, used = [], head

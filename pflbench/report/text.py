@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -10,6 +11,10 @@ from pflbench.report.table import CellValue, Row, Table
 
 NONE = "–"
 OUTSIDE = "not in the suite"
+MARKS = {"guess": "ᵍ", "tuned": "ᵗ"}
+"""What stands behind the number of a cell that rests on such values."""
+_ASCII = dict(zip("–—·×†²ᵍᵗ┃│━─╇┼", "--*x*2gt||=-=+", strict=True))
+_ASCII |= {"±": "+-", "√": "sqrt", "→": "->", "…": "..."}
 
 
 class Line(NamedTuple):
@@ -34,13 +39,24 @@ def number(mean: float, spread: float | None, decimals: int) -> str:
     return text if spread is None else f"{text} ± {spread:.{decimals}f}"
 
 
-def cell(value: CellValue | None, decimals: int) -> str:
-    """A cell as the paper prints it; missing and failed seeds are always visible."""
+def marks(value: CellValue | None) -> str:
+    """The marks of what a number rests on; none where there is no number."""
+    if value is None or value.mean is None:
+        return ""
+    return "".join(mark for source, mark in MARKS.items() if source in value.rests_on.values())
+
+
+def cell(value: CellValue | None, decimals: int, room: int = 0) -> str:
+    """A cell as the paper prints it; missing and failed seeds are always visible.
+
+    `room`: so many characters stand behind the number at least, marks or blanks, so that numbers align.
+    """
     if value is None:
-        return NONE
+        return NONE + " " * room
     if value.mean is None:
-        return f"failed ({value.failed}/{value.expected})" if value.failed else f"0/{value.expected}"
-    text = number(value.mean, value.spread, decimals)
+        lacking = f"failed ({value.failed}/{value.expected})" if value.failed else f"0/{value.expected}"
+        return lacking + " " * room
+    text = number(value.mean, value.spread, decimals) + marks(value).ljust(room)
     if not value.complete:
         failed = f", {value.failed} failed" if value.failed else ""
         text += f" ({value.done}/{value.expected}{failed})"
@@ -68,6 +84,17 @@ def comparison(table: Table) -> tuple[list[Line], list[str]]:
     notes: dict[str, int] = {}
     lines = [line for row in table.rows for line in _lines(row, table, notes)]
     return lines, [f"[{mark}] {reason}" for reason, mark in notes.items()]
+
+
+def fitting(text: str, encoding: str) -> str:
+    """The text with what an output of this encoding cannot show in ASCII instead."""
+
+    def instead(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        return "".join(_ASCII.get(c, "?") for c in error.object[error.start : error.end]), error.end
+
+    codecs.register_error("pflbench.ascii", instead)
+    return text.encode(encoding, "pflbench.ascii").decode(encoding)
 
 
 def _lines(row: Row, table: Table, notes: dict[str, int]) -> Sequence[Line]:

@@ -55,6 +55,7 @@ def value(cell: CellInput, done: list[Read], shelf: Shelf, table: TableInput, *,
         runs={one.seed: one.runs for one in done},
         reference=cell.reference,
         mixed=mixed and bool(done),
+        rests_on=cell.rests_on,
     )
     if not done:
         return empty

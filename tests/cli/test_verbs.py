@@ -195,6 +195,19 @@ def test_one_column_of_a_table(cli, two_runs: list[str]) -> None:
     assert wrong.code == 2 and "Did you mean 'shards'" in wrong.err
 
 
+def test_a_guess_of_the_suite_is_marked(cli, two_runs: list[str], folder: Path) -> None:
+    suite = (
+        (folder / "tiny.toml")
+        .read_text()
+        .replace("lr = 0.05 }\nditto", 'lr = { value = 0.05, source = "guess" } }\nditto')
+    )
+    (folder / "guessed.toml").write_text(suite)
+    shown = cli("report", "-s", "guessed.toml", "--profile", "paper").out
+    assert any(line.startswith("FedAvg ") and "ᵍ" in line for line in shown.splitlines())
+    assert "ᵍ rests on values that no paper or code gives, guessed: FedAvg, FedAvg-FT (lr)." in shown
+    assert "ᵍ" not in cli("report", "-s", "tiny.toml", "--profile", "paper").out
+
+
 def test_a_table_without_spreads(cli) -> None:
     table = ("--suite", "fedec-table2", "--profile", "smoke", "--seeds", "0,1")
     assert cli("run", *table, "--column", "femnist-150-3", "-m", "local", "-q").code == 0

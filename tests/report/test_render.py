@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
 
+from pflbench.report import text
+from pflbench.report.derive import difference
 from pflbench.report.layout import lay_out
 from pflbench.report.render import CSV_COLUMNS, render
-from pflbench.report.table import Reference, Table
+from pflbench.report.table import Reference, Spread, Table, TableInput
 from pflbench.store import Store
 
 if TYPE_CHECKING:
@@ -128,6 +131,64 @@ def test_csv_is_the_table(table: Table) -> None:
     first = frame.iloc[0]
     assert (first.reference_mean, first.reference_spread, first.verdict) == (31.0, 1.0, "within 1")
     assert frame[frame.row == "Foo"][["std", "sem", "reference_mean", "verdict"]].isna().all(axis=None)
+
+
+@pytest.fixture
+def marked(build: Build, store: Store) -> Table:
+    """Only the first column's cells rest on what is printed nowhere: one on a guess, one on a guess and our tuning."""
+    build.fill(store)
+    given = build.table()
+    rests_on = {"fedavg": {"lr": "guess"}, "fedavg-ft": {"epochs": "guess", "lr": "tuned"}}
+    cells = {
+        (row, column): replace(cell, rests_on=rests_on[row] if column == "digits-a" else {})
+        for (row, column), cell in given.cells.items()
+    }
+    return lay_out(replace(given, cells=cells), store)
+
+
+def test_cells_that_rest_on_a_guess_or_our_tuning_are_marked(marked: Table) -> None:
+    for format in ("terminal", "markdown"):
+        shown = render(marked, format, width=200, color=False)  # type: ignore[arg-type]
+        assert "30.00 ± 8.16ᵍ" in shown and "75.00 ± 8.16ᵍᵗ" in shown
+        assert "40.00 ± 8.16ᵍ" not in shown and "85.00 ± 8.16ᵍ" not in shown
+        explained = [line.lstrip("- ") for line in shown.splitlines() if line.lstrip("- ").startswith(("ᵍ", "ᵗ"))]
+        assert explained == [
+            "ᵍ rests on values that no paper or code gives, guessed: FedAvg (lr); FedAvg-FT (epochs).",
+            "ᵗ rests on values that we tuned: FedAvg-FT (lr).",
+        ]
+    assert "**75.00 ± 8.16ᵍᵗ**" in render(marked, "markdown")
+    frame = pd.read_csv(io.StringIO(render(marked, "csv"))).set_index(["row", "column"]).rests_on
+    assert frame["FedAvg", "digits-a"] == "lr=guess"
+    assert frame["FedAvg-FT", "digits-a"] == "epochs=guess lr=tuned"
+    assert frame.isna().sum() == 2
+
+
+def test_marks_leave_numbers_aligned(marked: Table) -> None:
+    rows = render(marked, "terminal", width=100, color=True).splitlines()
+    places = {re.sub(r"\x1b\[[0-9;]*m", "", row).index("±") for row in rows if row.startswith("FedAvg")}
+    assert len(places) == 1
+
+
+def test_a_difference_rests_on_what_both_sides_rest_on(marked: Table) -> None:
+    guessed, both = (row.cells[0] for row in marked.rows)
+    assert guessed and both
+    table = TableInput("demo", "Demo", "none", "paper", (), (), {}, Spread())
+    assert difference(guessed, both, None, table).rests_on == {"lr": "guess", "epochs": "guess"}
+
+
+def test_an_output_without_these_characters_gets_others(marked: Table) -> None:
+    shown = render(marked, "terminal", width=100, color=False)
+    assert text.fitting(shown, "utf-8") == shown
+    plain = text.fitting(shown, "ascii")
+    assert plain.isascii() and "?" not in plain
+    assert "75.00 +- 8.16gt" in plain
+    assert "30.00 ± 8.16g" in text.fitting(shown, "latin-1")
+
+
+def test_nothing_is_marked_or_explained_without_a_number(build: Build, store: Store) -> None:
+    given = build.table()
+    cells = {place: replace(cell, rests_on={"lr": "guess"}) for place, cell in given.cells.items()}
+    assert "ᵍ" not in render(lay_out(replace(given, cells=cells), store), "terminal", width=100)
 
 
 def test_csv_leaves_out_what_has_no_run_but_not_what_failed(build: Build, store: Store) -> None:
