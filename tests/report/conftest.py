@@ -144,10 +144,10 @@ class Personal:
         **provenance: object,
     ) -> RunResult:
         """One accuracy per client, one on the test set; support sizes."""
-        scores = [Score("global", spec.rounds, 0, -1, 0, 10, 0.0, gm)] if "global" in spec.scoring.stages else []
+        scores = [Score("global", spec.rounds, 0, -1, 0, 10, 0.0, float(gm))] if "global" in spec.scoring.stages else []
         if "personalized" in spec.scoring.stages:
-            scores += [Score("personalized", spec.rounds, 0, c, 0, 10, 0.0, a) for c, a in enumerate(pm)]
-        metrics = tuple(Metric(0, client, "support", size) for client, size in enumerate(sizes))
+            scores += [Score("personalized", spec.rounds, 0, c, 0, 10, 0.0, float(a)) for c, a in enumerate(pm)]
+        metrics = tuple(Metric(0, client, "support", float(size)) for client, size in enumerate(sizes))
         return RunResult(spec, tuple(scores), {"data_hash": "d1"} | provenance, None, metrics)
 
     def heads(self, *columns: str, stages: bool = True) -> tuple[ColumnHead, ...]:
