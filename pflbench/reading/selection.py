@@ -88,11 +88,11 @@ def select(store: Store, wanted: Wanted) -> list[Found]:
 
 
 def named(store: Store, beginnings: Iterable[str]) -> list[Stored]:
-    """The runs whose ids begin so, each once. Raises `UsageError` where not exactly one does."""
+    """The runs whose ids, of now or of before, begin so, each once. Raises `UsageError` where not exactly one does."""
     stored = store.list()
     found: dict[str, Stored] = {}
     for beginning in beginnings:
-        matching = {run.spec.id: run for run in stored if run.spec.id.startswith(beginning)}
+        matching = {run.spec.id: run for run in stored if any(id.startswith(beginning) for id in run.ids)}
         if len(matching) != 1:
             many = f"{len(matching)} runs start" if matching else "No run starts"
             which = f" ({', '.join(list(matching)[:8])})" if matching else ""

@@ -28,8 +28,10 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
     no other run is ever missing. Whoever is interrupted can start again.
 
     Raises:
-        StoreError: A file cannot be removed or written, or a pack holds runs that this version cannot read.
+        StoreError: A file cannot be removed or written, or it holds runs that this version cannot read.
     """
+    for id in ids:
+        store.check_place(id)  # a copy in a pack may be readable where the file of its own is another version's
     done = []
     for pack in store.packs.all():
         leaving = tuple(id for id in pack.entries if id in ids)
@@ -49,8 +51,8 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
 
 def _without(store: Store, pack: Pack, leaving: Collection[str]) -> Path | None:
     """Replace a pack by one without these runs; None if it has no others."""
-    if pack.unfit:
-        raise StoreError(f"{str(pack.path)!r} holds runs that cannot be read ({pack.unfit[0]}): it stays as it is.")
+    if unread := [*pack.foreign, *pack.unfit]:
+        raise StoreError(f"{str(pack.path)!r} holds runs that cannot be read ({unread[0]}): it stays as it is.")
 
     def read(id: str) -> RunResult:
         result = store.packs.read(pack, id)

@@ -32,6 +32,12 @@ class Stored(NamedTuple):
     path: Path
     rows: int
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The run's id, and those that it had before `pflbench upgrade`."""
+        former = self.provenance.get("former_ids")
+        return (self.spec.id, *former.split(",")) if former else (self.spec.id,)
+
 
 StoredRuns = list[Stored]
 
@@ -58,11 +64,15 @@ class Store:
         Raises `StoreError`, also if a file that is not to be replaced has the place of one of these runs.
         """
         for id in ids:
-            files.check_place(self.path(id), _described)
+            self.check_place(id)
         with files.replacing(self.runs / "probe") as (file, temporary):
             file.write(_PROBE)
             files.sync(file)
             temporary.unlink()
+
+    def check_place(self, id: str) -> None:
+        """Raise `StoreError` if a file that is not to be replaced has the place of the run of this id."""
+        files.check_place(self.path(id), _described)
 
     def status(self, id: str) -> Literal["missing", "done", "failed"]:
         """Whether the run is there, from its metadata alone. A corrupt file is set aside and counts as missing."""
@@ -79,7 +89,7 @@ class Store:
         path = self.path(result.spec.id)
         if result.failure is not None and (stored := self.find(result.spec.id)) and stored.failure is None:
             return stored.path
-        files.check_place(path, _described)
+        self.check_place(result.spec.id)
         singlefile.write(path, result)
         files.clean(self.runs)
         return path

@@ -90,6 +90,7 @@ def _single(store: Store, stored: Stored, steps: Sequence[Step], dry_run: bool) 
         return titles
     there = None if new.spec.id == old.spec.id else store.find(new.spec.id)
     if there is None or (there.failure is not None and new.failure is None):
+        store.check_place(new.spec.id)
         singlefile.write(store.path(new.spec.id), new)
         files.sync_folder(store.runs)
     if new.spec.id != old.spec.id:

@@ -59,7 +59,11 @@ def test_until_then_they_are_named_and_in_no_table(cli, results: Path) -> None:
     assert "FedRep " in cli("report", "-s", "tiny.toml").out and cli("report", "-s", "tiny.toml").err == ""
     after = stored(results)
     assert cli("upgrade").out == "Nothing to upgrade in 'results'.\n" and stored(results) == after
-    assert '"former_ids": ' in cli("show", next(iter(set(after) - set(before))).removesuffix(".parquet")).out
+    old, new = (
+        next(iter(one)).removesuffix(".parquet") for one in (set(before) - set(after), set(after) - set(before))
+    )
+    assert f"run {new}: done" in cli("show", new).out
+    assert f"run {next(run.spec.id for run in Store(results).list() if old in run.ids)}: done" in cli("show", old).out
 
 
 @pytest.mark.usefixtures("no_training")

@@ -14,6 +14,7 @@ from store_kit import break_page, change_metadata, done, failed, pack_files, spe
 from pflbench.errors import StoreError
 from pflbench.store import CorruptFile, ForeignFile, MissingRun, Store
 from pflbench.store.pack import pack
+from pflbench.store.removal import remove
 from pflbench.store.upgrade import upgrade
 
 
@@ -75,6 +76,9 @@ def test_a_foreign_file_is_named_left_out_and_stays(store: Store, make: Callable
         with pytest.raises(StoreError, match="is not replaced: "):
             store.check_writable([spec(2).id, spec(0).id])
         store.check_writable([spec(2).id])
+        with pytest.raises(StoreError, match="is not replaced: "):
+            remove(store, {spec(0).id, spec(1).id})
+        assert store.status(spec(1).id) == "done"
         store.write(done(2))
     assert path.read_bytes() == before and {p.suffix for p in store.runs.iterdir()} == {".parquet"}
 
@@ -122,6 +126,8 @@ def test_a_pack_with_a_run_of_another_version_is_never_written_anew(store: Store
         store.write(redone)
         pack(store)  # leaves it where it goes before the pack that stays
         assert Store(store.root).read(redone.spec.id) == redone
+        with pytest.raises(StoreError, match=r"cannot be read \(schema version 2.*\): it stays as it is"):
+            remove(store, {run.spec.id for run in listed})
         store.write(done(7))
         assert [one.runs for one in pack(store)] == [1]
         assert len(store.list()) == 3

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_kit import Runs, contents, done, failed, pack_files, snapshots, spec
+from store_kit import Runs, change_metadata, contents, done, failed, pack_files, snapshots, spec
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import MethodSpec, RunSpec
-from pflbench.store import OutdatedRuns, Store, schema
+from pflbench.store import ForeignFile, OutdatedRuns, Store, schema
 from pflbench.store.outdated import renamed
 from pflbench.store.pack import pack
 from pflbench.store.upgrade import COLUMNS, STEPS, Step, upgrade
@@ -289,3 +289,16 @@ def test_a_glob_tells_trials_of_a_search_from_results(old: Store) -> None:
     assert pd.isna(first.scored_first) and (first.finetune_steps, first.finetune_lr) == (2, 0.1)
     assert (first.finetune_decay, first.finetune_every) == (1.0, 1)
     assert RunSpec.model_validate_json(first.spec).id == first.run_id
+
+
+def test_a_file_of_another_version_in_the_place_of_the_new_name_is_not_replaced(tmp_path: Path) -> None:
+    store = Store(tmp_path / "results")
+    store.write(of("averaged, then", done(0)))
+    there = store.write(of("averaged, now", done(0)))
+    change_metadata(there, "pflbench.schema", lambda _: b"2")
+    before = bytes_of(store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ForeignFile)
+        with pytest.raises(StoreError, match="is not replaced: schema version 2"):
+            upgrade(store)
+    assert bytes_of(store) == before
