@@ -88,8 +88,6 @@ def describe(name: str) -> MethodInfo:
 def describe_options(kind: Literal["datasets", "partitions"], name: str) -> Info:
     """The dataset or partition behind a name, `path/to/file.py:Class` or `module:Class`."""
     reference = names.locate(kind, name)
-    if reference.rpartition(":")[0].endswith(".py"):
-        raise UsageError(f"{name!r}: a file's path would become part of a run's identity; write module:Class instead.")
     schema = _schema(reference)
     return Info(names.without_folder(name), reference, schema.fields, schema.doc, _version(reference))
 
@@ -97,7 +95,8 @@ def describe_options(kind: Literal["datasets", "partitions"], name: str) -> Info
 def describe_model(name: str) -> Info:
     """The network behind a name, `path/to/file.py:function` or `module:function`; it has no options."""
     reference = names.locate("models", name)
-    _check_attribute(reference)
+    if names.is_reference(name):
+        _check_attribute(reference)
     return Info(names.without_folder(name), reference, {}, "", _version(reference))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import traceback
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +15,8 @@ from pflbench import usercode
 from pflbench.errors import UsageError, unknown
 
 Kind = Literal["methods", "datasets", "models", "partitions"]
+Places = Mapping[Kind, str]
+"""Where the code is of what a run has of the user's own: `file.py:Name` with its whole path, or `module:Name`."""
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "methods": {
@@ -112,6 +116,11 @@ def locate(kind: Kind, name: str) -> str:
     return table[name]
 
 
+def place(kind: Kind, name: str, places: Places) -> str:
+    """The reference behind a name in a spec, which of the user's own files has the last part only."""
+    return places.get(kind) or locate(kind, name)
+
+
 def source_file(reference: str) -> Path:
     """The Python file a reference points into, found without importing the module itself."""
     where, _ = split_reference(reference)
@@ -130,6 +139,7 @@ def _own_file(module: str) -> Path:
 
 
 def _module_file(module: str) -> Path:
+    importlib.invalidate_caches()  # a file that was just written counts
     try:
         found = importlib.util.find_spec(module)
     except (ImportError, ValueError) as error:
@@ -172,11 +182,33 @@ def load(reference: str, version: str | None = None) -> Any:
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(f"Importing {where!r} failed: {type(error).__name__}: {error}") from error
+        line = _line(error, user.path) if user else ""
+        raise UsageError(f"Importing {where!r} failed: {type(error).__name__}: {error}{line}") from error
     if not hasattr(module, attribute):
         names = [n for n in vars(module) if not n.startswith("_")]
         raise unknown(f"attribute of {where}", attribute, names)
     return getattr(module, attribute)
+
+
+def _line(error: BaseException, file: Path) -> str:
+    """Where in a file an error arose, in brackets; nothing if elsewhere."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
+    return f" (line {frames[-1].lineno})" if frames else ""
+
+
+def make(reference: str, options: Mapping[str, Any], version: str | None = None) -> Any:
+    """What the class or function behind a reference returns for these options; `version`: as `load` takes it.
+
+    Raises:
+        UsageError: It cannot be imported, or does not take them.
+    """
+    made = load(reference, version)
+    try:
+        return made(**options)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{reference} cannot be built from {dict(options)}: {error}") from error
 
 
 def resolve(kind: Kind, name: str) -> Any:

@@ -30,7 +30,7 @@ class MethodSpec(_Strict):
     """A method: its name, every hyperparameter (defaults filled in), and its version.
 
     `name` is a built-in or entry-point id, or `file.py:Class` for a user's file; `version` is the method's declared
-    version, or the first 12 hex digits of the SHA-256 of the user's source file.
+    version, or what a user's code comes to as a hash.
     """
 
     name: str
@@ -39,10 +39,15 @@ class MethodSpec(_Strict):
 
 
 class Named(_Strict):
-    """A dataset or a partition: its name and the options that differ from nothing (defaults filled in)."""
+    """A dataset or a partition: its name and every option's value (defaults filled in).
+
+    Of a user's also the hash of its code (`version`), and of what it reads (`content`; None: it reads nothing).
+    """
 
     name: str
     options: Options = {}
+    version: str | None = None
+    content: str | None = None
 
 
 class Finetune(_Strict):
@@ -83,6 +88,7 @@ class Scoring(_Strict):
 class RunSpec(_Strict):
     """One training with one seed. Two runs with equal specs are the same run, wherever they were asked for.
 
+    `model_version`: the hash of a user's network's code.
     `query`: the share of a client's rows it is scored on, or "test-split": the test rows of the types it holds, or
     "partition": those that the partition gives it.
     `validation`: a share of every client's support, held out and scored on instead, for choosing hyperparameters.
@@ -96,6 +102,7 @@ class RunSpec(_Strict):
     dataset: Named
     partition: Named
     model: str
+    model_version: str | None = None
     clients: Positive
     training_clients: Positive
     cohort: Positive

@@ -241,11 +241,17 @@ def run_labels(table: Expansion, rows: Mapping[str, str]) -> dict[str, str]:
     return labels
 
 
-def loaded(suites: Iterable[str]) -> list[Suite]:
-    """The suites by these names. Raises `UsageError` for what is unknown or wrong."""
-    from pflbench.suite.load import load
+def loaded(suites: Iterable[str], data_dir: Path | None) -> list[Suite]:
+    """The suites by these names, with the data of their users' datasets below the data root.
 
-    return [load(name) for name in suites]
+    Raises:
+        UsageError: Something is unknown or wrong.
+    """
+    from pflbench.data.root import data_root
+    from pflbench.suite.load import load
+    from pflbench.suite.own import Own
+
+    return [load(name, Own(data_root(data_dir))) for name in suites]
 
 
 def wanted(

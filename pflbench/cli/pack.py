@@ -56,11 +56,13 @@ def say(packed: list[Packed]) -> None:
 
 
 def _of_suites(suites: list[str], columns: list[str] | None, profile: str | None, store: Store) -> set[str]:
+    from pflbench.report.inputs import readable
     from pflbench.suite.expand import expand
     from pflbench.suite.load import load
 
     settings: set[str] = set()
-    for suite in map(load, suites):
+    own = readable(store)
+    for suite in (load(name, own) for name in suites):
         for one in [profile] if profile else suite.profiles:
             settings |= {run.setting() for run in expand(suite, profile=one, columns=columns).runs}
     return {run.spec.id for run in store.list() if run.spec.setting() in settings}

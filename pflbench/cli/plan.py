@@ -14,6 +14,7 @@ from pflbench.cli.common import console
 
 if TYPE_CHECKING:
     from pflbench.executor.measured import Measured
+    from pflbench.names import Places
     from pflbench.spec import RunSpec
     from pflbench.store import Store
     from pflbench.suite.document import Suite
@@ -37,6 +38,7 @@ def plan(
     set_: common.Sets = None,
     precision: common.Precision = "fp32",
     results: common.Results = common.DEFAULT_RESULTS,
+    data_dir: common.DataDir = None,
 ) -> int:
     """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
@@ -50,7 +52,7 @@ def plan(
 
     store = Store(results)
     parts = common.parts(
-        _training(common.loaded(common.required(suite))),
+        _training(common.loaded(common.required(suite), data_dir)),
         profile=profile,
         methods=method,
         datasets=dataset,
@@ -133,7 +135,7 @@ def _lines(
         missing = [s for s, state in zip(specs, states, strict=True) if state == "missing"]
         # Seeds differ in nothing that costs time.
         kinds = {s.group(): s for s in missing}
-        costs = {k: _estimate(s, history, speeds, table.locations.get(s.id)) for k, s in kinds.items()}
+        costs = {k: _estimate(s, history, speeds, table.locations.get(s.id, {})) for k, s in kinds.items()}
         estimates = [costs[s.group()] for s in missing]
         yield Line(cell.column.id, labels[specs[0].id], specs[0].rounds, states, missing, estimates)
 
@@ -184,14 +186,14 @@ def _kind(spec: RunSpec) -> str:
 
 
 def _estimate(
-    spec: RunSpec, history: Mapping[tuple[str, bool], Past], speeds: dict[str, Measured], location: str | None
+    spec: RunSpec, history: Mapping[tuple[str, bool], Past], speeds: dict[str, Measured], places: Places
 ) -> tuple[float, str] | None:
     """One run's seconds on one core or device, and what tells; None if nothing does."""
     if speeds:
         from pflbench import names
         from pflbench.executor.estimate import seconds  # which imports torch
 
-        found = seconds(spec, location or names.locate("methods", spec.method.name), speeds)
+        found = seconds(spec, names.place("methods", spec.method.name, places), speeds)
         if found is not None:
             return found, "speed"
     for own, name in ((True, "runs"), (False, "others")):

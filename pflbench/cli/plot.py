@@ -56,7 +56,7 @@ def plot(
     format_ = output.suffix.lower().removeprefix(".")
     if format_ not in FORMATS:
         raise unknown("format of a figure", format_, FORMATS)
-    suite = _load(name)
+    suite = _load(name, results)
     document = suite.document(profile)
     assert document.figure is not None
     if isinstance(document.figure, Histogram):
@@ -80,13 +80,15 @@ def figures() -> dict[str, Path]:
     return {name: path for name, path in candidates.items() if "figure" in read_toml(path)}
 
 
-def _load(name: str) -> Suite:
-    """The figure suite of this name or path; a table is none."""
+def _load(name: str, results: Path) -> Suite:
+    """The figure suite of this name or path; a table is none. What is not on this machine is taken from `results`."""
+    from pflbench.report.inputs import readable
+    from pflbench.store import Store
     from pflbench.suite.load import available, load
 
     if not name.endswith(".toml") and name not in available():
         raise unknown("figure", name, figures())
-    suite = load(name)
+    suite = load(name, readable(Store(results)))
     if suite.document().figure is None:
         known = ", ".join(figures())
         raise UsageError(f"{name} is a table: `pflbench report --suite {name}` prints it. Figures: {known}.")

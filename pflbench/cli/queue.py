@@ -46,11 +46,13 @@ def queue(
     It yields to everything else on the machine. A finished run is kept whatever happens next: interrupt it, and the
     same command goes on from there.
     """
+    from pflbench.data.root import data_root
     from pflbench.store import Store
     from pflbench.store.pack import pack as pack_runs
+    from pflbench.suite.own import Own
     from pflbench.suite.queue import read_queue
 
-    items = read_queue(file)
+    items = read_queue(file, Own(data_root(data_dir)))
     store = Store(results)
     store.list()  # names what is there and not taken
     if list_:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pflbench.store import Store
     from pflbench.suite.document import Suite
     from pflbench.suite.expand import Expansion
+    from pflbench.suite.own import Own
 
 MAKE = "`pflbench run` makes them."
 FORMATS = ("terminal", "markdown", "csv")
@@ -60,7 +61,7 @@ def report(
 
     A suite of statistics needs no results, but the datasets.
     """
-    from pflbench.report.inputs import table_input
+    from pflbench.report.inputs import readable, table_input
     from pflbench.report.layout import lay_out
     from pflbench.report.render import render
     from pflbench.store import Store
@@ -69,13 +70,14 @@ def report(
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
     store = Store(results)
-    counted = _statistics(suite, profile or "paper", seeds, data_dir, spread is not False)
+    own = readable(store, data_dir)
+    counted = _statistics(suite, profile or "paper", seeds, own, spread is not False)
     trained = [name for name in suite or () if name not in counted]
     expanded = []
     if trained or not counted:
         asked = {"columns": column, "rounds": rounds, "seeds": seeds, "precision": precision}
-        expanded = with_results(trained, profile, store, **asked)  # type: ignore[arg-type]
-    inputs = [table_input(e, elsewhere=named_by_family(e), spread=spread) for e in expanded]
+        expanded = with_results(trained, profile, store, own, **asked)  # type: ignore[arg-type]
+    inputs = [table_input(e, elsewhere=named_by_family(e, own), spread=spread) for e in expanded]
     if not inputs and not counted:
         other = elsewhere(expanded, store)
         raise UsageError(f"No results of {_what(suite, profile)} in {str(results)!r}. {other or MAKE}")
@@ -87,36 +89,37 @@ def report(
     return 0
 
 
-def _statistics(
-    suites: list[str] | None, profile: str, seeds: str | None, data_dir: Path | None, spread: bool
-) -> dict[str, Table]:
+def _statistics(suites: list[str] | None, profile: str, seeds: str | None, own: Own, spread: bool) -> dict[str, Table]:
     """The tables of those of the suites that are statistics, by what the suite is called."""
     from pflbench.suite.load import find, load, read_toml
 
     named = [name for name in suites or () if "statistics" in read_toml(find(name))]
-    return {name: _counted(load(name), profile, seeds, data_dir, spread) for name in named}
+    return {name: _counted(load(name, own), profile, seeds, spread) for name in named}
 
 
-def _counted(suite: Suite, profile: str, seeds: str | None, data_dir: Path | None, spread: bool) -> Table:
-    from pflbench.data.root import data_root
+def _counted(suite: Suite, profile: str, seeds: str | None, spread: bool) -> Table:
     from pflbench.report import counts
     from pflbench.report import table as t
     from pflbench.spec import MethodSpec, RunSpec, Scoring
     from pflbench.suite.expand import parse_seeds
     from pflbench.suite.origins import notes
-    from pflbench.suite.resolve import shared
+    from pflbench.suite.resolve import places, shared
     from pflbench.suite.shortfall import shortfall, stand_in
 
-    document, root = suite.document(profile), data_root(data_dir)
+    document, root = suite.document(profile), suite.own.root
     head, statistics = document.suite, document.statistics
-    assert statistics is not None
+    assert statistics is not None and root is not None
     chosen = parse_seeds(seeds) if seeds else tuple(head.seeds)
     nobody = MethodSpec(name="none", version="none")  # a federation does not depend on who trains on it
     lines = []
     for index, column in enumerate(document.column):
         settings = shared(suite, document, index)
-        runs = [RunSpec(method=nobody, scoring=Scoring(), seed=seed, **settings) for seed in chosen]
-        counted = counts.count(runs, root)
+        code = places(suite, document, index)
+        runs = [
+            RunSpec(method=nobody, scoring=Scoring(), seed=seed, **settings | suite.own.contents(settings, code, seed))
+            for seed in chosen
+        ]
+        counted = counts.count(runs, root, code)
         instead = stand_in(suite.document().column[index], column)
         title = f"{instead} for {column.title}" if instead else column.title
         lines.append(counts.Line(column.id, title, counted, statistics.reference.get(column.id)))
@@ -158,6 +161,7 @@ def with_results(
     suites: list[str] | None,
     profile: str | None,
     store: Store,
+    own: Own,
     *,
     columns: list[str] | None = None,
     rounds: int | None = None,
@@ -166,7 +170,8 @@ def with_results(
 ) -> list[Expansion]:
     """The suites × profiles that are asked for and have a stored run; asked for by name, a lone one need have none.
 
-    `columns`: only these; a suite that is not asked for by name need have none of them.
+    `own`: where what is the user's own is looked for. `columns`: only these; a suite that is not asked for by name need
+    have none of them.
     """
     from pflbench.cli.plot import figures
     from pflbench.suite.document import Place
@@ -182,7 +187,7 @@ def with_results(
     chosen = parse_seeds(seeds) if seeds else None
     found = []
     drawn = () if suites else figures()
-    for suite in map(read, suites or [name for name in available() if name not in drawn]):
+    for suite in (read(one, own) for one in suites or [name for name in available() if name not in drawn]):
         if suite.document().statistics is not None:
             if suites:
                 raise UsageError(f"{suite.name} has no runs: `pflbench report` prints it, from the datasets alone.")
@@ -202,13 +207,13 @@ def with_results(
         named = {run.id for table in tables for run in table.runs}
         guests = {spec.setting() for spec in specs if spec.id not in named}
         for table in tables:
-            own = any(run.id in stored for run in table.runs)
+            made = any(run.id in stored for run in table.runs)
             # A user's own rows are results too, even where the suite's own are missing.
             settings = {c.runs[0].setting() for c in table.cells if c.runs[0].rounds == c.column.rounds}
-            if own or guests & settings or (suites and profile):
+            if made or guests & settings or (suites and profile):
                 found.append(table)
     # Another paper's table has its runs first: what merely borrows them waits to be asked for.
-    return found if suites else [table for table in found if not borrowed(table, stored)]
+    return found if suites else [table for table in found if not borrowed(table, stored, own)]
 
 
 def elsewhere(tables: list[Expansion], store: Store) -> str:

@@ -17,6 +17,7 @@ from pflbench.errors import PflbenchError, UsageError
 if TYPE_CHECKING:
     from pflbench.data.source import Dataset
     from pflbench.executor.work import Done, Place, Task
+    from pflbench.names import Places
     from pflbench.spec import RunSpec
     from pflbench.store.store import Store
 
@@ -73,7 +74,7 @@ def run(
     )
     how.check()
     parts = common.parts(
-        common.loaded(common.required(suite)),
+        common.loaded(common.required(suite), data_dir),
         profile=profile,
         methods=method,
         datasets=dataset,
@@ -156,11 +157,11 @@ class Outcome(NamedTuple):
     earlier: dict[RunSpec, str]
 
 
-def train(specs: Sequence[RunSpec], locations: Mapping[str, str], names: Mapping[str, str], how: How) -> Outcome:
+def train(specs: Sequence[RunSpec], locations: Mapping[str, Places], names: Mapping[str, str], how: How) -> Outcome:
     """Train those of these runs that have no result, and show how it goes.
 
-    `locations`: by run id, where the code of a user's method lives; `names`: by run id, its column
-    and what it is called there, as the display shows them.
+    `locations`: by run id, where the code lives of what it has of the user's own; `names`: by run id, its column and
+    what it is called there, as the display shows them.
     """
     from pflbench.data.root import data_root
     from pflbench.store.store import Store
@@ -174,7 +175,7 @@ def train(specs: Sequence[RunSpec], locations: Mapping[str, str], names: Mapping
     todo = [by_id[id] for id, state in states.items() if state in wanted[how.redo]]
     if not how.quiet:
         console().print(_summary(states, len(todo)))
-    runnable, problems = _with_data(todo, root)
+    runnable, problems = _with_data(todo, locations, root)
     for problem in problems:
         errors().print(f"Error: {problem}")
     dones: list[Done] = []
@@ -204,9 +205,9 @@ def _name(spec: RunSpec, names: Mapping[str, str]) -> str:
     return f"{names[spec.id]} · seed {spec.seed} · {common.count(spec.rounds, 'round')}"
 
 
-def _with_data(specs: list[RunSpec], root: Path) -> tuple[list[RunSpec], list[str]]:
+def _with_data(specs: list[RunSpec], locations: Mapping[str, Places], root: Path) -> tuple[list[RunSpec], list[str]]:
     """The specs whose dataset is there, and one message per dataset that is not."""
-    from pflbench import names
+    from pflbench.names import make, place
 
     problems: dict[str, str] = {}
     runnable = []
@@ -214,7 +215,8 @@ def _with_data(specs: list[RunSpec], root: Path) -> tuple[list[RunSpec], list[st
         named = spec.dataset
         key = named.model_dump_json()
         if key not in problems:
-            dataset = names.resolve("datasets", named.name)(**named.options)
+            reference = place("datasets", named.name, locations.get(spec.id, {}))
+            dataset = make(reference, named.options, named.version)
             problems[key] = "" if dataset.status(root).startswith("ready") else _missing(named.name, dataset, root)
         if not problems[key]:
             runnable.append(spec)
@@ -227,11 +229,13 @@ def _missing(name: str, dataset: Dataset, root: Path) -> str:
         how = dataset.status(root)
     except PflbenchError as error:
         how = str(error)
+    except Exception:  # a user's dataset, which says so in words of its own
+        how = dataset.status(root)
     return f"The dataset {name!r} is not there, so its columns are left out. {how}"
 
 
 def _execute(
-    specs: list[RunSpec], locations: Mapping[str, str], names: Mapping[str, str], place: Place, how: How
+    specs: list[RunSpec], locations: Mapping[str, Places], names: Mapping[str, str], place: Place, how: How
 ) -> list[Done]:
     from pflbench.cli.progress import Display
     from pflbench.executor import build
@@ -239,7 +243,7 @@ def _execute(
     from pflbench.executor.local import cores, execute
 
     tasks = _tasks(specs, locations, place)
-    build.check((task.specs[0], task.reference) for task in tasks)
+    build.check((task.specs[0], task.reference, task.places) for task in tasks)
     jobs = how.jobs or (1 if place.device.startswith("cuda") else cores())
     work = None if how.quiet else relative_work({spec: task.reference for task in tasks for spec in task.specs})
     with Display(specs=specs, names=names, quiet=how.quiet, work=work) as display:
@@ -292,7 +296,7 @@ def check_precision(precision: str, device: str) -> None:
         )
 
 
-def _tasks(specs: list[RunSpec], locations: Mapping[str, str], place: Place) -> list[Task]:
+def _tasks(specs: list[RunSpec], locations: Mapping[str, Places], place: Place) -> list[Task]:
     """Single runs on a CPU; on a GPU, all seeds of a cell together."""
     from pflbench import names
     from pflbench.executor.work import Task
@@ -300,10 +304,11 @@ def _tasks(specs: list[RunSpec], locations: Mapping[str, str], place: Place) -> 
     groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
         groups.setdefault(spec.group() if place.execution == "vectorized" else spec.id, []).append(spec)
-    return [
-        Task(tuple(group), locations.get(group[0].id) or names.locate("methods", group[0].method.name))
-        for group in groups.values()
-    ]
+    tasks = []
+    for group in groups.values():
+        places = locations.get(group[0].id, {})
+        tasks.append(Task(tuple(group), names.place("methods", group[0].method.name, places), places))
+    return tasks
 
 
 def _called(parts: Sequence[common.Part]) -> dict[str, str]:

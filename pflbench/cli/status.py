@@ -12,6 +12,7 @@ from pflbench.cli.report import elsewhere, with_results
 if TYPE_CHECKING:
     from pflbench.store import Stored
     from pflbench.suite.expand import Expansion
+    from pflbench.suite.own import Own
 
 
 def status(
@@ -19,16 +20,19 @@ def status(
     rounds: common.Rounds = None,
     precision: common.Precision = "fp32",
     results: common.Results = common.DEFAULT_RESULTS,
+    data_dir: common.DataDir = None,
 ) -> int:
     """Say for every suite and profile with results how many runs are done, failed or missing, and why runs failed."""
+    from pflbench.report.inputs import readable
     from pflbench.store import Store
 
     store = Store(results)
     stored = {run.spec.id: run for run in store.list()}
-    tables = with_results(suite, None, store, rounds=rounds, precision=precision)
+    own = readable(store, data_dir)
+    tables = with_results(suite, None, store, own, rounds=rounds, precision=precision)
     named = {run.id for table in tables for run in table.runs}
     for table in tables:
-        _say(table, stored, named)
+        _say(table, stored, named, own)
     other = elsewhere(tables, store)
     if not stored:
         console().print(f"No results in {str(results)!r} yet.")
@@ -37,11 +41,13 @@ def status(
     return 0
 
 
-def _say(table: Expansion, stored: dict[str, Stored], named: set[str]) -> None:
+def _say(table: Expansion, stored: dict[str, Stored], named: set[str], found: Own) -> None:
     """A table's own runs, then those that no table names: own methods, other hyperparameters, other seeds."""
+    from pflbench.suite.load import read
+
     own = [run.id for run in table.runs]
     failed = any(stored[id].failure is not None for id in own if id in stored)
-    (suite,) = common.loaded([str(table.path)]) if failed else (None,)
+    suite = read(str(table.path), found) if failed else None
     labels = common.run_labels(table, common.row_labels(suite, table.profile)) if suite else {}
     beside = [id for id, run in stored.items() if id not in named and run.spec.setting() in table.settings]
     out = console().print

@@ -96,7 +96,7 @@ def tune(
     (name,) = common.required([suite] if suite else None)
     if method is None:
         raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
-    (asked,) = common.loaded([name])
+    (asked,) = common.loaded([name], data_dir)
     found = searches(
         asked,
         method,
@@ -114,7 +114,7 @@ def tune(
     names = {trial.run.id: _name(search, trial, label) for search, label in labelled for trial in search.trials}
     outcome = run.train(
         [trial.run for search in found for trial in search.trials],
-        {trial.run.id: search.line.location for search in found if search.line.location for trial in search.trials},
+        {trial.run.id: search.places for search in found for trial in search.trials},
         names,
         how,
     )

@@ -7,7 +7,9 @@ pairwise disjoint. An impossible request raises `UsageError` at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -32,6 +34,12 @@ class Partition(Protocol):
 
         Raises:
             UsageError: No such partition exists.
+        """
+
+    def files(self, root: Path) -> Iterable[Path]:
+        """The files or folders that it reads, for whatever seed; a user's class may have it.
+
+        What they hold is then part of a run's identity. Without it, what the partition deals with the run's seed is.
         """
 
 

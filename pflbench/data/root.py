@@ -1,4 +1,4 @@
-"""Where datasets lie on this machine."""
+"""Where datasets, and what is remembered of them, lie on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ def data_root(override: Path | None = None) -> Path:
     `~/.cache/pflbench/data`. An empty variable counts as unset.
     """
     named = override or os.environ.get("PFLBENCH_DATA_DIR")
-    if named:
-        return Path(named).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "pflbench" / "data"
+    return Path(named).expanduser() if named else cache_folder() / "data"
+
+
+def cache_folder() -> Path:
+    """The folder for what pflbench keeps on this machine (it may not exist yet)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pflbench"

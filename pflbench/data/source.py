@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -88,6 +88,12 @@ class Dataset(Protocol):
 
     def status(self, root: Path) -> str:
         """One line, starting with "ready" or "missing:". Looks at names and sizes only."""
+
+    def files(self, root: Path) -> Iterable[Path]:
+        """The files or folders that `load` reads, for whatever seed; a user's class may have it.
+
+        What they hold is then part of a run's identity. Without it, what `load` returns for the run's seed is.
+        """
 
 
 def content_hash(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> str:

@@ -144,13 +144,21 @@ class Participation(NamedTuple):
     uploads: int | None
 
 
+def _examples(spec: RunSpec) -> int | None:
+    """How many examples the run's dataset has; None if it does not tell, or where a user's own code would have to."""
+    if spec.dataset.version or spec.partition.version or spec.model_version:
+        return None
+    found: int | None = getattr(build.dataset(spec.dataset), "examples", None)
+    return found
+
+
 def participation(spec: RunSpec, reference: str) -> Participation | None:
     """One participation of a client that holds the mean number of rows; None if the dataset does not tell its size.
 
     Gradients count rows over the suite's batch size, so that a gradient of all rows counts as many minibatches; other
     passes count by what they cost in gradients (`FORWARD`, `SECOND`). `reference`: where the method's code is.
     """
-    examples = getattr(build.dataset(spec.dataset), "examples", None)
+    examples = _examples(spec)
     if examples is None:
         return None
     client = _Client(spec, reference, examples, full=True)
@@ -167,7 +175,7 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     Other passes count by what they cost in gradients; a larger network than the plain one (CAFeMe's) counts by its
     size. None if the dataset does not say how large it is.
     """
-    examples = getattr(build.dataset(spec.dataset), "examples", None)
+    examples = _examples(spec)
     if examples is None:
         return None
     client = _Client(spec, reference, examples)
@@ -227,9 +235,10 @@ def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
                 rows = gradient_rows(spec, reference)
             except UsageError:  # which the run itself will tell
                 return None
-            by_kind[spec.group()] = (rows or 0) * build.network(spec).layout.size
-    found = {spec.id: by_kind[spec.group()] for spec in references}
-    return found if all(found.values()) else None
+            if not rows:
+                return None
+            by_kind[spec.group()] = rows * build.network(spec).layout.size
+    return {spec.id: by_kind[spec.group()] for spec in references}
 
 
 def _batches(drawn: Drawn) -> Batches:

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TypedDict
 
+from pflbench.data.root import cache_folder
+
 
 class Measured(TypedDict):
     """One network on one machine: training only, one run on one core (or alone on a GPU)."""
@@ -21,8 +23,7 @@ class Measured(TypedDict):
 
 def file() -> Path:
     """`speed.json` in pflbench's cache folder (it may not exist)."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "pflbench" / "speed.json"
+    return cache_folder() / "speed.json"
 
 
 def processor() -> str:

@@ -7,7 +7,7 @@ import sysconfig
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,10 +34,11 @@ _LIBRARIES = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "
 
 @dataclass(frozen=True)
 class Task:
-    """Runs to train together, and where their method's code is."""
+    """Runs to train together, where their method's code is, and that of what else is the user's own."""
 
     specs: tuple[RunSpec, ...]
     reference: str
+    places: names.Places = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def work(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes
     provenance.code()  # remembered now: the checkout may change while this runs
     try:
         federations, method, network = _build(task, place)
-        source = _source(task.reference)  # now: the file may be edited or gone before this ends
+        source = _sources(task)  # now: the file may be edited or gone before this ends
     except Exception as error:
         return _singly(task, place, on_round, lanes) or _errors(task, error, place)
     setup = Setup(
@@ -140,12 +141,23 @@ def _cost(simulation: Simulation, started: float, place: Place) -> provenance.Co
     )
 
 
-def _source(reference: str) -> dict[str, Any]:
-    """A user's method as it was, with the modules beside it: its file is edited, its result stays."""
-    if not names.is_users(reference):
-        return {}
-    code = names.code(reference)
-    return {"method_source": code.source} | ({"method_neighbors": code.neighbors} if code.neighbors else {})
+def _sources(task: Task) -> dict[str, Any]:
+    """The user's own code as it was, with the modules beside it: a file is edited, a result stays."""
+    found: dict[str, Any] = {}
+    spec = task.specs[0]
+    named: dict[names.Kind, str] = {
+        "datasets": spec.dataset.name,
+        "partitions": spec.partition.name,
+        "models": spec.model,
+    }
+    references = {kind: names.place(kind, name, task.places) for kind, name in named.items()}
+    for kind, reference in {"methods": task.reference, **references}.items():
+        if names.is_users(reference):
+            code = names.code(reference)
+            found[f"{kind[:-1]}_source"] = code.source
+            if code.neighbors:
+                found[f"{kind[:-1]}_neighbors"] = code.neighbors
+    return found
 
 
 def _shared(federation: Federation) -> dict[str, int]:
@@ -157,7 +169,7 @@ def _singly(task: Task, place: Place, on_round: OnRound | None, lanes: Lanes) ->
     """The runs of a group one by one; nothing if it is a single run."""
     if len(task.specs) == 1:
         return []
-    return [done for spec in task.specs for done in work(Task((spec,), task.reference), place, on_round, lanes)]
+    return [done for spec in task.specs for done in work(replace(task, specs=(spec,)), place, on_round, lanes)]
 
 
 def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
@@ -170,8 +182,8 @@ def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any,
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
     if torch.are_deterministic_algorithms_enabled() != place.deterministic:  # to say so imports a compiler
         torch.use_deterministic_algorithms(place.deterministic)
-    federations = [build.federation(spec, place.data_root) for spec in task.specs]
-    return federations, build.method(task.specs[0], task.reference), build.network(task.specs[0])
+    federations = [build.federation(spec, place.data_root, task.places) for spec in task.specs]
+    return federations, build.method(task.specs[0], task.reference), build.network(task.specs[0], task.places)
 
 
 def _errors(task: Task, error: Exception | SystemExit, place: Place) -> list[Done]:

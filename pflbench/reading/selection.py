@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pflbench.errors import UsageError, unknown
 from pflbench.names import is_reference, known, split_reference
 from pflbench.report.extra import extra_rows
-from pflbench.report.inputs import table_input
+from pflbench.report.inputs import readable, table_input
 from pflbench.report.table import CellInput, TableInput
 from pflbench.spec import Precision, RunSpec
 from pflbench.store import Store, Stored
@@ -17,6 +17,7 @@ from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.family import named_by_family
 from pflbench.suite.load import available, load
+from pflbench.suite.own import Own
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def select(store: Store, wanted: Wanted) -> list[Found]:
     """
     stored = store.list()
     if wanted.suites:
-        return _of_suites(stored, wanted)
+        return _of_suites(stored, wanted, readable(store))
     if wanted.columns or wanted.profile:
         raise UsageError("A column and a profile are of a suite: name it with --suite.")
     _check_names(stored, wanted)
@@ -183,11 +184,11 @@ def _check_names(stored: Sequence[Stored], wanted: Wanted) -> None:
             raise unknown("partition", name, there)
 
 
-def _of_suites(stored: Sequence[Stored], wanted: Wanted) -> list[Found]:
+def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own) -> list[Found]:
     runs: dict[str, Stored] = {}
     places: dict[str, list[Place]] = {}
     for name in dict.fromkeys(wanted.suites):
-        suite = load(name)
+        suite = load(name, own)
         if suite.document().statistics is not None or not suite.document().row:
             raise UsageError(f"{suite.name} has no runs: its numbers come from the datasets alone.")
         mine: dict[str, tuple[Place, ...]] = {}
@@ -231,7 +232,7 @@ def _table(suite: Suite, profile: str, wanted: Wanted, seeds: Sequence[int]) -> 
         precision=wanted.precision or "fp32",
     )
     # Another suite's runs are not beside this one's rows; where all suites are looked through, they have their places.
-    elsewhere = named_by_family(table) if wanted.suites else frozenset[str]()
+    elsewhere = named_by_family(table, suite.own) if wanted.suites else frozenset[str]()
     return table_input(table, elsewhere=elsewhere)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from pflbench.data.federation import Federation
 from pflbench.errors import DataMissing
 from pflbench.executor import build
+from pflbench.names import Places
 from pflbench.report import rules
 from pflbench.report.statistics import summarize
 from pflbench.report.table import CellValue, ColumnHead, Reference, Row, Table, TableInput
@@ -52,14 +53,14 @@ def counts(federation: Federation) -> Counts:
     return Counts(train + test, train, test, len(np.unique(federation.labels[held])))
 
 
-def count(runs: Sequence[RunSpec], root: Path) -> Counted:
-    """A dataset with the seeds of these runs, from the files under `root`.
+def count(runs: Sequence[RunSpec], root: Path, places: Places = build.NOWHERE) -> Counted:
+    """A dataset with the seeds of these runs, from the files under `root`; `places`: where the user's own code is.
 
     Raises:
         PflbenchError: A file is damaged, or the partition is impossible.
     """
     try:
-        federations = [build.federation(run, root) for run in runs]
+        federations = [build.federation(run, root, places) for run in runs]
     except DataMissing as error:
         return Counted((), missing=" ".join(str(error).split()))
     return Counted(tuple(map(counts, federations)), federations[0].hash)

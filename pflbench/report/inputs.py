@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
+from pflbench.data.root import data_root
 from pflbench.report import table as t
+from pflbench.store import Store
 from pflbench.suite.cells import Cell, Expansion, TableColumn
+from pflbench.suite.own import Own
+
+
+def readable(store: Store, data_dir: Path | None = None) -> Own:
+    """Where what is the user's own is looked for to read a table: on this machine, else in the stored runs' specs."""
+    return Own(data_root(data_dir), cache(lambda: [run.spec for run in store.list()]))
 
 
 def table_input(

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from pflbench.names import Places
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
 from pflbench.suite.schema import Mean, Spread
@@ -128,8 +129,9 @@ class Expansion:
     `stages` are the columns within each column, with their titles (empty: each column is one); `blocks`: the rows
     stand once for every group of columns; `mean`: how cells average clients; `shows_spread`: whether a spread stands
     behind each number. `protocol`: what is followed, in words. `notes` and `departures` are those of what is shown.
-    `locations` tells where the code of a user's method lives, by run id; it is no part of a run's identity. `path` is
-    the suite's file, `extends` the one that it extends. `shortfall` is in what it differs from the whole protocol.
+    `locations` tells where the code of what is the user's own lives, by run id; it is no part of a run's identity.
+    `path` is the suite's file, `extends` the one that it extends. `shortfall` is in what it differs from the whole
+    protocol.
     """
 
     suite: str
@@ -153,13 +155,17 @@ class Expansion:
     derived: tuple[Derived, ...]
     cells: tuple[Cell, ...]
     runs: tuple[RunSpec, ...]
-    locations: Mapping[str, str]
+    locations: Mapping[str, Places]
     path: Path
     extends: Path | None
     shortfall: Shortfall
 
     @cached_property
     def settings(self) -> frozenset[str]:
-        """The `RunSpec.setting` of every run. Seeds and grid points of a cell share it, so one of each is asked."""
+        """The `RunSpec.setting` of every run. Seeds and grid points of a cell share it, so one of each is asked.
+
+        Only what is the user's own may differ by seed.
+        """
         first = [run for cell in self.cells for run in (cell.choices[0][0] if cell.choices else cell.runs[:1])]
-        return frozenset(run.setting() for run in first)
+        own = [run for run in self.runs if run.dataset.content or run.partition.content]
+        return frozenset(run.setting() for run in (*first, *own))

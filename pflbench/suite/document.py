@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
 from pflbench.errors import UsageError, unknown
+from pflbench.names import without_folder
 from pflbench.spec import Stage
 from pflbench.stages import Shown, canonical, scores_held_out
 from pflbench.suite import figure as figures
 from pflbench.suite import statistics as counting
 from pflbench.suite.inherit import merged
+from pflbench.suite.own import Own
 from pflbench.suite.schema import (
     Column,
     DerivedTable,
@@ -81,10 +83,11 @@ class Document(Table):
 
     def places(self, rounds: int | None = None) -> set[Place]:
         """Where its runs can stand, without expanding it; `rounds`: what was asked for instead of its own."""
-        own = {row.rounds for row in self.row if row.rounds}
+        own, plain = {row.rounds for row in self.row if row.rounds}, without_folder
         return {
-            Place(c.dataset.name, c.partition.name, c.model, c.clients or self.federation.clients, count)
+            Place(plain(c.dataset.name), plain(c.partition.name), plain(c.model), clients, count)
             for c in self.column
+            for clients in [c.clients or self.federation.clients]
             for count in {rounds or c.rounds, *(min(one, rounds or one) for one in own)}
         }
 
@@ -236,6 +239,8 @@ class Suite:
     documents: Mapping[str, Document]
     called: str = ""
     """What `--suite` is to be given for it, where it was loaded by that."""
+    own: Own = field(default_factory=Own)
+    """Where what it names of the user's own is looked for."""
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pflbench import names
 from pflbench.errors import UsageError
 from pflbench.spec import Finetune, MethodSpec, Precision, RunSpec, Scoring
 from pflbench.stages import Shown
@@ -81,9 +82,10 @@ def expand(
     if document.statistics is not None:
         prints = f"`pflbench report --suite {suite.called or suite.path}`"
         raise UsageError(f"{suite.name} trains nothing: {prints} counts the examples of its datasets.")
+    suite = replace(suite, own=suite.own.anew())
     every = suite_lines(suite, document)
     resolve.check_method_keys(suite, document, every)
-    lines = [_at_most(rounds, line) for line in select_lines(every, rows, methods, document)]
+    lines = [_at_most(rounds, line) for line in select_lines(every, rows, methods, document, suite.own)]
     chosen = tuple(document.suite.seeds if seeds is None else seeds)
     overrides = resolve.settings(document, sets, lines)
     lines = [staged(suite, document, line, overrides) for line in lines]
@@ -91,7 +93,7 @@ def expand(
 
     shown: list[TableColumn] = []
     cells: list[Cell] = []
-    locations: dict[str, str] = {}
+    locations: dict[str, names.Places] = {}
     indices = select_columns(suite, document, columns, datasets, partitions, clients)
     for index in indices:
         shared = resolve.shared(suite, document, index) | {"precision": precision}
@@ -102,8 +104,9 @@ def expand(
         for line in lines:
             found = filler.cells(index, column, line, shared)
             cells += found
-            if line.location:
-                locations |= dict.fromkeys((spec.id for spec in found[0].needed), line.location)
+            places = filler.places(index, line)
+            if places:
+                locations |= dict.fromkeys((spec.id for spec in found[0].needed), places)
     head, layout = document.suite, document.layout
     named = [(line.row.id, line.key) for line in lines], [column.id for column in shown]
     return Expansion(
@@ -121,7 +124,7 @@ def expand(
         blocks=layout.blocks == "group",
         costs=layout.costs,
         shows_spread=layout.spread,
-        notes=origins.notes(document, *named),
+        notes=(*origins.notes(document, *named), *suite.own.remarks),
         departures=origins.departures(document, *named),
         rows=tuple(line.row for line in lines),
         columns=tuple(shown),
@@ -144,7 +147,7 @@ def _table_column(paper: Document, document: Document, index: int, shared: Mappi
     instead = stand_in(whole, c)
     group = f"{instead} for {c.group or whole.dataset.name}" if instead else c.group
     smallest = c.subset.smallest if c.subset else None
-    named = c.dataset.name, c.partition.name, c.model
+    named = shared["dataset"].name, shared["partition"].name, shared["model"]
     return TableColumn(c.id, group, c.title, *named, shared["clients"], shared["rounds"], smallest, instead)
 
 
@@ -164,7 +167,7 @@ class _Filler:
         finetune = resolve.finetuning(*where) if "finetuned" in line.scored else None
         own = dict(shared) if line.rounds is None else dict(shared, rounds=line.rounds)
         own["scoring"] = self._scoring(line, finetune, own["rounds"])
-        runs, choices = self._runs(line, points, own)
+        runs, choices = self._runs(line, points, own, self.places(index, line))
         settings = origins.settings(self.suite, self.document, index, line, shared)
         # A method's own batch, say, stands in place of the column's.
         sources = {key: source for key, source in settings.items() if key not in points[0]} | values
@@ -181,6 +184,11 @@ class _Filler:
             cells.append(Cell(line.row, column, stage, steps, runs, reference, own_sources, choices, followed))
         return cells
 
+    def places(self, index: int, line: Line) -> names.Places:
+        """Where the code of a row in a column is, as far as it is the user's own."""
+        method: names.Places = {"methods": line.location} if line.location else {}
+        return {**resolve.places(self.suite, self.document, index), **method}
+
     def _scoring(self, line: Line, finetune: Finetune | None, rounds: int) -> Scoring:
         rule = self.document.evaluation
         return Scoring(
@@ -196,15 +204,17 @@ class _Filler:
         )
 
     def _runs(
-        self, line: Line, points: Sequence[Mapping[str, Any]], own: Mapping[str, Any]
+        self, line: Line, points: Sequence[Mapping[str, Any]], own: Mapping[str, Any], places: names.Places
     ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
-        """A cell's runs and choices; `own`: what its runs have in common."""
+        """A cell's runs and choices; `own`: what its runs have in common; `places`: of `places`."""
 
         def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
             method = MethodSpec(name=line.info.name, version=line.info.version, hyper=dict(hyper))
             with at("run"):
-                first = RunSpec(method=method, seed=self.seeds[0], validation=validation, **own)
-            return first, *(first.model_copy(update={"seed": seed}) for seed in self.seeds[1:])
+                own_of = [dict(own, seed=seed) | self.suite.own.contents(own, places, seed) for seed in self.seeds]
+                first = RunSpec(method=method, validation=validation, **own_of[0])
+            changes = [{key: one[key] for key in ("seed", "dataset", "partition")} for one in own_of[1:]]
+            return first, *(first.model_copy(update=change) for change in changes)
 
         if line.validation is None:
             return runs(points[0]), ()

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pflbench
+from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
 from pflbench.suite import origins
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import extended_file, inherited
+from pflbench.suite.own import Own
 from pflbench.suite.resolve import shared
 from pflbench.suite.tuning import check_tuning
 
@@ -58,19 +60,22 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: {error}") from error
 
 
-def load(name: str) -> Suite:
+def load(name: str, own: Own | None = None) -> Suite:
     """A suite by name or path, every profile of it checked down to each method's hyperparameters.
 
-    A file is read again only if it, or one that it extends, became another since.
+    A file is read again only if it, or one that it extends, became another since. `own`: as `read` takes it.
     """
-    suite = read(name)
-    _check(suite)
+    suite = read(name, own)
+    _check(replace(suite, own=replace(suite.own, root=None)))
     return suite
 
 
-def read(name: str) -> Suite:
-    """A suite by name or path, its files checked, but not what only `expand` finds, one profile at a time."""
-    return replace(_read(find(name), ()).suite, called=name)
+def read(name: str, own: Own | None = None) -> Suite:
+    """A suite by name or path, its files checked, but not what only `expand` finds, one profile at a time.
+
+    `own`: where what it names of the user's own is looked for, and data are; as a rule here, in the data root.
+    """
+    return replace(_read(find(name), ()).suite, called=name, own=own or Own(data_root()))
 
 
 def _check(suite: Suite) -> None:

@@ -15,6 +15,7 @@ from pflbench.spec import RunSpec
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import Expansion, expand
 from pflbench.suite.load import load, read_toml
+from pflbench.suite.own import Own
 from pflbench.suite.select import anchored
 from pflbench.suite.strict import Table, at, explain, fault
 
@@ -79,15 +80,15 @@ class Item:
         """The entry's cells, in the order of their runs; a method with several rows or stages counts once."""
         found: dict[tuple[RunSpec, ...], Part] = {}
         for cell in self.table.cells:
-            method = self.table.locations.get(cell.runs[0].id, cell.row.id)
+            method = self.table.locations.get(cell.runs[0].id, {}).get("methods", cell.row.id)
             found.setdefault(cell.needed, Part(cell.column.id, method, cell.needed))
         return list(found.values())
 
 
-def read_queue(path: Path) -> list[Item]:
+def read_queue(path: Path, own: Own | None = None) -> list[Item]:
     """The entries of a queue file, in its order. Raises `UsageError` with the file and key of every mistake.
 
-    Suite files and methods in files are found relative to the queue file.
+    Suite files and methods in files are found relative to the queue file. `own`: as `load` takes it.
     """
     if not path.is_file():
         raise UsageError(f"There is no queue file {str(path)!r}; name one with --file.")
@@ -95,7 +96,7 @@ def read_queue(path: Path) -> list[Item]:
         entries = QueueFile.model_validate(read_toml(path)).entry
     except ValidationError as error:
         raise UsageError("\n".join(f"{path}: {explain(e)}" for e in error.errors())) from error
-    once = cache(load)
+    once = cache(lambda name: load(name, own))
     items = []
     for i, entry in enumerate(entries):
         with at(f"{path}: entry[{i}]"):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from pflbench import names
-from pflbench.catalog import FieldInfo, Info, coerce, complete, describe_options, parse
+from pflbench.catalog import FieldInfo, Info, coerce, complete, parse
 from pflbench.errors import UsageError, unknown
 from pflbench.spec import Finetune, Named
 from pflbench.stages import Shown
@@ -16,7 +15,7 @@ from pflbench.suite import origins
 from pflbench.suite.cells import Reference
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.schema import Candidates, FederationKeys, FinetuneKeys, NamedTable, Sourced
-from pflbench.suite.select import Line, all_known
+from pflbench.suite.select import Line, all_known, anchored
 from pflbench.suite.strict import at
 
 _FINETUNE = Info(
@@ -25,10 +24,6 @@ _FINETUNE = Info(
     {key: FieldInfo(kind) for key, kind in (("steps", "int"), ("lr", "float"), ("decay", "float"), ("every", "int"))},
     "Test-time fine-tuning.",
 )
-
-
-_described = cache(describe_options)
-"""Most columns of a suite name the same few datasets and partitions, and reading one takes its source apart."""
 
 
 class Setting(NamedTuple):
@@ -84,14 +79,26 @@ def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
     if column.subset and column.subset.smallest > federation["clients"]:
         raise UsageError(f"{place}.subset.smallest: there are only {federation['clients']} clients.")
     with at(f"{place}.model"):
-        names.locate("models", column.model)
+        model = suite.own.model(anchored(column.model, suite.path.parent))
     return federation | {
-        "dataset": _named("datasets", column.dataset, f"{place}.dataset"),
-        "partition": _named("partitions", column.partition, f"{place}.partition"),
-        "model": column.model,
+        "dataset": _named(suite, "datasets", column.dataset, f"{place}.dataset"),
+        "partition": _named(suite, "partitions", column.partition, f"{place}.partition"),
+        "model": model.name,
+        "model_version": model.version,
         "rounds": column.rounds,
         "batch": column.batch,
     }
+
+
+def places(suite: Suite, document: Document, index: int) -> names.Places:
+    """Where the code is of a column's dataset, partition and network, as far as they are the user's own."""
+    column = document.column[index]
+    called: dict[names.Kind, str] = {
+        "datasets": column.dataset.name,
+        "partitions": column.partition.name,
+        "models": column.model,
+    }
+    return {kind: anchored(name, suite.path.parent) for kind, name in called.items() if names.is_reference(name)}
 
 
 def hyperparameters(
@@ -219,11 +226,11 @@ def printed(document: Document, row: str, column: str, stage: Shown) -> Referenc
     return Reference(numbers[0], numbers[1] if len(numbers) > 1 else None, suspect)
 
 
-def _named(kind: Literal["datasets", "partitions"], table: NamedTable, place: str) -> Named:
+def _named(suite: Suite, kind: Literal["datasets", "partitions"], table: NamedTable, place: str) -> Named:
     with at(f"{place}.name"):
-        info = _described(kind, table.name)
+        info = suite.own.options(kind, anchored(table.name, suite.path.parent))
     options = {}
     for key, value in (table.model_extra or {}).items():
         options[key] = _coerced(info, key, value, place)
     with at(place):
-        return Named(name=table.name, options=complete(info, options))
+        return Named(name=info.name, options=complete(info, options), version=info.version)

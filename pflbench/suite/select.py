@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pflbench import names
-from pflbench.catalog import MethodInfo, describe
+from pflbench.catalog import MethodInfo
 from pflbench.errors import UsageError, unknown
 from pflbench.spec import Stage
 from pflbench.stages import Shown
 from pflbench.suite.cells import TableRow
 from pflbench.suite.document import Document, Suite, named
+from pflbench.suite.own import Own
 from pflbench.suite.schema import Candidates, Column, Sourced
 from pflbench.suite.strict import at
 
@@ -62,7 +63,7 @@ def suite_lines(suite: Suite, document: Document) -> list[Line]:
     for i, row in enumerate(document.row):
         place = f"{suite.path}: row[{i}]"
         with at(f"{place}.method"):
-            info = describe(anchored(row.method, suite.path.parent))
+            info = suite.own.method(anchored(row.method, suite.path.parent))
         shown = TableRow(row.id, row.title, info.name, document.shown(row))
         own = place, tuple(named(row)), row.rounds, row.hyper, row.grid, row.validation
         lines.append(Line(shown, info, row.method, document.scored(row), *own))
@@ -76,9 +77,9 @@ def _guest(info: MethodInfo, reference: str, document: Document) -> Line:
 
 
 def select_lines(
-    lines: list[Line], rows: Sequence[str] | None, methods: Sequence[str] | None, document: Document
+    lines: list[Line], rows: Sequence[str] | None, methods: Sequence[str] | None, document: Document, own: Own
 ) -> list[Line]:
-    """The rows that `--method` and row ids leave; a reference that is no row becomes one.
+    """The rows that `--method` and row ids leave; a reference that is no row becomes one, looked for as `own` says.
 
     A name that is a row's id is that row, even where it is a method of several rows, too.
     """
@@ -96,7 +97,7 @@ def select_lines(
     several = set(ids) - {line.row.id for line in lines}
     picked = [line for line in lines if line.row.id in ids or line.info.name in several]
     for reference in dict.fromkeys(anchored(m, Path.cwd()) for m in methods if names.is_reference(m)):
-        info = describe(reference)
+        info = own.method(reference)
         same = [line for line in lines if line.location == reference]
         picked += [line for line in same or [_guest(info, reference, document)] if line not in picked]
     if len({line.row.id for line in picked}) < len(picked):
@@ -134,7 +135,7 @@ def select_columns(
     return chosen
 
 
-def anchored(method: str, folder: Path) -> str:
+def anchored(name: str, folder: Path) -> str:
     """A reference into a file with its path taken from `folder`; any other name as it is."""
-    where, _, attribute = method.rpartition(":")
-    return f"{(folder / where).resolve()}:{attribute}" if where.endswith(".py") else method
+    where, _, attribute = name.rpartition(":")
+    return f"{(folder / where).resolve()}:{attribute}" if where.endswith(".py") else name

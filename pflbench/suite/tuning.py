@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 from pflbench.catalog import MethodInfo, parse
 from pflbench.errors import UsageError
+from pflbench.names import Places
 from pflbench.spec import Precision, RunSpec
 from pflbench.stages import Shown
 from pflbench.suite import resolve
 from pflbench.suite.cells import Cell, TableColumn
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
+from pflbench.suite.own import Own
 from pflbench.suite.schema import Mean, Tune
 from pflbench.suite.select import Line, all_known, select_lines, suite_lines
 from pflbench.suite.strict import at
@@ -37,7 +39,7 @@ class Search:
     """The trials of a method in a column, the first key of the grid changing slowest.
 
     They are compared by their scores at `stage`, of the fine-tuning `steps`, with clients averaged as `mean` says.
-    `line` is the method's row; `guest`: it is none of the suite's.
+    `line` is the method's row; `guest`: it is none of the suite's. `places`: where the user's own code is.
     """
 
     column: TableColumn
@@ -48,6 +50,7 @@ class Search:
     steps: tuple[int, ...]
     trials: tuple[Trial, ...]
     mean: Mean
+    places: Places
 
     @property
     def name(self) -> str:
@@ -106,13 +109,14 @@ def searches(
     if not (columns or tune.columns):
         raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
     own = suite_lines(suite, document)
-    line = _line(own, method, document)
+    line = _line(own, method, document, suite.own)
     guest = line not in own
     fixed = {key for target, key, _ in resolve.settings(document, sets, [line]) if target in line.aliases}
     varied = _asked(line.info, grid, fixed) if grid else _suggested(suite, document, line, full, fixed)
 
     points = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
     cells: dict[str, list[Cell]] = {}  # by column: one for each point
+    locations: dict[str, Places] = {}
     for point in points:
         table = expand(
             suite,
@@ -125,6 +129,7 @@ def searches(
             sets=[*sets, *(f"{line.info.name}.{key}={text(value)}" for key, value in point.items())],
             precision=precision,
         )
+        locations |= table.locations
         for column in table.columns:
             cells.setdefault(column.id, []).append(_scored([c for c in table.cells if c.column.id == column.id]))
     update = {"validation": tune.validation}
@@ -138,6 +143,7 @@ def searches(
             found[0].steps,
             tuple(Trial(p, c.runs[0].model_copy(update=update)) for p, c in zip(points, found, strict=True)),
             document.evaluation.mean,
+            locations.get(found[0].runs[0].id, {}),
         )
         for found in cells.values()
     ]
@@ -148,11 +154,11 @@ def _scored(cells: Sequence[Cell]) -> Cell:
     return min(cells, key=lambda cell: _PREFERRED.index(cell.stage))
 
 
-def _line(lines: list[Line], method: str, document: Document) -> Line:
+def _line(lines: list[Line], method: str, document: Document, own: Own) -> Line:
     if any(line.row.id == method for line in lines):
-        found = select_lines(lines, [method], None, document)
+        found = select_lines(lines, [method], None, document, own)
     else:
-        found = select_lines(lines, None, [method], document)
+        found = select_lines(lines, None, [method], document, own)
     if len(found) > 1:
         raise UsageError(f"{method} has several rows: name one, {' or '.join(line.row.id for line in found)}.")
     (line,) = found

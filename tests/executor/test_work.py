@@ -106,7 +106,7 @@ def test_nothing_starts_once_results_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_check_finds_what_cannot_be_built() -> None:
-    good = (spec(), names.locate("methods", "fedavg"))
+    good = (spec(), names.locate("methods", "fedavg"), build.NOWHERE)
     build.check([good])
     for wrong in (
         spec(dataset=Named(name="digits", options={"size": 20})),
@@ -114,7 +114,7 @@ def test_check_finds_what_cannot_be_built() -> None:
         spec(method=MethodSpec(name="fedavg", version="1", hyper={"epoch": 3})),
     ):
         with pytest.raises(UsageError):
-            build.check([good, (wrong, good[1])])
+            build.check([good, (wrong, *good[1:])])
 
 
 def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
@@ -123,10 +123,10 @@ def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
     file.write_text(text)
     info = describe(f"{file}:Foo")
     planned = spec(method=MethodSpec(name=info.name, version=info.version, hyper=complete(info, {})))
-    build.check([(planned, info.reference)])
+    build.check([(planned, info.reference, build.NOWHERE)])
     file.write_text(f"{text}\n")
     with pytest.raises(UsageError, match="changed while the suite was running"):
-        build.check([(planned, info.reference)])
+        build.check([(planned, info.reference, build.NOWHERE)])
 
 
 def test_one_seed_that_cannot_be_does_not_cost_the_others(tmp_path: Path) -> None:

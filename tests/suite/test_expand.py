@@ -240,7 +240,7 @@ def test_a_users_method_is_a_row_of_its_own(table1: Suite, tmp_path: Path, monke
     mine = expand(table1, methods=["lab/fedfoo.py:FedFoo"], sets=["FedFoo.lr=0.25"])
     assert [(r.id, r.title, r.stages) for r in mine.rows] == [("fedfoo.py:FedFoo", "FedFoo", ("finetuned",))]
     assert len(mine.runs) == 20 and set(mine.locations) == set(ids(mine))
-    assert set(mine.locations.values()) == {f"{path.resolve()}:FedFoo"}
+    assert all(places == {"methods": f"{path.resolve()}:FedFoo"} for places in mine.locations.values())
     assert {r.method.hyper["lr"] for r in mine.runs} == {0.25}
     assert [c.runs[0].scoring.finetune.lr for c in mine.cells if c.runs[0].scoring.finetune] == [0.01, 0.01, 1e-3, 1e-3]
     # It stands in the suite's columns: same setting as the suite's own runs there.

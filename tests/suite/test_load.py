@@ -103,7 +103,7 @@ def test_a_misspelled_key_is_always_named(make: Callable[[], dict[str, Any]], da
     [
         (("column", 0, "dataset", "rotation"), 5, "column[0].dataset.rotation: Unknown option of rotated-digits"),
         (("column", 0, "dataset", "name"), "mnits", "column[0].dataset.name: Unknown dataset 'mnits'. Did you mean"),
-        (("column", 0, "dataset", "name"), "x.py:X", "column[0].dataset.name: 'x.py:X': a file's path"),
+        (("column", 0, "dataset", "name"), "x.py:X", "column[0].dataset.name: There is no file"),
         (("column", 0, "partition", "shards"), "many", "column[0].partition.shards: shards.shards must be int"),
         (("column", 0, "model"), "cnn4", "column[0].model: Unknown model 'cnn4'"),
         (("column", 0, "cohort"), 9, "column[0]: cohort ≤ training_clients"),
@@ -142,7 +142,7 @@ def test_a_method_file_is_found_beside_the_suite(tmp_path: Path) -> None:
     expansion = expand(load(write(tmp_path / "s.toml", table)), rows=["mine"])
     (run, *_) = expansion.runs
     assert (run.method.name, run.method.hyper) == ("mine.py:Mine", {"lr": 2.0})
-    assert expansion.locations[run.id] == f"{tmp_path / 'mine.py'}:Mine"
+    assert expansion.locations[run.id] == {"methods": f"{tmp_path / 'mine.py'}:Mine"}
 
 
 def test_suites_and_schemas_leave_torch_alone() -> None:

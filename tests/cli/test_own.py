@@ -1,0 +1,189 @@
+"""A user's own network, dataset and partition: an edit of any of it makes new runs, and never shows old ones."""
+
+import csv
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_kit import method_file, stored
+from own_kit import images, lab, split
+
+from pflbench.store import Store
+
+RUN = ("run", "-s", "own.toml")
+CSV = ("report", "-s", "own.toml", "--profile", "paper", "--format", "csv")
+
+
+def comment(path: Path) -> None:
+    path.write_text(path.read_text() + "# Nothing that runs.\n")
+
+
+EDITS: dict[str, Callable[[Path], None]] = {
+    "network": lambda folder: (folder / "mynets.py").write_text(
+        (folder / "mynets.py").read_text().replace("hidden=(8,)", "hidden=(9,)")
+    ),
+    "neighbor": lambda folder: (folder / "widths.py").write_text("WIDTH = 5\n"),
+    "arrays": lambda folder: images(folder / "data/mine.npz", seed=1),
+    "split": lambda folder: split(folder / "split.json", first=3),
+    "comment": lambda folder: comment(folder / "mylab.py"),
+}
+
+
+def shown(cli) -> list[tuple[str, str, str]]:
+    """Row, done runs and mean of every line of the table."""
+    return [(line["row"], line["n"], line["mean"]) for line in csv.DictReader(cli(*CSV).out.splitlines())]
+
+
+@pytest.mark.parametrize("module", [False, True], ids=["file.py:Name", "module:Name"])
+@pytest.mark.parametrize("declared", [True, False], ids=["files", "no files"])
+def test_each_edit_makes_new_runs_beside_the_old(
+    cli, folder: Path, declared: bool, module: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab(folder, declared=declared, module=module)
+    monkeypatch.syspath_prepend(folder)
+    first = cli(*RUN)
+    assert first.code == 0, first.err
+    assert cli(*RUN).out == "2 runs: 2 done, 0 failed before, 0 to do.\n"
+    before = shown(cli)
+    assert [line[:2] for line in before] == [("FedAvg", "2")]
+    for number, edit in enumerate(EDITS.values(), 2):
+        old = stored(folder / "results")
+        edit(folder)
+        # What is there was made with something else: it is no result of this table.
+        assert shown(cli) == []
+        again = cli(*RUN)
+        assert again.code == 0 and "2 runs finished" in again.out, again.err
+        now = stored(folder / "results")
+        assert len(now) == 2 * number and old.items() <= now.items()
+        assert [line[:2] for line in shown(cli)] == [("FedAvg", "2")]
+    lab(folder, declared=declared, module=module)  # everything as it was, the first results again
+    assert cli(*RUN).out == "2 runs: 2 done, 0 failed before, 0 to do.\n"
+    assert shown(cli) == before
+
+
+def test_where_files_lie_is_no_part_of_a_run(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab(folder / "here")
+    monkeypatch.setenv("PFLBENCH_DATA_DIR", str(folder / "here/data"))
+    assert cli("run", "-s", "here/own.toml").code == 0
+    (spec, _) = (run.spec for run in Store(folder / "results").list())
+    assert (spec.dataset.name, spec.partition.name, spec.model) == ("mylab.py:Npz", "mylab.py:Given", "mynets.py:net")
+    assert str(folder) not in spec.canonical() and "here" not in spec.canonical()
+    shutil.move(folder / "here", folder / "there")
+    moved = cli("run", "-s", "there/own.toml", "--data-dir", "there/data")
+    assert moved.out == "2 runs: 2 done, 0 failed before, 0 to do.\n"
+
+
+def test_the_sources_are_stored(cli, folder: Path) -> None:
+    lab(folder)
+    method = method_file(folder / "foo.py")
+    assert cli(*RUN, "--seeds", "0", "-m", method).code == 0
+    (run,) = Store(folder / "results").list()
+    assert run.provenance["model_source"] == (folder / "mynets.py").read_text()
+    assert run.provenance["model_neighbors"] == {"widths.py": "WIDTH = 4\n"}
+    for kind in ("dataset", "partition"):
+        assert run.provenance[f"{kind}_source"] == (folder / "mylab.py").read_text()
+        assert f"{kind}_neighbors" not in run.provenance
+    assert run.provenance["method_source"] == (folder / "foo.py").read_text()
+    assert "mynets.py:net" in cli("show", run.spec.id).out
+
+
+def test_workers_find_the_files_too(cli, folder: Path) -> None:
+    lab(folder / "sub")
+    shutil.move(folder / "sub/data", folder / "data")
+    done = cli("run", "-s", "sub/own.toml", "--jobs", "2")
+    assert done.code == 0 and "2 runs finished" in done.out, done.err
+
+
+def test_what_changes_after_the_runs_are_planned_is_refused(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pflbench.executor import build
+
+    lab(folder)
+    check = build.check
+    for name, what in (("arrays", "mylab.py:Npz"), ("split", "mylab.py:Given"), ("neighbor", "mynets.py")):
+
+        def edited(specs, name: str = name) -> None:
+            check(specs)
+            EDITS[name](folder)
+
+        monkeypatch.setattr(build, "check", edited)
+        refused = cli(*RUN, "--seeds", "0")
+        assert refused.code == 1 and re.search(f"{what}.* changed while the suite was running", refused.err)
+        assert not Store(folder / "results").list()
+        lab(folder)
+
+
+def gone(folder: Path) -> None:
+    """Take the user's files away, all but the suite."""
+    for name in ("mylab.py", "mynets.py", "widths.py", "split.json", "foo.py", "data/mine.npz"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def test_a_report_needs_none_of_the_files(cli, folder: Path) -> None:
+    lab(folder)
+    method_file(folder / "foo.py")
+    text = (folder / "own.toml").read_text()
+    row = '[[row]]\nid = "foo"\ntitle = "Foo"\nmethod = "foo.py:Foo"\nstages = ["global"]\nhyper = { lr = 0.2 }\n'
+    (folder / "own.toml").write_text(text + row)
+    assert cli(*RUN).code == 0
+    table, lines = cli("report", "-s", "own.toml").out, cli(*CSV).out
+    gone(folder)
+    assert cli("report", "-s", "own.toml").out == table
+    assert cli(*CSV).out == lines
+    assert cli("status", "-s", "own.toml").out == "own [paper]: 4 done, 0 failed, 0 missing\n"
+    refused = cli(*RUN)
+    assert refused.code == 2 and "There is no file" in refused.err
+
+
+def test_without_the_files_one_version_is_shown_and_said(cli, folder: Path) -> None:
+    lab(folder)
+    assert cli(*RUN).code == 0
+    first = shown(cli)
+    EDITS["network"](folder)
+    assert cli(*RUN, "--seeds", "0").code == 0
+    gone(folder)
+    assert shown(cli) == first  # that of most runs
+    report = cli("report", "-s", "own.toml").out
+    assert re.search(r"Of mynets\.py:net, which is not on this machine, version \w{12} is shown and not \w{12}", report)
+
+
+def test_missing_data_is_told_as_for_other_datasets(cli, folder: Path) -> None:
+    lab(folder)
+    assert cli(*RUN).code == 0
+    (folder / "data/mine.npz").unlink()
+    assert [line[:2] for line in shown(cli)] == [("FedAvg", "2")]
+    plan = cli("plan", "-s", "own.toml")
+    assert plan.code == 0
+    refused = cli(*RUN)
+    assert refused.code == 1 and "The dataset 'mylab.py:Npz' is not there" in refused.err
+
+
+def test_every_verb_takes_them(cli, folder: Path) -> None:
+    lab(folder)
+    tried = cli("tune", "-s", "own.toml", "-m", "fedavg", "--column", "own", "--grid", "lr=0.1,0.01")
+    assert tried.code == 0, tried.err
+    assert cli(*RUN, "--dry-run").out.count("own · fedavg") == 2
+    (folder / "QUEUE.toml").write_text('[[entry]]\nsuite = "own.toml"\nseeds = [0]\n')
+    assert cli("queue", "-f", "QUEUE.toml").code == 0
+    assert "1 of 1 done" in cli("queue", "-f", "QUEUE.toml", "--list").out
+    assert "2 runs to do" not in cli("plan", "-s", "own.toml").out
+    assert cli("pack", "-s", "own.toml").code == 0
+    assert cli("status", "-s", "own.toml").out == "own [paper]: 1 done, 0 failed, 1 missing\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("mynets.py:net", "mynets.py:nett", "Did you mean 'net'?"),
+        ("mynets.py:net", "nowhere.py:net", "There is no file"),
+        ("mylab.py:Npz", "mylab.py:Nzp", "Did you mean 'Npz'?"),
+        ("mylab.py:Given", "nolab:Given", "Cannot find the module 'nolab'"),
+    ],
+)
+def test_a_wrong_reference_is_named(cli, folder: Path, old: str, new: str, said: str) -> None:
+    lab(folder)
+    (folder / "own.toml").write_text((folder / "own.toml").read_text().replace(old, new))
+    for verb in ("run", "report", "plan", "status"):
+        refused = cli(verb, "-s", "own.toml")
+        assert refused.code == 2 and said in refused.err
