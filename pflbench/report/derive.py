@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -59,7 +60,8 @@ def _put(
 ) -> None:
     a, b = sides
     if a is not None and b is not None:
-        found[place] = difference(a, b, one.references.get((across, a.stage)), table)
+        value = difference(a, b, one.references.get((across, a.stage)), table)
+        found[place] = value if one.with_spread else replace(value, spread=None)
 
 
 def _heads(one: Derived, columns: Sequence[ColumnHead]) -> list[tuple[ColumnHead, tuple[str, str]]]:

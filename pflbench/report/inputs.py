@@ -47,7 +47,9 @@ def table_input(
         with_spread=table.shows_spread if spread is None else spread,
         derived=tuple(
             t.Derived(
-                d.id, d.title, d.axis, d.of, {place: t.Reference(*printed) for place, printed in d.references.items()}
+                *(d.id, d.title, d.axis, d.of),
+                {place: t.Reference(*printed) for place, printed in d.references.items()},
+                d.shows_spread if spread is None else spread,
             )
             for d in table.derived
         ),

@@ -218,6 +218,6 @@ def differences(table: TableInput) -> list[str]:
     lines: dict[str, None] = {}
     for one in table.derived:
         a, b = ((rows if one.axis == "rows" else columns).get(id, id) for id in one.of)
-        over = "; ± is over these differences" if table.with_spread else ""
+        over = "; ± is over these differences" if table.with_spread and one.with_spread else ""
         lines[f"{one.title}: {a} minus {b}, seed by seed{over}."] = None
     return list(lines)

@@ -29,11 +29,15 @@ class Reading:
 
 @dataclass(frozen=True)
 class Reference:
-    """A number as the paper printed it. `suspect` says why it may be wrong."""
+    """A number as the paper printed it. `suspect` says why it may be wrong.
+
+    `text`: how the mean is shown, where not with the table's decimals.
+    """
 
     mean: float
     spread: float | None = None
     suspect: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,8 @@ class Derived:
     axis: Literal["rows", "columns"]
     of: tuple[str, str]
     references: Mapping[tuple[str, str], Reference] = field(default_factory=dict)
+    with_spread: bool = True
+    """Whether a spread stands behind each difference, if one stands behind the table's numbers."""
 
 
 @dataclass(frozen=True)

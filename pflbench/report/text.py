@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.table import CellValue, Reference, Row, Table
 
 NONE = "–"
 OUTSIDE = "not in the suite"
@@ -97,6 +97,11 @@ def fitting(text: str, encoding: str) -> str:
     return text.encode(encoding, "pflbench.ascii").decode(encoding)
 
 
+def _as_printed(reference: Reference, decimals: int) -> str:
+    mean = reference.text or number(reference.mean, None, decimals)
+    return mean if reference.spread is None else f"{mean} ± {reference.spread:.{decimals}f}"
+
+
 def _lines(row: Row, table: Table, notes: dict[str, int]) -> Sequence[Line]:
     lines = []
     for column, value in zip(table.columns, row.cells, strict=True):
@@ -104,7 +109,7 @@ def _lines(row: Row, table: Table, notes: dict[str, int]) -> Sequence[Line]:
             continue
         paper = difference = verdict = NONE
         if value.reference is not None:
-            paper = number(value.reference.mean, value.reference.spread, table.decimals)
+            paper = _as_printed(value.reference, table.decimals)
         if value.difference is not None:
             difference = f"{value.difference:+.{table.decimals}f}"
         if value.verdict is not None:

@@ -16,11 +16,15 @@ from pflbench.suite.shortfall import Shortfall
 
 
 class Reference(NamedTuple):
-    """What the paper printed, in percent. `spread` is None where it printed none; `suspect`: why it may be wrong."""
+    """What the paper printed, in percent. `spread` is None where it printed none; `suspect`: why it may be wrong.
+
+    `text`: the mean as it stands there, where it has other decimals than the table.
+    """
 
     mean: float
     spread: float | None
     suspect: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,8 @@ class Departure(NamedTuple):
 class Derived:
     """A further row or column: the first of two minus the second.
 
-    `references` go by the id on the other axis (a derived row's: the column's) and the stage.
+    `references` go by the id on the other axis (a derived row's: the column's) and the stage. `shows_spread`: a spread
+    stands behind each difference.
     """
 
     id: str
@@ -120,6 +125,7 @@ class Derived:
     axis: Literal["rows", "columns"]
     of: tuple[str, str]
     references: Mapping[tuple[str, Shown], Reference]
+    shows_spread: bool = True
 
 
 @dataclass(frozen=True)

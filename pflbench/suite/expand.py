@@ -239,5 +239,5 @@ def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[str
         for other, stage, row, column in places:
             if printed := resolve.printed(document, row, column, stage):
                 references[other, stage] = printed
-        found.append(Derived(d.id, d.title, d.axis, d.of, references))
+        found.append(Derived(d.id, d.title, d.axis, d.of, references, d.spread and document.layout.spread))
     return tuple(found)

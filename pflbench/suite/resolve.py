@@ -223,7 +223,9 @@ def printed(document: Document, row: str, column: str, stage: Shown) -> Referenc
     if not numbers:
         return None
     suspect = origins.suspicion(document, row, column)
-    return Reference(numbers[0], numbers[1] if len(numbers) > 1 else None, suspect)
+    mean, spread = (*numbers, None)[:2]
+    text = mean if isinstance(mean, str) else None
+    return Reference(float(mean or 0), None if spread is None else float(spread), suspect, text)
 
 
 def _named(suite: Suite, kind: Literal["datasets", "partitions"], table: NamedTable, place: str) -> Named:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import reprlib
 from typing import Annotated, Any, Literal
 
@@ -278,10 +279,14 @@ class Layout(Table):
 
 
 class DerivedTable(Table):
-    """`[[derived]]`: a row that is the difference of two rows, or a column that is that of two columns."""
+    """`[[derived]]`: a row that is the difference of two rows, or a column that is that of two columns.
+
+    `spread`: a spread stands behind each difference, if the table has one behind its numbers.
+    """
 
     id: Id
     title: str
+    spread: bool = True
     rows: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None
     columns: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None
 
@@ -312,14 +317,23 @@ def _printed(value: Any) -> Any:
     return {stage: _numbers(numbers, (stage,)) for stage, numbers in _by_stage(value).items()}
 
 
-def _numbers(value: Any, path: tuple[str, ...]) -> list[float]:
-    numbers = [v for v in value if type(v) in (int, float) and math.isfinite(v)] if isinstance(value, list) else []
-    if not numbers or numbers != value or len(numbers) > 2 or (len(numbers) == 2 and numbers[1] < 0):
+def _numbers(value: Any, path: tuple[str, ...]) -> list[float | str]:
+    numbers = [number for v in value if (number := _number(v)) is not None] if isinstance(value, list) else []
+    if not numbers or len(numbers) != len(value) or len(numbers) > 2 or (len(numbers) == 2 and numbers[1] < 0):
         raise fault(path, f"[mean, spread] or [mean], as printed, not {reprlib.repr(value)}")
-    return [float(v) for v in numbers]
+    return [v if isinstance(v, str) else float(v) for v in value]
 
 
-Printed = Annotated[list[float] | dict[Shown, list[float]], BeforeValidator(_printed)]
+def _number(value: Any) -> float | None:
+    """A finite number, or one written as text for its own number of decimals."""
+    if isinstance(value, str):
+        return float(value) if re.fullmatch(r"-?\d+(\.\d+)?", value, re.ASCII) else None
+    return float(value) if type(value) in (int, float) and math.isfinite(value) else None
+
+
+Numbers = list[float | str]
+"""Mean and spread as printed: a text is shown as it stands, a number with the table's decimals."""
+Printed = Annotated[Numbers | dict[Shown, Numbers], BeforeValidator(_printed)]
 
 
 class Tune(Table):

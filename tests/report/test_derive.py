@@ -52,6 +52,17 @@ def value(table: Table, row: int, column: int) -> CellValue:
     return found
 
 
+def test_differences_without_a_spread(personal: Personal, store: Store, columns: TableInput) -> None:
+    write(personal, store, "pfedvem", [(0.1, 0.3), (0.2, 0.8), (0.3, 0.5)])
+    (one,) = columns.derived
+    table = lay_out(replace(columns, derived=(replace(one, with_spread=False),)), store)
+    with_spread, without = (lay_out(t, store).rows[0].cells for t in (columns, replace(columns, derived=())))
+    small, every, diff = (value(table, 0, column) for column in (SMALL, ALL, DIFF))
+    assert diff.spread is None and diff.sem is not None and with_spread[DIFF].spread is not None
+    assert [small.spread, every.spread] == [cell.spread for cell in without]
+    assert "Diff.: Small minus All, seed by seed." in table.footer
+
+
 def test_columns_are_subtracted_seed_by_seed(personal: Personal, store: Store, columns: TableInput) -> None:
     write(personal, store, "pfedvem", [(0.1, 0.3), (0.2, 0.8), (0.3, 0.5)])
     table = lay_out(columns, store)

@@ -48,6 +48,16 @@ def test_terminal(table: Table) -> None:
     assert "[2] a misprint" in shown
 
 
+def test_a_reference_of_other_decimals_is_shown_as_printed(build: Build, store: Store) -> None:
+    build.fill(store)
+    references = {
+        ("fedavg", "digits-a"): Reference(31.1, None, text="31.1"),
+        ("fedavg", "digits-b"): Reference(41.0, 1.0, text="41"),
+    }
+    shown = render(lay_out(build.table(references=references), store), "terminal", width=100)
+    assert "30.00 ± 8.16       31.1       -1.10" in shown and "40.00 ± 8.16  41 ± 1.00       -1.00" in shown
+
+
 def test_comparing_is_optional(table: Table) -> None:
     for format in ("terminal", "markdown"):
         assert "31.00" in render(table, format, width=100)

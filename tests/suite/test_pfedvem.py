@@ -96,6 +96,7 @@ def test_differences(tables: dict[int, Expansion]) -> None:
         means = {(c.row.id, c.column.id): c.reference.mean for c in tables[n].cells if c.reference}
         for (column, _), printed in difference.references.items():
             assert printed.mean == pytest.approx(means[parts[0], column] - means[parts[1], column])
+    assert not any(d.shows_spread for n in (2, 3, 5) for d in tables[n].derived)
     assert [(d.title, d.axis, d.of) for d in tables[5].derived] == [
         ("Diff.", "columns", (f"{data}-small", f"{data}-all")) for data in ("cifar10", "cifar100")
     ]

@@ -85,6 +85,11 @@ def test_unknown_key_in_a_profile() -> None:
         (("hyper", "fedavg", "lr"), [1], "hyper.fedavg.lr.value: a hyperparameter is"),
         (("hyper", "fedavg", "lr", "source"), "me", "hyper.fedavg.lr.source: "),
         (("reference", "fedavg", "a"), [], "reference.fedavg.a: [mean, spread] or [mean], as printed, not []"),
+        (
+            ("reference", "fedavg", "a"),
+            ["1e3"],
+            "reference.fedavg.a: [mean, spread] or [mean], as printed, not ['1e3']",
+        ),
         (("reference", "fedavg", "a"), [1.0, 2.0, 3.0], "reference.fedavg.a: [mean, spread] or [mean]"),
         (("reference", "fedavg", "a"), [1.0, -2.0], "reference.fedavg.a: [mean, spread] or [mean]"),
         (("reference", "fedavg", "a"), [True], "reference.fedavg.a: [mean, spread] or [mean]"),
