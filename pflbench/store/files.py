@@ -80,10 +80,18 @@ def identity(status: os.stat_result) -> Identity:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def unchanged(path: Path, known: Identity) -> bool:
+    """Whether the file is there and still the same."""
+    try:
+        return identity(path.stat()) == known
+    except FileNotFoundError:
+        return False
+
+
 def remove(path: Path, known: Identity, instead: Path) -> None:
     """Remove a file whose runs are in the file `instead`, unless it was replaced meanwhile. Raises `StoreError`."""
     try:
-        if identity(path.stat()) == known:
+        if unchanged(path, known):
             path.unlink()
     except FileNotFoundError:
         return

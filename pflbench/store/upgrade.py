@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.store import files, outdated, packfile, schema, singlefile
 from pflbench.store.packfile import Pack, Source
@@ -67,8 +68,11 @@ def upgrade(store: Store, steps: Sequence[Step] = STEPS, *, dry_run: bool = Fals
             break
         except _Gone:
             continue
-    files.clean(store.runs)
-    files.clean(store.packs.folder)
+    else:
+        raise StoreError(f"The packs of {str(store.root)!r} change all the time. Nothing is lost; upgrade again.")
+    if not dry_run:
+        files.clean(store.runs)
+        files.clean(store.packs.folder)
     order = [*(step.title for step in steps), COLUMNS]
     return {title: len(changed[title]) for title in order if title in changed}
 
@@ -88,6 +92,8 @@ def _single(store: Store, stored: Stored, steps: Sequence[Step], dry_run: bool) 
     titles += [] if complete else [COLUMNS]
     if not titles or dry_run:
         return titles
+    if not files.unchanged(path, known):  # it was redone meanwhile
+        return []
     there = None if new.spec.id == old.spec.id else store.find(new.spec.id)
     if there is None or (there.failure is not None and new.failure is None):
         store.check_place(new.spec.id)
@@ -101,7 +107,7 @@ def _single(store: Store, stored: Stored, steps: Sequence[Step], dry_run: bool) 
 def _pack(store: Store, pack: Pack, steps: Sequence[Step], dry_run: bool) -> dict[str, list[str]]:
     """Upgrade a pack; the titles of what is done to its runs, by the ids that they had. Raises `_Gone`."""
     done: dict[str, list[str]] = {}
-    if pack.foreign:  # it stays: what is not read of it would be lost
+    if pack.foreign or pack.unfit:  # it stays: what is not read of it would be lost
         return done
     news: dict[str, list[tuple[bool, bool, str, Source]]] = {}  # by new id: what was there for it, the best first
     for id in pack.entries:

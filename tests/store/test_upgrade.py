@@ -20,7 +20,7 @@ from store_kit import Runs, change_metadata, contents, done, failed, pack_files,
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import MethodSpec, RunSpec
-from pflbench.store import ForeignFile, OutdatedRuns, Store, schema
+from pflbench.store import CorruptFile, ForeignFile, OutdatedRuns, Store, packfile, schema
 from pflbench.store.outdated import renamed
 from pflbench.store.pack import pack
 from pflbench.store.upgrade import COLUMNS, STEPS, Step, upgrade
@@ -116,7 +116,7 @@ def filled(root: Path, singles: Sequence[RunResult], packs: Sequence[Sequence[Ru
     return Store(root)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(run, max_size=5), st.lists(st.lists(run, min_size=1, max_size=5), max_size=3), st.booleans())
 def test_no_run_is_lost_scores_stay_and_a_second_time_nothing_changes(
     singles: list[RunResult], packs: list[list[RunResult]], old: bool
@@ -302,3 +302,41 @@ def test_a_file_of_another_version_in_the_place_of_the_new_name_is_not_replaced(
         with pytest.raises(StoreError, match="is not replaced: schema version 2"):
             upgrade(store)
     assert bytes_of(store) == before
+
+
+def test_a_run_redone_while_it_is_upgraded_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "results")
+    for method in ("averaged, then", "fedavg"):
+        without_new_columns(store.write(of(method, done(0))))
+    real = Store.read_single
+
+    def read(self: Store, id: str) -> RunResult | None:
+        found = real(self, id)
+        assert found is not None
+        Store(store.root).write(
+            of("fedavg" if found.spec.method.name == "fedavg" else "averaged, then", done(0, note=1))
+        )
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "read_single", read)
+        upgrade(store)
+    assert [run.provenance["note"] for run in raw(store)] == [1, 1]
+
+
+def test_a_damaged_pack_that_could_not_be_rescued_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = filled(tmp_path / "results", [], [[of("averaged, then", done(seed)) for seed in (0, 1)]], old=False)
+    (path,) = pack_files(store)
+    change_metadata(path, "pflbench.runs", lambda listing: listing.replace(b'"pflbench.schema": "1"', b'"x": "1"', 1))
+    before, write, tried = path.read_bytes(), packfile.write, []
+
+    def full_once(*arguments: object) -> object:
+        tried.append(arguments)
+        if len(tried) == 1:
+            raise StoreError("No space left on device")
+        return write(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(packfile, "write", full_once)
+    with pytest.warns(CorruptFile, match="left as it is"):
+        assert upgrade(store) == {}
+    assert path.read_bytes() == before and len(tried) == 1
