@@ -37,6 +37,7 @@ def footer(
         rules.plain(table, grid),
         rules.left_out(table, grid),
         rules.rounds(table),
+        *rules.recent(table, grid),
         *rules.choices(table, grid),
         *rules.unprinted(table, grid),
         *rules.differences(table),

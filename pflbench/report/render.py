@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import sys
 from collections.abc import Sequence
 from typing import Literal
@@ -18,7 +19,7 @@ Format = Literal["terminal", "markdown", "csv"]
 CSV_COLUMNS = (
     *("suite", "profile", "row", "method", "column", "dataset", "partition", "clients", "stage"),
     *("mean", "std", "sem", "n", "reference_mean", "reference_spread"),
-    *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs", "seeds", "rests_on"),
+    *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs", "seeds", "rests_on", "spreads"),
 )
 
 
@@ -94,8 +95,9 @@ def _record(table: Table, row: Row, column: ColumnHead, value: CellValue) -> Seq
         *(column.clients, value.stage, _short(value.mean), _short(value.std), _short(value.sem), value.done),
         *((reference.mean, reference.spread) if reference else (None, None)),
         *(value.rounds, value.expected, value.failed, _short(value.difference)),
-        *(verdict.label if verdict else None, value.mixed, " ".join(run for ids in value.runs.values() for run in ids)),
+        *(verdict.word if verdict else None, value.mixed, " ".join(run for ids in value.runs.values() for run in ids)),
         *(" ".join(map(str, value.seeds)), " ".join(f"{key}={source}" for key, source in value.rests_on.items())),
+        _short(verdict.ratio) if verdict and verdict.ratio is not None and math.isfinite(verdict.ratio) else None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from pflbench.report.reading import concerned
+from pflbench.report.recent import WINDOW
 from pflbench.report.table import CellInput, CellValue, Choice, Spread, TableInput
 from pflbench.report.text import MARKS, number, ranges
 from pflbench.spec import RunSpec
@@ -155,6 +156,35 @@ def rounds(table: TableInput) -> str:
             own.setdefault(row, {})[heads[head].column] = f"{cell.asked[0].rounds}"
     differing = "; ".join(f"{row.title}: {per_column(table, own[row.id])}" for row in table.rows if row.id in own)
     return f"Rounds: {per_column(table, usual)}{f' ({differing})' if differing else ''}."
+
+
+def recent(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> list[str]:
+    """Where the last round alone is shown and runs were scored in others too: what these say, from the stored runs."""
+    said: dict[str, list[str]] = {}
+    steps: list[tuple[float, str]] = []
+    spans: dict[str, None] = {}
+    for head in table.columns:
+        for row in table.rows:
+            value = grid.get((row.id, head.id))
+            if value is None or value.recent is None:
+                continue
+            found = value.recent
+            mean, least, most, last = (
+                number(one, None, table.decimals) for one in (found.mean, found.least, found.most, found.last)
+            )
+            seeds = "" if len(found.seeds) == value.done else f"; seeds {ranges(found.seeds)}"
+            said.setdefault(head.name, []).append(f"{row.title} {mean} ({least}–{most}, last {last}{seeds})")
+            steps.append((found.step, row.title))
+            spans[f"{found.rounds[0]}–{found.rounds[1]}"] = None
+    if not said:
+        return []
+    step, title = max(steps)
+    cells = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in said.items())
+    return [
+        f"Means over the last {WINDOW} scored rounds ({', '.join(spans)}) instead of the last one alone, with the "
+        f"range of single runs: {cells}.",
+        f"From one of these rounds to the next, a run moves by up to {number(step, None, 1)} points ({title}).",
+    ]
 
 
 def per_column(table: TableInput, texts: Mapping[str, str]) -> str:

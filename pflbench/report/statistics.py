@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from pflbench.report.reading import Floats
@@ -43,8 +44,10 @@ def verdict(ours: Summary, theirs: Reference, not_comparable: str | None = None)
     """How our cell compares to the paper's. `not_comparable`: why no comparison is allowed, if so."""
     if not_comparable is not None:
         return Verdict("not comparable", not_comparable)
-    if theirs.suspect is not None:
-        return Verdict("reference suspect", theirs.suspect)
+    return replace(_compared(ours, theirs), suspect=theirs.suspect)
+
+
+def _compared(ours: Summary, theirs: Reference) -> Verdict:
     if ours.n < ENOUGH_SEEDS:
         return Verdict("too few seeds", f"fewer than {ENOUGH_SEEDS} seeds are done")
     spreads = "√(ours² + paper's²)" if theirs.spread is not None else "ours alone, as the paper prints no ±"

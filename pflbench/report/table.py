@@ -192,13 +192,43 @@ class TableInput:
         return {head.column: head.setting for head in self.columns}
 
 
+class Recent(NamedTuple):
+    """A cell over the last of the rounds that its runs were scored in, where it shows the last one alone.
+
+    `mean` is over these rounds and the seeds, `least` and `most` are those of a single run, `step` is the most by which
+    a run moves from one of these rounds to the next. `last`: the last round's mean over the same seeds.
+    """
+
+    rounds: tuple[int, int]
+    """The first and the last of them."""
+    seeds: tuple[int, ...]
+    """Those whose runs were scored in enough rounds."""
+    mean: float
+    least: float
+    most: float
+    step: float
+    last: float
+
+
+SUSPECT = "reference suspect"
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """How a cell compares to the paper, and why; `ratio` is the difference in joint spreads."""
+    """How a cell compares to the paper, and why; `ratio` is the difference in joint spreads.
 
-    label: Literal["within 1", "within 2", "off", "too few seeds", "reference suspect", "not comparable"]
+    `suspect`: why the paper's number may be wrong, which stands beside the comparison and does not hide it.
+    """
+
+    label: Literal["within 1", "within 2", "off", "too few seeds", "not comparable"]
     reason: str
     ratio: float | None = None
+    suspect: str | None = None
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word, for who reads no more: that of a suspect number is not its difference."""
+        return self.label if self.suspect is None else SUSPECT
 
 
 @dataclass(frozen=True)
@@ -225,6 +255,8 @@ class CellValue:
     """Where clients are weighted by their test examples: the mean in which each counts the same."""
     left_out: int = 0
     """At stage "stored": how many clients never took part, over all seeds, and so have nothing to score."""
+    recent: Recent | None = None
+    """At stage "global", where enough rounds were scored and the cell shows the last: the rounds before it as well."""
     reference: Reference | None = None
     verdict: Verdict | None = None
     best: bool = False

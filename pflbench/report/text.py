@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pflbench.report.table import CellValue, Reference, Row, Table
+from pflbench.report.table import SUSPECT, CellValue, Reference, Row, Table, Verdict
 
 NONE = "–"
 OUTSIDE = "not in the suite"
@@ -86,6 +86,15 @@ def comparison(table: Table) -> tuple[list[Line], list[str]]:
     return lines, [f"[{mark}] {reason}" for reason, mark in notes.items()]
 
 
+def _judged(verdict: Verdict, notes: dict[str, int]) -> str:
+    """`off (6.1) [1], reference suspect [2]`; `notes`: the numbers of the reasons so far."""
+    shown = "" if verdict.ratio is None or math.isinf(verdict.ratio) else f" ({verdict.ratio:.1f})"
+    said = f"{verdict.label}{shown} [{notes.setdefault(verdict.reason, len(notes) + 1)}]"
+    if verdict.suspect is None:
+        return said
+    return f"{said}, {SUSPECT} [{notes.setdefault(verdict.suspect, len(notes) + 1)}]"
+
+
 def fitting(text: str, encoding: str) -> str:
     """The text with what an output of this encoding cannot show in ASCII instead."""
 
@@ -113,9 +122,6 @@ def _lines(row: Row, table: Table, notes: dict[str, int]) -> Sequence[Line]:
         if value.difference is not None:
             difference = f"{value.difference:+.{table.decimals}f}"
         if value.verdict is not None:
-            mark = notes.setdefault(value.verdict.reason, len(notes) + 1)
-            ratio = value.verdict.ratio
-            shown = "" if ratio is None or math.isinf(ratio) else f" ({ratio:.1f})"
-            verdict = f"{value.verdict.label}{shown} [{mark}]"
+            verdict = _judged(value.verdict, notes)
         lines.append(Line(row.title, column.name, cell(value, table.decimals), paper, difference, verdict))
     return lines

@@ -8,6 +8,7 @@ import numpy as np
 
 from pflbench.report.choose import choose
 from pflbench.report.reading import Floats, Rounds, average, concerned, scored
+from pflbench.report.recent import recent
 from pflbench.report.shelf import Shelf
 from pflbench.report.statistics import summarize, verdict
 from pflbench.report.table import CellInput, CellValue, Choice, Reference, TableInput
@@ -61,6 +62,9 @@ def value(cell: CellInput, done: list[Read], shelf: Shelf, table: TableInput, *,
         return empty
     filled = settle(empty, {one.seed: one.values for one in done}, table)
     filled = replace(filled, left_out=sum(one.left_out for one in done))
+    if not cell.choices:
+        results = [shelf.read(run) for run in cell.runs]
+        filled = replace(filled, recent=recent([result for result in results if result], cell.reading))
     if cell.reading.mean == "examples":
         filled = replace(filled, plain=float(np.mean([one.plain for one in done])))
     on_test = [one.on_test for one in done if one.on_test is not None]

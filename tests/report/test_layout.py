@@ -130,7 +130,9 @@ def test_verdicts(build: Build, store: Store) -> None:
     table = lay_out(build.table(references=references), store)
     assert value(table, "fedavg").difference == pytest.approx(-1)
     labels = [v.verdict and v.verdict.label for row in table.rows for v in row.cells if v]
-    assert labels == ["within 1", "off", "reference suspect", None]
+    assert labels == ["within 1", "off", "within 1", None]
+    suspect = value(table, "fedavg-ft").verdict
+    assert suspect and (suspect.word, suspect.suspect) == ("reference suspect", "a misprint")
 
 
 def test_less_than_the_whole_is_marked_once(build: Build, store: Store) -> None:

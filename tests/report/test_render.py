@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -32,9 +33,9 @@ def table(build: Build, store: Store) -> Table:
 
 
 def test_terminal(table: Table) -> None:
-    shown = render(table, "terminal", width=100, color=False)
+    shown = render(table, "terminal", width=120, color=False)
     assert "\x1b" not in shown
-    assert max(map(len, shown.splitlines())) <= 100
+    assert max(map(len, shown.splitlines())) <= 120
     lines = [line.split() for line in shown.splitlines()]
     assert ["┃", "Digits", "┃", "Digits"] in lines
     assert ["FedAvg", "│", "30.00", "±", "8.16", "│", "40.00", "±", "8.16"] in lines
@@ -43,9 +44,9 @@ def test_terminal(table: Table) -> None:
     assert order == sorted(order)
     assert "30.00 ± 8.16  31.00 ± 1.00       -1.00  within 1 (0.1) [1]" in shown
     assert "40.00 ± 8.16  90.00 ± 1.00      -50.00  off (6.1) [1]" in shown
-    assert "75.00 ± 8.16         70.00       +5.00  reference suspect [2]" in shown
+    assert "75.00 ± 8.16         70.00       +5.00  within 1 (0.6) [2], reference suspect [3]" in shown
     assert "85.00 ± 8.16             –           –  –" in shown
-    assert "[2] a misprint" in shown
+    assert "[3] a misprint" in shown
 
 
 def test_a_reference_of_other_decimals_is_shown_as_printed(build: Build, store: Store) -> None:
@@ -140,6 +141,9 @@ def test_csv_is_the_table(table: Table) -> None:
                 )
     first = frame.iloc[0]
     assert (first.reference_mean, first.reference_spread, first.verdict) == (31.0, 1.0, "within 1")
+    assert first.spreads == pytest.approx(1 / math.hypot(1, first["std"]))
+    suspect = frame[frame.verdict == "reference suspect"].iloc[0]
+    assert (suspect.difference, suspect.spreads) == (5.0, pytest.approx(5 / suspect["std"]))
     assert frame[frame.row == "Foo"][["std", "sem", "reference_mean", "verdict"]].isna().all(axis=None)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,9 +78,19 @@ def test_what_bars_a_verdict() -> None:
     assert verdict(ours(50, 1, n=2), reference).label == "too few seeds"
     assert verdict(ours(50, None, n=1), reference).label == "too few seeds"
     suspect = verdict(ours(50, 1, n=1), Reference(50.0, 1.0, suspect="differs from Fig. 3"))
-    assert (suspect.label, suspect.reason) == ("reference suspect", "differs from Fig. 3")
+    assert (suspect.label, suspect.suspect, suspect.word) == (
+        "too few seeds",
+        "differs from Fig. 3",
+        "reference suspect",
+    )
     barred = verdict(ours(50, 1), Reference(50.0, 1.0, suspect="x"), "other data")
-    assert (barred.label, barred.reason) == ("not comparable", "other data")
+    assert (barred.label, barred.reason, barred.word) == ("not comparable", "other data", "not comparable")
+
+
+def test_a_suspect_reference_is_compared_all_the_same() -> None:
+    plain, suspect = (verdict(ours(56, 3.0), Reference(50.0, 4.0, why)) for why in (None, "a misprint"))
+    assert (plain.label, plain.ratio, plain.suspect) == ("within 2", 1.2, None)
+    assert replace(suspect, suspect=None) == plain and suspect.word == "reference suspect"
 
 
 def test_a_reference_without_spread() -> None:
