@@ -16,6 +16,7 @@ from pflbench.cli import (
     check,
     common,
     data,
+    explain,
     info,
     ls,
     pack,
@@ -68,6 +69,7 @@ app.command("plan")(plan.plan)
 app.command("status")(status.status)
 app.command("ls")(ls.ls)
 app.add_typer(data.app, name="data")
+app.command("explain")(explain.explain)
 app.command("scores")(scores.scores)
 app.command("show")(show.show)
 app.command("pack")(pack.pack)

@@ -34,7 +34,7 @@ def selection(cells: Cells) -> str:
     rules: dict[str, None] = {}
     for cell in cells.values():
         stage, run = cell.reading.stage, cell.asked[0]
-        rule = f"{stage} ({_described(stage, run)})"
+        rule = f"{stage} ({described(stage, run)})"
         finetune = run.scoring.finetune
         if stage == "finetuned" and finetune is not None:
             steps = cell.reading.steps or (finetune.steps,)
@@ -59,7 +59,8 @@ def _when(cells: Cells) -> str:
     return f"means of the scores after each of the last {' or '.join(map(str, lasts))} rounds"
 
 
-def _described(stage: str, run: RunSpec) -> str:
+def described(stage: str, run: RunSpec) -> str:
+    """Which models are scored at a stage of a run."""
     if stage == "global":
         return "the server's model" + (", on the test set" if _on_test_set(stage, run) else "")
     if stage == "personalized":

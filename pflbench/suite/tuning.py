@@ -23,7 +23,7 @@ from pflbench.suite.strict import at
 
 Grid = dict[str, list[Any]]
 
-_PREFERRED: tuple[Shown, ...] = ("personalized", "global", "finetuned", "stored", "sampled", "local")
+_PREFERRED: tuple[str, ...] = ("personalized", "global", "finetuned", "stored", "sampled", "local")
 """By which of a row's stages its values are chosen."""
 
 
@@ -151,7 +151,13 @@ def searches(
 
 def _scored(cells: Sequence[Cell]) -> Cell:
     """The cell of a row in a column that its values are chosen by."""
-    return min(cells, key=lambda cell: _PREFERRED.index(cell.stage))
+    stage = judged_by([cell.stage for cell in cells])
+    return next(cell for cell in cells if cell.stage == stage)
+
+
+def judged_by(stages: Sequence[str]) -> str:
+    """By which of these stages of a row its values are chosen."""
+    return min(stages, key=_PREFERRED.index)
 
 
 def _line(lines: list[Line], method: str, document: Document, own: Own) -> Line:

@@ -1,0 +1,238 @@
+"""An explanation as text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from pflbench.reading.conclusion import conclusion, spreads_apart
+from pflbench.reading.explaining import Explanation, Given, Ran
+from pflbench.reading.facts import Facts
+from pflbench.reading.trials import Tried
+from pflbench.report import rules
+from pflbench.report.text import number, ranges
+
+SOURCES = {
+    "paper": "the paper says it",
+    "code": "the authors' code has it",
+    "inferred": "neither says it, but it follows from what they say",
+    "guess": "nothing that the authors published tells it; we took what seemed likely",
+    "tuned": "we searched for it, on held-out training rows",
+    "": "the suite does not say where it comes from",
+}
+"""What the sources of values mean, in the order in which they are told."""
+
+
+def text(of: Explanation, width: int = 100) -> str:
+    """The explanation in plain text of at most so many characters per line, where words allow."""
+    said = conclusion(of)
+    blocks = [
+        _head(of),
+        _section("The number", _numbers(of), width),
+        _section("How it is read", [(line, "") for line in of.reading], width),
+        _section(f"Hyperparameters of {of.cell.asked[0].method.name}", _given(of.hyper), width),
+        _section("Everything else that was set, by where it comes from", _by_source(of.settings), width),
+        _section("Trials behind what is tuned", _trials(of), width),
+        _section("What is followed, and what differs from the paper's text", _departures(of), width),
+        _section("What the method departs from in the paper that it comes from", _method(of), width),
+        _section("Notes on this row and column", [(note, "- ") for note in of.notes], width),
+        _section("The federation", _federation(of), width),
+        _section("What speaks for and against the number", [(line, "- ") for line in said[:-1]], width),
+    ]
+    return "\n\n".join(block for block in (*blocks, _wrapped(said[-1], "", width)) if block) + "\n"
+
+
+Line = tuple[str, str]
+"""A text, and what stands in front of its first line; further lines are indented by as much."""
+
+
+def _section(title: str, lines: Iterable[Line], width: int) -> str:
+    found = [_wrapped(line, lead, width) for line, lead in lines]
+    return "\n".join([title, *found]) if found else ""
+
+
+def _wrapped(line: str, lead: str, width: int) -> str:
+    first = f"  {lead}"
+    return textwrap.fill(
+        line,
+        width,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _head(of: Explanation) -> str:
+    stage = of.head.label or of.cell.reading.stage
+    lines = [
+        f"{of.table.title} ({of.table.paper}), profile {of.table.profile}",
+        f"Row     {of.row.title}" + (f" ({of.row.id})" if of.named else " (not in the suite)"),
+        f"Column  {of.head.setting} ({of.head.column})",
+        f"Scored  {stage}: {rules.described(of.cell.reading.stage, of.run)}",
+    ]
+    if of.further:
+        lines.append(f"Also shown: {', '.join(of.further)} (name it with --stage).")
+    return "\n".join(lines)
+
+
+def _numbers(of: Explanation) -> list[Line]:
+    value, decimals = of.value, of.table.decimals
+    lines: list[Line] = []
+    if value.mean is None:
+        lines.append((f"Ours   none: 0 of {value.expected} seeds are done", ""))
+    else:
+        done = f"{value.done} of {value.expected} seeds done" if not value.complete else f"{value.done} seeds"
+        lines.append(
+            (f"Ours   {number(value.mean, value.spread, decimals)}   ({done}; seeds {ranges(value.seeds)})", "")
+        )
+    if value.reference is not None:
+        lines.append((f"Paper  {number(value.reference.mean, value.reference.spread, decimals)}", ""))
+    else:
+        lines.append(("Paper  prints no number here", ""))
+    if apart := spreads_apart(of):
+        lines.append((apart, ""))
+    if value.verdict is not None:
+        lines.append((f"Verdict of the report: {value.verdict.label}. Why: {value.verdict.reason}.", ""))
+    if value.reference is not None and value.reference.suspect:
+        lines.append((f"Suspicion about the paper's number: {value.reference.suspect}.", ""))
+    lines += [(line, "") for line in _runs(of)]
+    if of.missing:
+        lines.append((f"Not done: seeds {ranges(of.missing)}.", ""))
+    return lines
+
+
+def _runs(of: Explanation) -> list[str]:
+    """A line for each seed: its accuracy, and which runs it is from."""
+    seeds: dict[int, list[Ran]] = {}
+    for ran in of.ran:
+        seeds.setdefault(ran.seed, []).append(ran)
+    lines = []
+    for seed, rans in seeds.items():
+        accuracy = next(
+            (number(ran.accuracy, None, of.table.decimals) for ran in rans if ran.accuracy is not None), "-"
+        )
+        ids = ", ".join(ran.run.run + _failure(ran) for ran in rans)
+        if len(rans) > 1:
+            held_out = sum(ran.run.validation > 0 for ran in rans)
+            ids = f"{len(rans)} runs, {held_out} of them without the rows that the choice is made on: {ids}"
+        made = dict.fromkeys(f"commit {ran.run.commit or 'unknown'} on {ran.device or 'unknown'}" for ran in rans)
+        days = dict.fromkeys(ran.run.finished or "day not recorded" for ran in rans)
+        lines.append(f"Seed {seed}: {accuracy}; {ids}; {', '.join(made)}; {', '.join(days)}")
+    return lines
+
+
+def _failure(ran: Ran) -> str:
+    return f" (failed: {ran.run.failure.splitlines()[0]})" if ran.run.failure else ""
+
+
+def _given(given: Sequence[Given]) -> list[Line]:
+    names = max((len(one.name) for one in given), default=0)
+    values = max((len(one.value) for one in given), default=0)
+    lines = [
+        (f"{one.value:<{values}}  {one.source or 'not said':<8}  {one.meaning}".rstrip(), f"{one.name:<{names}}  ")
+        for one in given
+    ]
+    used = [source for source in SOURCES if any(one.source == source for one in given)]
+    return [*lines, *((f"{source or 'not said'}: {SOURCES[source]}.", "") for source in used)]
+
+
+def _by_source(given: Sequence[Given]) -> list[Line]:
+    lines = []
+    for source in SOURCES:
+        mine = [f"{one.name} = {one.value}" for one in given if one.source == source]
+        if mine:
+            lines.append((", ".join(mine), f"{source or 'not said'}: "))
+    return lines
+
+
+def _trials(of: Explanation) -> list[Line]:
+    tuned = [given.name for given in of.hyper if given.source == "tuned"]
+    if tuned and not of.trials:
+        return [(f"None is stored of {', '.join(tuned)}: this cannot be checked here.", "")]
+    lines: list[Line] = []
+    for one in of.trials:
+        where = "in this column's setting" if one.same else f"in another column's setting ({one.where})"
+        lines.append(
+            (
+                f"Seed {one.seed}, {where}: {rules.described(one.stage, of.run)}, scored on {100 * one.share:g} % "
+                "of every client's training rows, which were left out of the training, "
+                f"after round {one.rounds}:",
+                "",
+            )
+        )
+        lines += _points(one)
+    return lines
+
+
+def _points(one: Tried) -> list[Line]:
+    lines = []
+    for trial in one.trials:
+        values = ", ".join(
+            f"{key} = {value:g}" if isinstance(value, float) else f"{key} = {value}"
+            for key, value in trial.values.items()
+        )
+        accuracy = "failed" if trial.accuracy is None else f"{trial.accuracy:.2f} %"
+        lines.append((f"{accuracy}  {values}  run {trial.run}{'  <- used here' if trial.chosen else ''}", "  "))
+    return lines
+
+
+def _departures(of: Explanation) -> list[Line]:
+    lines: list[Line] = [(f"Followed is {of.follows}.", "")] if of.follows else []
+    for count, one in enumerate(of.departures, 1):
+        lines.append((f"{one.what} [{one.source}]. Paper: {one.paper}. Here: {one.here}.", f"{count}. "))
+    if of.named and not of.departures:
+        lines.append(("The suite lists no difference from the paper's text for this cell.", ""))
+    return lines
+
+
+def _method(of: Explanation) -> list[Line]:
+    if of.method is None:
+        return [("The method's source is not here.", "")]
+    lines: list[Line] = [(of.method.head, "")] if of.method.head else []
+    for group in of.method.departures:
+        if group.scope:
+            lines.append((f"Departures {group.scope}:", ""))
+        for item in group.items:
+            mark, dot, rest = item.partition(". ")
+            lines.append((rest, f"{mark}. ") if dot and mark.isdecimal() else (item, "- "))
+    if not of.method.departures:
+        lines.append(("Its docstring lists no departure.", ""))
+    return lines
+
+
+def _federation(of: Explanation) -> list[Line]:
+    run = of.run
+    held = run.clients - run.training_clients
+    lines = [
+        f"{run.clients} clients: {run.training_clients} train"
+        + (f", {held} are held out and only scored." if held else "."),
+        f"Each round {run.cohort} of them take part"
+        + (f"; an upload arrives with probability {run.arrival:g}." if run.arrival < 1 else "."),
+    ]
+    if isinstance(of.facts, Facts):
+        lines += _facts(of.facts, of)
+    elif of.facts:
+        lines.append(f"Sizes and classes are unknown here: {of.facts}")
+    else:
+        lines.append("Sizes and classes were not looked up, which takes the dataset.")
+    return [(line, "") for line in lines]
+
+
+def _facts(facts: Facts, of: Explanation) -> list[str]:
+    lines = [
+        f"With seed {facts.seed} a training client adapts on {facts.support.of('rows')}.",
+        f"A client is scored on {facts.query.of('rows')}.",
+    ]
+    if facts.held_out:
+        lines.append(f"A held-out client adapts on {facts.held_out.of('rows')}.")
+    lines.append(f"A client's training rows are of {facts.kinds.of('classes')}; there are {facts.classes}.")
+    if facts.test:
+        lines.append(f"The global model can be scored on {facts.test} test rows.")
+    if facts.shared:
+        lines.append(f"{facts.shared} rows are held by several clients.")
+    if of.ran and facts.hash not in {ran.data_hash for ran in of.ran}:
+        lines.append("The dataset here is not the one that the runs were computed on: its content is another.")
+    if facts.parameters:
+        lines.append(f"Network {of.run.model}: {facts.parameters:,} parameters as this method trains it.")
+    return lines

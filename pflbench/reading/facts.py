@@ -1,0 +1,92 @@
+"""What a cell's federation and network are like, as far as the data at hand tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pflbench.errors import PflbenchError
+from pflbench.names import Places, place
+from pflbench.spec import RunSpec
+
+
+class Numbers(NamedTuple):
+    """The least, the median and the greatest of some numbers."""
+
+    least: float
+    median: float
+    most: float
+
+    def of(self, noun: str) -> str:
+        """`5 rows`, or `5 to 90 rows, median 60`."""
+        if self.least == self.most:
+            return f"{self.least:g} {noun}"
+        return f"{self.least:g} to {self.most:g} {noun}, median {self.median:g}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A federation with a seed, built from its data, and the network in it.
+
+    `support`, `query`: rows of the training clients; `held_out`: support rows of the others (None: there are none);
+    `kinds`: what the classes of a client's support rows number. `test`: rows that the global model is scored on.
+    `shared`: rows that several clients hold. `parameters`: of the network as the method trains it; None if that cannot
+    be built here.
+    """
+
+    seed: int
+    hash: str
+    support: Numbers
+    query: Numbers
+    held_out: Numbers | None
+    kinds: Numbers
+    classes: int
+    test: int
+    shared: int
+    parameters: int | None
+
+
+def facts(run: RunSpec, root: Path, places: Places) -> Facts | str:
+    """The facts of a run's federation; without its data, what is missing. Imports torch.
+
+    `places`: where the code is of what it has of the user's own.
+    """
+    from pflbench.executor import build
+
+    try:
+        federation = build.federation(run, root, places)
+    except PflbenchError as error:
+        return " ".join(str(error).split())
+    training = np.flatnonzero(federation.training)
+    others = np.flatnonzero(~federation.training)
+    return Facts(
+        seed=run.seed,
+        hash=federation.hash,
+        support=_numbers([len(federation.support[k]) for k in training]),
+        query=_numbers([len(rows) for rows in federation.query]),
+        held_out=_numbers([len(federation.support[k]) for k in others]) if len(others) else None,
+        kinds=_numbers([len(np.unique(federation.labels[rows])) for rows in federation.support]),
+        classes=federation.classes,
+        test=len(federation.test),
+        shared=federation.shared,
+        parameters=_parameters(run, places),
+    )
+
+
+def _numbers(found: Sequence[int]) -> Numbers:
+    return Numbers(min(found), float(np.median(found)), max(found))
+
+
+def _parameters(run: RunSpec, places: Places) -> int | None:
+    """How many numbers the initial model has; None if the method or the network is nowhere to be found."""
+    from pflbench.executor import build
+
+    try:
+        method = build.construct(place("methods", run.method.name, places), run.method.hyper)
+        return len(method.network(build.network(run, places)).init(run.seed))
+    except PflbenchError:
+        return None

@@ -1,0 +1,85 @@
+"""The stored trials of `pflbench tune` behind a cell's tuned values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pflbench.report.reading import average, scored
+from pflbench.report.shelf import Shelf
+from pflbench.report.table import CellInput, Reading
+from pflbench.spec import RunSpec
+from pflbench.suite.tuning import judged_by
+
+
+class Trial(NamedTuple):
+    """A point that was tried: the values that differ between the trials, and the accuracy on held-out training rows.
+
+    `accuracy` is in percent, None if the run failed. `chosen`: the cell's runs have these values.
+    """
+
+    values: Mapping[str, Any]
+    accuracy: float | None
+    chosen: bool
+    run: str
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Trials of one setting, the best first. `same`: it is the cell's own, else that of another column, `where`.
+
+    `share`: of every client's support, what was held out and scored on. `stage`: of the model that was scored.
+    """
+
+    same: bool
+    where: str
+    seed: int
+    rounds: int
+    share: float
+    stage: str
+    trials: tuple[Trial, ...]
+
+
+def tried(cell: CellInput, stages: Sequence[str], keys: Sequence[str], shelf: Shelf) -> list[Tried]:
+    """The trials in which these hyperparameters were varied: in the cell's setting, else in others of its dataset.
+
+    `stages`: those that the cell's row is shown at, of which one decides.
+    """
+    run = cell.asked[0]
+    groups: dict[tuple[str, int], list[RunSpec]] = {}
+    for stored in shelf.stored.values():
+        spec = stored.spec
+        alike = spec.method.name == run.method.name and _data(spec) == _data(run)
+        if alike and spec.validation and not any(spec.id == asked.id for asked in cell.asked):
+            whole = spec.model_copy(update={"validation": 0.0})
+            groups.setdefault((whole.setting(), spec.seed), []).append(spec)
+    found = [
+        _tried(cell, specs, run, stages, shelf, setting == run.setting()) for (setting, _), specs in groups.items()
+    ]
+    about = [one for one in found if any(key in trial.values for trial in one.trials for key in keys)]
+    return [one for one in about if one.same] or about
+
+
+def _tried(
+    cell: CellInput, specs: Sequence[RunSpec], run: RunSpec, stages: Sequence[str], shelf: Shelf, same: bool
+) -> Tried:
+    first = specs[0]
+    differing = [key for key in first.method.hyper if len({str(spec.method.hyper.get(key)) for spec in specs}) > 1]
+    stage = judged_by([stage for stage in stages if stage in first.scoring.stages] or [cell.reading.stage])
+    steps = cell.reading.steps if stage == cell.reading.stage else None
+    reading = Reading(stage, steps, cell.reading.smallest, cell.reading.mean)
+    trials = []
+    for spec in specs:
+        result = shelf.read(spec)
+        accuracy = None if result is None else float(average(scored(result, reading), reading, result).mean())
+        values = {key: spec.method.hyper.get(key) for key in differing}
+        chosen = all(run.method.hyper.get(key) == value for key, value in values.items())
+        trials.append(Trial(values, accuracy, chosen, spec.id))
+    trials.sort(key=lambda trial: -1.0 if trial.accuracy is None else trial.accuracy, reverse=True)
+    where = f"{first.clients} clients, {first.rounds} rounds"
+    return Tried(same, where, first.seed, first.rounds, first.validation, stage, tuple(trials))
+
+
+def _data(spec: RunSpec) -> tuple[str, str, str]:
+    return spec.dataset.model_dump_json(), spec.partition.name, spec.model

@@ -1,0 +1,206 @@
+"""`pflbench explain`: one cell, what its number rests on, and what may be concluded from it."""
+
+import re
+from pathlib import Path
+
+import pytest
+from cli_kit import METHOD, SUITE, make_up
+
+from pflbench.result import RunResult, Score
+from pflbench.spec import MethodSpec
+from pflbench.store import Store
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
+from pflbench.suite.tuning import searches
+
+CELL = ("explain", "tiny.toml", "ditto", "shards", "--no-data")
+REFERENCE = "\n[reference]\nditto = { shards = [50.0, 40.0] }\n"
+DITTO = {"steps": 1, "lr": 0.1, "personal_lr": 0.1, "lam": 0.1}
+
+
+def sourced(source: str) -> str:
+    """The suite with every hyperparameter of Ditto from there, three seeds, and a number of the paper."""
+    values = ", ".join(f'{key} = {{ value = {value}, source = "{source}" }}' for key, value in DITTO.items())
+    text = SUITE.replace("ditto = { steps = 1 }", f"ditto = {{ {values} }}").replace(
+        "seeds = [0, 1]", "seeds = [0, 1, 2]"
+    )
+    return text + REFERENCE
+
+
+@pytest.fixture
+def suite(folder: Path):
+    """Write the tiny suite, and a store of three seeds of it; the path."""
+
+    def write(text: str) -> Path:
+        path = folder / "tiny.toml"
+        path.write_text(text)
+        make_up(folder / "results", path)
+        for stored in Store(folder / "results").list():  # the kit's failed run has its scores after all
+            if stored.failure is not None:
+                moments = [("global", 2, 0), *(("finetuned", 2, step) for step in (0, 1, 2))]
+                scores = tuple(Score(*m, client, 5, 10, 1.0, 0.5) for m in moments for client in (88, 89))
+                Store(folder / "results").write(RunResult(stored.spec, scores, {"data_hash": "d"}))
+        return path
+
+    return write
+
+
+def last(out: str) -> str:
+    """The last paragraph in one line."""
+    return " ".join(out.strip().split("\n\n")[-1].split())
+
+
+def test_the_number_is_the_reports_with_its_runs(cli, results: Path, folder: Path) -> None:
+    out = cli(*CELL).out
+    (line,) = [
+        line
+        for line in cli("report", "-s", "tiny.toml", "--format", "csv", "--profile", "paper").out.splitlines()
+        if ",Ditto,ditto,shards," in line
+    ]
+    mean = float(line.split(",")[9])
+    assert re.search(rf"Ours +{mean:.2f} ± ", out)
+    runs = {
+        run.id: run.seed
+        for cell in expand(load(str(folder / "tiny.toml")), rows=["ditto"], columns=["shards"]).cells
+        for run in cell.runs
+    }
+    for id, seed in runs.items():
+        assert re.search(rf"Seed {seed}: \d+\.\d\d; {id}; commit unknown", out)
+    assert "Paper  prints no number here" in out and "90 clients: 88 train, 2 are held out" in out
+    assert re.search(r"steps +1 +not said +Local steps", out)
+    assert "1. The global part is" in out  # of the method's docstring
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_the_federation_is_described_from_its_data(cli, results: Path) -> None:
+    out = cli(*CELL[:-1]).out
+    assert re.search(r"a training client adapts on \d+ (to \d+ )?rows", out)
+    assert re.search(r"training rows are of \d(\.\d)? (to \d )?classes(, median \d(\.\d)?)?; there are 10\.", out)
+    assert re.search(r"Network cnn2: [\d,]+ parameters", out)
+    assert "The dataset here is not the one that the runs were computed on" in out  # theirs is made up
+    missing = cli("explain", "partly.toml", "ditto", "real").out
+    assert "Sizes and classes are unknown here: " in missing and "mnist" in missing.lower()
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "verdict"),
+    [
+        ("paper", "settings it does not say that either.", "no value behind it is known to be a guess"),
+        ("code", "", "Reproduced: ours agrees"),
+        (
+            "guess",
+            "It rests on guesses: steps, lr, personal_lr, lam.",
+            "does not show that the paper's experiment was repeated",
+        ),
+        (
+            "tuned",
+            "our tuning: steps, lr, personal_lr, lam (no trial is stored, so this cannot be checked).",
+            "Reproduced with values that we tuned",
+        ),
+    ],
+)
+def test_what_may_be_concluded_depends_on_where_the_values_come_from(
+    cli, suite, source: str, words: str, verdict: str
+) -> None:
+    suite(sourced(source))
+    out = cli(*CELL).out
+    assert verdict in last(out) and words.lower() in " ".join(out.split()).lower()
+    assert re.search(rf"lam +0\.1 +{source} ", out)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "options", "verdict"),
+    [
+        ("[50.0, 40.0]", "[99.0, 0.1]", (), "Not reproduced: ours differs from the paper's number"),
+        ("[0, 1, 2]", "[0, 1]", (), "Too early to say: 2 of 2 seeds are done"),
+        ("[0, 1, 2]", "[0, 1, 2, 3]", ("-r", "three"), "as far as the seeds that are done can tell"),
+        (REFERENCE, "", (), "There is no number of the paper here."),
+        (
+            "[reference]",
+            '[[suspect]]\nrows = ["ditto"]\nwhy = "misprint"\n[reference]',
+            (),
+            "The paper's number is suspect",
+        ),
+        ("", "", ("--profile", "smoke"), "Not to be compared with the paper"),
+        ("", "", ("-r", "empty"), "Nothing can be concluded."),
+    ],
+)
+def test_what_may_be_concluded_depends_on_the_runs_and_on_the_paper(
+    cli, suite, folder: Path, old: str, new: str, options: tuple[str, ...], verdict: str
+) -> None:
+    text = sourced("paper") + "\n[profile.smoke.column.shards]\nrounds = 1\n"
+    text = text.replace("[profile.smoke]\nseeds = [0]\n", "") + "[profile.smoke]\nseeds = [0]\n"
+    path = suite(text.replace(old, new, 1))
+    if options == ("--profile", "smoke"):
+        for run in expand(load(str(path)), profile="smoke", columns=["shards"]).runs:
+            moments = [("global", 1, 0), *(("finetuned", 1, step) for step in (0, 1, 2))]
+            Store(folder / "results").write(RunResult(run, tuple(Score(*m, 88, 5, 10, 1.0, 0.5) for m in moments)))
+    if options == ("-r", "three"):
+        for run in Store(folder / "results").list():
+            if run.spec.seed < 3:
+                Store(folder / "three").write(Store(folder / "results").read(run.spec.id))
+    result = cli(*CELL, *options)
+    assert (result.code, result.err) == (0, "") and verdict in last(result.out)
+    if "suspect" in verdict:
+        assert "misprint" in result.out
+
+
+def test_the_trials_behind_a_tuned_value_are_shown(cli, suite, folder: Path) -> None:
+    path = suite(sourced("tuned"))
+    (search,) = searches(load(str(path)), "ditto", columns=["shards"], grid=["lr=0.1,0.2"])
+    for trial in search.trials:
+        moments = [("global", 2, 0), *(("finetuned", 2, step) for step in (0, 1, 2))]
+        right = 6 if trial.values["lr"] == 0.1 else 3
+        scores = tuple(Score(*m, 88, right, 10, 1.0, right / 10) for m in moments)
+        Store(folder / "results").write(RunResult(trial.run, scores, {"data_hash": "d"}))
+    out = cli(*CELL).out
+    assert "Seed 41, in this column's setting" in out and "10 % of every" in out
+    best, other = (re.search(rf"{value} % +lr = {lr} .*", out) for value, lr in (("60.00", "0.1"), ("30.00", "0.2")))
+    assert best and other and best[0].endswith("<- used here") and not other[0].endswith("<- used here")
+    assert "the best of the trials listed above" in " ".join(out.split())
+    there = cli("explain", "tiny.toml", "ditto", "dirichlet", "--no-data").out
+    assert "no trial is stored" in " ".join(there.split())  # the other column has another dataset
+
+
+def test_a_row_of_ones_own_is_explained_without_its_file(cli, results: Path, folder: Path) -> None:
+    (run, *_) = expand(load(str(folder / "tiny.toml")), rows=["ditto"], columns=["shards"]).runs
+    own = run.model_copy(update={"method": MethodSpec(name="own.py:Foo", version="0" * 12, hyper={"lr": 0.05})})
+    moments = [("global", 2, 0), *(("finetuned", 2, step) for step in (0, 1, 2))]
+    scores = tuple(Score(*m, 88, 5, 10, 1.0, 0.5) for m in moments)
+    source = METHOD.replace(
+        '"""Federated averaging, written again."""', '"""Mine.\n\n    Departures: it is mine.\n    """'
+    )
+    Store(results).write(RunResult(own, scores, {"data_hash": "d", "method_source": source}))
+    for name in ("own.py:Foo", "some/where/own.py:Foo", "Foo"):
+        result = cli("explain", "tiny.toml", name, "shards", "--no-data")
+        assert result.code == 0 and own.id in result.out, result.err
+        assert "(not in the suite)" in result.out and "- it is mine." in result.out
+        assert "The row is not the suite's" in " ".join(result.out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("tiny.toml", "dito", "shards"), "Did you mean 'ditto'?"),
+        (("tiny.toml", "ditto", "shard"), "Did you mean 'shards'?"),
+        (("tiny.toml", "ditto", "shards", "--profile", "smoek"), "Did you mean 'smoke'?"),
+        (("tiny.toml", "ditto", "shards", "--stage", "global"), "Unknown stage 'global'"),
+        (("cafeme-table2", "ditto", "shards"), "Unknown suite"),
+    ],
+)
+@pytest.mark.usefixtures("results")
+def test_wrong_names(cli, arguments: tuple[str, ...], part: str) -> None:
+    result = cli("explain", *arguments, "--no-data")
+    assert result.code == 2 and part in result.err and len(result.err.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("results")
+def test_titles_do_and_stages_are_chosen(cli) -> None:
+    assert cli("explain", "tiny.toml", "Ditto", "Shards", "--no-data").out == cli(*CELL).out
+    personal = cli("explain", "pfedvem-table1", "pfedvem", "fashion-mnist-100", "--no-data").out
+    assert "Scored  PM" in personal and "Also shown: GM" in personal
+    for name in ("global", "GM"):
+        assert (
+            "Scored  GM"
+            in cli("explain", "pfedvem-table1", "pfedvem", "fashion-mnist-100", "--stage", name, "--no-data").out
+        )
