@@ -187,3 +187,17 @@ def test_a_wrong_reference_is_named(cli, folder: Path, old: str, new: str, said:
     for verb in ("run", "report", "plan", "status"):
         refused = cli(verb, "-s", "own.toml")
         assert refused.code == 2 and said in refused.err
+
+
+def test_a_methods_neighbor_makes_a_new_row_beside_the_old(cli, folder: Path) -> None:
+    method_file(folder / "foo.py", ("lr: float = 0.05", "lr: float = RATE"))
+    (folder / "foo.py").write_text("from rates import RATE\n" + (folder / "foo.py").read_text())
+    (folder / "rates.py").write_text("RATE = 0.05\n")
+    short = ("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0", "-m", "foo.py:Foo")
+    assert cli(*short).code == 0
+    (folder / "rates.py").write_text("RATE = 0.06\n")
+    assert "1 run finished" in cli(*short).out
+    runs = Store(folder / "results").list()
+    assert {run.spec.method.hyper["lr"] for run in runs} == {0.05, 0.06}
+    table = cli("report", "-s", "tiny.toml", "--seeds", "0").out
+    assert all(f"Foo@{run.spec.method.version}" in table for run in runs)
