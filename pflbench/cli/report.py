@@ -218,8 +218,13 @@ def with_results(
 
 def elsewhere(tables: list[Expansion], store: Store) -> str:
     """A sentence on the stored runs that stand in none of these tables; empty if there are none."""
+    from pflbench.report.outdated import outdated
+
     settings = frozenset().union(*(table.settings for table in tables))
-    others = sum(not run.spec.validation and run.spec.setting() not in settings for run in store.list())
+    specs = [run.spec for run in store.list()]
+    if older := outdated((run for table in tables for run in table.runs), specs):
+        return " ".join(older)
+    others = sum(not spec.validation and spec.setting() not in settings for spec in specs)
     if not others:
         return ""
     there = "1 run there has" if others == 1 else f"{others} runs there have"

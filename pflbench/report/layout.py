@@ -10,6 +10,7 @@ from pflbench.report.derive import Grid, derive
 from pflbench.report.extra import extra_rows
 from pflbench.report.footer import footer
 from pflbench.report.mixtures import Used, mixtures
+from pflbench.report.outdated import outdated
 from pflbench.report.shelf import Shelf
 from pflbench.report.table import CellInput, ColumnHead, Row, Table, TableInput
 from pflbench.report.values import read, value
@@ -19,7 +20,9 @@ from pflbench.store import Store
 def lay_out(table: TableInput, store: Store) -> Table:
     """The finished table. Depends on nothing but the suite and the stored runs."""
     shelf = Shelf(store)
-    extra, spare = extra_rows(table, [stored.spec for stored in shelf.stored.values()])
+    specs = [stored.spec for stored in shelf.stored.values()]
+    extra, spare = extra_rows(table, specs)
+    older = outdated((run for cell in table.cells.values() for run in cell.asked), specs)
     table = replace(table, cells={place: cell for place, cell in table.cells.items() if cell.has_scores})
     cells: dict[tuple[str, str], CellInput] = dict(table.cells)
     for row in extra:
@@ -50,7 +53,7 @@ def lay_out(table: TableInput, store: Store) -> Table:
         extra=tuple(_row(row.id, row.title, shown, columns) for row in extra),
         decimals=table.decimals,
         blocks=table.blocks,
-        footer=footer(table, grid, used, tuple(mixed.values()), spare),
+        footer=(*footer(table, grid, used, tuple(mixed.values()), spare), *older),
         comparable=not table.shortfall,
     )
 

@@ -48,11 +48,15 @@ def test_each_edit_makes_new_runs_beside_the_old(
     assert cli(*RUN).out == "2 runs: 2 done, 0 failed before, 0 to do.\n"
     before = shown(cli)
     assert [line[:2] for line in before] == [("FedAvg", "2")]
-    for number, edit in enumerate(EDITS.values(), 2):
+    for number, (name, edit) in enumerate(EDITS.items(), 2):
         old = stored(folder / "results")
         edit(folder)
         # What is there was made with something else: it is no result of this table.
         assert shown(cli) == []
+        what = {"arrays": "what is read by mylab", "split": "what is read by mylab", "comment": "mylab"}.get(
+            name, "mynets"
+        )
+        assert re.search(rf"Not shown: \d+ stored run\(s\) made with another version of {what}", cli(*CSV[:-2]).out)
         again = cli(*RUN)
         assert again.code == 0 and "2 runs finished" in again.out, again.err
         now = stored(folder / "results")
