@@ -131,7 +131,7 @@ def _counted(suite: Suite, profile: str, seeds: str | None, spread: bool) -> Tab
         columns=(),
         cells={},
         spread=over,
-        notes=notes(document, [], [column.id for column in document.column]),
+        notes=notes(document, [], []),
         counts=short.counts,
         shortfall=short.runs,
         with_spread=spread,

@@ -146,7 +146,8 @@ def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) ->
     """What the extended file says of rows and columns that are still there, behind what this one does.
 
     Plain notes belong to the table: they are taken over where this file has none. Suspicions and departures are about
-    a paper, so only a suite of the same paper takes them over. `whole`: the rows are the extended file's own.
+    a paper, so only a suite of the same paper takes them over; an own departure stands in place of theirs in the same
+    matter. `whole`: the rows are the extended file's own.
     """
     methods = {method for row in rows.tables if (method := _name(row, "method"))}
     same = {id_: [id_] for id_ in rows.below if id_}
@@ -161,8 +162,10 @@ def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) ->
     found: Raw = {"notes": [own.get("notes", []), notes]}
     found["follows"] = [raw.get("follows", []), carried(below.get("follows", []), *heirs)]
     if own.get("paper", theirs.get("paper")) == theirs.get("paper"):
-        for key in ("suspect", "departure"):
-            found[key] = [raw.get(key, []), carried(below.get(key, []), *heirs)]
+        named = [_name(table, "what") for table in _tables(raw, "departure")]
+        departures = [table for table in below.get("departure", []) if _name(table, "what") not in named]
+        found["departure"] = [raw.get("departure", []), carried(departures, *heirs)]
+        found["suspect"] = [raw.get("suspect", []), carried(below.get("suspect", []), *heirs)]
     return {key: mine + inherited for key, (mine, inherited) in found.items() if isinstance(mine, list)}
 
 

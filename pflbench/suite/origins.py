@@ -107,7 +107,7 @@ def notes(document: Document, rows: Sequence[tuple[str, str]], columns: Sequence
 
     def shown(note: Note) -> bool:
         of_row = not note.about_rows or any(note.has_row(*row) for row in rows)
-        return of_row and any(note.has_column(column) for column in columns)
+        return of_row and (note.columns is None or any(note.has_column(column) for column in columns))
 
     return tuple(note.text for note in document.suite.notes if shown(note))
 

@@ -195,6 +195,12 @@ def test_an_extending_suite_keeps_what_is_said_of_what_it_takes_over(tmp_path: P
     assert cell.reference and cell.reference.suspect == "row; column"
     assert (cell.follows, found.protocol) == ("their code", "their code")
     assert cell.sources == {"batch": "paper", "inner_lr": "code"}
+    # What it says of a matter itself stands in place of what is taken over.
+    own = {"what": "batch", "paper": "30", "here": "20", "source": "guess"}
+    assert [(d.what, d.here) for d in table(tmp_path, child | {"departure": [own]}).departures] == [
+        ("batch", "20"),
+        ("order", "first"),
+    ]
     # Another method under a row's keys is another thing; another paper has other numbers and another text.
     child["row"][0] |= {"method": "ditto", "hyper": {"steps": 2}}
     other = table(tmp_path, child)
