@@ -15,9 +15,10 @@ EPS = torch.finfo(torch.float32).eps
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_a_nudge_moves_every_number_to_a_neighbor(dtype: torch.dtype) -> None:
-    x = torch.linspace(-3, 3, 1001, dtype=dtype)
+    x = torch.linspace(-3, 3, 1000, dtype=dtype)
     moved = nudged(x)
     up, down = (torch.nextafter(x, torch.full_like(x, sign * math.inf)) for sign in (1, -1))
+    assert nudged(torch.zeros(3, dtype=dtype)).tolist() == [0] * 3
     assert ((moved == up) | (moved == down)).all() and (moved == up).any() and (moved == down).any()
     assert torch.equal(moved, nudged(x)) and not torch.equal(moved, nudged(x, 1))
 
@@ -72,9 +73,9 @@ def test_each_tensor_is_held_against_its_own_control() -> None:
 
 
 def test_what_flips_is_amplified_and_what_is_smooth_is_not() -> None:
-    tiny = torch.tensor([0.0, 1.0, -1.0])
-    (flipped,) = gaps(tiny, tiny, [torch.sign(nudged(tiny))])
-    (smooth,) = gaps(tiny, tiny, [nudged(tiny)])
+    x = torch.tensor([0.5, 1.0, -1.0])
+    (flipped,) = gaps((x - 0.5).sign(), (x - 0.5).sign(), [(nudged(x) - 0.5).sign()])
+    (smooth,) = gaps(x, x, [nudged(x)])
     assert flipped.amplified and not smooth.amplified
 
 

@@ -17,14 +17,18 @@ def check(
 
     from pflbench import names
     from pflbench.executor.build import construct
-    from pflbench.testing import contract
+    from pflbench.testing import CHECKS, examine
 
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
-    failed = 0
-    for name, problem in contract(construct(names.locate("methods", method), {})):
-        console().print(f"{'ok  ' if problem is None else 'FAIL'} {name}")
-        if problem is not None:
-            failed += 1
-            console().print(f"     {problem}")
-    console().print(f"{failed} of the checks failed." if failed else "All checks passed.")
+    said: dict[str, str] = {}
+    findings = []
+    for finding in examine(construct(names.locate("methods", method), {})):
+        findings.append(finding)
+        console().print(f"{'ok  ' if finding.problem is None else 'FAIL'} {finding.check}", highlight=False)
+        for text in (*finding.remarks, *([finding.problem] if finding.problem else [])):
+            same = said.setdefault(text, finding.check)
+            console().print(f"     {text if same == finding.check else f'as above, at {same!r}'}", highlight=False)
+    failed, left = sum(finding.problem is not None for finding in findings), len(CHECKS) - len(findings)
+    rest = f" The other {left} rest on it and were not run." if left else ""
+    console().print(f"{failed} of the checks failed.{rest}" if failed else "All checks passed.", highlight=False)
     return 1 if failed else 0

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pflbench import noise
+from pflbench.engine import returned
 from pflbench.engine.batches import Drawn, pieces, query_batches
 from pflbench.engine.client_map import ClientMap, Item, keyed
 from pflbench.engine.run import Run, Watched
@@ -68,7 +69,7 @@ def curve(method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *take
     Entry t is taken after t updates; update t uses the rate lr · decay^(t // every) (CAFeMe, authors' code).
     """
     support, tuning, query = taken
-    w = method.deploy(f, server, support)
+    w = returned.model(method.deploy(f, server, support), "deploy()")
     points = [score(f, w, query)]
     for t, b in enumerate(tuning):
         assert scoring.finetune is not None
@@ -143,7 +144,7 @@ def personal(
     items = []
     for ((seed, client), one), key in zip(left.items(), keys, strict=True):
         run = runs[seed]
-        drawn, _ = run.streams[client].draw(method.adapts(), 0, "personalize", round)
+        drawn, _ = run.streams[client].draw(returned.takes(method.adapts(), "adapts"), 0, "personalize", round)
         query = _query(run, run.federation.query[client], clients, client)
         seen = pieces(run.federation.support[client]) if run.spec.scoring.features else []
         items.append(Item(seed, (one.state, () if one.sent is None else one.sent, key), (*drawn, query, seen)))
@@ -152,7 +153,7 @@ def personal(
         (state, sent, key), (*adapting, query, seen) = own, taken
         now = Watched(round - 1, key, None, asked)
         fed = keyed(adapting, key, clients.data.task)
-        made = method.personalize(f, server, state, None if fresh else sent, *fed, round=now)
+        made = returned.models(method.personalize(f, server, state, None if fresh else sent, *fed, round=now))
         return {stage: score(f, w, query) for stage, w in made.items()}, _means(f, made["personalized"], seen)
 
     fresh = all(one.sent is None for one in left.values())
@@ -245,7 +246,7 @@ def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap
     servers = {seed: run.server for seed, run in runs.items()}
 
     def one(f: Objective, server: Tree, own: tuple[()], query: Batches) -> Tally:
-        return score(f, method.deploy(f, server, ()), query)
+        return score(f, returned.model(method.deploy(f, server, ()), "deploy()"), query)
 
     tallies = clients(one, servers, items, key="test rows")
     return {

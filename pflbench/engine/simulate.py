@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from pflbench import noise
 from pflbench.data.federation import Federation
+from pflbench.engine import returned
 from pflbench.engine.batches import support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.chunks import MOST_PADDING
@@ -211,12 +212,12 @@ class Simulation:
         scored = self._scores_training()
         keys = [noise.key(self.runs[seed].spec.seed, client, self.rounds) for seed, client in portion]
         phases = {seed: self._phase(run) for seed, run in self.alive.items()}
-        items = []
+        takes, items = returned.takes(self.method.takes(), "takes"), []
         for (seed, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
             run = self.runs[seed]
             used = scored or client in senders[seed]
             taken, cursor = run.streams[client].draw(
-                self.method.takes(), int(run.cursors[client]), "round", self.rounds, used=used, phase=phases[seed]
+                takes, int(run.cursors[client]), "round", self.rounds, used=used, phase=phases[seed]
             )
             if client in keepers[seed]:  # scoring moves nothing
                 run.cursors[client] = cursor
@@ -244,12 +245,14 @@ class Simulation:
         """Uploads and new states of clients whose round is of one phase."""
         asked: set[int] = set()
         results = self.clients(
-            lambda f, server, own, *taken: self.method.client(
-                f,
-                server,
-                own[0],
-                *keyed(taken, own[1], self.clients.data.task),
-                round=Watched(self.rounds, own[1], phase, asked),
+            lambda f, server, own, *taken: returned.participation(
+                self.method.client(
+                    f,
+                    server,
+                    own[0],
+                    *keyed(taken, own[1], self.clients.data.task),
+                    round=Watched(self.rounds, own[1], phase, asked),
+                )
             ),
             [run.server for run in self.runs],
             items,
@@ -320,13 +323,13 @@ def _start(
     spec: RunSpec, federation: Federation, method: Method[Any, Any, Any], network: Network, device: torch.device
 ) -> Run:
     new = _Initial(network, spec, device)
-    server = method.init(new, spec.training_clients)
+    server = returned.state(method.init(new, spec.training_clients), "the server's state", "init()")
     return Run(
         spec=spec,
         federation=federation,
         streams=support_streams(federation, spec),
         server=server,
-        fresh=method.init_client(server, new),
+        fresh=returned.state(method.init_client(server, new), "a client's state", "init_client()"),
         cursors=np.zeros(spec.clients, np.int64),
     )
 
@@ -339,7 +342,7 @@ def _stacked(trees: list[Tree]) -> Tree:
 
 
 def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method[Any, Any, Any], now: Round) -> None:
-    server = method.server(run.server, uploads, share, now)
+    server = returned.state(method.server(run.server, uploads, share, now), "the server's state", "server()")
     before, after = (
         [tuple(getattr(x, "shape", ())) for x in pytree.tree_leaves(tree)] for tree in (run.server, server)
     )

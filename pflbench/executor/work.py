@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sysconfig
 import time
 import traceback
 from collections.abc import Callable
@@ -13,10 +12,10 @@ from typing import Any, Literal
 
 import torch
 
-import pflbench
 from pflbench import names
 from pflbench.data.federation import Federation
 from pflbench.engine import memory
+from pflbench.engine.blame import blame, line
 from pflbench.engine.client_map import Execution, one_lane
 from pflbench.engine.simulate import Outcome, Setup, Simulation
 from pflbench.errors import PflbenchError, UsageError
@@ -27,9 +26,6 @@ from pflbench.models.network import Network
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
-
-_OURS = Path(pflbench.__file__).parent
-_LIBRARIES = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
 
 
 @dataclass(frozen=True)
@@ -100,6 +96,7 @@ def work(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes
         on_round=on_round,
     )
     memory.reset_peak(setup.device)
+    simulation: Simulation | None = None
     try:
         _check_limit(place.memory_limit, setup.device)
         with limited(place.memory_limit, setup.device):
@@ -111,7 +108,7 @@ def work(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes
         if len(task.specs) > 1 or memory.out_of_memory(error):
             return _singly(task, place, on_round, lanes) or _errors(task, error, place)
         outcomes = [Outcome(failure=_blame(error, task.reference)) for _ in task.specs]
-    record = provenance.record(setup.device, federations[0].hash, _cost(simulation, started, place)) | source
+    record = provenance.record(setup.device, federations[0].hash, _cost(task, place, started, simulation)) | source
     seconds = record["wall_seconds"]
     return [
         _store(spec, outcome, place, record | _shared(federation), seconds)
@@ -126,18 +123,19 @@ def _check_limit(limit: int | None, device: torch.device) -> None:
         )
 
 
-def _cost(simulation: Simulation, started: float, place: Place) -> provenance.Cost:
-    seeds = tuple(run.spec.seed for run in simulation.runs)
+def _cost(task: Task, place: Place, started: float, simulation: Simulation | None) -> provenance.Cost:
+    """What a group came to; `simulation` is None where the method raised before the first round."""
+    seeds = tuple(spec.seed for spec in task.specs)
     return provenance.Cost(
         wall_seconds=(time.perf_counter() - started) / len(seeds),
-        client_seconds=simulation.clients.seconds / len(seeds),
-        rounds=simulation.rounds,
+        client_seconds=simulation.clients.seconds / len(seeds) if simulation else 0.0,
+        rounds=simulation.rounds if simulation else 0,
         together=seeds,
         execution=place.execution,
-        padding=simulation.clients.padding,
+        padding=simulation.clients.padding if simulation else 1.0,
         deterministic=place.deterministic,
         evaluate_every=place.evaluate_every,
-        peak_memory=simulation.clients.room.highest,
+        peak_memory=simulation.clients.room.highest if simulation else 0,
     )
 
 
@@ -193,7 +191,7 @@ def _errors(task: Task, error: Exception | SystemExit, place: Place) -> list[Don
         message = f"out of memory{under}: {message}" if message else f"out of memory{under}"
     elif not isinstance(error, PflbenchError | OSError):
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        message = _line(error, f"{frame.filename}, line {frame.lineno}")
+        message = line(error, f"{frame.filename}, line {frame.lineno}")
     return [Done(spec, "error", message, traceback.format_exc()) for spec in task.specs]
 
 
@@ -232,28 +230,9 @@ class MethodRaised(PflbenchError):
 
 
 def _blame(error: BaseException, reference: str) -> MethodRaised:
-    """The method's error in one line, with the innermost line of the method's file, or else of code around it."""
     where, _ = names.split_reference(reference)
-    file = Path(where) if where.endswith(".py") else names.source_file(reference)
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if Path(f.filename) == file] or [f for f in frames if _written_for_methods(f.filename)]
-    if own:
-        where = f"{own[-1].filename}, line {own[-1].lineno}"
-    else:
-        last = [f for f in frames if _OURS in Path(f.filename).parents][-1]
-        where = f"from what {reference} returned, in {Path(last.filename).name}, line {last.lineno}"
-    raised = MethodRaised(_line(error, where))
+    raised = MethodRaised(
+        blame(error, Path(where) if where.endswith(".py") else names.source_file(reference), reference)
+    )
     raised.detail = "".join(traceback.format_exception(error))
     return raised
-
-
-def _written_for_methods(file: str) -> bool:
-    path = Path(file)
-    if _OURS in path.parents:
-        return path.parent == _OURS / "methods" and path.name != "base.py"
-    return not file.startswith("<") and not any(folder in path.parents for folder in _LIBRARIES)
-
-
-def _line(error: BaseException, where: str) -> str:
-    first = (str(error).strip().splitlines() or ["no message"])[0]
-    return f"{type(error).__name__}: {first} ({where})"

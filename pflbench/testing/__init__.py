@@ -5,19 +5,22 @@ a batch, two seeds, and a network with batch normalization.
 """
 
 from pflbench.testing.case import Case
-from pflbench.testing.checks import CHECKS, contract
+from pflbench.testing.checks import BASICS, CHECKS, Finding, contract, examine
 from pflbench.testing.rounding import Gap, assert_same, gaps, nudged
 from pflbench.testing.tiny import CLASSES, SHAPE, SIZES, tiny_features, tiny_federation, tiny_network, tiny_spec
 
 __all__ = [
+    "BASICS",
     "CHECKS",
     "CLASSES",
     "SHAPE",
     "SIZES",
     "Case",
+    "Finding",
     "Gap",
     "assert_same",
     "contract",
+    "examine",
     "gaps",
     "nudged",
     "tiny_features",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,19 +14,23 @@ from torch.utils import _pytree as pytree
 
 from pflbench import noise
 from pflbench.data.federation import Federation
+from pflbench.engine import returned
 from pflbench.engine.batches import Drawn, Stream, support_streams
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item
 from pflbench.engine.objective import Task
-from pflbench.engine.simulate import Outcome, Setup, simulate
+from pflbench.engine.simulate import Outcome, Setup, Simulation
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Method, Objective, Round
+from pflbench.methods.base import Batches, Initializer, Method, Objective, Round
 from pflbench.models.network import Network
 from pflbench.spec import RunSpec, Scoring, Stage
 from pflbench.stages import of_class
+from pflbench.testing.rounding import gaps, nudged
 from pflbench.testing.tiny import SIZES, tiny_features, tiny_federation, tiny_network, tiny_spec
 
-TOLERANCE = 1e-5
-"""Batch normalization over two rows amplifies rounding, to 1e-6 in ten epochs; a mistake is worth much more."""
+SMALL = 1e-9
+"""A difference in float64 that is not looked into: a mistake is worth much more, rounding mostly a thousandth."""
+CONTROLS = 4
+"""So many controls are made, one by one, before a difference counts as one."""
 
 Tree = Any
 AnyMethod = Method[Any, Any, Any]
@@ -37,6 +41,9 @@ class Case:
     """One method on the tiny federation."""
 
     method: AnyMethod
+    remarks: list[str] = field(default_factory=list, init=False)
+    """What the checks so far found worth saying, though nothing is wrong."""
+    _again: dict[int, list[Outcome]] = field(default_factory=dict, init=False)
 
     @cached_property
     def plain(self) -> Network:
@@ -86,25 +93,45 @@ class Case:
         execution: Execution,
         chunk: int | None = None,
         network: Network | None = None,
+        nudge: int | None = None,
     ) -> list[Outcome]:
-        """Whole runs of these specs as one group."""
+        """Whole runs of these specs as one group; `nudge`: from states moved by one rounding, as it draws them."""
         federations = [tiny_federation(spec.seed) for spec in specs]
         setup = Setup(execution=execution, chunk=chunk, most_padding=math.inf)
-        outcomes = simulate(specs, federations, self.method, network or self.plain, setup)
+        simulation = Simulation(specs, federations, self.method, network or self.plain, setup)
+        if nudge is not None:
+            for i, run in enumerate(simulation.runs):
+                run.server, run.fresh = nudged((run.server, run.fresh), nudge * len(specs) + i)
+        outcomes = simulation.run()
         for outcome in outcomes:
             assert outcome.failure is None, f"the run failed: {outcome.failure}"
         return outcomes
 
     @cached_property
-    def looped(self) -> list[Outcome]:
-        """Seeds 0 and 1, one client at a time."""
-        return self.run([self.spec(0), self.spec(1)], "loop")
+    def pair(self) -> list[RunSpec]:
+        """Seeds 0 and 1."""
+        return [self.spec(0), self.spec(1)]
 
-    def start(self, seed: int = 0) -> tuple[Tree, Tree]:
-        """Server state and a fresh client's state before round 0, float64."""
-        new = _Initial(self.network, seed)
-        server = self.method.init(new, len(SIZES) - 2)
-        return server, self.method.init_client(server, new)
+    @cached_property
+    def looped(self) -> list[Outcome]:
+        """Both, one client at a time."""
+        return self.run(self.pair, "loop")
+
+    def looped_again(self, nudge: int) -> list[Outcome]:
+        """The same from states moved by one rounding, as `nudge` draws them."""
+        if nudge not in self._again:
+            self._again[nudge] = self.run(self.pair, "loop", nudge=nudge)
+        return self._again[nudge]
+
+    def initializer(self, seed: int, dtype: torch.dtype) -> Initializer:
+        """What a method starts from."""
+        return _Initial(self.network, seed, dtype)
+
+    def start(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tree, Tree]:
+        """Server state and a fresh client's state before round 0."""
+        new = self.initializer(seed, dtype)
+        server = returned.state(self.method.init(new, len(SIZES) - 2), "the server's state", "init()")
+        return server, returned.state(self.method.init_client(server, new), "a client's state", "init_client()")
 
     def map(self, execution: Execution, federation: Federation) -> ClientMap:
         """A client map over one federation."""
@@ -112,10 +139,13 @@ class Case:
         return ClientMap(data, execution, most_padding=math.inf)
 
     def once(
-        self, execution: Execution, federation: Federation, clients: Sequence[int]
+        self, execution: Execution, federation: Federation, clients: Sequence[int], nudge: int | None = None
     ) -> tuple[list[Tree], ClientMap]:
-        """One participation of each client from the initial state: [(upload, state)], and the map that did it."""
-        server, own = self.start()
+        """One participation of each client from the initial state: [(upload, state)], and the map that did it.
+
+        `nudge`: as in `run`.
+        """
+        server, own = self.start() if nudge is None else nudged(self.start(), nudge)
         streams = support_streams(federation, self.spec(clients=len(federation.support)))
         items = [Item(0, (own, key(c)), self.drawn(streams[c])) for c in clients]
         mapped = self.map(execution, federation)
@@ -123,7 +153,8 @@ class Case:
 
     def participate(self, f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         """One participation in round 0; `own` is (state, key)."""
-        return self.method.client(f, server, own[0], *taken, round=Round(0, own[1], self.phase))
+        now = Round(0, own[1], self.phase)
+        return returned.participation(self.method.client(f, server, own[0], *taken, round=now))
 
     def drawn(self, stream: Stream) -> tuple[Drawn, ...]:
         """What one participation in round 0 is fed."""
@@ -139,17 +170,40 @@ class Case:
         """The phase in which clients draw the most."""
         return max(self.phases, key=lambda p: sum(take.phase in (None, p) for take in self.method.takes()))
 
-    def compare(self, a: Tree, b: Tree, what: str) -> None:
-        """Two trees of tensors, entry by entry, apart from what a normalization makes arbitrary."""
-        leaves = zip(pytree.tree_leaves(a), pytree.tree_leaves(b), strict=True)
-        for x, y in leaves:
-            if not isinstance(x, Tensor):
-                continue
-            if x.shape and x.shape[-1] == self.network.layout.size:
-                x, y = x[..., self.determined], y[..., self.determined]
-            gap = (x - y).abs().max().item() if x.numel() else 0.0
-            scale = max(1.0, x.abs().max().item() if x.numel() else 1.0)
-            assert gap <= TOLERANCE * scale, f"{what}: they differ by {gap:.2e}"
+    def compare(self, found: Tree, expected: Tree, again: Callable[[int], Tree], what: str) -> None:
+        """Two trees of tensors, apart from what a normalization makes arbitrary, are the same but for rounding.
+
+        `again`: makes `expected` once more from inputs that are moved by one rounding, as its argument draws them.
+
+        Raises:
+            AssertionError: They differ by more than rounding explains.
+        """
+        a, b = self._comparable(found), self._comparable(expected)
+        controls: list[Tree] = []
+        while not all(gap.explained or gap.size <= SMALL * gap.scale for gap in gaps(a, b, controls)):
+            if len(controls) == CONTROLS:
+                worst = max((gap for gap in gaps(a, b, controls) if not gap.explained), key=lambda gap: gap.excess)
+                raise AssertionError(
+                    f"{what} differ by {worst.size:.2e}, where inputs moved by one rounding make a difference of "
+                    f"{worst.control:.2e}"
+                )
+            controls.append(self._comparable(again(len(controls))))
+        large = [gap for gap in gaps(a, b, controls) if gap.amplified]
+        if large:
+            by, moved = max(gap.size for gap in large), max(gap.control for gap in large)
+            self.remarks.append(
+                f"amplifies rounding: {what} differ by {by:.0e}, and inputs moved by one rounding make a difference of "
+                f"{moved:.0e}; a mistake of this size would not be seen"
+            )
+
+    def _comparable(self, tree: Tree) -> Tree:
+        """The tree without those entries of models that no gradient determines."""
+
+        def cut(x: Any) -> Any:
+            whole = isinstance(x, Tensor) and x.shape and x.shape[-1] == self.network.layout.size
+            return x[..., self.determined] if whole else x
+
+        return pytree.tree_map(cut, tree)
 
     @cached_property
     def determined(self) -> Tensor:
@@ -159,22 +213,37 @@ class Case:
         sizes = [p.size for p in self.network.parameters]
         return torch.cat([torch.full((n,), not f) for n, f in zip(sizes, free, strict=True)])
 
-    def same_runs(self, a: Sequence[Outcome], b: Sequence[Outcome], what: str) -> None:
-        """Server states and scores of two lists of runs."""
-        for x, y in zip(a, b, strict=True):
-            self.compare(x.server, y.server, what)
-            for p, q in zip(sorted(x.scores), sorted(y.scores), strict=True):
-                assert p[:4] == q[:4] and p.count == q.count, f"{what}: other moments are scored"
-                gap = abs(p.loss_sum - q.loss_sum)
-                assert gap <= TOLERANCE * max(1, abs(p.loss_sum)), f"{what}: losses differ by {gap:.2e}"
+    def same_runs(
+        self,
+        found: Sequence[Outcome],
+        expected: Sequence[Outcome],
+        again: Callable[[int], Sequence[Outcome]],
+        what: str,
+    ) -> None:
+        """Server states and scores of two lists of runs; `again` as in `compare`. Raises AssertionError."""
+        moments = [
+            [[(*score[:4], score.count) for score in sorted(x.scores)] for x in runs] for runs in (found, expected)
+        ]
+        assert moments[0] == moments[1], f"{what} score other moments"
+        self.compare(_results(found), _results(expected), lambda nudge: _results(again(nudge)), what)
+
+
+def _results(runs: Sequence[Outcome]) -> Tree:
+    """What runs came to as tensors: server states, and the losses of all scores, as precise as the parameters."""
+    found = []
+    for run in runs:
+        floating = [x.dtype for x in pytree.tree_leaves(run.server) if x.is_floating_point()]
+        losses = torch.tensor([score.loss_sum for score in sorted(run.scores)], dtype=torch.float64)
+        found.append((run.server, losses.to(min(floating, key=lambda d: -torch.finfo(d).eps, default=torch.float64))))
+    return found
 
 
 class _Initial:
-    def __init__(self, network: Network, seed: int):
-        self.network, self.seed = network, seed
+    def __init__(self, network: Network, seed: int, dtype: torch.dtype):
+        self.network, self.seed, self.dtype = network, seed, dtype
 
     def __call__(self, k: int = 0) -> Tensor:
-        return self.network.init(self.seed, k).double()
+        return self.network.init(self.seed, k).to(self.dtype)
 
     def part(self, name: str) -> slice:
         return self.network.layout.part(name)
@@ -183,7 +252,7 @@ class _Initial:
         return self.network.layout.last(layers)
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
-        return noise.normal(torch.tensor(noise.key(self.seed, "initial")), name, shape, torch.float64)
+        return noise.normal(torch.tensor(noise.key(self.seed, "initial")), name, shape, self.dtype)
 
 
 def key(client: int) -> Tensor:

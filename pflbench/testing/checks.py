@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import io
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,41 +15,59 @@ from torch.utils import _pytree as pytree
 
 from pflbench import names
 from pflbench.engine.batches import support_streams
+from pflbench.engine.blame import blame
 from pflbench.engine.client_map import Item
 from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.simulate import simulate
+from pflbench.engine.simulate import Outcome, simulate
+from pflbench.errors import PflbenchError
 from pflbench.methods.base import Batch, Batches, Method, Objective, Round
 from pflbench.models.network import Network
+from pflbench.spec import RunSpec
 from pflbench.stages import of_class
+from pflbench.testing.basics import arguments_survive, copied, forgets, own_randomness, returns
 from pflbench.testing.case import AnyMethod, Case, Tree, key
+from pflbench.testing.rounding import nudged
 from pflbench.testing.tiny import tiny_federation, tiny_spec
 
 
 def _vectorized(case: Case) -> None:
-    stacked = case.run([case.spec(0), case.spec(1)], "vectorized")
-    case.same_runs(case.looped, stacked, "looped and vectorized clients")
+    stacked = case.run(case.pair, "vectorized")
+    case.same_runs(stacked, case.looped, case.looped_again, "looped and vectorized clients")
+
+
+def _float32(case: Case) -> None:
+    specs = [spec.model_copy(update={"precision": "fp32"}) for spec in case.pair]
+    _looped_and_stacked(case, specs, "looped and vectorized clients in float32")
 
 
 def _stragglers(case: Case) -> None:
     specs = [case.stragglers(0), case.stragglers(1)]
-    looped, stacked = (case.run(specs, execution) for execution in ("loop", "vectorized"))
-    case.same_runs(looped, stacked, "looped and vectorized clients, where half of the uploads arrive")
+    _looped_and_stacked(case, specs, "looped and vectorized clients, where half of the uploads arrive,")
 
 
 def _noisy(case: Case) -> None:
     specs = [case.noisy(0), case.noisy(1)]
-    looped, stacked = (case.run(specs, execution, network=case.dropping) for execution in ("loop", "vectorized"))
-    case.same_runs(looped, stacked, "looped and vectorized clients with augmented images and dropout")
+    what = "looped and vectorized clients with augmented images and dropout"
+    _looped_and_stacked(case, specs, what, case.dropping)
+
+
+def _looped_and_stacked(case: Case, specs: list[RunSpec], what: str, network: Network | None = None) -> None:
+    def looped(nudge: int | None = None) -> list[Outcome]:
+        return case.run(specs, "loop", network=network, nudge=nudge)
+
+    case.same_runs(case.run(specs, "vectorized", network=network), looped(), looped, what)
 
 
 def _chunks(case: Case) -> None:
-    small = case.run([case.spec(0), case.spec(1)], "vectorized", chunk=2)
-    case.same_runs(case.looped, small, "stacks of two clients and whole stacks")
+    small = case.run(case.pair, "vectorized", chunk=2)
+    case.same_runs(small, case.looped, case.looped_again, "stacks of two clients and a loop")
 
 
 def _alone(case: Case) -> None:
-    case.same_runs(case.looped[1:], case.run([case.spec(1)], "vectorized"), "a seed alone and together with another")
+    alone = case.run(case.pair[1:], "vectorized")
+    what = "a seed alone and together with another"
+    case.same_runs(alone, case.looped[1:], lambda nudge: case.looped_again(nudge)[1:], what)
 
 
 def _calls(case: Case) -> None:
@@ -56,44 +76,30 @@ def _calls(case: Case) -> None:
     assert few == many, f"1 client takes {few} stacked gradient calls, 6 clients take {many}"
 
 
-def _pure(case: Case) -> None:
-    server, own = case.start()
-    before = pytree.tree_map(_copy, (server, own))
-    federation = tiny_federation(0)
-    drawn = case.drawn(support_streams(federation, case.spec())[3])
-    clients = case.map("loop", federation)
-    ((upload, _),) = clients(case.participate, [server], [Item(0, (own, key(3)), drawn)])
-    stacked = pytree.tree_map(lambda u: torch.stack([u, u]), upload)
-    kept = pytree.tree_map(_copy, stacked)
-    case.method.server(server, stacked, torch.full((2,), 0.5, dtype=torch.float64), Round(0))
-    for was, now in zip(pytree.tree_leaves((before, kept)), pytree.tree_leaves(((server, own), stacked)), strict=True):
-        same = torch.allclose(was, now, rtol=0, atol=0, equal_nan=True) if isinstance(was, Tensor) else was == now
-        assert same, "client() or server() changes its arguments in place; return new values instead"
-
-
-def _copy(x: Any) -> Any:
-    return x.clone() if isinstance(x, Tensor) else x
-
-
 def _exchangeable(case: Case) -> None:
     server, _ = case.start()
     results, _ = case.once("loop", tiny_federation(0), [0, 1, 3, 4])
     uploads = [upload for upload, _ in results]
     n = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    order = [2, 0, 3, 1]
-    states = [
-        case.method.server(server, pytree.tree_map(lambda *u: torch.stack(u), *[uploads[i] for i in o]), n[o], Round(0))
-        for o in ([0, 1, 2, 3], order)
-    ]
-    case.compare(states[0], states[1], "the server's state for two orders of the cohort")
+
+    def state(order: Sequence[int], nudge: int | None = None) -> Tree:
+        stacked = pytree.tree_map(lambda *u: torch.stack(u), *[uploads[i] for i in order])
+        stacked = stacked if nudge is None else nudged(stacked, nudge)
+        return case.method.server(server, stacked, n[list(order)], Round(0))
+
+    what = "the server's states for two orders of the cohort"
+    case.compare(state([2, 0, 3, 1]), state(range(4)), lambda nudge: state(range(4), nudge), what)
 
 
 def _masked(case: Case) -> None:
     federation = tiny_federation(0)
     long, short = 3, 6  # the short client is padded to the long one's steps and rows
-    alone, _ = case.once("vectorized", federation, [short])
-    beside, _ = case.once("vectorized", federation, [short, long])
-    case.compare(alone[0], beside[0], "a client alone and padded to the length of a larger one")
+
+    def first(clients: Sequence[int], nudge: int | None = None) -> Tree:
+        return case.once("vectorized", federation, clients, nudge)[0][0]
+
+    what = "a client alone and padded to the length of a larger one"
+    case.compare(first([short, long]), first([short]), lambda nudge: first([short], nudge), what)
 
 
 def _learns(case: Case) -> None:
@@ -152,7 +158,7 @@ class _Idle(Method[Any, Any, Any]):
 def _held_out(case: Case) -> None:
     server, _ = case.start()
     federation = tiny_federation(0)
-    before = pytree.tree_map(_copy, server)
+    before = pytree.tree_map(copied, server)
     f = LoopObjective(Task(case.network, federation.x))
     for client in np.flatnonzero(~federation.training):
         rows = federation.support[client]
@@ -172,7 +178,7 @@ def _personal(case: Case) -> None:
     federation = tiny_federation(0)
     server, _ = case.start()
     ((sent, state),), mapped = case.once("loop", federation, [3])
-    before = pytree.tree_map(_copy, (server, state, sent))
+    before = pytree.tree_map(copied, (server, state, sent))
     drawn, _ = support_streams(federation, case.spec())[3].draw(case.method.adapts(), 0)
 
     def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
@@ -212,15 +218,23 @@ def _cohorts(case: Case) -> None:
     assert case.method.takes() == case.method.takes(), "takes() must not change between calls"
 
 
+BASICS: dict[str, Callable[[Case], None]] = {
+    "functions return what they should": returns,
+    "arguments survive": arguments_survive,
+    "no randomness of its own": own_randomness,
+    "nothing is remembered": forgets,
+}
+"""What all others rest on: where one of these fails, the others would only say the same in other words."""
 CHECKS: dict[str, Callable[[Case], None]] = {
+    **BASICS,
     "vectorized = loop": _vectorized,
+    "vectorized = loop in float32": _float32,
     "vectorized = loop with stragglers": _stragglers,
     "vectorized = loop with augmentation and dropout": _noisy,
     "gradient calls do not grow with clients": _calls,
     "chunk size changes nothing": _chunks,
     "a seed alone = together with others": _alone,
     "a masked step is no step": _masked,
-    "arguments survive": _pure,
     "clients are exchangeable": _exchangeable,
     "it learns": _learns,
     "a held-out client can be personalized": _held_out,
@@ -230,20 +244,48 @@ CHECKS: dict[str, Callable[[Case], None]] = {
 }
 
 
+class Finding(NamedTuple):
+    """What came of one check: what is wrong, in a sentence (None: nothing), and remarks on what is not."""
+
+    check: str
+    problem: str | None
+    remarks: tuple[str, ...] = ()
+
+
+def examine(method: AnyMethod) -> Iterator[Finding]:
+    """Run the checks on a method in their order; the first of the basic ones that fails is the last that is run."""
+    case = Case(method)
+    for name, check in CHECKS.items():
+        case.remarks.clear()
+        try:
+            check(case)
+        except AssertionError as error:
+            problem: str | None = str(error)
+        except PflbenchError as error:
+            problem = str(error)
+        except (Exception, SystemExit) as error:
+            problem = blame(error, _file(method), type(method).__name__)
+        else:
+            problem = None
+        yield Finding(name, problem, tuple(case.remarks))
+        if problem is not None and name in BASICS:
+            return
+
+
+def _file(method: AnyMethod) -> Path | None:
+    """The file of a method's class; None if it was typed into an interpreter."""
+    try:
+        return Path(inspect.getfile(type(method)))
+    except (OSError, TypeError):
+        return None
+
+
 def contract(method: str | AnyMethod) -> Iterator[tuple[str, str | None]]:
-    """Run every check on a method (an object, a name, or a reference); yields (check, None or what went wrong).
+    """Run the checks on a method (an object, a name, or a reference); yields (check, None or what went wrong).
 
     Raises:
         UsageError: The method cannot be found or imported.
     """
     built: AnyMethod = names.resolve("methods", method)() if isinstance(method, str) else method
-    case = Case(built)
-    for name, check in CHECKS.items():
-        try:
-            check(case)
-        except AssertionError as error:
-            yield name, str(error)
-        except Exception as error:
-            yield name, f"{type(error).__name__}: {error}"
-        else:
-            yield name, None
+    for finding in examine(built):
+        yield finding.check, finding.problem

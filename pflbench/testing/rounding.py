@@ -24,14 +24,18 @@ FLOOR = 64
 
 
 def nudged(tree: Tree, seed: int = 0) -> Tree:
-    """The tree with every floating-point entry replaced by one of its two neighbors, up or down as `seed` draws it."""
+    """The tree with every floating-point entry replaced by one of its two neighbors, up or down as `seed` draws it.
+
+    Zeros stay: they are exact (Adam's second moment, which must not become negative).
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def moved(x: Any) -> Any:
         if not isinstance(x, Tensor) or not x.is_floating_point():
             return x
         up = torch.rand(x.shape, generator=generator) < 0.5
-        return torch.nextafter(x, torch.where(up, torch.inf, -torch.inf).to(x.dtype))
+        neighbors = torch.nextafter(x, torch.where(up, torch.inf, -torch.inf).to(x.dtype))
+        return torch.where(x == 0, x, neighbors)
 
     return pytree.tree_map(moved, tree)
 
@@ -51,12 +55,17 @@ class Gap(NamedTuple):
     @property
     def explained(self) -> bool:
         """Whether rounding explains it; a difference that is not a number is never explained."""
-        return self.size <= max(FLOOR * self.eps * self.scale, MARGIN * self.control)
+        return self.excess <= 1
+
+    @property
+    def excess(self) -> float:
+        """How many times as large it is as rounding explains."""
+        return self.size / max(FLOOR * self.eps * self.scale, MARGIN * self.control)
 
     @property
     def amplified(self) -> bool:
-        """Whether the control itself moves by much more than rounding: half of the digits, at least, mean nothing."""
-        return self.control > math.sqrt(self.eps) * self.scale
+        """Whether the control itself moves by much more than rounding: of three digits, two at least mean nothing."""
+        return self.control > self.scale * math.exp(math.log(self.eps) / 3)
 
 
 def gaps(found: Tree, expected: Tree, controls: Iterable[Tree] = ()) -> Iterator[Gap]:

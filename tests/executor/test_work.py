@@ -181,3 +181,45 @@ def test_a_method_file_that_vanishes_while_it_runs_costs_nothing(tmp_path: Path,
     assert not file.exists() and done.status == ("failed" if raises else "done")
     assert Store(place.results).read(done.spec.id).provenance["method_source"] == source
     assert not raises or (done.message.startswith("KeyError: 'gone'") and "foo.py, line 13" in done.message)
+
+
+USERS = """from dataclasses import dataclass
+
+from pflbench.methods.base import Method, Take
+
+
+@dataclass(frozen=True)
+class Foo(Method):
+    def takes(self):
+        return (Take(steps=1),)
+
+    def init(self, new, clients):
+        {init}
+
+    def client(self, f, server, state, *taken, round):
+        {client}
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "client", "message"),
+    [
+        ("return new.part('heart')", "return server, state", "This network has no part 'heart'"),
+        ("raise ValueError('no init')", "return server, state", "ValueError: no init ("),
+        ("return new(0)", "server", "client() must return (upload, new client state), not None (is a return missing?)"),
+        ("return new(0)", "return server", "client() must return (upload, new client state), not a tensor of shape"),
+        ("return new(0)", "return None, state", "client() must return an upload of tensors, not None"),
+        ("return new(0)", "return server, None", "client() must return a client state of tensors, not None"),
+        ("new(0)", "return server, state", "init() must return the server's state of tensors, not None"),
+    ],
+)
+def test_what_is_wrong_with_a_method_is_said_in_its_own_terms(
+    tmp_path: Path, init: str, client: str, message: str
+) -> None:
+    """Also where it raises before the first round, when there is no cost to tell of yet."""
+    file = tmp_path / "foo.py"
+    file.write_text(USERS.format(init=init, client=client))
+    method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
+    (done,) = work(Task((spec(method=method),), f"{file}:Foo"), Place(tmp_path / "results", tmp_path))
+    assert done.status in ("failed", "error") and "UnboundLocalError" not in done.message
+    assert message in done.message

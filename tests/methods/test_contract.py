@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -14,11 +15,22 @@ from torch import Tensor
 from pflbench import names
 from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import ClientMap
+from pflbench.engine.returned import Malformed
 from pflbench.engine.simulate import simulate
 from pflbench.methods.base import Batches, Objective, Round, Take, steps
 from pflbench.methods.fedavg import FedAvg
 from pflbench.optim import adam, adam_init
-from pflbench.testing import CHECKS, Case, contract, tiny_features, tiny_federation, tiny_network, tiny_spec
+from pflbench.testing import (
+    BASICS,
+    CHECKS,
+    Case,
+    contract,
+    examine,
+    tiny_features,
+    tiny_federation,
+    tiny_network,
+    tiny_spec,
+)
 
 EXAMPLE = str(Path(__file__).parents[1] / "examples" / "fednova.py") + ":FedNova"
 DECAYING = {"momentum": 0.9, "weight_decay": 0.01}
@@ -218,7 +230,91 @@ class Moody(Local):
         return (Take(steps=len(self.asked)),)
 
 
+class DrawsFromTorch(Local):
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        return server + 1e-3 * torch.randn(len(server), dtype=server.dtype), state
+
+
+class DrawsFromNumpy(Local):
+    def server(self, server: Tensor, uploads: Tensor, n: Tensor, round: Round) -> Tensor:
+        return uploads.mean(0) * float(np.random.rand())  # noqa: NPY002
+
+
+class DrawsFromAGeneratorOfItsOwn(Local):
+    """No global generator moves."""
+
+    own: ClassVar[torch.Generator] = torch.Generator()
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        return server + 1e-3 * torch.randn(len(server), dtype=server.dtype, generator=self.own), state
+
+
+class CountsCalls(Local):
+    """A rate that falls with each call, kept in the object."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        calls = vars(self).get("calls", 0) + 1
+        object.__setattr__(self, "calls", calls)
+        return steps(lambda w, b: w - self.lr / calls * f.grad(w, b), server, taken[0]), state
+
+
+class Forgets(Local):
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        steps(lambda w, b: w - self.lr * f.grad(w, b), server, taken[0])
+
+
+class ForgetsTheState(Local):
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        return steps(lambda w, b: w - self.lr * f.grad(w, b), server, taken[0])
+
+
+class ForgetsTheComma(Local):
+    def takes(self) -> Any:
+        return Take(epochs=1)
+
+
+class AggregatesNothing(Local):
+    def server(self, server: Tensor, uploads: Tensor, n: Tensor, round: Round) -> Any:
+        uploads.mean(0)
+
+
+class Widens(Local):
+    """What is weighted with float64 numbers is float64: unseen in double precision."""
+
+    def server(self, server: Tensor, uploads: Tensor, n: Tensor, round: Round) -> Tensor:
+        return (n[:, None] * uploads).sum(0)
+
+
+class MixesTypes(Local):
+    """The same, but PyTorch itself refuses."""
+
+    def server(self, server: Tensor, uploads: Tensor, n: Tensor, round: Round) -> Tensor:
+        return n @ uploads
+
+
+class Single(Local):
+    """Rounds to float32 on the way, where stacks have other masks: nothing in single precision."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        w, _ = super().client(f, server, state, *taken, round=round)
+        return w if w.dtype == torch.float64 or taken[0][0].mask is None else w * 1.01, state
+
+
 BROKEN = [
+    (DeploysAll, "functions return what they should"),
+    (PersonalizesNobody, "functions return what they should"),
+    (OwnsNothing, "functions return what they should"),
+    (Forgets, "functions return what they should"),
+    (Widens, "functions return what they should"),
+    (MixesTypes, "functions return what they should"),
+    (DrawsFromTorch, "no randomness of its own"),
+    (DrawsFromNumpy, "no randomness of its own"),
+    (DrawsFromAGeneratorOfItsOwn, "nothing is remembered"),
+    (CountsCalls, "nothing is remembered"),
+    (Remembers, "nothing is remembered"),
+    (DeploysInPlace, "arguments survive"),
+    (PersonalizesInPlace, "arguments survive"),
+    (Single, "vectorized = loop in float32"),
     (ServerInPlace, "arguments survive"),
     (UploadsInPlace, "arguments survive"),
     (ClientInPlace, "arguments survive"),
@@ -248,12 +344,64 @@ BROKEN = [
 
 def test_what_the_broken_methods_start_from_is_sound() -> None:
     assert dict(contract(Local())) == dict.fromkeys(CHECKS)
+    assert [finding.remarks for finding in examine(Local())] == [()] * len(CHECKS)
 
 
 @pytest.mark.parametrize(("broken", "check"), BROKEN, ids=lambda x: x if isinstance(x, str) else x.__name__)
 def test_the_check_fails_for_a_broken_method(broken: type[Local], check: str) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, Malformed, RuntimeError)):
         CHECKS[check](Case(broken()))
+
+
+SAID = [
+    (ServerInPlace, "server() changes its argument `server` in place; return new values instead"),
+    (ClientInPlace, "client() changes its argument `server` in place; return new values instead"),
+    (UploadsInPlace, "server() changes its argument `uploads` in place; return new values instead"),
+    (DrawsFromTorch, "client() draws from torch's global generator, so that no run can be repeated; write round.noise"),
+    (CountsCalls, "client() returns something else when it is asked again with the same arguments: it keeps a state"),
+    (Forgets, "client() must return (upload, new client state), not None (is a return missing?)"),
+    (ForgetsTheState, "client() must return (upload, new client state), not a tensor of shape"),
+    (ForgetsTheComma, "takes() must return a tuple of Takes, not one Take: write (Take(…),)"),
+    (AggregatesNothing, "server() must return the server's state of tensors, not None"),
+    (
+        Widens,
+        "server() must return the server's state in float32, as it was, not in float64; the weights n are float64",
+    ),
+    (MixesTypes, "the weights n are float64 in every run: write n.to(w.dtype)"),
+]
+
+
+@pytest.mark.parametrize(("broken", "said"), SAID, ids=lambda x: "" if isinstance(x, str) else x.__name__)
+def test_a_mistake_is_said_once_in_the_methods_own_terms(broken: type[Local], said: str) -> None:
+    *passed, last = examine(broken())
+    assert last.problem and said in last.problem and not last.remarks
+    assert [finding.problem for finding in passed] == [None] * len(passed) and last.check in BASICS
+
+
+class Signs(Local):
+    """Steps of one size along the signs of the gradient, which rounding turns where the gradient is 0."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        return steps(lambda w, b: w - self.lr * f.grad(w, b).sign(), server, taken[0]), state
+
+
+def test_a_method_that_amplifies_rounding_passes_with_a_remark() -> None:
+    findings = list(examine(Signs()))
+    assert [finding.problem for finding in findings] == [None] * len(CHECKS)
+    remarks = [remark for finding in findings for remark in finding.remarks]
+    assert remarks and all(remark.startswith("amplifies rounding: ") for remark in remarks)
+
+
+def test_what_amplifies_nothing_is_held_to_the_last_digits() -> None:
+    """A mistake of a millionth, less than the fixed tolerance that ten epochs of FedEC once needed."""
+
+    class Careless(Local):
+        def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+            w, _ = super().client(f, server, state, *taken, round=round)
+            return (w if taken[0][0].mask is None else w * (1 + 1e-6)), state
+
+    with pytest.raises(AssertionError, match="looped and vectorized clients differ by"):
+        CHECKS["vectorized = loop"](Case(Careless()))
 
 
 def test_a_method_that_cannot_be_mapped_is_reported_not_raised() -> None:

@@ -1,0 +1,189 @@
+"""What is checked before anything is trained: each function of a method is called by itself, and watched."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from pflbench.engine import returned
+from pflbench.engine.batches import support_streams
+from pflbench.engine.client_map import Item
+from pflbench.methods.base import Batches, Objective, Round
+from pflbench.testing.case import SMALL, Case, Tree, key
+from pflbench.testing.rounding import gaps
+from pflbench.testing.tiny import tiny_federation
+
+Call = Callable[[], Any]
+Watch = Callable[[str, dict[str, Tree], Call], Any]
+"""`watch(function, arguments by name, call)` calls a function of the method, and hands on what it returns."""
+
+_VALID: dict[str, Callable[[Any], Any]] = {
+    "init": lambda found: returned.state(found, "the server's state", "init()"),
+    "init_client": lambda found: returned.state(found, "a client's state", "init_client()"),
+    "client": returned.participation,
+    "trained": lambda found: found if found is None else returned.model(found, "trained()"),
+    "server": lambda found: returned.state(found, "the server's state", "server()"),
+    "deploy": lambda found: returned.model(found, "deploy()"),
+    "personalize": returned.models,
+}
+
+
+def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.float64) -> None:
+    """Call each function of the method, as a round and its scoring would, through `watch`.
+
+    `seed` draws the initial model.
+
+    Raises:
+        Malformed: A function returned something else than it should.
+    """
+    method, federation, new = case.method, tiny_federation(0), case.initializer(seed, dtype)
+
+    def call(function: str, arguments: dict[str, Tree], body: Call) -> Any:
+        return _VALID[function](watch(function, arguments, body))
+
+    server = call("init", {}, lambda: method.init(new, int(federation.training.sum())))
+    fresh = call("init_client", {"server": server}, lambda: method.init_client(server, new))
+    server, fresh = pytree.tree_map(copied, (server, fresh))  # one may be a view of the other
+    streams, clients = support_streams(federation, case.spec()), case.map("loop", federation)
+
+    def participate(f: Objective, server: Tree, own: Tree, *taken: Batches) -> tuple[Tree, Tree]:
+        state, mine = own
+        arguments = {"server": server, "state": state, "taken": taken}
+        now = Round(0, mine, case.phase)
+        found: tuple[Tree, Tree] = call("client", arguments, lambda: method.client(f, server, state, *taken, round=now))
+        return found
+
+    items = [Item(0, (fresh, key(c)), case.drawn(streams[c])) for c in (3, 6)]
+    (sent, state), (other, _) = clients(participate, [server], items)
+    call("trained", {"sent": sent, "state": state}, lambda: method.trained(sent, state))
+    uploads = pytree.tree_map(lambda *u: torch.stack(u), sent, other)
+    n = torch.tensor([0.75, 0.25], dtype=torch.float64)
+    arguments = {"server": server, "uploads": uploads, "n": n}
+    call("server", arguments, lambda: method.server(server, uploads, n, Round(0)))
+
+    def models(f: Objective, server: Tree, own: Tree, support: Batches, *taken: Batches) -> Tree:
+        state, sent, mine = own
+        w = call("deploy", {"server": server, "support": support}, lambda: method.deploy(f, server, support))
+        size = case.network.layout.size
+        assert w.shape == (size,), f"deploy() must return one model, ({size},), not {tuple(w.shape)}"
+        arguments = {"server": server, "state": state, "sent": sent, "taken": taken}
+        for moment, left in (("after-aggregation", None), ("before-aggregation", sent)):
+            if case.stages(moment, "personalized"):
+                body = partial(method.personalize, f, server, state, left, *taken, round=Round(0, mine))
+                call("personalize", arguments, body)
+        return ()
+
+    adapting, _ = streams[3].draw(returned.takes(method.adapts(), "adapts"), 0)
+    clients(models, [server], [Item(0, (state, sent, key(3)), ([federation.support[3]], *adapting))])
+
+
+def returns(case: Case) -> None:
+    """Each function returns what it should, in the run's precision; states keep their structure."""
+    returned.takes(case.method.takes(), "takes")
+    for dtype in (torch.float64, torch.float32):
+        found: dict[str, list[Any]] = defaultdict(list)
+        walk(case, _recording(found), dtype=dtype)
+        _alike("server()", "the server's state", found["init"][0], found["server"][0])
+        _alike("client()", "the client's state", found["init_client"][0], found["client"][0][1])
+        made = [
+            ("deploy()", found["deploy"][0]),
+            *((f"personalize()[{s!r}]", w) for m in found["personalize"] for s, w in m.items()),
+        ]
+        made += [("trained()", w) for w in found["trained"] if w is not None]
+        for function, w in made:
+            _alike(function, "a model", torch.empty(case.network.layout.size, dtype=dtype), w)
+
+
+def _recording(found: dict[str, list[Any]]) -> Watch:
+    def watch(function: str, arguments: dict[str, Tree], call: Call) -> Any:
+        found[function].append(call())
+        return found[function][-1]
+
+    return watch
+
+
+def _alike(function: str, what: str, before: Tree, after: Tree) -> None:
+    """Whether a tree has the same structure, shapes and types as another."""
+    old, new = pytree.tree_leaves(before), pytree.tree_leaves(after)
+    assert pytree.tree_structure(before) == pytree.tree_structure(after), (
+        f"{function} must return {what} as it was, {returned.kind(before)}, not {returned.kind(after)}"
+    )
+    for x, y in zip(old, new, strict=True):
+        assert x.shape == y.shape, f"{function} must return {what} of shape {tuple(x.shape)}, not {tuple(y.shape)}"
+        names = [str(t.dtype).removeprefix("torch.") for t in (x, y)]
+        hint = "; the weights n are float64 in every run: n.to(uploads.dtype)" if function == "server()" else ""
+        assert x.dtype == y.dtype, f"{function} must return {what} in {names[0]}, as it was, not in {names[1]}{hint}"
+
+
+def arguments_survive(case: Case) -> None:
+    """No function changes what it is given."""
+
+    def watch(function: str, arguments: dict[str, Tree], call: Call) -> Any:
+        before = pytree.tree_map(copied, arguments)
+        found = call()
+        for name, was in before.items():
+            now = zip(pytree.tree_leaves(was), pytree.tree_leaves(arguments[name]), strict=True)
+            assert all(_same(x, y) for x, y in now), (
+                f"{function}() changes its argument `{name}` in place; return new values instead"
+            )
+        return found
+
+    walk(case, watch)
+
+
+def own_randomness(case: Case) -> None:
+    """No function draws from a global generator."""
+
+    def watch(function: str, arguments: dict[str, Tree], call: Call) -> Any:
+        before = _generators()
+        found = call()
+        for name, now in _generators().items():
+            assert before[name] == now, (
+                f"{function}() draws from {name}'s global generator, so that no run can be repeated; "
+                "write round.noise(name, shape=…, dtype=…), in init() new.noise(…)"
+            )
+        return found
+
+    walk(case, watch)
+
+
+def _generators() -> dict[str, Any]:
+    """The states of the global generators of numbers."""
+    kind, words, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
+    return {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "numpy": (kind, np.asarray(words).tobytes(), *rest),
+    }
+
+
+def forgets(case: Case) -> None:
+    """A function returns the same for the same arguments, whatever it was asked between."""
+    first, again = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
+    walk(case, _recording(first))
+    walk(case, _recording(defaultdict(list)), seed=1)
+    walk(case, _recording(again))
+
+    for function, found in first.items():
+        # The same computation, so that nothing is rounded otherwise.
+        same = all(gap.size <= SMALL * gap.scale for gap in gaps(again[function], found))
+        assert same, (
+            f"{function}() returns something else when it is asked again with the same arguments: it keeps a state "
+            "outside of what it is given (in self, its class or its module), or draws random numbers of its own"
+        )
+
+
+def copied(x: Any) -> Any:
+    """A tensor's copy; anything else as it is."""
+    return x.clone() if isinstance(x, Tensor) else x
+
+
+def _same(x: Any, y: Any) -> bool:
+    """Whether two leaves are equal in every entry, undefined ones too."""
+    return torch.allclose(x, y, rtol=0, atol=0, equal_nan=True) if isinstance(x, Tensor) else bool(x == y)
