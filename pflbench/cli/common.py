@@ -119,6 +119,14 @@ Redo = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", envvar="PFLBENCH_DRY_RUN", help="Say what would run, and stop.")]
+Unchecked = Annotated[
+    bool,
+    typer.Option(
+        "--unchecked",
+        envvar="PFLBENCH_UNCHECKED",
+        help="Train a method of your own that was not held against the contract; every report says so.",
+    ),
+]
 DEFAULT_RESULTS = Path("results")
 show_tracebacks = False  # --debug
 PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}

@@ -47,6 +47,7 @@ def run(
     redo: common.Redo = "missing",
     results: common.Results = common.DEFAULT_RESULTS,
     data_dir: common.DataDir = None,
+    unchecked: common.Unchecked = False,
     dry_run: common.DryRun = False,
     fail_fast: Annotated[
         bool,
@@ -68,6 +69,7 @@ def run(
         deterministic=deterministic,
         redo=redo,
         quiet=quiet,
+        unchecked=unchecked,
         dry_run=dry_run,
         fail_fast=fail_fast,
         evaluate_every=evaluate_every,
@@ -116,6 +118,7 @@ class How:
     deterministic: bool
     redo: str
     quiet: bool
+    unchecked: bool = False
     dry_run: bool = False
     fail_fast: bool = False
     evaluate_every: int | None = None
@@ -242,13 +245,28 @@ def _execute(
     from pflbench.executor.estimate import relative_work
     from pflbench.executor.local import cores, execute
 
-    tasks = _tasks(specs, locations, place)
+    tasks = _tasks(specs, locations, place, how.unchecked)
     build.check((task.specs[0], task.reference, task.places) for task in tasks)
+    if not how.unchecked:
+        _hold(tasks, how.quiet)
     jobs = how.jobs or (1 if place.device.startswith("cuda") else cores())
     work = None if how.quiet else relative_work({spec: task.reference for task in tasks for spec in task.specs})
     with Display(specs=specs, names=names, quiet=how.quiet, work=work) as display:
         display.say(f"Running on {_where(place.device, jobs)}.")
         return execute(tasks, place, jobs=jobs, on_event=display.event, fail_fast=how.fail_fast)
+
+
+def _hold(tasks: Sequence[Task], quiet: bool) -> None:
+    """Hold users' methods against the contract. Raises `UsageError` if one breaks it."""
+    from pflbench.executor.conformance import hold
+
+    out = Console(quiet=True) if quiet else console()
+    methods = ((task.specs[0].method, task.reference) for task in tasks)
+    for name, verdict in hold(methods, lambda name: out.print(f"Checking {name} against the contract of methods.")):
+        for remark in verdict.remarks[:1]:  # `check` has all
+            out.print(f"{name} {remark}.")
+        if verdict.warning:
+            errors().print(f"Warning: {name}: {verdict.warning}.")
 
 
 def choose_device(name: str) -> str:
@@ -296,7 +314,7 @@ def check_precision(precision: str, device: str) -> None:
         )
 
 
-def _tasks(specs: list[RunSpec], locations: Mapping[str, Places], place: Place) -> list[Task]:
+def _tasks(specs: list[RunSpec], locations: Mapping[str, Places], place: Place, unchecked: bool) -> list[Task]:
     """Single runs on a CPU; on a GPU, all seeds of a cell together."""
     from pflbench import names
     from pflbench.executor.work import Task
@@ -307,7 +325,8 @@ def _tasks(specs: list[RunSpec], locations: Mapping[str, Places], place: Place) 
     tasks = []
     for group in groups.values():
         places = locations.get(group[0].id, {})
-        tasks.append(Task(tuple(group), names.place("methods", group[0].method.name, places), places))
+        reference = names.place("methods", group[0].method.name, places)
+        tasks.append(Task(tuple(group), reference, places, unchecked and names.is_users(reference)))
     return tasks
 
 

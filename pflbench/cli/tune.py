@@ -58,6 +58,7 @@ def tune(
     redo: common.Redo = "missing",
     results: common.Results = common.DEFAULT_RESULTS,
     data_dir: common.DataDir = None,
+    unchecked: common.Unchecked = False,
     dry_run: common.DryRun = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", envvar="PFLBENCH_QUIET", help="Print the chosen values and problems only.")
@@ -87,6 +88,7 @@ def tune(
         deterministic=deterministic,
         redo=redo,
         quiet=quiet,
+        unchecked=unchecked,
         dry_run=dry_run,
     )
     how.check()

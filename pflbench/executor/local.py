@@ -8,17 +8,17 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import Synchronized
 
 from pflbench.executor.allocator import tune
+from pflbench.executor.process import cause_of_death, end_with_parent, no_interrupts
 from pflbench.executor.work import Done, Place, Task, work
 
 ROUND_INTERVAL = 0.2  # seconds between two progress messages of one worker
@@ -137,7 +137,7 @@ class _Pool:
             message = worker.pipe.recv()
         except (EOFError, OSError):
             worker.process.join()
-            reason = _cause_of_death(worker.process.exitcode or 0)
+            reason = cause_of_death(worker.process.exitcode or 0)
             self._report([Done(spec, "error", reason) for spec in worker.task.specs])
             workers[workers.index(worker)] = self._start()
             return
@@ -158,36 +158,16 @@ class _Pool:
     def _start(self) -> _Worker:
         mine, theirs = self.context.Pipe()
         process = self.context.Process(target=_serve_tasks, args=(theirs, self.place, self.lanes), daemon=True)
-        with _no_interrupts():
+        with no_interrupts():
             process.start()
         theirs.close()
         return _Worker(process, mine)
 
 
-@contextlib.contextmanager
-def _no_interrupts() -> Iterator[None]:
-    # Ctrl-C is the parent's to handle. A process inherits that a signal is ignored, so that it holds from its first
-    # moment on: importing torch takes seconds.
-    if threading.current_thread() is not threading.main_thread():  # which alone may change this
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _cause_of_death(code: int) -> str:
-    if code == -signal.SIGKILL:
-        return "its worker process was killed: probably the machine ran out of memory (fewer --jobs need less)."
-    return f"its worker process ended unexpectedly, with exit code {code}."
-
-
 def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int]) -> None:
     """A worker's life: receive a task, send round numbers and warnings, send the list of `Done`."""
     tune()
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    end_with_parent()
     one_at_a_time = threading.Lock()  # any thread may warn
 
     def send(message: object) -> None:
@@ -202,10 +182,3 @@ def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int]) -> No
         while True:
             task: Task = pipe.recv()
             send(work(task, place, _Throttle(send), lambda: lanes.value))
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

@@ -35,6 +35,8 @@ class Task:
     specs: tuple[RunSpec, ...]
     reference: str
     places: names.Places = field(default_factory=dict, compare=False)
+    unchecked: bool = False
+    """Whether a user's method trains without having been held against the contract: provenance."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ def work(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes
             return _singly(task, place, on_round, lanes) or _errors(task, error, place)
         outcomes = [Outcome(failure=_blame(error, task.reference)) for _ in task.specs]
     record = provenance.record(setup.device, federations[0].hash, _cost(task, place, started, simulation)) | source
+    record |= {"unchecked": True} if task.unchecked else {}
     seconds = record["wall_seconds"]
     return [
         _store(spec, outcome, place, record | _shared(federation), seconds)

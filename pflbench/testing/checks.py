@@ -19,6 +19,7 @@ from pflbench.engine.blame import blame
 from pflbench.engine.client_map import Item
 from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.returned import Malformed
 from pflbench.engine.simulate import Outcome, simulate
 from pflbench.errors import PflbenchError
 from pflbench.methods.base import Batch, Batches, Method, Objective, Round
@@ -261,7 +262,7 @@ def examine(method: AnyMethod) -> Iterator[Finding]:
             check(case)
         except AssertionError as error:
             problem: str | None = str(error)
-        except PflbenchError as error:
+        except (PflbenchError, Malformed) as error:
             problem = str(error)
         except (Exception, SystemExit) as error:
             problem = blame(error, _file(method), type(method).__name__)
