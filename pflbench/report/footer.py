@@ -44,6 +44,7 @@ def footer(
         _precision(cells),
         _progress(cells, used),
         _provenance(list(done.values())),
+        _unchecked(used),
         _guards(done.values()),
         _shared(done.values()),
         _data(table, used),
@@ -69,6 +70,12 @@ def _provenance(done: Sequence[Stored]) -> str:
     devices = _values(str(s.provenance.get("device") or "unknown") for s in done)
     torch = _values(str(s.provenance.get("torch") or "unknown") for s in done)
     return f"Commit: {commits}. Device: {devices}. torch: {torch}." if done else ""
+
+
+def _unchecked(used: Sequence[Used]) -> str:
+    """Which rows trained without their method having been held against the contract."""
+    rows = list(dict.fromkeys(u.row for u in used if u.stored.provenance.get("unchecked")))
+    return f"Trained with --unchecked, not held against the contract of methods: {', '.join(rows)}." if rows else ""
 
 
 def _guards(done: Iterable[Stored]) -> str:

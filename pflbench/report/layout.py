@@ -9,7 +9,7 @@ from dataclasses import replace
 from pflbench.report.derive import Grid, derive
 from pflbench.report.extra import extra_rows
 from pflbench.report.footer import footer
-from pflbench.report.mixtures import Used, mixtures
+from pflbench.report.mixtures import Used, marked, mixtures
 from pflbench.report.outdated import outdated
 from pflbench.report.shelf import Shelf
 from pflbench.report.table import CellInput, ColumnHead, Row, Table, TableInput
@@ -49,8 +49,8 @@ def lay_out(table: TableInput, store: Store) -> Table:
         title=table.heading,
         profile=table.profile,
         columns=columns,
-        rows=tuple(_row(row.id, row.title, shown, columns) for row in heads),
-        extra=tuple(_row(row.id, row.title, shown, columns) for row in extra),
+        rows=tuple(_row(row.id, marked(row.title, used), shown, columns) for row in heads),
+        extra=tuple(_row(row.id, marked(row.title, used), shown, columns) for row in extra),
         decimals=table.decimals,
         blocks=table.blocks,
         footer=(*footer(table, grid, used, tuple(mixed.values()), spare), *older),

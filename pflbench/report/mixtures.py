@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pflbench.report.table import TableInput
@@ -22,6 +22,12 @@ class Used(NamedTuple):
     def data_hash(self) -> str:
         """What identifies the data it was computed on."""
         return str(self.stored.provenance.get("data_hash") or "unknown")
+
+
+def marked(title: str, used: Iterable[Used]) -> str:
+    """A row's title, with a mark where one of its runs is of a method that was not held against the contract."""
+    doubted = any(u.row == title and u.stored.provenance.get("unchecked") for u in used)
+    return f"{title} (unchecked)" if doubted else title
 
 
 def mixtures(table: TableInput, used: Sequence[Used]) -> dict[str, str]:

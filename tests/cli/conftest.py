@@ -28,6 +28,18 @@ def no_measurements(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
+@pytest.fixture(autouse=True)
+def no_contract(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users' methods train without being held against the contract, which takes seconds; `checked` brings it back."""
+    if "checked" not in request.fixturenames:
+        monkeypatch.setattr("pflbench.executor.conformance.hold", lambda methods, on_start: [])
+
+
+@pytest.fixture
+def checked() -> None:
+    """Users' methods are held against the contract, as outside of tests."""
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory."""

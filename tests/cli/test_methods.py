@@ -100,6 +100,42 @@ def test_a_method_that_fails_in_a_run(cli, folder: Path, old: str, new: str, par
     assert failures.pop("ditto") is None and part in str(failures.pop("foo.py:Foo"))
 
 
+INPLACE = ("return steps(", "server -= self.lr * f.grad(server, batches[0]); return steps(")
+
+
+@pytest.mark.usefixtures("checked", "no_training")
+def test_a_method_that_breaks_the_contract_is_refused_before_anything_is_trained(cli, folder: Path) -> None:
+    method = method_file(folder / "foo.py", INPLACE)
+    for verb in (SHORT, ("tune", *SHORT[1:-2], "--grid", "lr=0.1")):
+        result = cli(*verb, "-m", method)
+        assert result.code == 2
+        (line,) = result.err.splitlines()
+        assert "client() changes its argument `server` in place; return new values instead" in line
+        assert "pflbench check" in line and "--unchecked" in line and "vmap" not in line
+    assert not Store(folder / "results").list()
+
+
+@pytest.mark.usefixtures("checked")
+def test_unchecked_trains_it_nevertheless_and_every_report_says_so(cli, folder: Path) -> None:
+    method = method_file(folder / "foo.py", INPLACE)
+    assert cli(*SHORT, "-m", method, "-m", "ditto", "--unchecked").code == 0
+    runs = {run.spec.method.name: run for run in Store(folder / "results").list()}
+    assert runs["foo.py:Foo"].provenance["unchecked"] is True and "unchecked" not in runs["ditto"].provenance
+    for form in ("terminal", "markdown", "csv"):
+        assert "Foo (unchecked)" in cli("report", "-s", "tiny.toml", "--seeds", "0", "--format", form).out
+    assert "not held against the contract of methods: Foo" in cli("report", "-s", "tiny.toml", "--seeds", "0").out
+
+
+@pytest.mark.usefixtures("checked")
+def test_a_method_that_keeps_the_contract_is_checked_once_and_has_the_same_id_unchecked(cli, folder: Path) -> None:
+    method = method_file(folder / "foo.py")
+    first = cli(*SHORT, "-m", method)
+    assert first.code == 0 and "Checking foo.py:Foo against the contract of methods.\n" in first.out
+    again = cli(*SHORT, "-m", method, "--redo", "always")
+    assert again.code == 0 and "Checking" not in again.out
+    assert cli(*SHORT, "-m", method, "--unchecked").out == "1 run: 1 done, 0 failed before, 0 to do.\n"
+
+
 def test_debug_shows_where_a_method_raised(cli, folder: Path) -> None:
     method = method_file(folder / "foo.py", ("(batches,) = taken", "raise ValueError('what now')"))
     result = cli(*SHORT, "-m", method, "--debug")
@@ -118,7 +154,7 @@ def test_check_passes_a_good_method_and_fails_a_bad_one(cli, folder: Path) -> No
     good = cli("check", "fedavg")
     assert good.code == 0 and good.out.endswith("All checks passed.\n") and "FAIL" not in good.out
     bad = cli("check", method_file(folder / "foo.py", ("server, batches), state", "server, batches)[:3], state")))
-    assert bad.code == 1 and "FAIL" in bad.out and bad.out.splitlines()[-1].endswith("of the checks failed.")
+    assert bad.code == 1 and "FAIL" in bad.out and bad.out.splitlines()[-1].startswith("1 of the checks failed.")
 
 
 def test_check_of_what_is_no_method(cli, folder: Path) -> None:

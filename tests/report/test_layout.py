@@ -174,6 +174,15 @@ def test_mixed_data_is_never_silent(build: Build, store: Store) -> None:
     assert foot(table, "Data:") == "Data: d1 / d2 (Digits Dir 0.3), d1 (Digits Dir 5)."
 
 
+def test_a_row_of_a_method_that_was_not_checked_says_so(build: Build, store: Store) -> None:
+    build.fill(store)
+    store.write(build.result(build.spec(0, "lab/foo.py:Foo"), 0.5, unchecked=True))
+    table = lay_out(build.table(), store)
+    assert [row.title for row in table.extra] == ["Foo (unchecked)"]
+    assert [row.title for row in table.rows] == [row.title for row in build.table().rows]
+    assert foot(table, "Trained with") == "Trained with --unchecked, not held against the contract of methods: Foo."
+
+
 def test_data_of_an_extra_row_counts(build: Build, store: Store) -> None:
     build.fill(store)
     store.write(build.result(build.spec(0, "lab/foo.py:Foo"), 0.5, data_hash="d2"))
