@@ -15,6 +15,14 @@ _WORDS = {
     "batch": "the batch size",
 }
 """What the settings are called of which a source speaks as a whole."""
+_READINGS = {
+    "code": "as in the code that is followed",
+    "paper": "as the paper has it elsewhere",
+    "inferred": "inferred",
+    "tuned": "tuned by us",
+    "guess": "guessed",
+}
+"""What is said of departures by where they come from."""
 
 
 def conclusion(of: Explanation) -> list[str]:
@@ -35,7 +43,8 @@ def _without_a_number(of: Explanation) -> list[str]:
 
 def _verdict(of: Explanation) -> str:
     """Whether ours can stand for the paper's number."""
-    value, guesses = of.value, _guesses(of)
+    value = of.value
+    guesses = of.of_source("guess") or [departure.what for departure in of.departures if departure.source == "guess"]
     if value.mixed:
         return "Not to be trusted: the column mixes data or versions of a method, so its cells are not one experiment."
     if of.table.shortfall:
@@ -63,12 +72,12 @@ def _verdict(of: Explanation) -> str:
         return f"{how}: ours agrees with the paper's number, and no value behind it is {known}a guess{so_far}."
     if agrees:
         return (
-            "Ours agrees with the paper's number, but rests on values that are guesses. So the agreement does not show "
+            "Ours agrees with the paper's number, but rests on guesses. So the agreement does not show "
             f"that the paper's experiment was repeated{so_far}."
         )
     if guesses:
         return (
-            "Ours differs from the paper's number, and rests on values that are guesses. Until these are known, the "
+            "Ours differs from the paper's number, and rests on guesses. Until what they stand for is known, the "
             f"difference speaks neither against the paper nor against the method{so_far}."
         )
     return (
@@ -93,8 +102,8 @@ def _of_the_runs(of: Explanation) -> list[str]:
 def _of_the_values(of: Explanation) -> list[str]:
     if not of.named:
         return ["The row is not the suite's: its values are those of whoever ran it."]
-    guesses, tuned = _guesses(of), _in_words(of.of_source("tuned"))
-    unsaid = [given.name for given in of.hyper if not given.source]
+    guesses, tuned = (_in_words(of.of_source(source)) for source in ("guess", "tuned"))
+    unsaid = of.of_source("")
     lines = []
     if guesses:
         lines.append(f"It rests on {'a guess' if len(guesses) == 1 else 'guesses'}: {', '.join(guesses)}.")
@@ -102,10 +111,8 @@ def _of_the_values(of: Explanation) -> list[str]:
         lines.append(f"It rests on our tuning: {', '.join(tuned)} ({_trials(of)}).")
     if unsaid:
         lines.append(f"The suite does not say where these values come from: {', '.join(unsaid)}.")
-    if settings := sum(not given.source for given in of.settings):
-        lines.append(f"Of {settings} settings it does not say that either.")
-    if not (guesses or tuned or unsaid or settings):
-        lines.append("Every value is the paper's, its authors' code's, or inferred from these.")
+    if not (guesses or tuned or unsaid):
+        lines.append("Every value is the paper's, that of the code that is followed, or inferred from these.")
     return lines
 
 
@@ -120,27 +127,20 @@ def _trials(of: Explanation) -> str:
     return "the best of the trials listed above" if best else "not the best of the trials listed above"
 
 
-def _guesses(of: Explanation) -> list[str]:
-    """What was guessed: values, and readings of the paper."""
-    return [*_in_words(of.of_source("guess")), *(d.what for d in of.departures if d.source == "guess")]
-
-
 def _in_words(names: list[str]) -> list[str]:
     return [_WORDS.get(name, name) for name in names]
 
 
 def _of_departures(of: Explanation) -> list[str]:
-    ours = [d.what for d in of.departures if d.source in ("guess", "tuned", "inferred")]
-    code = [d.what for d in of.departures if d.source == "code"]
     if not of.departures:
         return []
     kinds = []
-    if code:
-        kinds.append(f"{len(code)} as in the authors' code")
-    if ours:
-        kinds.append(f"{len(ours)} of our own reading ({', '.join(ours)})")
+    for source, words in _READINGS.items():
+        mine = [departure.what for departure in of.departures if departure.source == source]
+        named = "" if source in ("code", "paper") else f" ({', '.join(mine)})"
+        kinds += [f"{len(mine)} {words}{named}"] if mine else []
     points = "1 point" if len(of.departures) == 1 else f"{len(of.departures)} points"
-    return [f"The runs differ from the paper's text in {points}: {' and '.join(kinds) or 'see above'}."]
+    return [f"The runs differ from the paper's text in {points}: {'; '.join(kinds)}."]
 
 
 def _of_the_paper(of: Explanation) -> list[str]:

@@ -14,7 +14,7 @@ from pflbench.report.text import number, ranges
 
 SOURCES = {
     "paper": "the paper says it",
-    "code": "the authors' code has it",
+    "code": "the code that is followed has it",
     "inferred": "neither says it, but it follows from what they say",
     "guess": "nothing that the authors published tells it; we took what seemed likely",
     "tuned": "we searched for it, on held-out training rows",
@@ -82,10 +82,9 @@ def _numbers(of: Explanation) -> list[Line]:
     if value.mean is None:
         lines.append((f"Ours   none: 0 of {value.expected} seeds are done", ""))
     else:
-        done = f"{value.done} of {value.expected} seeds done" if not value.complete else f"{value.done} seeds"
-        lines.append(
-            (f"Ours   {number(value.mean, value.spread, decimals)}   ({done}; seeds {ranges(value.seeds)})", "")
-        )
+        done = f"seeds {ranges(value.seeds)}" if value.done > 1 else f"seed {ranges(value.seeds)} alone"
+        of_all = "" if value.complete else f"; {value.done} of {value.expected} are done"
+        lines.append((f"Ours   {number(value.mean, value.spread, decimals)}   ({done}{of_all})", ""))
     if value.reference is not None:
         lines.append((f"Paper  {number(value.reference.mean, value.reference.spread, decimals)}", ""))
     else:

@@ -273,6 +273,7 @@ def _reading(table: TableInput, value: CellValue) -> tuple[str, ...]:
         rules.rounds(table),
         rules.plain(table, grid),
         rules.left_out(table, grid),
+        *rules.recent(table, grid),
         *rules.choices(table, grid),
     ]
     return tuple(line for line in lines if line)

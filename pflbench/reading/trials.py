@@ -73,12 +73,17 @@ def _tried(
     for spec in specs:
         result = shelf.read(spec)
         accuracy = None if result is None else float(average(scored(result, reading), reading, result).mean())
-        values = {key: spec.method.hyper.get(key) for key in differing}
-        chosen = all(run.method.hyper.get(key) == value for key, value in values.items())
+        values = {key: _used(spec, key) for key in differing}
+        chosen = all(_used(run, key) == value for key, value in values.items())
         trials.append(Trial(values, accuracy, chosen, spec.id))
     trials.sort(key=lambda trial: -1.0 if trial.accuracy is None else trial.accuracy, reverse=True)
     where = f"{first.clients} clients, {first.rounds} rounds"
     return Tried(same, where, first.seed, first.rounds, first.validation, stage, tuple(trials))
+
+
+def _used(spec: RunSpec, key: str) -> Any:
+    """The value of a hyperparameter; where a method has none of its own, the suite's (the batch size)."""
+    return spec.method.hyper.get(key, getattr(spec, key, None))
 
 
 def _data(spec: RunSpec) -> tuple[str, str, str]:
