@@ -10,6 +10,8 @@ from pflbench.reading.explaining import Explanation, Given, Ran
 from pflbench.reading.facts import Facts
 from pflbench.reading.trials import Tried
 from pflbench.report import rules
+from pflbench.report.recent import WINDOW
+from pflbench.report.table import Recent
 from pflbench.report.text import number, ranges
 
 SOURCES = {
@@ -85,6 +87,8 @@ def _numbers(of: Explanation) -> list[Line]:
         done = f"seeds {ranges(value.seeds)}" if value.done > 1 else f"seed {ranges(value.seeds)} alone"
         of_all = "" if value.complete else f"; {value.done} of {value.expected} are done"
         lines.append((f"Ours   {number(value.mean, value.spread, decimals)}   ({done}{of_all})", ""))
+    if value.recent is not None:
+        lines.append((_recent(value.recent, decimals), ""))
     if value.reference is not None:
         lines.append((f"Paper  {number(value.reference.mean, value.reference.spread, decimals)}", ""))
     else:
@@ -99,6 +103,16 @@ def _numbers(of: Explanation) -> list[Line]:
     if of.missing:
         lines.append((f"Not done: seeds {ranges(of.missing)}.", ""))
     return lines
+
+
+def _recent(of: Recent, decimals: int) -> str:
+    """How much the number depends on which round is the last."""
+    mean, least, most = (number(one, None, decimals) for one in (of.mean, of.least, of.most))
+    return (
+        f"Over the last {WINDOW} scored rounds ({of.rounds[0]}–{of.rounds[1]}; seeds {ranges(of.seeds)}) the mean is "
+        f"{mean}, single runs are between {least} and {most}, and move by up to {number(of.step, None, 1)} points from "
+        "one to the next."
+    )
 
 
 def _runs(of: Explanation) -> list[str]:

@@ -1,6 +1,7 @@
 """`pflbench explain`: one cell, what its number rests on, and what may be concluded from it."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,20 @@ def test_titles_do_and_stages_are_chosen(cli) -> None:
             "Scored  GM"
             in cli("explain", "pfedvem-table1", "pfedvem", "fashion-mnist-100", "--stage", name, "--no-data").out
         )
+
+
+def test_a_global_models_last_round_stands_beside_the_rounds_before(cli) -> None:
+    store = Store(Path(__file__).parents[2] / "results")
+    cells = expand(load("pfedvem-table1"), columns=["fashion-mnist-100"], methods=["fedavg"]).cells
+    walks = []
+    for run in cells[0].runs:
+        if store.status(run.id) == "done":
+            scores = {s.round: 100 * s.accuracy for s in store.read(run.id).scores if s.stage == "global"}
+            walks.append([scores[round] for round in sorted(scores)[-10:]])
+    every = [accuracy for walk in walks for accuracy in walk]
+    step = max(abs(a - b) for walk in walks for a, b in pairwise(walk))
+    out = cli("explain", "pfedvem-table1", "fedavg", "fashion-mnist-100", "--no-data", "-r", str(store.root)).out
+    assert (
+        f"the mean is {sum(every) / len(every):.1f}, single runs are between {min(every):.1f} and {max(every):.1f}, "
+        f"and move by up to {step:.1f} points from one to the next."
+    ) in " ".join(out.split())
