@@ -40,10 +40,12 @@ def explain(
     from pflbench.data.root import data_root
     from pflbench.reading.explained import text
     from pflbench.reading.explaining import explain
+    from pflbench.report.text import fitting
     from pflbench.store import Store
 
     root = data_root(data_dir) if data else None
     found = explain(suite, row, column, Store(results), profile=profile, stage=stage, root=root)
     width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
-    console().out(text(found, width), end="", highlight=False)
+    out = console()
+    out.out(fitting(text(found, width), out.encoding), end="", highlight=False)
     return 0

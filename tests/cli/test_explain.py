@@ -167,6 +167,24 @@ def test_the_trials_behind_a_tuned_value_are_shown(cli, suite, folder: Path) -> 
     assert "no trial is stored" in " ".join(there.split())  # the other column has another dataset
 
 
+def test_a_tuned_value_that_is_the_suites_is_known_as_chosen(cli, suite, folder: Path) -> None:
+    tuned = 'fedavg = { epochs = 1, lr = { value = 0.05, source = "tuned" } }'
+    path = suite(SUITE.replace("fedavg = { epochs = 1, lr = 0.05 }", tuned))
+    (search,) = searches(load(str(path)), "fedavg", columns=["shards"], grid=["lr=0.05,0.1", "batch=10,20"])
+    for trial in search.trials:
+        Store(folder / "results").write(RunResult(trial.run, (Score("global", 2, 0, 88, 5, 10, 1.0, 0.5),)))
+    out = cli("explain", "tiny.toml", "fedavg", "shards", "--no-data").out
+    (used,) = [line for line in out.splitlines() if line.endswith("<- used here")]
+    assert "batch = 10" in used and "lr = 0.05" in used
+
+
+def test_a_difference_is_explained_by_its_parts(cli, results: Path, folder: Path) -> None:
+    derived = '\n[[derived]]\nid = "gain"\ntitle = "Gain"\nrows = ["fedavg-ft", "ditto"]\n'
+    (folder / "tiny.toml").write_text(SUITE + derived)
+    result = cli("explain", "tiny.toml", "gain", "shards", "--no-data")
+    assert result.code == 2 and "gain is the difference of fedavg-ft and ditto: explain these." in result.err
+
+
 def test_a_row_of_ones_own_is_explained_without_its_file(cli, results: Path, folder: Path) -> None:
     (run, *_) = expand(load(str(folder / "tiny.toml")), rows=["ditto"], columns=["shards"]).runs
     own = run.model_copy(update={"method": MethodSpec(name="own.py:Foo", version="0" * 12, hyper={"lr": 0.05})})
