@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, Literal
 
-from pflbench.catalog import Info, describe_options
+from pflbench.catalog import Info
 from pflbench.errors import unknown
 from pflbench.suite.cells import Departure, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.schema import FinetuneKeys
+from pflbench.suite.schema import Column, FinetuneKeys
 from pflbench.suite.scoped import Note
-from pflbench.suite.select import Line, suite_lines
+from pflbench.suite.select import Line, anchored, suite_lines
 from pflbench.suite.sourced import SETTINGS
 from pflbench.suite.strict import at
 
-_options = cache(describe_options)
 _NAMED: tuple[tuple[str, Literal["datasets", "partitions"]], ...] = (
     ("dataset", "datasets"),
     ("partition", "partitions"),
@@ -30,16 +28,16 @@ def check(suite: Suite) -> None:
     infos = {name: line.info for line in lines for name in (line.row.id, line.key)}
     everywhere: dict[str, None] = {}
     for i, column in enumerate(document.column):
-        options = _options_of(document, i)
+        options = _options_of(suite, column)
         everywhere |= dict.fromkeys(options)
         _check(column.sources, options, infos, f"{suite.path}: column[{i}].sources")
     _check(document.sources, list(everywhere), infos, f"{suite.path}: sources")
 
 
-def _options_of(document: Document, index: int) -> list[str]:
-    column = document.column[index]
+def _options_of(suite: Suite, column: Column) -> list[str]:
     named = {"dataset": column.dataset.name, "partition": column.partition.name}
-    return [f"{kind}.{option}" for kind, plural in _NAMED for option in _options(plural, named[kind]).fields]
+    infos = {kind: suite.own.options(plural, anchored(named[kind], suite.path.parent)) for kind, plural in _NAMED}
+    return [f"{kind}.{option}" for kind, info in infos.items() for option in info.fields]
 
 
 def _check(sources: Mapping[str, str], options: Sequence[str], infos: Mapping[str, Info], place: str) -> None:

@@ -136,6 +136,8 @@ def test_a_report_needs_none_of_the_files(cli, folder: Path) -> None:
     assert cli("report", "-s", "own.toml").out == table
     assert cli(*CSV).out == lines
     assert cli("status", "-s", "own.toml").out == "own [paper]: 4 done, 0 failed, 0 missing\n"
+    assert cli("explain", "own.toml", "foo", "own").code == 0
+    assert cli("scores", "-s", "own.toml").out.count("mylab.py:Npz") == 16  # clients of two runs of two rows
     refused = cli(*RUN)
     assert refused.code == 2 and "There is no file" in refused.err
 
@@ -174,6 +176,8 @@ def test_every_verb_takes_them(cli, folder: Path) -> None:
     assert "2 runs to do" not in cli("plan", "-s", "own.toml").out
     assert cli("pack", "-s", "own.toml").code == 0
     assert cli("status", "-s", "own.toml").out == "own [paper]: 1 done, 0 failed, 1 missing\n"
+    explained = cli("explain", "own.toml", "fedavg", "own")
+    assert explained.code == 0 and "4 clients: 4 train." in explained.out
 
 
 @pytest.mark.parametrize(
