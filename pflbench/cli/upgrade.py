@@ -12,18 +12,23 @@ from pflbench.cli.common import console
 
 def upgrade(
     results: common.Results = common.DEFAULT_RESULTS,
+    data_dir: common.DataDir = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", envvar="PFLBENCH_DRY_RUN", help="Say what there is to do, and stop.")
     ] = False,
 ) -> int:
-    """Bring a results folder up to date: runs under their methods' names of today, in files with every column.
+    """Bring a results folder up to date: runs under their methods' names of today, with costs, and with every column.
+
+    What a run's clients were asked for is counted from its federation, where its dataset is here; nothing is trained.
 
     Scores stay as they are, and so do runs that are up to date. The id that a renamed run had stays in its provenance.
     """
+    from pflbench.data.root import data_root
+    from pflbench.executor.recount import recounting
     from pflbench.store import Store
-    from pflbench.store.upgrade import upgrade
+    from pflbench.store.upgrade import STEPS, upgrade
 
-    changed = upgrade(Store(results), dry_run=dry_run)
+    changed = upgrade(Store(results), (*STEPS, recounting(data_root(data_dir))), dry_run=dry_run)
     for title, number in changed.items():
         were = "to be" if dry_run else "were" if number > 1 else "was"
         console().print(f"{common.count(number, 'run')} {were} {title}.")

@@ -15,7 +15,8 @@ from pflbench import noise
 from pflbench.engine import returned
 from pflbench.engine.batches import Drawn, pieces, query_batches
 from pflbench.engine.client_map import ClientMap, Item, keyed
-from pflbench.engine.run import Run, Watched
+from pflbench.engine.run import Run
+from pflbench.engine.watched import Watched
 from pflbench.methods.base import Batches, Method, Objective, Take, keep
 from pflbench.optim import sgd
 from pflbench.result import Metric, Score

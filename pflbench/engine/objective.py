@@ -108,7 +108,7 @@ def _decay(layout: Layout, rate: float, dtype: torch.dtype, device: torch.device
     return layout.weights.to(device, dtype) * rate
 
 
-class _Known:
+class Known:
     """What an objective knows without computing."""
 
     task: Task
@@ -150,7 +150,7 @@ PIECE = 100
 """Rows of a larger batch that a network which treats each row alone sees at a time: caches and memory are finite."""
 
 
-class LoopObjective(_Known):
+class LoopObjective(Known):
     """One client at a time; batches are trimmed to their real rows. `gradient_calls` counts autograd calls.
 
     A large batch is cut into pieces of `PIECE` rows, whose means and gradients are averaged.
@@ -241,7 +241,7 @@ class LoopObjective(_Known):
             return torch.cat([self.task.features([w], piece) for piece in self._pieces(b)])
 
 
-class StackedObjective(_Known):
+class StackedObjective(Known):
     """The same under `torch.vmap`: w and the batch's tensors carry a hidden leading axis of clients × seeds."""
 
     def __init__(self, task: Task):

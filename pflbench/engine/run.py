@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pflbench.data.federation import Federation
 from pflbench.engine.batches import Stream
+from pflbench.engine.costs import Tally
 from pflbench.errors import Diverged
-from pflbench.methods.base import Round
 from pflbench.result import Metric, Score
 from pflbench.spec import RunSpec
 from pflbench.typing import Params
@@ -37,6 +37,8 @@ class Run:
     """Who took part in the last round."""
     scores: list[Score] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    """What its clients were asked for so far."""
     failure: Diverged | None = None
     unchecked: list[tuple[int, Tensor]] = field(default_factory=list)
     """Rounds whose server state has not been looked at, each with whether it is finite: a GPU is not asked often."""
@@ -50,18 +52,3 @@ class Run:
                     "any more; a smaller learning rate may help"
                 )
         self.unchecked.clear()
-
-
-class Watched(Round):
-    """A round that notes in `asked` when a method reads its index: what depends on it cannot be replayed."""
-
-    def __init__(self, index: int, key: Tensor, phase: str | None, asked: set[int]):
-        for name, value in (("_index", index), ("key", key), ("phase", phase), ("_asked", asked)):
-            object.__setattr__(self, name, value)
-
-    @property
-    def index(self) -> int:
-        """See `Round`."""
-        found: int = self.__dict__["_index"]
-        self.__dict__["_asked"].add(found)
-        return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,15 +14,17 @@ from torch.utils import _pytree as pytree
 from pflbench import noise
 from pflbench.data.federation import Federation
 from pflbench.engine import returned
-from pflbench.engine.batches import support_streams
+from pflbench.engine.batches import Drawn, support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.chunks import MOST_PADDING
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item, keyed, one_lane
 from pflbench.engine.cohort import arrived, coin, sample_cohort, weights
+from pflbench.engine.costs import Costs
 from pflbench.engine.evaluate import Left, before_aggregation, evaluate, leaves_models, personal, scored_clients
 from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
-from pflbench.engine.run import Run, Watched
+from pflbench.engine.run import Run
+from pflbench.engine.watched import Watched
 from pflbench.errors import Diverged, PflbenchError, UsageError
 from pflbench.methods.base import Method, Round
 from pflbench.models.network import Network
@@ -72,12 +74,16 @@ class Setup:
 
 @dataclass
 class Outcome:
-    """What one run of a group came to: its scores, or why it stopped; and its last server state, for the curious."""
+    """What one run of a group came to: its scores, or why it stopped; and its last server state, for the curious.
+
+    `costs`: what a client was asked for in a round that it took part in, on average, see `costs.Tally`.
+    """
 
     scores: tuple[Score, ...] = ()
     failure: PflbenchError | None = None
     server: Tree = None
     metrics: tuple[Metric, ...] = ()
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 class _Initial:
@@ -135,6 +141,7 @@ class Simulation:
         network = method.network(network)
         self.clients = self.setup.client_map(_data(network, federations, specs[0], self.setup))
         self.runs = [_start(s, f, method, network, self.setup.device) for s, f in zip(specs, federations, strict=True)]
+        self.costs = Costs(method, self.clients.data.task)
         self.rounds = 0
         """Finished rounds."""
 
@@ -154,9 +161,9 @@ class Simulation:
                 self.setup.on_round(self.rounds)
         self.score()
         return [
-            Outcome((), run.failure, run.server)
+            Outcome((), run.failure, run.server, costs=run.tally.told())
             if run.failure
-            else Outcome(tuple(run.scores), None, run.server, tuple(run.metrics))
+            else Outcome(tuple(run.scores), None, run.server, tuple(run.metrics), run.tally.told())
             for run in self.runs
         ]
 
@@ -190,6 +197,15 @@ class Simulation:
                 run.metrics += _diagnose(run, self.method, self.rounds + 1)
         self.rounds += 1
 
+    def count(self) -> list[Mapping[str, float]]:
+        """What clients would be asked for in all rounds, as `Outcome.costs`; nothing is trained or scored."""
+        while self.rounds < self.runs[0].spec.rounds:
+            work, senders, keepers = self._work()
+            for seed, client in work:
+                self._draw(seed, client, senders, keepers)
+            self.rounds += 1
+        return [run.tally.told() for run in self.runs]
+
     def _work(self) -> tuple[list[tuple[int, int]], Clients, Clients]:
         """Who trains in this round, as (run, client), the largest first; whose uploads arrive; who keeps its state."""
         work, senders, keepers = [], {}, {}
@@ -212,15 +228,10 @@ class Simulation:
         scored = self._scores_training()
         keys = [noise.key(self.runs[seed].spec.seed, client, self.rounds) for seed, client in portion]
         phases = {seed: self._phase(run) for seed, run in self.alive.items()}
-        takes, items = returned.takes(self.method.takes(), "takes"), []
+        items = []
         for (seed, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
             run = self.runs[seed]
-            used = scored or client in senders[seed]
-            taken, cursor = run.streams[client].draw(
-                takes, int(run.cursors[client]), "round", self.rounds, used=used, phase=phases[seed]
-            )
-            if client in keepers[seed]:  # scoring moves nothing
-                run.cursors[client] = cursor
+            taken = self._draw(seed, client, senders, keepers)
             items.append(Item(seed, (run.states.get(client, run.fresh), key), tuple(taken)))
         results: list[tuple[Tree, Tree]] = [((), ())] * len(items)
         for phase in dict.fromkeys(phases.values()):
@@ -236,6 +247,24 @@ class Simulation:
             for seed, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, left).items():
                 self.runs[seed].scores += scores
         return results
+
+    def _draw(self, seed: int, client: int, senders: Clients, keepers: Clients) -> list[Drawn]:
+        """What a client is fed in this round. What is asked of it counts, but for what only a score is made of."""
+        run, phase = self.runs[seed], self._phase(self.runs[seed])
+        sends, keeps, start = client in senders[seed], client in keepers[seed], int(run.cursors[client])
+
+        def draw(used: bool) -> tuple[list[Drawn], int]:
+            takes = returned.takes(self.method.takes(), "takes")
+            return run.streams[client].draw(takes, start, "round", self.rounds, used=used, phase=phase)
+
+        used = sends or self._scores_training()
+        taken, cursor = draw(used)
+        if keeps:  # scoring moves nothing
+            run.cursors[client] = cursor
+        if keeps or sends:
+            asked, state = taken if used == sends else draw(sends)[0], run.states.get(client, run.fresh)
+            run.tally.add(self.costs.of(run.server, state, asked, self.rounds, phase), run.spec.batch, sends)
+        return taken
 
     def _phase(self, run: Run) -> str | None:
         """What kind of round this is to a run."""

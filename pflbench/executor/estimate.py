@@ -4,102 +4,50 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
-from pflbench.engine.batches import Drawn, Reshuffled, Static, Stream, support_batches
+from pflbench.engine.batches import Reshuffled, Static, Stream, support_batches
+from pflbench.engine.costs import FORWARD, META, Counting, without_content
 from pflbench.engine.evaluate import before_aggregation, leaves_models
+from pflbench.engine.objective import Task
 from pflbench.errors import UsageError
 from pflbench.executor import build
 from pflbench.executor.measured import Measured
-from pflbench.methods.base import Batch, Batches, Round, Take
+from pflbench.methods.base import Round, Take
 from pflbench.models.network import Network
 from pflbench.spec import RunSpec
 
-FORWARD = 1 / 3
-"""A forward pass in gradients: the backward pass costs about two."""
 COINS = 100
 """Equally spaced coins that stand for the rounds of a method with phases."""
-SECOND = 3
-"""A Hessian-vector product in gradients: two more passes than one, over a longer graph."""
 
 
-class _Small:
-    """A model that costs nothing to compute with: one number per part, but a linear head, whose size tells classes.
+class _New:
+    """Initial models without content."""
 
-    `full`: as large as the network instead, for what depends on sizes.
-    """
-
-    def __init__(self, network: Network, full: bool = False):
-        self.network, self.full = network, full
-        self.parts: dict[str, slice] = {}
-        self.size = 0
-        for name, where in network.layout.parts.items():
-            true = full or (name == "head" and network.features is not None)
-            size = where.stop - where.start if true else 1
-            self.parts[name] = slice(self.size, self.size + size)
-            self.size += size
-
-    def part(self, name: str) -> slice:
-        return self.parts[name]
-
-    def last(self, layers: int) -> slice:
-        if self.full:
-            return self.network.layout.last(layers)
-        return slice(self.size - 1, self.size)
-
-
-class _Count(_Small):
-    """An objective that computes nothing: it adds up rows, in gradients' worth."""
-
-    rows = 0.0
-
-    def __init__(self, network: Network, noisy: bool, full: bool = False):
-        super().__init__(network, full)
-        self.cacheable = network.features is not None and not noisy
-
-    def decay(self, rate: float | None, w: Tensor, *, wrt: str | None = None) -> None:
-        return None
-
-    def __call__(self, w: Tensor, b: Batch) -> Tensor:
-        self.rows += FORWARD * len(b.rows)
-        return w.new_zeros(())
-
-    def grad(self, w: Tensor, b: Batch, *, wrt: str | None = None, **_: Any) -> Tensor:
-        self.rows += len(b.rows)
-        return torch.zeros_like(w[self.part(wrt)] if wrt else w)
-
-    def hvp(self, w: Tensor, b: Batch, v: Tensor) -> Tensor:
-        self.rows += SECOND * len(b.rows)
-        return torch.zeros_like(w)
-
-    def logits(self, w: Tensor, b: Batch) -> Tensor:
-        self.rows += FORWARD * len(b.rows)
-        return w.new_zeros(len(b.rows), self.network.classes)
-
-    def features(self, w: Tensor, b: Batch) -> Tensor:
-        self.rows += FORWARD * len(b.rows)
-        return w.new_zeros(len(b.rows), self.network.width)
-
-
-class _New(_Small):
-    """Initial models of that size."""
+    def __init__(self, network: Network):
+        self.network = network
 
     def __call__(self, k: int = 0) -> Tensor:
-        return torch.zeros(self.size)
+        return torch.empty(self.network.layout.size, device=META)
+
+    def part(self, name: str) -> slice:
+        return self.network.layout.part(name)
+
+    def last(self, layers: int) -> slice:
+        return self.network.layout.last(layers)
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
-        return torch.zeros(shape)
+        return torch.empty(shape, device=META)
 
 
-class _Client:
+class MeanClient:
     """A client that holds the mean number of rows, and what is asked of it."""
 
-    def __init__(self, spec: RunSpec, reference: str, examples: int, full: bool = False):
+    def __init__(self, spec: RunSpec, reference: str, examples: int):
         self.plain = build.network(spec)
         self.method = build.construct(reference, spec.method.hyper)
         self.network = self.method.network(self.plain)
@@ -110,38 +58,26 @@ class _Client:
             if spec.batches == "reshuffled"
             else Static(support_batches(support, spec) or (support,))
         )
-        self.new = _New(self.network, full)
+        self.new = _New(self.network)
         self.server = self.method.init(self.new, spec.training_clients)
-        self.noisy = spec.augment != "none" or self.network.drops
-        self.full = full
+        self.task = Task(self.network, torch.empty(0, device=META), augment=spec.augment != "none")
 
     def does(
         self, takes: Sequence[Take], part: Callable[..., Any], used: bool = True, phase: str | None = None
-    ) -> tuple[float, Any]:
-        """Gradients' worth of rows that a part of the method costs which is fed these, and what comes of it."""
-        count = _Count(self.network, self.noisy, self.full)
-        taken = [_batches(drawn) for drawn in self.stream.draw(takes, 0, used=used, phase=phase)[0]]
+    ) -> float:
+        """Gradients' worth of rows that a part of the method costs which is fed these."""
+        count = Counting(self.task)
+        taken = [without_content(drawn) for drawn in self.stream.draw(takes, 0, used=used, phase=phase)[0]]
         with torch.no_grad():
-            now = Round(0, torch.zeros((), dtype=torch.int64), phase)
-            made = part(count, self.server, self.method.init_client(self.server, self.new), *taken, round=now)
-        return count.rows, made
+            now = Round(0, torch.empty((), dtype=torch.int64, device=META), phase)
+            part(count, self.server, self.method.init_client(self.server, self.new), *taken, round=now)
+        return count.rows
 
     def trains(self, used: bool = True) -> float:
         """The rows of a participation: the mean over the method's phases."""
         phases = Counter(self.method.phase((i + 0.5) / COINS) for i in range(COINS))
-        costs = {phase: self.does(self.method.takes(), self.method.client, used, phase)[0] for phase in phases}
+        costs = {phase: self.does(self.method.takes(), self.method.client, used, phase) for phase in phases}
         return sum(costs[phase] * share / COINS for phase, share in phases.items())
-
-
-class Participation(NamedTuple):
-    """What a client does in a round that it takes part in: gradients of minibatches, and numbers in its upload.
-
-    `uploads` counts what `client` returns to the server, a placeholder where a method sends nothing; None for a method
-    with phases, not all of which need send it.
-    """
-
-    gradients: float
-    uploads: int | None
 
 
 def _examples(spec: RunSpec) -> int | None:
@@ -150,23 +86,6 @@ def _examples(spec: RunSpec) -> int | None:
         return None
     found: int | None = getattr(build.dataset(spec.dataset), "examples", None)
     return found
-
-
-def participation(spec: RunSpec, reference: str) -> Participation | None:
-    """One participation of a client that holds the mean number of rows; None if the dataset does not tell its size.
-
-    Gradients count rows over the suite's batch size, so that a gradient of all rows counts as many minibatches; other
-    passes count by what they cost in gradients (`FORWARD`, `SECOND`). `reference`: where the method's code is.
-    """
-    examples = _examples(spec)
-    if examples is None:
-        return None
-    client = _Client(spec, reference, examples, full=True)
-    phase = client.method.phase(0.5)
-    if phase is not None:
-        return Participation(client.trains() / spec.batch, None)
-    rows, (upload, _) = client.does(client.method.takes(), client.method.client)
-    return Participation(rows / spec.batch, sum(leaf.numel() for leaf in pytree.tree_leaves(upload)))
 
 
 def gradient_rows(spec: RunSpec, reference: str) -> float | None:
@@ -178,7 +97,7 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     examples = _examples(spec)
     if examples is None:
         return None
-    client = _Client(spec, reference, examples)
+    client = MeanClient(spec, reference, examples)
     method = client.method
     idle = (1 - spec.arrival) * client.trains(used=False) if method.trains == "everyone" else 0.0
     asked = spec.training_clients if method.asks == "everyone" else spec.cohort
@@ -193,7 +112,7 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     if before_aggregation(method, spec.scoring):
         one += client.trains() + query * FORWARD
     elif "personalized" in spec.scoring.stages:
-        adapted, _ = client.does(
+        adapted = client.does(
             method.adapts(),
             lambda f, server, own, *taken, round: method.personalize(f, server, own, None, *taken, round=round),
         )
@@ -239,11 +158,3 @@ def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
                 return None
             by_kind[spec.group()] = rows * build.network(spec).layout.size
     return {spec.id: by_kind[spec.group()] for spec in references}
-
-
-def _batches(drawn: Drawn) -> Batches:
-    found = []
-    for rows in drawn:
-        numbers = torch.zeros(rows.shape[-1], dtype=torch.int64)
-        found.append(Batch(numbers, numbers, places=numbers if rows.ndim == 2 else None))
-    return tuple(found)

@@ -114,7 +114,7 @@ def work(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes
     record |= {"unchecked": True} if task.unchecked else {}
     seconds = record["wall_seconds"]
     return [
-        _store(spec, outcome, place, record | _shared(federation), seconds)
+        _store(spec, outcome, place, record | _shared(federation) | dict(outcome.costs), seconds)
         for spec, outcome, federation in zip(task.specs, outcomes, federations, strict=True)
     ]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pflbench.report import rules
 from pflbench.report.extra import short_name
+from pflbench.report.figures import steps
 from pflbench.report.mixtures import Used
 from pflbench.report.table import CellInput, CellValue, TableInput
 from pflbench.report.text import ranges
@@ -106,8 +107,6 @@ def _precision(cells: Sequence[CellInput]) -> str:
 
 def _costs(used: Sequence[Used]) -> list[str]:
     """What a round costs each row: from least to most where its columns differ."""
-    from pflbench.report.figures import steps  # imports torch
-
     done: dict[tuple[str, str], list[Stored]] = {}
     for one in used:
         if one.stored.failure is None:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pflbench import names
-from pflbench.executor import build as made
-from pflbench.executor.estimate import SECOND, participation
+from pflbench.engine.costs import SECOND
 from pflbench.report.figures.draw import picture
 from pflbench.report.figures.drawing import Point, to_csv
 from pflbench.report.figures.make import draw_runs
-from pflbench.report.figures.steps import FLOATS, GRADIENTS, SECONDS, beside, costs, unknown_costs
+from pflbench.report.figures.steps import DOWN, GRADIENTS, SECONDS, UP, beside, costs, unknown_costs
 from pflbench.report.shelf import Shelf
 from pflbench.report.table import TableInput
-from pflbench.spec import MethodSpec, Named, RunSpec
 from pflbench.store import Store
 from pflbench.suite.figure import Steps
 
@@ -64,7 +61,8 @@ def test_missing_runs_are_left_out_and_named(build: Build, store: Store, table: 
     assert (first.y, first.n) == (pytest.approx(30), 2)
     missing = "Missing or failed runs: FedAvg-FT (seeds 1) in Digits Dir 0.3; FedAvg-FT in Digits Dir 5."
     assert missing in drawing.notes
-    assert f"Not known: {SECONDS} of FedAvg-FT." in drawing.notes  # these runs do not tell
+    lacking = "; ".join(f"{name} of FedAvg-FT" for name in (GRADIENTS, SECONDS, UP, DOWN))
+    assert f"Not known: {lacking}." in drawing.notes  # these runs do not tell
 
 
 def test_nothing_done_is_no_curve(store: Store, table: TableInput) -> None:
@@ -88,24 +86,25 @@ def test_other_stages_have_no_panel(build: Build, store: Store, table: TableInpu
 
 
 def test_csv_has_the_costs(build: Build, store: Store, table: TableInput) -> None:
-    build.fill(store, client_seconds=1.5)
+    build.fill(store, client_seconds=1.5, client_gradients=2.5, floats_up=7.0, floats_down=14.0)
     rows = list(csv.DictReader(io.StringIO(to_csv(draw_runs(table, FIGURE, Shelf(store))))))
     assert len(rows) == 2 * 3
-    assert list(rows[0])[-3:] == [GRADIENTS, SECONDS, FLOATS]
-    assert {float(row[SECONDS]) for row in rows} == {0.5}
-    size = made.network(build.spec()).layout.size
-    assert {float(row[FLOATS]) for row in rows} == {size}
+    assert list(rows[0])[-4:] == [GRADIENTS, SECONDS, UP, DOWN]
+    for name, number in ((SECONDS, 0.5), (GRADIENTS, 2.5), (UP, 7.0), (DOWN, 14.0)):
+        assert {float(row[name]) for row in rows} == {number}
 
 
-def test_ones_own_code_is_not_run_to_count(build: Build) -> None:
+def test_costs_are_what_the_runs_tell(build: Build) -> None:
     theirs = build.result(build.spec(name="mine.py:Mine"), 0.2, client_seconds=3.0)
     assert costs([theirs]) == {SECONDS: 1.0}
     slower = build.result(build.spec(1, name="mine.py:Mine"), 0.2, client_seconds=9.0)
     silent = build.result(build.spec(2, name="mine.py:Mine"), 0.2)
     assert costs([theirs, slower, silent]) == {SECONDS: 2.0}
     assert unknown_costs([("Mine", costs([silent]))]) == (
-        f"Not known: {GRADIENTS} of Mine; {SECONDS} of Mine; {FLOATS} of Mine."
+        f"Not known: {GRADIENTS} of Mine; {SECONDS} of Mine; {UP} of Mine; {DOWN} of Mine."
     )
+    known = build.result(build.spec(name="mine.py:Mine"), 0.2, client_gradients=4.0, floats_up=10.0, floats_down=20.0)
+    assert costs([known, silent]) == {GRADIENTS: 4.0, UP: 10.0, DOWN: 20.0}
 
 
 def test_costs_in_words() -> None:
@@ -118,61 +117,5 @@ def test_costs_in_words() -> None:
         curve("B", gradients=11.5),
         curve("C"),
     ]
-    assert beside(curves) == {"A": "20 gradients, 0.25–0.512 s, 583,242–1,006,858 floats", "B": "11.5 gradients"}
-    assert unknown_costs(curves) == f"Not known: {GRADIENTS} of C; {SECONDS} of B, C; {FLOATS} of B, C."
-    assert unknown_costs(curves[:2]) == ""
-
-
-# Counting
-
-
-def spec(method: str, model: str = "cnn2", **hyper: Any) -> RunSpec:
-    """The mean client holds 72 support rows: seven minibatches of ten and a tail that is dropped."""
-    return RunSpec(
-        method=MethodSpec(name=method, version="1", hyper=hyper),
-        dataset=Named(name="digits", options={"size": 28}),
-        partition=Named(name="shards", options={"shards": 40}),
-        model=model,
-        clients=20,
-        training_clients=15,
-        cohort=3,
-        query=0.2,
-        batch=10,
-        rounds=4,
-        scoring={"stages": ("global",)},  # type: ignore[arg-type]
-        seed=0,
-    )
-
-
-def counted(method: str, model: str = "cnn2", **hyper: Any) -> tuple[float, int | None]:
-    found = participation(spec(method, model, **hyper), names.locate("methods", method))
-    assert found is not None
-    return found
-
-
-@pytest.mark.parametrize(
-    ("method", "hyper", "gradients"),
-    [
-        ("fedavg", {"epochs": 2}, 14),
-        ("reptile", {"steps": 20}, 20),
-        ("fo-maml", {"steps": 3}, 3 + 7),  # the gradient of the whole support is seven minibatches'
-        ("per-fedavg", {"steps": 5, "order": "first"}, 5 * 2),
-        ("per-fedavg", {"steps": 5, "order": "hf"}, 5 * 4),
-        ("per-fedavg", {"steps": 5, "order": "exact"}, 5 * (2 + 3)),
-        ("ifca", {"epochs": 1, "clusters": 3}, 7 + 3 * 7 / 3),
-    ],
-)
-def test_gradients_by_hand(method: str, hyper: dict[str, Any], gradients: float) -> None:
-    assert counted(method, **hyper)[0] == pytest.approx(gradients)
-
-
-def test_uploads_are_what_is_sent() -> None:
-    layout = made.network(spec("fedavg")).layout
-    head = layout.parts["head"].stop - layout.parts["head"].start
-    assert counted("fedavg")[1] == counted("reptile")[1] == counted("fo-maml")[1] == layout.size
-    assert counted("scaffold")[1] == 2 * layout.size  # the model and its control variate
-    last = layout.last(2)
-    assert counted("lg-fedavg", shared_layers=2)[1] == last.stop - last.start
-    sent = counted("fedper")[1]
-    assert sent is not None and sent == layout.size - head
-    assert counted("l2gd")[1] is None  # in some rounds nothing is sent
+    assert beside(curves) == {"A": "20 gradients, 0.25–0.512 s, 583,242–1,006,858 floats up", "B": "11.5 gradients"}
+    assert unknown_costs(curves) == f"Not known: {GRADIENTS} of C; {SECONDS} of B, C; {UP} of B, C; {DOWN} of A, B, C."

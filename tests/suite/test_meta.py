@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pflbench import names
-from pflbench.executor.estimate import participation
+from pflbench.executor import build
+from pflbench.executor.estimate import MeanClient
 from pflbench.suite.cells import Cell
 from pflbench.suite.expand import Expansion, expand
 from pflbench.suite.load import load
@@ -25,9 +26,9 @@ def one_seed(table: Expansion) -> Iterator[tuple[Cell, float]]:
     """Each cell, and the gradients that a client takes in a round."""
     for cell in table.cells:
         run = cell.runs[0]
-        found = participation(run, names.locate("methods", run.method.name))
-        assert found is not None
-        yield cell, found.gradients
+        examples = build.dataset(run.dataset).examples  # type: ignore[attr-defined]
+        client = MeanClient(run, names.locate("methods", run.method.name), examples)
+        yield cell, client.trains() / run.batch
 
 
 def test_five_methods_in_four_settings_without_a_paper(table: Expansion) -> None:

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pflbench import names
 from pflbench.report.figures.drawing import Point, Series
 from pflbench.report.figures.runs import by_step
 from pflbench.report.statistics import summarize
@@ -15,13 +14,16 @@ from pflbench.report.table import CellInput, Spread
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 
-GRADIENTS, SECONDS, FLOATS = "gradients", "client seconds", "floats uploaded"
-COSTS = {GRADIENTS: "gradients", SECONDS: "s", FLOATS: "floats"}
+GRADIENTS, SECONDS, UP, DOWN = "gradients", "client seconds", "floats uploaded", "floats received"
+COSTS = {GRADIENTS: "gradients", SECONDS: "s", UP: "floats up", DOWN: "floats down"}
 """The costs of a round, by name, with their units."""
+STORED = {GRADIENTS: "client_gradients", UP: "floats_up", DOWN: "floats_down"}
+"""What of them a run's provenance has, by name."""
 COUNTED = (
-    "Beside each row what a round costs: gradients that a client of the mean size takes (of minibatches of the suite's "
-    "size; a forward pass counts 1/3, a Hessian-vector product 3), seconds of all clients' training and scoring over "
-    "the number of rounds, as the runs measured them, and floats in a client's upload, as the method is written here."
+    "Beside each row what a round costs: gradients that a client which takes part in it is asked for, on average (of "
+    "minibatches of the suite's size; a forward pass counts 1/3, a Hessian-vector product 3), seconds of all clients' "
+    "training and scoring over the number of rounds, as the runs measured them, and floats in a client's upload and in "
+    "the server's state that it is given, as the method is written here."
 )
 
 
@@ -50,16 +52,15 @@ class Ran(Protocol):
 
 
 def costs(runs: Sequence[Ran]) -> dict[str, float]:
-    """What a round costs, as far as it is known, by the names of `COSTS`.
-
-    Seconds are the mean over runs of what their provenance has. Gradients and floats are counted from the method's
-    code, unless it is somebody's own.
-    """
-    found = _counted(runs[0].spec)
-    known = [seconds / run.spec.rounds for run in runs if (seconds := run.provenance.get("client_seconds")) is not None]
-    if known:
-        found[SECONDS] = float(np.mean(known))
-    return {name: found[name] for name in COSTS if name in found}
+    """What a round costs, as far as it is known, by the names of `COSTS`: the means over the runs that tell."""
+    told: dict[str, list[float]] = {name: [] for name in COSTS}
+    for run in runs:
+        if (seconds := run.provenance.get("client_seconds")) is not None:
+            told[SECONDS].append(seconds / run.spec.rounds)
+        for name, key in STORED.items():
+            if (number := run.provenance.get(key)) is not None:
+                told[name].append(number)
+    return {name: float(np.mean(numbers)) for name, numbers in told.items() if numbers}
 
 
 def beside(found: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, str]:
@@ -93,15 +94,3 @@ def _in_words(found: Mapping[str, Sequence[float]]) -> str:
 def _number(value: float) -> str:
     """Three digits, or all those before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _counted(spec: RunSpec) -> dict[str, float]:
-    if spec.method.name not in names.BUILT_IN["methods"]:  # own code runs in workers only
-        return {}
-    from pflbench.executor.estimate import participation  # imports torch
-
-    found = participation(spec, names.locate("methods", spec.method.name))
-    if found is None:
-        return {}
-    uploads = {} if found.uploads is None else {FLOATS: float(found.uploads)}
-    return {GRADIENTS: found.gradients, **uploads}

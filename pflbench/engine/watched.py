@@ -1,0 +1,22 @@
+"""A round that tells whether a method asked for its number."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pflbench.methods.base import Round
+
+
+class Watched(Round):
+    """A round that notes in `asked` when a method reads its index: what depends on it cannot be replayed."""
+
+    def __init__(self, index: int, key: Tensor, phase: str | None, asked: set[int]):
+        for name, value in (("_index", index), ("key", key), ("phase", phase), ("_asked", asked)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def index(self) -> int:
+        """See `Round`."""
+        found: int = self.__dict__["_index"]
+        self.__dict__["_asked"].add(found)
+        return found

@@ -1,0 +1,51 @@
+"""Costs of stored runs from before they were counted: what their clients were asked for, counted without training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pflbench import names
+from pflbench.result import RunResult
+from pflbench.store.upgrade import Step
+
+TITLE = "given the costs of their clients"
+
+
+def recounting(data_root: Path) -> Step:
+    """The step that counts; it needs a run's dataset. What it counts is what training would have counted.
+
+    Left as they are: failed runs, runs of somebody's own code (which runs in workers only) and of other versions of
+    built-in methods, and runs whose federation cannot be built here.
+    """
+    known: dict[str, dict[str, float]] = {}
+
+    def counted(run: RunResult) -> RunResult | None:
+        if "client_gradients" in run.provenance or run.failure is not None:
+            return None
+        if run.spec.id not in known:
+            known[run.spec.id] = costs(run, data_root)
+        return replace(run, provenance=run.provenance | known[run.spec.id]) if known[run.spec.id] else None
+
+    return Step(TITLE, counted)
+
+
+def costs(run: RunResult, data_root: Path) -> dict[str, float]:
+    """What a client of the run was asked for, as `engine.costs.Tally` tells it; empty if it cannot be counted here."""
+    from pflbench.engine.simulate import Simulation  # imports torch, which upgrading does not need else
+    from pflbench.executor import build
+
+    spec = run.spec
+    reference = names.BUILT_IN["methods"].get(spec.method.name)
+    if spec.dataset.version or spec.partition.version or spec.model_version:
+        return {}
+    try:
+        if reference is None or str(names.load(reference).version) != spec.method.version:
+            return {}
+        federation = build.federation(spec, data_root)
+        if federation.hash != run.provenance.get("data_hash"):
+            return {}
+        method = build.construct(reference, spec.method.hyper)
+        return dict(Simulation([spec], [federation], method, build.network(spec)).count()[0])
+    except Exception:  # no data here, or hyperparameters that this version does not know
+        return {}
