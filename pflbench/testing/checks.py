@@ -34,7 +34,7 @@ from pflbench.testing.tiny import tiny_federation, tiny_spec
 
 def _vectorized(case: Case) -> None:
     stacked = case.run(case.pair, "vectorized")
-    case.same_runs(stacked, case.looped, case.looped_again, "looped and vectorized clients")
+    case.same_runs(stacked, case.looped, "looped and vectorized clients", case.looped_again)
 
 
 def _float32(case: Case) -> None:
@@ -57,18 +57,18 @@ def _looped_and_stacked(case: Case, specs: list[RunSpec], what: str, network: Ne
     def looped(nudge: int | None = None) -> list[Outcome]:
         return case.run(specs, "loop", network=network, nudge=nudge)
 
-    case.same_runs(case.run(specs, "vectorized", network=network), looped(), looped, what)
+    case.same_runs(case.run(specs, "vectorized", network=network), looped(), what, looped)
 
 
 def _chunks(case: Case) -> None:
     small = case.run(case.pair, "vectorized", chunk=2)
-    case.same_runs(small, case.looped, case.looped_again, "stacks of two clients and a loop")
+    case.same_runs(small, case.looped, "stacks of two clients and a loop", case.looped_again)
 
 
 def _alone(case: Case) -> None:
     alone = case.run(case.pair[1:], "vectorized")
     what = "a seed alone and together with another"
-    case.same_runs(alone, case.looped[1:], lambda nudge: case.looped_again(nudge)[1:], what)
+    case.same_runs(alone, case.looped[1:], what, lambda nudge: case.looped_again(nudge)[1:])
 
 
 def _calls(case: Case) -> None:
@@ -89,7 +89,7 @@ def _exchangeable(case: Case) -> None:
         return case.method.server(server, stacked, n[list(order)], Round(0))
 
     what = "the server's states for two orders of the cohort"
-    case.compare(state([2, 0, 3, 1]), state(range(4)), lambda nudge: state(range(4), nudge), what)
+    case.compare(state([2, 0, 3, 1]), state(range(4)), what, lambda nudge: state(range(4), nudge))
 
 
 def _masked(case: Case) -> None:
@@ -100,7 +100,7 @@ def _masked(case: Case) -> None:
         return case.once("vectorized", federation, clients, nudge)[0][0]
 
     what = "a client alone and padded to the length of a larger one"
-    case.compare(first([short, long]), first([short]), lambda nudge: first([short], nudge), what)
+    case.compare(first([short, long]), first([short]), what, lambda nudge: first([short], nudge))
 
 
 def _learns(case: Case) -> None:

@@ -31,7 +31,7 @@ def runs(case: Case, network: Network, setup: Setup) -> list[Outcome]:
 )
 def test_stacks_by_matrix_products_are_the_loop(method: str, options: dict[str, Any]) -> None:
     case = Case(names.resolve("methods", method)(**options))
-    case.same_runs(case.looped, runs(case, tiny_network(), COLUMNS), "loop and columns")
+    case.same_runs(runs(case, tiny_network(), COLUMNS), case.looped, "columns and a loop", case.looped_again)
 
 
 def averaged() -> Network:
