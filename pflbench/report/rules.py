@@ -26,7 +26,10 @@ def departures(table: TableInput) -> str:
     points = "1 point" if len(names) == 1 else f"{len(names)} points"
     more = ", …" if len(names) > _NAMED else ""
     first = ", ".join(names[:_NAMED])
-    return f"Differs from the paper's text in {points} ({first}{more}): `pflbench explain {table.suite} ROW COLUMN`."
+    return (
+        f"Differs from the paper's text, or fills what it leaves open, in {points} ({first}{more}): "
+        f"`pflbench explain {table.suite} ROW COLUMN`."
+    )
 
 
 def selection(cells: Cells) -> str:
@@ -41,7 +44,7 @@ def selection(cells: Cells) -> str:
             mean = "mean of fine-tuning steps" if len(steps) > 1 else "fine-tuning step"
             rule += f", {mean} {ranges(steps)}"
         rules[rule] = None
-    return f"Selection: {'; '.join(rules)}; {_when(cells)}, nothing is selected on test data."
+    return f"Selection: {'; '.join(rules)}; {_when(cells)}, no round or fine-tuning step is selected on test data."
 
 
 def shortfall(table: TableInput) -> str:
@@ -76,7 +79,7 @@ def described(stage: str, run: RunSpec) -> str:
 
 
 def _on_test_set(stage: str, run: RunSpec) -> bool:
-    return stage == "global" and run.scoring.global_on == "test-set"
+    return stage == "global" and run.scoring.global_on == "test-set" and not run.validation
 
 
 def seeds(cells: Cells, values: Collection[CellValue], spread: Spread | None) -> str:

@@ -97,7 +97,8 @@ class Cell:
 class Departure(NamedTuple):
     """What differs from the paper's text, in these rows and columns (ids): what the paper says, and what is done here.
 
-    `source`: where ours comes from (`code`, `guess`, …).
+    `source`: where ours comes from (`code`, `guess`, …). `code`: what the authors' code does, where we do not follow it
+    (else empty). `grave`: conclusions name it.
     """
 
     what: str
@@ -106,6 +107,13 @@ class Departure(NamedTuple):
     source: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
+    code: str = ""
+    grave: bool = False
+
+    @property
+    def silent(self) -> bool:
+        """Whether the paper does not say it, so that ours fills a gap and contradicts nothing."""
+        return self.paper.startswith("not said")
 
     def concerns(self, cell: Cell) -> bool:
         """Whether the cell is one of those."""

@@ -117,7 +117,7 @@ def departures(document: Document, rows: Sequence[tuple[str, str]], columns: Seq
         of_rows = tuple(row[0] for row in rows if d.has_row(*row))
         of_columns = tuple(column for column in columns if d.has_column(column))
         if of_rows and of_columns:
-            found.append(Departure(d.what, d.paper, d.here, d.source, of_rows, of_columns))
+            found.append(Departure(d.what, d.paper, d.here, d.source, of_rows, of_columns, d.code, d.grave))
     return tuple(found)
 
 

@@ -63,11 +63,15 @@ Grid = dict[str, Annotated[Candidates, BeforeValidator(_with_value)]]
 
 
 class Spread(Table):
-    """What ± means. `each-step`: the spread at each reported step, averaged; `mean`: the spread of the seeds' means."""
+    """What ± means. `each-step`: the spread at each reported step, averaged; `mean`: the spread of the seeds' means.
+
+    `paper`: what the ± that the paper printed is, in words.
+    """
 
     kind: Literal["std", "sem"]
     ddof: Literal[0, 1] = 1
     of: Literal["mean", "each-step"] = "mean"
+    paper: str = ""
 
 
 class SuiteTable(Table):

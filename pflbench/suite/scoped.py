@@ -68,13 +68,16 @@ class Follows(_Somewhere):
 class DepartureTable(Scoped):
     """`[[departure]]`: a difference from the paper's text: what it is about, what the paper says, what is done here.
 
-    `source`: where ours comes from.
+    `paper` begins with "not said" where the text is silent. `code`: what the authors' code does, where we do not follow
+    it. `source`: where ours comes from. `grave`: it can decide how the number is to be read, so conclusions name it.
     """
 
     what: str
     paper: str
     here: str
     source: Source
+    code: str = ""
+    grave: bool = False
 
 
 def check_scope(scope: Scoped, path: KeyPath, rows: Mapping[str, str], columns: Collection[str]) -> None:

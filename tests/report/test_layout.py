@@ -307,7 +307,7 @@ def test_the_footer_says_what_the_numbers_are(build: Build, store: Store) -> Non
     assert table.footer == (
         "Paper: arXiv:0000.00000. Protocol: not said.",
         "Selection: global (the server's model); finetuned (fine-tuned on each client's support), mean of fine-tuning "
-        "steps 1, 2; after the last round, nothing is selected on test data.",
+        "steps 1, 2; after the last round, no round or fine-tuning step is selected on test data.",
         "Seeds: 0–2 (n = 3). ± is the standard deviation over seeds (ddof = 0), averaged over the steps read.",
         "Scored: 2 held-out clients of 4, each counting the same (accuracy: unweighted mean over its query batches).",
         "Rounds: 3.",

@@ -75,7 +75,7 @@ def test_a_cell_is_the_mean_over_the_last_rounds_of_weighted_means(personal: Per
 
 def test_the_footer_says_how(personal: Personal, filled: Store) -> None:
     foot = lay_out(make(personal), filled).footer
-    assert any(line.endswith("; means of the scores after each of the last 2 rounds, nothing is selected on test data.")
+    assert any(line.endswith("; means of the scores after each of the last 2 rounds, no round or fine-tuning step is selected on test data.")
                for line in foot)  # fmt: skip
     assert "Scored: 2 clients of 2, each weighted by its number of test examples (accuracy: correct / count)." in foot
     assert "With every client counting the same instead, A 2 Clients: FedEC 67.5." in foot

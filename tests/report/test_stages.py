@@ -94,7 +94,7 @@ def test_the_footer_describes_the_models(table: TableInput, store: Store) -> Non
     assert foot == (
         "Paper: none. Protocol: not said.",
         "Selection: personalized (each client's own model, as its training of the last round leaves it, if it leaves "
-        "one); global (the server's model, on the test set); after the last round, nothing is selected on test data.",
+        "one); global (the server's model, on the test set); after the last round, no round or fine-tuning step is selected on test data.",
         "Seeds: 0, 1 (n = 2). ± is the standard error of the mean over seeds (ddof = 1).",
         "Scored: 2 clients of 2; 3 clients of 3, each counting the same (accuracy: correct / count).",
         "Rounds: 3 (Local: 1).",

@@ -121,7 +121,8 @@ def said() -> dict[str, Any]:
     content["follows"] = [{"text": "their code", "rows": ["cafeme"], "columns": ["a"]}]
     content["departure"] = [
         {"what": "batch", "paper": "30", "here": "10", "source": "code", "columns": ["a"]},
-        {"what": "order", "paper": "not said", "here": "first", "source": "guess", "rows": ["cafeme"]},
+        {"what": "order", "paper": "not said", "here": "first", "source": "guess", "rows": ["cafeme"]}
+        | {"code": "second", "grave": True},
     ]
     return content
 
@@ -170,7 +171,8 @@ def test_what_is_followed_by_cell_and_in_a_line(tmp_path: Path) -> None:
 def test_departures_name_the_rows_and_columns_shown(tmp_path: Path) -> None:
     batch, order = table(tmp_path, said()).departures
     assert (batch.rows, batch.columns) == (("fedavg", "fedavg-ft", "cafeme"), ("a",))
-    assert order == ("order", "not said", "first", "guess", ("cafeme",), ("a", "b"))
+    assert order == ("order", "not said", "first", "guess", ("cafeme",), ("a", "b"), "second", True)
+    assert order.silent and not (batch.silent or batch.code or batch.grave)
     part = table(tmp_path, said(), methods=["fedavg", "fedavg-ft"])
     assert [d.what for d in part.departures] == ["batch"]
     assert [d.concerns(cell) for d in part.departures for cell in part.cells] == [True, True, False, False]
