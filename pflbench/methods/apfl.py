@@ -1,4 +1,4 @@
-"""APFL (Deng et al. 2020, arXiv 2003.13461, Algorithm 1), as FedEC's table uses it (FedEC sheet §6, item 7).
+"""APFL (Deng et al. 2020, arXiv 2003.13461, Algorithm 1), as FedEC's table uses it.
 
 A client trains the global model w and, on the same minibatches, its own model v inside the mixture
 m = alpha v + (1 - alpha) w.

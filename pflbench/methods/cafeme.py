@@ -1,6 +1,6 @@
 """CAFeMe: context-aware federated meta-learning (arXiv 2312.15191, Algorithms 1 and 2; authors' code where it differs).
 
-Departures from the paper's text, all as in the authors' code (protocol "code"):
+Departures from the paper's text, all as in the authors' code:
 1. The modulator's context holds images only, no labels; it is recomputed from every batch that is predicted.
 2. The meta-gradient is first order (`order="first"`); `order="exact"` differentiates through the inner path.
 3. The outer loss is taken on the next six minibatches of the same cyclic stream, as one batch.

@@ -5,8 +5,8 @@ Departures:
 2. "Epochs" are passes over a client's minibatches, drawn as the suite says (CAFeMe's code: static ones).
 3. `momentum` and `weight_decay` are none of the paper's: each participation begins with a fresh momentum (pFedVEM's and
    FedEC's tables).
-4. With `personal_epochs`, a personal model is the global one after so many epochs of the client's own SGD (FedEC sheet
-   §5: FedAvg with one adaptation); without, there are none.
+4. With `personal_epochs`, a personal model is the global one after so many epochs of the client's own SGD (FedAvg
+   with one adaptation); without, there are none.
 Special cases: with one client and one step, plain SGD; one participation = `torch.optim.SGD` with that momentum and
 decay; with `personal_epochs` = `epochs`, a personal model is what one more participation on the minibatches would send.
 """

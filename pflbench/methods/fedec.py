@@ -2,7 +2,7 @@
 
 From its second participation on a client is drawn to what its last one left: to that model's predictions on the
 minibatch at hand (`constraint="kl"`), or to its parameters ("l2"); "none" is the paper's FedEC-wo.
-Departures (the paper gives no code; FedEC sheet §4):
+Departures (the paper gives no code):
 1. The constraint acts where a memory exists (Eq. 6 and the text; Algorithm 1 has its branches swapped).
 2. KL(memory || model) at temperature 1, the direction that Eqs. 12-13 need; the memory sees the minibatch's own
    augmented images, without dropout and without a gradient.

@@ -1,4 +1,4 @@
-"""First-order MAML in a federation (Per-FedAvg as a tutorial gives it: FedEC sheet §13).
+"""First-order MAML in a federation (Per-FedAvg as a tutorial gives it).
 
 MAML is Finn et al., ICML 2017, arXiv 1703.03400; Per-FedAvg is Fallah et al., NeurIPS 2020, arXiv 2002.07948.
 What it drops of Per-FedAvg, as the tutorial does: the factor I - a·Hessian between the gradient at the adapted model

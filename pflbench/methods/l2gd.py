@@ -1,4 +1,4 @@
-"""L2GD (Hanzely & Richtárik 2020, arXiv 2002.05516, Algorithm 1), as FedEC's table uses it (FedEC sheet §6, item 6).
+"""L2GD (Hanzely & Richtárik 2020, arXiv 2002.05516, Algorithm 1), as FedEC's table uses it.
 
 Every training client has a model x_i, all of them take part in every round, and one coin decides for all: with
 probability p they move toward their mean, else each trains alone, both at the rate a / (N (1 - p)).

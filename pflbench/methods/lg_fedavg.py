@@ -1,6 +1,6 @@
 """LG-FedAvg (Liang et al. 2020, arXiv 2001.01523): local representations, a global classifier.
 
-The reverse of FedPer: the last layers are averaged, the early ones stay at the client (FedEC sheet §6, item 5).
+The reverse of FedPer: the last layers are averaged, the early ones stay at the client.
 
 Departures:
 1. All start from the seed's common initial model, as the released FedRep code (the original code: from a trained FedAvg

@@ -2,7 +2,7 @@
 
 FedPer and FedRep share the base and keep the head, LG-FedAvg the reverse. What a client that never took part has for
 its own is the common initial model's part; with `private_init="server"`, what the released FedRep code has there by an
-aliasing accident (FedEC sheet §6, "First participation"): the server's, the mean of the last cohort's private parts.
+aliasing accident: the server's, the mean of the last cohort's private parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Per-FedAvg on halves of each minibatch, first order (Fallah et al., NeurIPS 2020, arXiv 2002.07948; FedEC sheet §6).
+"""Per-FedAvg on halves of each minibatch, first order (Fallah et al., NeurIPS 2020, arXiv 2002.07948).
 
 A meta step takes a minibatch apart: u = w - a·grad(w; its first rows), then w descends along grad(u; the others).
 Departures:

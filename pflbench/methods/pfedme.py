@@ -9,7 +9,7 @@ Departures:
    set; and it scores the local model in the personal one's place. Both are scored here, apart: theta is the stage
    "personalized", w_j the stage "local", which the same runs have.
 5. Where a suite scores personal models after aggregation, the global model is all there is. With `adapt`, what one more
-   participation makes of it is scored, and thrown away (FedEC sheet §6, item 4).
+   participation makes of it is scored, and thrown away (FedEC's tables).
 Special cases: one iteration moves w_j toward theta by the factor eta·lambda; with eta·lambda = 1 and K steps in one
 iteration, the upload is theta; with lambda = 0 it is the server's model.
 """

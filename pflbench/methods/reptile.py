@@ -1,4 +1,4 @@
-"""Federated Reptile (Nichol et al. 2018, arXiv 1803.02999, with clients as tasks; FedEC sheet §13).
+"""Federated Reptile (Nichol et al. 2018, arXiv 1803.02999, with clients as tasks).
 
 Departures:
 1. A client's tau steps are epochs or steps over its minibatches (the tutorial: gradients of its whole loss F_k).

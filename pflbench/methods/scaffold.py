@@ -6,7 +6,7 @@ Departures:
 2. N counts the training clients.
 3. `momentum`, `weight_decay` and `clip` are none of the paper's: with them, as in the released FedRep code, momentum is
    over the corrected gradient, clipped to a norm and then decayed; what the steps are divided by stays K times the
-   learning rate, so that control variates are no longer means of gradients (FedEC sheet §6, item 3).
+   learning rate, so that control variates are no longer means of gradients.
 The server's means are plain ones, as in the paper, whatever weights the suite has; and only clients whose uploads
 arrive replace their control variates, so that the server's stays the mean of all clients'.
 Special cases: with one client and a server step of 1, plain SGD; the clients' control variates always sum to N times

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from pflbench.reading.explaining import Explanation
+from pflbench.reading.facts import Facts
+from pflbench.report.recent import WINDOW
 from pflbench.report.statistics import ENOUGH_SEEDS
 from pflbench.report.text import number, ranges
 
@@ -16,74 +19,158 @@ _WORDS = {
 }
 """What the settings are called of which a source speaks as a whole."""
 _READINGS = {
-    "code": "as in the code that is followed",
+    "code": "as the released code has it",
     "paper": "as the paper has it elsewhere",
     "inferred": "inferred",
     "tuned": "tuned by us",
     "guess": "guessed",
 }
 """What is said of departures by where they come from."""
+_KINDS = {
+    "text": "Differs from the paper's text",
+    "silence": "Fills what the paper does not say",
+    "code": "Departs from the released code",
+}
+"""The kinds of departures."""
+_LABELS = {
+    "within 1": "Agrees within both spreads",
+    "within 2": "Cannot be told whether it agrees",
+    "off": "Differs",
+}
+_DOMINATES = 2.0
+"""From how many times the paper's ± on ours makes a difference look small by itself."""
 
 
-def conclusion(of: Explanation) -> list[str]:
-    """Plain sentences on what speaks for and against the number; the last says what may be concluded."""
+class Conclusion(NamedTuple):
+    """`short`: what may be concluded, in a few sentences; `reasons`: what speaks for and against the number."""
+
+    short: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def conclusion(of: Explanation) -> Conclusion:
+    """What may be concluded from the cell, and why."""
     if of.value.mean is None:
         return _without_a_number(of)
-    lines = [*_of_the_runs(of), *_of_the_values(of), *_of_departures(of), *_of_the_paper(of), _verdict(of)]
-    return [line for line in lines if line]
+    minded = [f"Keep in mind: {one.what}. {one.told}" for one in of.departures if one.grave]
+    short = [*_verdict(of), *minded, *_of_the_choice(of)]
+    if of.value.recent is not None:
+        mean = number(of.value.recent.mean, None, of.table.decimals)
+        short.append(f"It is the last round's alone; the mean over the last {WINDOW} scored ones is {mean}.")
+    reasons = [
+        *_of_the_runs(of),
+        *_of_the_data(of),
+        *_of_the_values(of),
+        *_of_departures(of),
+        *_of_the_paper(of),
+        *_of_the_choice(of),
+        *_of_the_last_rounds(of),
+    ]
+    return Conclusion(tuple(short), tuple(reasons))
 
 
-def _without_a_number(of: Explanation) -> list[str]:
+def _without_a_number(of: Explanation) -> Conclusion:
     failed = f", {of.value.failed} failed" if of.value.failed else ""
     make = f"pflbench run --suite {of.table.suite} --column {of.head.column} --method {of.row.id}"
     profile = "" if of.table.profile == "paper" else f" --profile {of.table.profile}"
-    done = f"There is no number of ours: none of {of.value.expected} seeds is done{failed}."
-    return [f"{done} `{make}{profile}` trains them." if of.named else done, "Nothing can be concluded."]
+    short = [f"Nothing can be concluded: none of {of.value.expected} seeds is done{failed}."]
+    if of.named:
+        short.append(f"`{make}{profile}` trains them.")
+    short += _of_the_paper(of)
+    return Conclusion(tuple(short), (*_of_the_values(of), *_of_departures(of), *_of_the_paper(of)))
 
 
-def _verdict(of: Explanation) -> str:
-    """Whether ours can stand for the paper's number."""
+def _verdict(of: Explanation) -> list[str]:
+    """Whether the number can stand for the paper's."""
     value = of.value
-    guesses = of.of_source("guess") or [departure.what for departure in of.departures if departure.source == "guess"]
     if value.mixed:
-        return "Not to be trusted: the column mixes data or versions of a method, so its cells are not one experiment."
+        return [
+            "Not to be trusted: the column mixes data or versions of a method, so its cells are not one experiment."
+        ]
     if of.table.shortfall:
-        return (
+        return [
             "Not to be compared with the paper: the runs follow less than its protocol, or another one. The number "
             "shows that the method runs, and little of how good it is."
-        )
+        ]
     if value.reference is None:
-        return "There is no number of the paper here. Ours stands for itself."
-    if value.reference.suspect is not None:
-        return (
-            "The paper's number is suspect, so neither agreement nor difference says whether the method was reproduced."
-        )
+        return ["There is no number of the paper here. pflbench's stands for itself."]
     if value.done < ENOUGH_SEEDS:
         are = "is" if value.done == 1 else "are"
-        return (
-            f"Too early to say: {value.done} of {_seeds(value.expected)} {are} done, and with fewer than "
+        early = (
+            f"Too early to tell: {value.done} of {_seeds(value.expected)} {are} done, and with fewer than "
             f"{ENOUGH_SEEDS} nobody knows how much of a difference is chance."
         )
-    so_far = "" if value.complete else ", as far as the seeds that are done can tell"
-    agrees = value.verdict is not None and value.verdict.label in ("within 1", "within 2")
-    if agrees and not guesses:
-        how = "Reproduced with values that we tuned" if of.of_source("tuned") else "Reproduced"
-        known = "known to be " if of.of_source("") else ""
-        return f"{how}: ours agrees with the paper's number, and no value behind it is {known}a guess{so_far}."
-    if agrees:
+        return [early, *_of_the_paper(of)]
+    return [_compared(of), _meaning(of)]
+
+
+def _compared(of: Explanation) -> str:
+    """How far the two numbers are apart, and which spreads that is measured by."""
+    value = of.value
+    ratio = value.verdict.ratio if value.verdict else None
+    so_far = "" if value.complete else f" (so far: {value.done} of {_seeds(value.expected)})"
+    apart = _beside(value.difference or 0.0, of.table.decimals)
+    if ratio is not None and not math.isinf(ratio):
+        apart += f", {ratio:.1f} times {_measure(of)}"
+    label = _LABELS[value.verdict.label] if value.verdict and value.verdict.label in _LABELS else "Not comparable"
+    return f"{label}{so_far}: {apart}; {_sizes(of)}."
+
+
+def _sizes(of: Explanation) -> str:
+    """How large our ± is beside the paper's."""
+    ours, decimals = _own(of), of.table.decimals
+    theirs = of.value.reference.spread if of.value.reference else None
+    own = number(ours, None, decimals)
+    if theirs is None:
+        return f"the paper prints no ±, pflbench's is {own}"
+    paper = number(theirs, None, decimals)
+    if not theirs:
+        return f"pflbench's ± is {own}, the paper's {paper}"
+    said = f"pflbench's ± ({own}) is {_times(ours / theirs)} the paper's ({paper})"
+    if ours / theirs < _DOMINATES or not of.value.difference:
+        return said
+    return f"{said}, and the difference {_times(abs(of.value.difference) / theirs)} the paper's alone"
+
+
+def _meaning(of: Explanation) -> str:
+    """What agreement or difference shows, with what the number rests on."""
+    value = of.value
+    if value.reference is not None and value.reference.suspect is not None:
         return (
-            "Ours agrees with the paper's number, but rests on guesses. So the agreement does not show "
-            f"that the paper's experiment was repeated{so_far}."
+            f"{_suspect(value.reference.suspect)}; so neither agreement nor difference says whether the method was "
+            "reproduced."
         )
+    label = value.verdict.label if value.verdict else ""
+    known = "known to be a guess" if of.of_source("") else "a guess"
+    guesses = _in_words(of.of_source("guess")) or [one.what for one in of.departures if one.source == "guess"]
     if guesses:
-        return (
-            "Ours differs from the paper's number, and rests on guesses. Until what they stand for is known, the "
-            f"difference speaks neither against the paper nor against the method{so_far}."
+        return f"{_rests(guesses)}, " + {
+            "within 1": "so the agreement does not show that the paper's experiment was repeated.",
+            "within 2": "so more seeds alone would not show whether the paper's experiment was repeated.",
+        }.get(
+            label,
+            "and until what they stand for is known, the difference speaks neither against the paper nor against "
+            "the method.",
         )
-    return (
-        "Not reproduced: ours differs from the paper's number, though no value behind it is a guess. What differs from "
-        f"the paper's text, which is listed above, or the paper's own runs must make the difference{so_far}."
-    )
+    if label == "within 2":
+        return f"No value behind it is {known}; more seeds would tell."
+    if label == "off":
+        return (
+            f"Not reproduced, though no value behind it is {known}: what differs from the paper's text and the "
+            "released code, or the paper's own runs, must make the difference."
+        )
+    other = [one.what for one in of.departures if one.grave and one.code]
+    if other:
+        return (
+            f"No value behind it is {known}, but the authors' runs probably differed ({', '.join(other)}): "
+            "the result was reproduced, not every detail of the experiment."
+        )
+    tuned = " with values that we tuned" if of.of_source("tuned") else ""
+    return f"Reproduced{tuned}: no value behind it is {known}."
+
+
+def _suspect(why: str) -> str:
+    return f"The paper's number is suspect: {why}"
 
 
 def _of_the_runs(of: Explanation) -> list[str]:
@@ -99,6 +186,13 @@ def _of_the_runs(of: Explanation) -> list[str]:
     return lines
 
 
+def _of_the_data(of: Explanation) -> list[str]:
+    """Whether the runs were computed on files that are not the official ones, as far as the files here tell."""
+    if not isinstance(of.facts, Facts) or of.facts.hash not in {ran.data_hash for ran in of.ran}:
+        return []
+    return [f"The runs were computed on the same data as are here. {warning}" for warning in of.facts.warnings]
+
+
 def _of_the_values(of: Explanation) -> list[str]:
     if not of.named:
         return ["The row is not the suite's: its values are those of whoever ran it."]
@@ -106,7 +200,7 @@ def _of_the_values(of: Explanation) -> list[str]:
     unsaid = of.of_source("")
     lines = []
     if guesses:
-        lines.append(f"It rests on {'a guess' if len(guesses) == 1 else 'guesses'}: {', '.join(guesses)}.")
+        lines.append(f"{_rests(guesses)}.")
     if tuned:
         lines.append(f"It rests on our tuning: {', '.join(tuned)} ({_trials(of)}).")
     if unsaid:
@@ -116,15 +210,21 @@ def _of_the_values(of: Explanation) -> list[str]:
     return lines
 
 
+def _rests(guesses: list[str]) -> str:
+    return f"It rests on {'a guess' if len(guesses) == 1 else 'guesses'} ({', '.join(guesses)})"
+
+
 def _trials(of: Explanation) -> str:
     """What the stored trials say of the tuned values."""
     own = [one for one in of.trials if one.same]
     if not own:
         return (
-            "the trials stored are of another column" if of.trials else "no trial is stored, so this cannot be checked"
+            "the stored trials are of another setting, see below"
+            if of.trials
+            else "no search is stored, so nobody can check it"
         )
     best = all(one.trials[0].chosen for one in own)
-    return "the best of the trials listed above" if best else "not the best of the trials listed above"
+    return "the best of the stored trials, see below" if best else "not the best of the stored trials, see below"
 
 
 def _in_words(names: list[str]) -> list[str]:
@@ -132,22 +232,48 @@ def _in_words(names: list[str]) -> list[str]:
 
 
 def _of_departures(of: Explanation) -> list[str]:
-    if not of.departures:
-        return []
-    kinds = []
-    for source, words in _READINGS.items():
-        mine = [departure.what for departure in of.departures if departure.source == source]
-        named = "" if source in ("code", "paper") else f" ({', '.join(mine)})"
-        kinds += [f"{len(mine)} {words}{named}"] if mine else []
-    points = "1 point" if len(of.departures) == 1 else f"{len(of.departures)} points"
-    return [f"The runs differ from the paper's text in {points}: {'; '.join(kinds)}."]
+    """How much of the paper's text is contradicted and filled, and what is grave of it."""
+    lines = []
+    for kind, title in _KINDS.items():
+        mine = [one for one in of.departures if one.kind == kind]
+        by = {words: [one.what for one in mine if one.source == source] for source, words in _READINGS.items()}
+        how = "; ".join(f"{words}: {', '.join(names)}" for words, names in by.items() if names)
+        points = "1 point" if len(mine) == 1 else f"{len(mine)} points"
+        lines += [f"{title} in {points} ({how})."] if mine else []
+    return [*lines, *(f"Grave: {one.what}. {one.told}" for one in of.departures if one.grave)]
 
 
 def _of_the_paper(of: Explanation) -> list[str]:
     reference = of.value.reference
-    if reference is None or reference.suspect is None:
+    return [] if reference is None or reference.suspect is None else [f"{_suspect(reference.suspect)}."]
+
+
+def _of_the_choice(of: Explanation) -> list[str]:
+    """What choosing from the grid on the test scores would have given."""
+    found, decimals = of.value.on_test, of.table.decimals
+    if found is None:
         return []
-    return [f"Why the paper's number is suspect: {reference.suspect}."]
+    apart = ""
+    if of.value.reference is not None:
+        apart = f", {_beside(found.mean - of.value.reference.mean, decimals)}"
+    return [
+        "With points chosen on the test scores, as the paper's wording may mean, it would be "
+        f"{number(found.mean, found.spread, decimals)}{apart}."
+    ]
+
+
+def _of_the_last_rounds(of: Explanation) -> list[str]:
+    """How much the number depends on which round is the last."""
+    recent, decimals = of.value.recent, of.table.decimals
+    if recent is None:
+        return []
+    mean, least, most = (number(one, None, decimals) for one in (recent.mean, recent.least, recent.most))
+    seeds = "" if len(recent.seeds) == of.value.done else f"; seeds {ranges(recent.seeds)}"
+    return [
+        f"The number is the last round's alone. Over the last {WINDOW} scored rounds "
+        f"({recent.rounds[0]}–{recent.rounds[1]}{seeds}) the mean is {mean}, single runs are between {least} and "
+        f"{most}, and move by up to {number(recent.step, None, 1)} points from one to the next."
+    ]
 
 
 def spreads_apart(of: Explanation) -> str:
@@ -155,14 +281,33 @@ def spreads_apart(of: Explanation) -> str:
     value, decimals = of.value, of.table.decimals
     if value.difference is None or value.reference is None:
         return ""
-    text = f"Ours minus the paper's: {value.difference:+.{decimals}f} points"
+    text = f"pflbench minus paper: {value.difference:+.{decimals}f} points"
     ratio = value.verdict.ratio if value.verdict else None
     if ratio is not None and not math.isinf(ratio):
-        ours = value.std if of.table.spread.kind == "std" else value.sem
-        joint = math.hypot(ours or 0.0, value.reference.spread or 0.0)
-        kind = "both spreads taken together" if value.reference.spread is not None else "our spread alone"
-        text += f", {ratio:.1f} times {kind} ({number(joint, None, decimals)})"
+        joint = math.hypot(_own(of), value.reference.spread or 0.0)
+        text += f", {ratio:.1f} times {_measure(of)} ({number(joint, None, decimals)})"
     return f"{text}."
+
+
+def _beside(difference: float, decimals: int) -> str:
+    side = "above" if difference > 0 else "below"
+    return f"{number(abs(difference), None, decimals)} points {side} the paper's number"
+
+
+def _own(of: Explanation) -> float:
+    ours = of.value.std if of.table.spread.kind == "std" else of.value.sem
+    return ours or 0.0
+
+
+def _measure(of: Explanation) -> str:
+    reference = of.value.reference
+    return "both spreads taken together" if reference and reference.spread is not None else "our spread alone"
+
+
+def _times(ratio: float) -> str:
+    if f"{ratio:.1f}" == "1.0":
+        return "as large as"
+    return f"about {ratio:.0f} times" if ratio >= _DOMINATES else f"{ratio:.1f} times"
 
 
 def _seeds(count: int) -> str:

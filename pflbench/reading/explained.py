@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -10,8 +11,7 @@ from pflbench.reading.explaining import Explanation, Given, Ran
 from pflbench.reading.facts import Facts
 from pflbench.reading.trials import Tried
 from pflbench.report import rules
-from pflbench.report.recent import WINDOW
-from pflbench.report.table import Recent
+from pflbench.report.table import SUSPECT, Verdict
 from pflbench.report.text import number, ranges
 
 SOURCES = {
@@ -19,10 +19,26 @@ SOURCES = {
     "code": "the code that is followed has it",
     "inferred": "neither says it, but it follows from what they say",
     "guess": "nothing that the authors published tells it; we took what seemed likely",
-    "tuned": "we searched for it, on held-out training rows",
+    "tuned": "we tried values and took one; the trials that are stored stand below",
     "": "the suite does not say where it comes from",
 }
 """What the sources of values mean, in the order in which they are told."""
+_MEASURED = {
+    "within 1": "the difference is at most as large as both spreads taken together",
+    "within 2": "the difference is between one and two times both spreads taken together",
+    "off": "the difference is more than twice both spreads taken together",
+}
+"""Why a verdict is what it is."""
+_KINDS = {
+    "text": "Other than the paper's text",
+    "silence": "What the paper does not say, and how it is filled",
+    "code": "Other than the released code",
+}
+"""The kinds of departures, the gravest first."""
+_PREPARED = {"dataset": "how the {}, {}, is prepared", "partition": "how the {}, {}, is drawn"}
+"""Settings whose source is not that of their name."""
+_OPTION = re.compile(r"(?:\d+\. )?With `(\w+)`")
+"""How a method's departure begins that is about an option."""
 
 
 def text(of: Explanation, width: int = 100) -> str:
@@ -30,18 +46,20 @@ def text(of: Explanation, width: int = 100) -> str:
     said = conclusion(of)
     blocks = [
         _head(of),
+        _section("In short", [(line, "") for line in said.short], width),
         _section("The number", _numbers(of), width),
+        _section("What speaks for and against the number", [(line, "- ") for line in said.reasons], width),
         _section("How it is read", [(line, "") for line in of.reading], width),
         _section(f"Hyperparameters of {of.cell.asked[0].method.name}", _given(of.hyper), width),
         _section("Everything else that was set, by where it comes from", _by_source(of.settings), width),
         _section("Trials behind what is tuned", _trials(of), width),
-        _section("What is followed, and what differs from the paper's text", _departures(of), width),
+        _section("What is followed, and what differs", _departures(of), width),
         _section("What the method departs from in the paper that it comes from", _method(of), width),
         _section("Notes on this row and column", [(note, "- ") for note in of.notes], width),
         _section("The federation", _federation(of), width),
-        _section("What speaks for and against the number", [(line, "- ") for line in said[:-1]], width),
+        _section("Where it comes from", _runs(of), width),
     ]
-    return "\n\n".join(block for block in (*blocks, _wrapped(said[-1], "", width)) if block) + "\n"
+    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 Line = tuple[str, str]
@@ -82,56 +100,51 @@ def _numbers(of: Explanation) -> list[Line]:
     value, decimals = of.value, of.table.decimals
     lines: list[Line] = []
     if value.mean is None:
-        lines.append((f"Ours   none: 0 of {value.expected} seeds are done", ""))
+        lines.append((f"pflbench  none: 0 of {value.expected} seeds are done", ""))
     else:
         done = f"seeds {ranges(value.seeds)}" if value.done > 1 else f"seed {ranges(value.seeds)} alone"
         of_all = "" if value.complete else f"; {value.done} of {value.expected} are done"
-        lines.append((f"Ours   {number(value.mean, value.spread, decimals)}   ({done}{of_all})", ""))
-    if value.recent is not None:
-        lines.append((_recent(value.recent, decimals), ""))
+        lines.append((f"pflbench  {number(value.mean, value.spread, decimals)}   ({done}{of_all})", ""))
     if value.reference is not None:
-        lines.append((f"Paper  {number(value.reference.mean, value.reference.spread, decimals)}", ""))
+        lines.append((f"Paper     {number(value.reference.mean, value.reference.spread, decimals)}", ""))
     else:
-        lines.append(("Paper  prints no number here", ""))
+        lines.append(("Paper     prints no number here", ""))
     if apart := spreads_apart(of):
         lines.append((apart, ""))
     if value.verdict is not None:
-        lines.append((f"Verdict of the report: {value.verdict.label}. Why: {value.verdict.reason}.", ""))
-    if value.reference is not None and value.reference.suspect:
-        lines.append((f"Suspicion about the paper's number: {value.reference.suspect}.", ""))
-    lines += [(line, "") for line in _runs(of)]
+        lines.append((f"Verdict of the report: {_labeled(value.verdict)}.", ""))
+    if value.reference is not None and value.reference.spread is not None and of.printed:
+        lines.append((f"The paper's ± is {of.printed}.", ""))
+    if value.seeds:
+        each = (f"{seed}: {number(accuracy, None, decimals)}" for seed, accuracy in value.seeds.items())
+        lines.append((f"By seed: {', '.join(each)}.", ""))
     if of.missing:
         lines.append((f"Not done: seeds {ranges(of.missing)}.", ""))
     return lines
 
 
-def _recent(of: Recent, decimals: int) -> str:
-    """How much the number depends on which round is the last."""
-    mean, least, most = (number(one, None, decimals) for one in (of.mean, of.least, of.most))
-    return (
-        f"Over the last {WINDOW} scored rounds ({of.rounds[0]}–{of.rounds[1]}; seeds {ranges(of.seeds)}) the mean is "
-        f"{mean}, single runs are between {least} and {most}, and move by up to {number(of.step, None, 1)} points from "
-        "one to the next."
-    )
+def _labeled(verdict: Verdict) -> str:
+    """The report's verdict, and what of this cell makes it that."""
+    why = _MEASURED.get(verdict.label, verdict.reason)
+    return f"{verdict.label} ({why})" + ("" if verdict.suspect is None else f", {SUSPECT}")
 
 
-def _runs(of: Explanation) -> list[str]:
-    """A line for each seed: its accuracy, and which runs it is from."""
+def _runs(of: Explanation) -> list[Line]:
+    """The runs of each seed, then those of the trials."""
     seeds: dict[int, list[Ran]] = {}
     for ran in of.ran:
         seeds.setdefault(ran.seed, []).append(ran)
-    lines = []
+    lines: list[Line] = []
     for seed, rans in seeds.items():
-        accuracy = next(
-            (number(ran.accuracy, None, of.table.decimals) for ran in rans if ran.accuracy is not None), "-"
-        )
         ids = ", ".join(ran.run.run + _failure(ran) for ran in rans)
         if len(rans) > 1:
             held_out = sum(ran.run.validation > 0 for ran in rans)
             ids = f"{len(rans)} runs, {held_out} of them without the rows that the choice is made on: {ids}"
         made = dict.fromkeys(f"commit {ran.run.commit or 'unknown'} on {ran.device or 'unknown'}" for ran in rans)
         days = dict.fromkeys(ran.run.finished or "day not recorded" for ran in rans)
-        lines.append(f"Seed {seed}: {accuracy}; {ids}; {', '.join(made)}; {', '.join(days)}")
+        lines.append((f"Seed {seed}: {ids}; {', '.join(made)}; {', '.join(days)}", ""))
+    for one in of.trials:
+        lines.append((f"Trials with seed {one.seed}, in the order above: {', '.join(t.run for t in one.trials)}", ""))
     return lines
 
 
@@ -153,24 +166,24 @@ def _given(given: Sequence[Given]) -> list[Line]:
 def _by_source(given: Sequence[Given]) -> list[Line]:
     lines = []
     for source in SOURCES:
-        mine = [f"{one.name} = {one.value}" for one in given if one.source == source]
+        mine = [_PREPARED.get(one.name, "{} = {}").format(one.name, one.value) for one in given if one.source == source]
         if mine:
             lines.append((", ".join(mine), f"{source or 'not said'}: "))
     return lines
 
 
 def _trials(of: Explanation) -> list[Line]:
-    tuned = [given.name for given in of.hyper if given.source == "tuned"]
+    tuned = of.of_source("tuned")
     if tuned and not of.trials:
-        return [(f"None is stored of {', '.join(tuned)}: this cannot be checked here.", "")]
+        return [(f"No search is stored of {', '.join(tuned)}, so nobody can check how it was chosen.", "")]
     lines: list[Line] = []
     for one in of.trials:
-        where = "in this column's setting" if one.same else f"in another column's setting ({one.where})"
+        where = "in this column's setting" if one.same else f"in another setting ({one.where})"
+        tried = of.run.model_copy(update={"validation": one.share})
         lines.append(
             (
-                f"Seed {one.seed}, {where}: {rules.described(one.stage, of.run)}, scored on {100 * one.share:g} % "
-                "of every client's training rows, which were left out of the training, "
-                f"after round {one.rounds}:",
+                f"Seed {one.seed}, {where}: {rules.described(one.stage, tried)}; scored on a held-out "
+                f"{100 * one.share:g} % of each client's training images, after round {one.rounds}:",
                 "",
             )
         )
@@ -186,14 +199,16 @@ def _points(one: Tried) -> list[Line]:
             for key, value in trial.values.items()
         )
         accuracy = "failed" if trial.accuracy is None else f"{trial.accuracy:.2f} %"
-        lines.append((f"{accuracy}  {values}  run {trial.run}{'  <- used here' if trial.chosen else ''}", "  "))
+        lines.append((f"{accuracy}  {values}{'  <- used here' if trial.chosen else ''}", "  "))
     return lines
 
 
 def _departures(of: Explanation) -> list[Line]:
     lines: list[Line] = [(f"Followed is {of.follows}.", "")] if of.follows else []
-    for count, one in enumerate(of.departures, 1):
-        lines.append((f"{one.what} [{one.source}]. Paper: {one.paper}. Here: {one.here}.", f"{count}. "))
+    for kind, title in _KINDS.items():
+        mine = [one for one in of.departures if one.kind == kind]
+        lines += [(f"{title}:", "")] if mine else []
+        lines += [(f"{one.what} [{one.source}]. {one.told}", f"{count}. ") for count, one in enumerate(mine, 1)]
     if of.named and not of.departures:
         lines.append(("The suite lists no difference from the paper's text for this cell.", ""))
     return lines
@@ -206,12 +221,18 @@ def _method(of: Explanation) -> list[Line]:
     for group in of.method.departures:
         if group.scope:
             lines.append((f"Departures {group.scope}:", ""))
-        for item in group.items:
+        for item in (item for item in group.items if not _unused(item, of)):
             mark, dot, rest = item.partition(". ")
             lines.append((rest, f"{mark}. ") if dot and mark.isdecimal() else (item, "- "))
     if not of.method.departures:
         lines.append(("Its docstring lists no departure.", ""))
     return lines
+
+
+def _unused(item: str, of: Explanation) -> bool:
+    """Whether it is about an option of the method that the run does without."""
+    option = _OPTION.match(item)
+    return option is not None and of.run.method.hyper.get(option[1]) is None
 
 
 def _federation(of: Explanation) -> list[Line]:
@@ -221,7 +242,7 @@ def _federation(of: Explanation) -> list[Line]:
         f"{run.clients} clients: {run.training_clients} train"
         + (f", {held} are held out and only scored." if held else "."),
         f"Each round {run.cohort} of them take part"
-        + (f"; an upload arrives with probability {run.arrival:g}." if run.arrival < 1 else "."),
+        + (f"; an upload arrives with probability {run.arrival:g}." if run.arrival < 1 and of.sends else "."),
     ]
     if isinstance(of.facts, Facts):
         lines += _facts(of.facts, of)
@@ -244,6 +265,7 @@ def _facts(facts: Facts, of: Explanation) -> list[str]:
         lines.append(f"The global model can be scored on {facts.test} test rows.")
     if facts.shared:
         lines.append(f"{facts.shared} rows are held by several clients.")
+    lines += facts.warnings
     if of.ran and facts.hash not in {ran.data_hash for ran in of.ran}:
         lines.append("The dataset here is not the one that the runs were computed on: its content is another.")
     if facts.parameters:

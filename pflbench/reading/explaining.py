@@ -70,6 +70,8 @@ class Explanation:
         notes: The suite's, on this row and column.
         facts: Of the federation; a text says what is missing for them, None: nobody looked.
         named: Whether the suite names the row, as opposed to one of the user's.
+        printed: What the ± that the paper printed is; empty if the suite does not say.
+        sends: Whether clients send anything to the server, as far as the costs stored with the runs tell.
     """
 
     table: TableInput
@@ -90,6 +92,8 @@ class Explanation:
     notes: tuple[str, ...]
     facts: Facts | str | None
     named: bool
+    printed: str
+    sends: bool
 
     @property
     def run(self) -> RunSpec:
@@ -152,8 +156,11 @@ def explain(
     reduced = replace(
         table, rows=(mine,), columns=(heads[cell.column],), cells={(cell.row, cell.column): cell}, derived=()
     )
-    hyper = _hyper(cell, told)
-    tuned = [given.name for given in hyper if given.source == "tuned"]
+    known = None if root is None else facts(cell.asked[0], root, whole.locations.get(cell.asked[0].id, {}))
+    hyper, settings = _hyper(cell, told), _settings(cell, told)
+    if isinstance(known, Facts) and not known.minibatches:
+        settings = tuple(given for given in settings if given.name != "batch")
+    tuned = [given.name for given in (*hyper, *settings) if given.source == "tuned"]
     done = [run for runs in cell.needed for run in runs if run.id in shelf.stored]
     return Explanation(
         table=reduced,
@@ -166,14 +173,16 @@ def explain(
         ran=tuple(_ran(run, value, store, shelf) for run in done),
         reading=_reading(reduced, value),
         hyper=hyper,
-        settings=_settings(cell, told),
+        settings=settings,
         trials=tuple(tried(cell, [c.reading.stage for c in cells], tuned, shelf)) if tuned else (),
         follows=told.follows if told else "",
         departures=tuple(d for d in own.departures if told and d.concerns(told)),
         method=_method(cell.asked[0], shelf),
         notes=own.notes if named else (),
-        facts=None if root is None else facts(cell.asked[0], root, whole.locations.get(cell.asked[0].id, {})),
+        facts=known,
         named=named,
+        printed=whole.spread.paper,
+        sends=all(shelf.stored[run.id].provenance.get("floats_up") != 0 for run in done),
     )
 
 
@@ -273,7 +282,6 @@ def _reading(table: TableInput, value: CellValue) -> tuple[str, ...]:
         rules.rounds(table),
         rules.plain(table, grid),
         rules.left_out(table, grid),
-        *rules.recent(table, grid),
         *rules.choices(table, grid),
     ]
     return tuple(line for line in lines if line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,8 @@ class Facts:
     `support`, `query`: rows of the training clients; `held_out`: support rows of the others (None: there are none);
     `kinds`: what the classes of a client's support rows number. `test`: rows that the global model is scored on.
     `shared`: rows that several clients hold. `parameters`: of the network as the method trains it; None if that cannot
-    be built here.
+    be built here. `minibatches`: whether the method draws any, as far as it is known. `warnings`: that files of the
+    dataset are not the official ones.
     """
 
     seed: int
@@ -48,6 +50,8 @@ class Facts:
     test: int
     shared: int
     parameters: int | None
+    minibatches: bool
+    warnings: tuple[str, ...]
 
 
 def facts(run: RunSpec, root: Path, places: Places) -> Facts | str:
@@ -57,12 +61,15 @@ def facts(run: RunSpec, root: Path, places: Places) -> Facts | str:
     """
     from pflbench.executor import build
 
-    try:
-        federation = build.federation(run, root, places)
-    except PflbenchError as error:
-        return " ".join(str(error).split())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            federation = build.federation(run, root, places)
+        except PflbenchError as error:
+            return " ".join(str(error).split())
     training = np.flatnonzero(federation.training)
     others = np.flatnonzero(~federation.training)
+    parameters, minibatches = _method(run, places)
     return Facts(
         seed=run.seed,
         hash=federation.hash,
@@ -73,7 +80,9 @@ def facts(run: RunSpec, root: Path, places: Places) -> Facts | str:
         classes=federation.classes,
         test=len(federation.test),
         shared=federation.shared,
-        parameters=_parameters(run, places),
+        parameters=parameters,
+        minibatches=minibatches,
+        warnings=tuple(dict.fromkeys(str(one.message) for one in caught)),
     )
 
 
@@ -81,12 +90,16 @@ def _numbers(found: Sequence[int]) -> Numbers:
     return Numbers(min(found), float(np.median(found)), max(found))
 
 
-def _parameters(run: RunSpec, places: Places) -> int | None:
-    """How many numbers the initial model has; None if the method or the network is nowhere to be found."""
+def _method(run: RunSpec, places: Places) -> tuple[int | None, bool]:
+    """How many numbers the initial model has, and whether the method draws minibatches.
+
+    None, and True, if the method or the network is nowhere to be found.
+    """
     from pflbench.executor import build
 
     try:
         method = build.construct(place("methods", run.method.name, places), run.method.hyper)
-        return len(method.network(build.network(run, places)).init(run.seed))
+        parameters = len(method.network(build.network(run, places)).init(run.seed))
     except PflbenchError:
-        return None
+        return None, True
+    return parameters, not all(take.whole for take in method.takes())

@@ -42,23 +42,30 @@ class Tried:
 
 
 def tried(cell: CellInput, stages: Sequence[str], keys: Sequence[str], shelf: Shelf) -> list[Tried]:
-    """The trials in which these hyperparameters were varied: in the cell's setting, else in others of its dataset.
+    """The trials in which these hyperparameters were varied: in the cell's setting, else on its data, else elsewhere.
 
     `stages`: those that the cell's row is shown at, of which one decides.
     """
     run = cell.asked[0]
     groups: dict[tuple[str, int], list[RunSpec]] = {}
+    alike = set()
     for stored in shelf.stored.values():
         spec = stored.spec
-        alike = spec.method.name == run.method.name and _data(spec) == _data(run)
-        if alike and spec.validation and not any(spec.id == asked.id for asked in cell.asked):
-            whole = spec.model_copy(update={"validation": 0.0})
-            groups.setdefault((whole.setting(), spec.seed), []).append(spec)
-    found = [
-        _tried(cell, specs, run, stages, shelf, setting == run.setting()) for (setting, _), specs in groups.items()
-    ]
-    about = [one for one in found if any(key in trial.values for trial in one.trials for key in keys)]
-    return [one for one in about if one.same] or about
+        own = spec.method.name == run.method.name
+        if own and spec.validation and not any(spec.id == asked.id for asked in cell.asked):
+            setting = spec.model_copy(update={"validation": 0.0}).setting()
+            groups.setdefault((setting, spec.seed), []).append(spec)
+            if _data(spec) == _data(run):
+                alike.add(setting)
+    about = {
+        place: specs
+        for place, specs in groups.items()
+        if any(len({str(_used(s, key)) for s in specs}) > 1 for key in keys)
+    }
+    nearest = (
+        [place for place in about if place[0] == run.setting()] or [p for p in about if p[0] in alike] or list(about)
+    )
+    return [_tried(cell, about[place], run, stages, shelf, place[0] == run.setting()) for place in nearest]
 
 
 def _tried(
@@ -77,7 +84,7 @@ def _tried(
         chosen = all(_used(run, key) == value for key, value in values.items())
         trials.append(Trial(values, accuracy, chosen, spec.id))
     trials.sort(key=lambda trial: -1.0 if trial.accuracy is None else trial.accuracy, reverse=True)
-    where = f"{first.clients} clients, {first.rounds} rounds"
+    where = f"{first.dataset.name}, {first.clients} clients, {first.rounds} rounds"
     return Tried(same, where, first.seed, first.rounds, first.validation, stage, tuple(trials))
 
 

@@ -111,9 +111,17 @@ class Departure(NamedTuple):
     grave: bool = False
 
     @property
-    def silent(self) -> bool:
-        """Whether the paper does not say it, so that ours fills a gap and contradicts nothing."""
-        return self.paper.startswith("not said")
+    def kind(self) -> Literal["code", "silence", "text"]:
+        """What it departs from: the authors' code, nothing (the paper is silent, and a gap is filled), or the text."""
+        if self.code:
+            return "code"
+        return "silence" if self.paper.startswith("not said") else "text"
+
+    @property
+    def told(self) -> str:
+        """Both sides in sentences."""
+        code = f" Released code: {self.code}." if self.code else ""
+        return f"Paper: {self.paper}.{code} Here: {self.here}."
 
     def concerns(self, cell: Cell) -> bool:
         """Whether the cell is one of those."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cli_kit import METHOD, SUITE, make_up
 
+from pflbench.reading.facts import Facts, facts
 from pflbench.result import RunResult, Score
 from pflbench.spec import MethodSpec
 from pflbench.store import Store
@@ -46,9 +47,16 @@ def suite(folder: Path):
     return write
 
 
-def last(out: str) -> str:
-    """The last paragraph in one line."""
-    return " ".join(out.strip().split("\n\n")[-1].split())
+def part(out: str, title: str) -> str:
+    """The section of this title in one line."""
+    (found,) = [block for block in out.split("\n\n") if block.startswith(f"{title}\n")]
+    return " ".join(found.split()[len(title.split()) :])
+
+
+def short(out: str) -> str:
+    """What may be concluded, which stands first."""
+    assert out.split("\n\n")[1].startswith("In short\n")
+    return part(out, "In short")
 
 
 def test_the_number_is_the_reports_with_its_runs(cli, results: Path, folder: Path) -> None:
@@ -59,15 +67,16 @@ def test_the_number_is_the_reports_with_its_runs(cli, results: Path, folder: Pat
         if ",Ditto,ditto,shards," in line
     ]
     mean = float(line.split(",")[9])
-    assert re.search(rf"Ours +{mean:.2f} ± ", out)
+    assert re.search(rf"pflbench +{mean:.2f} ± ", out)
     runs = {
         run.id: run.seed
         for cell in expand(load(str(folder / "tiny.toml")), rows=["ditto"], columns=["shards"]).cells
         for run in cell.runs
     }
     for id, seed in runs.items():
-        assert re.search(rf"Seed {seed}: \d+\.\d\d; {id}; commit unknown", out)
-    assert "Paper  prints no number here" in out and "90 clients: 88 train, 2 are held out" in out
+        assert f"Seed {seed}: {id}; commit unknown" in part(out, "Where it comes from")
+        assert re.search(rf" {seed}: \d+\.\d\d[,.]", part(out, "The number"))
+    assert "Paper     prints no number here" in out and "90 clients: 88 train, 2 are held out" in out
     assert re.search(r"steps +1 +not said +Local steps", out)
     assert "1. The global part is" in out  # of the method's docstring
     assert max(map(len, out.splitlines())) <= 100
@@ -91,15 +100,15 @@ def test_the_federation_is_described_from_its_data(cli, results: Path) -> None:
             "The suite does not say where these values come from: dataset",
             "no value behind it is known to be a guess",
         ),
-        ("code", "", "Reproduced: ours agrees"),
+        ("code", "", "Reproduced: no value behind it is"),
         (
             "guess",
-            "It rests on guesses: steps, lr, personal_lr, lam.",
+            "- It rests on guesses (steps, lr, personal_lr, lam).",
             "does not show that the paper's experiment was repeated",
         ),
         (
             "tuned",
-            "our tuning: steps, lr, personal_lr, lam (no trial is stored, so this cannot be checked).",
+            "our tuning: steps, lr, personal_lr, lam (no search is stored, so nobody can check it).",
             "Reproduced with values that we tuned",
         ),
     ],
@@ -109,16 +118,16 @@ def test_what_may_be_concluded_depends_on_where_the_values_come_from(
 ) -> None:
     suite(sourced(source))
     out = cli(*CELL).out
-    assert verdict in last(out) and words.lower() in " ".join(out.split()).lower()
+    assert verdict in short(out) and words.lower() in " ".join(out.split()).lower()
     assert re.search(rf"lam +0\.1 +{source} ", out)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "options", "verdict"),
     [
-        ("[50.0, 40.0]", "[99.0, 0.1]", (), "Not reproduced: ours differs from the paper's number"),
-        ("[0, 1, 2]", "[0, 1]", (), "Too early to say: 2 of 2 seeds are done"),
-        ("[0, 1, 2]", "[0, 1, 2, 3]", ("-r", "three"), "as far as the seeds that are done can tell"),
+        ("[50.0, 40.0]", "[99.0, 0.1]", (), "Not reproduced, though no value behind it is known to be a guess"),
+        ("[0, 1, 2]", "[0, 1]", (), "Too early to tell: 2 of 2 seeds are done"),
+        ("[0, 1, 2]", "[0, 1, 2, 3]", ("-r", "three"), "Agrees within both spreads (so far: 3 of 4 seeds)"),
         (REFERENCE, "", (), "There is no number of the paper here."),
         (
             "[reference]",
@@ -127,7 +136,7 @@ def test_what_may_be_concluded_depends_on_where_the_values_come_from(
             "The paper's number is suspect",
         ),
         ("", "", ("--profile", "smoke"), "Not to be compared with the paper"),
-        ("", "", ("-r", "empty"), "Nothing can be concluded."),
+        ("", "", ("-r", "empty"), "Nothing can be concluded: none of 3 seeds is done"),
     ],
 )
 def test_what_may_be_concluded_depends_on_the_runs_and_on_the_paper(
@@ -145,7 +154,7 @@ def test_what_may_be_concluded_depends_on_the_runs_and_on_the_paper(
             if run.spec.seed < 3:
                 Store(folder / "three").write(Store(folder / "results").read(run.spec.id))
     result = cli(*CELL, *options)
-    assert (result.code, result.err) == (0, "") and verdict in last(result.out)
+    assert (result.code, result.err) == (0, "") and verdict in short(result.out)
     if "suspect" in verdict:
         assert "misprint" in result.out
 
@@ -159,12 +168,15 @@ def test_the_trials_behind_a_tuned_value_are_shown(cli, suite, folder: Path) -> 
         scores = tuple(Score(*m, 88, right, 10, 1.0, right / 10) for m in moments)
         Store(folder / "results").write(RunResult(trial.run, scores, {"data_hash": "d"}))
     out = cli(*CELL).out
-    assert "Seed 41, in this column's setting" in out and "10 % of every" in out
-    best, other = (re.search(rf"{value} % +lr = {lr} .*", out) for value, lr in (("60.00", "0.1"), ("30.00", "0.2")))
+    assert "Seed 41, in this column's setting" in out and "held-out 10 % of each client's training images" in " ".join(
+        out.split()
+    )
+    best, other = (re.search(rf"{value} % +lr = {lr}.*", out) for value, lr in (("60.00", "0.1"), ("30.00", "0.2")))
     assert best and other and best[0].endswith("<- used here") and not other[0].endswith("<- used here")
-    assert "the best of the trials listed above" in " ".join(out.split())
+    assert "the best of the stored trials" in " ".join(out.split())
     there = cli("explain", "tiny.toml", "ditto", "dirichlet", "--no-data").out
-    assert "no trial is stored" in " ".join(there.split())  # the other column has another dataset
+    assert "in another setting (digits, " in there  # the other column has another division
+    assert "the stored trials are of another setting" in " ".join(there.split())
 
 
 def test_a_tuned_value_that_is_the_suites_is_known_as_chosen(cli, suite, folder: Path) -> None:
@@ -176,6 +188,75 @@ def test_a_tuned_value_that_is_the_suites_is_known_as_chosen(cli, suite, folder:
     out = cli("explain", "tiny.toml", "fedavg", "shards", "--no-data").out
     (used,) = [line for line in out.splitlines() if line.endswith("<- used here")]
     assert "batch = 10" in used and "lr = 0.05" in used
+
+
+GRAVE = """
+[[departure]]
+what = "start"
+paper = "afresh"
+code = "trained before"
+here = "afresh"
+source = "paper"
+grave = true
+
+[[departure]]
+what = "order"
+paper = "not said"
+here = "first"
+source = "guess"
+
+[[departure]]
+what = "batch size"
+paper = "30"
+here = "10"
+source = "code"
+"""
+
+
+def test_what_is_grave_reaches_the_conclusion_and_departures_are_told_by_kind(cli, suite) -> None:
+    suite(sourced("code").replace("[reference]", f"{GRAVE.replace('guess', 'code')}[reference]"))
+    out = cli(*CELL).out
+    told = "start. Paper: afresh. Released code: trained before. Here: afresh."
+    reasons = part(out, "What speaks for and against the number")
+    assert "but the authors' runs probably differed (start)" in short(out) and f"Keep in mind: {told}" in short(out)
+    assert f"Grave: {told}" in reasons and "Differs from the paper's text in 1 point (" in reasons
+    assert re.search(
+        r"Other than the paper's text: 1\. batch .* does not say.*: 1\. order .* code: 1\. start ",
+        part(out, "What is followed, and what differs"),
+    )
+    suite(sourced("code").replace("[reference]", f"{GRAVE}[reference]"))
+    assert "It rests on a guess (order), so the agreement does not show" in short(cli(*CELL).out)
+
+
+@pytest.mark.parametrize(
+    ("printed", "label", "sizes"),
+    [
+        ("[{mean}, {std}]", "Agrees within both spreads: 0.00 points", "is as large as the paper's"),
+        ("[{low}, {tenth}]", "Cannot be told whether it agrees: ", "is about 10 times the paper's"),
+        ("[{mean}]", "Agrees within both spreads: ", "the paper prints no ±, pflbench's is {std}"),
+    ],
+)
+def test_both_spreads_are_told(cli, suite, folder: Path, printed: str, label: str, sizes: str) -> None:
+    suite(sourced("paper"))
+    mean, std = re.findall(r"pflbench +(\S+) ± (\S+)", cli(*CELL).out)[0]
+    numbers = {"mean": mean, "std": std, "tenth": float(std) / 10, "low": float(mean) - 1.5 * float(std)}
+    suite(sourced("paper").replace("[50.0, 40.0]", printed.format(**numbers)))
+    out = short(cli(*CELL).out)
+    assert label in out and sizes.format(**numbers) in out
+
+
+def test_what_the_papers_spread_is_stands_beside_it(cli, suite) -> None:
+    text = sourced("paper")
+    (spread,) = re.findall(r"spread = \{(.*)\}", text)
+    suite(text.replace(spread, f'{spread.rstrip()}, paper = "a range" '))
+    assert "The paper's ± is a range." in cli(*CELL).out
+
+
+def test_a_method_without_minibatches_has_no_batch_size(cli, folder: Path) -> None:
+    (run, *_) = expand(load(str(folder / "tiny.toml")), rows=["ditto"], columns=["shards"]).runs
+    assert (found := facts(run, folder, {})) and isinstance(found, Facts) and found.minibatches and not found.warnings
+    bayes = run.model_copy(update={"method": MethodSpec(name="pfedbayes", version="1")})
+    assert (found := facts(bayes, folder, {})) and isinstance(found, Facts) and not found.minibatches
 
 
 def test_a_difference_is_explained_by_its_parts(cli, results: Path, folder: Path) -> None:
