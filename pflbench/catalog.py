@@ -71,6 +71,16 @@ class _Schema:
 
 def describe(name: str) -> MethodInfo:
     """The method behind an id, `path/to/file.py:Class` or `module:Class`."""
+    return _own_method(name) if name in names.BUILT_IN["methods"] else _method(name)
+
+
+@cache
+def _own_method(name: str) -> MethodInfo:
+    # pflbench's own files stay what they are while it runs, and suites ask for the same few hundreds of times.
+    return _method(name)
+
+
+def _method(name: str) -> MethodInfo:
     reference = names.locate("methods", name)
     schema = _schema(reference)
     found = stages.of_reference(reference)
@@ -87,6 +97,15 @@ def describe(name: str) -> MethodInfo:
 
 def describe_options(kind: Literal["datasets", "partitions"], name: str) -> Info:
     """The dataset or partition behind a name, `path/to/file.py:Class` or `module:Class`."""
+    return _own_options(kind, name) if name in names.BUILT_IN[kind] else _options(kind, name)
+
+
+@cache
+def _own_options(kind: Literal["datasets", "partitions"], name: str) -> Info:
+    return _options(kind, name)
+
+
+def _options(kind: Literal["datasets", "partitions"], name: str) -> Info:
     reference = names.locate(kind, name)
     schema = _schema(reference)
     return Info(names.without_folder(name), reference, schema.fields, schema.doc, _version(reference))
