@@ -238,7 +238,7 @@ def _imported(reference: str) -> _Schema:
 
 def _class(path: Path, name: str) -> ast.ClassDef | None:
     # None if the file has the name, but not as a class of its own.
-    tree = _tree(path)
+    tree = names.syntax(path)
     classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)}
     if name in classes:
         return classes[name]
@@ -250,17 +250,10 @@ def _class(path: Path, name: str) -> ast.ClassDef | None:
 def _check_attribute(reference: str) -> None:
     """Raise `UsageError` if the file that a reference points into does not have the name."""
     path, name = names.source_file(reference), names.split_reference(reference)[1]
-    tree = _tree(path)
+    tree = names.syntax(path)
     defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     if name not in defined and not {name, "*"} & _bound(tree):
         raise unknown(f"attribute of {path}", name, defined)
-
-
-def _tree(path: Path) -> ast.Module:
-    try:
-        return ast.parse(path.read_bytes())
-    except SyntaxError as error:
-        raise UsageError(f"{path}, line {error.lineno}: {error.msg}.") from error
 
 
 def _bound(tree: ast.Module) -> set[str]:

@@ -123,7 +123,8 @@ class RunSpec(_Strict):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed. What was computed from the original's fields is computed anew."""
         copy = super().model_copy(update=update, deep=deep)
-        for name in ("id", "_setting"):
+        of_seeds = () if set(update or ()) <= {"seed"} else ("_seedless", "_setting")
+        for name in ("id", *of_seeds):
             copy.__dict__.pop(name, None)
         return copy
 
@@ -133,7 +134,11 @@ class RunSpec(_Strict):
         Fields at their default are left out, so that a field added later leaves old ids alone if its default is what
         was done before. Hence a default in this file never changes.
         """
-        return _compact(self.model_dump(mode="json", exclude_defaults=True))
+        return _compact(self._seedless | {"seed": self.seed})
+
+    @cached_property
+    def _seedless(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude={"seed"}, exclude_defaults=True)
 
     @cached_property
     def id(self) -> str:

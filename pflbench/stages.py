@@ -115,7 +115,7 @@ def _read(reference: str) -> Stages | None:
         path = names.source_file(reference)
     except UsageError:  # a module that is only found where its importer looks for it
         return None
-    scope = _parsed(path.read_text(encoding="utf-8"), str(path))
+    scope = _scope(names.syntax(path))
     node = scope.classes.get(name)
     if node is None:
         return None
@@ -148,11 +148,7 @@ class _Scope:
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str, path: str) -> _Scope:
-    try:
-        tree = ast.parse(text)
-    except SyntaxError as error:
-        raise UsageError(f"{path}, line {error.lineno}: {error.msg}.") from error
+def _scope(tree: ast.Module) -> _Scope:
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     imported = {
         alias.asname or alias.name: f"{node.module}:{alias.name}"

@@ -101,8 +101,9 @@ def expand(
             shared["rounds"] = rounds
         column = _table_column(suite.document(), document, index, shared)
         shown.append(column)
+        told = origins.of_column(suite, document, index, shared)
         for line in lines:
-            found = filler.cells(index, column, line, shared)
+            found = filler.cells(index, column, line, shared, told)
             cells += found
             places = filler.places(index, line)
             if places:
@@ -160,15 +161,17 @@ class _Filler:
     overrides: Sequence[resolve.Setting]
     seeds: tuple[int, ...]
 
-    def cells(self, index: int, column: TableColumn, line: Line, shared: Mapping[str, Any]) -> list[Cell]:
-        """One row in one column: a cell for each stage that the row shows."""
+    def cells(
+        self, index: int, column: TableColumn, line: Line, shared: Mapping[str, Any], told: Mapping[str, str]
+    ) -> list[Cell]:
+        """One row in one column: a cell for each stage that the row shows. `told`: the column's sources."""
         where = self.suite, self.document, index, line, self.overrides
         points, values = resolve.hyperparameters(*where)
         finetune = resolve.finetuning(*where) if "finetuned" in line.scored else None
         own = dict(shared) if line.rounds is None else dict(shared, rounds=line.rounds)
         own["scoring"] = self._scoring(line, finetune, own["rounds"])
         runs, choices = self._runs(line, points, own, self.places(index, line))
-        settings = origins.settings(self.suite, self.document, index, line, shared)
+        settings = origins.settings(self.document, line, told)
         # A method's own batch, say, stands in place of the column's.
         sources = {key: source for key, source in settings.items() if key not in points[0]} | values
         fixed = {key for target, key, _ in self.overrides if target == "finetune"}
@@ -213,7 +216,8 @@ class _Filler:
             with at("run"):
                 own_of = [dict(own, seed=seed) | self.suite.own.contents(own, places, seed) for seed in self.seeds]
                 first = RunSpec(method=method, validation=validation, **own_of[0])
-            changes = [{key: one[key] for key in ("seed", "dataset", "partition")} for one in own_of[1:]]
+            assert first.id  # copies with another seed share what it is hashed from
+            changes = [{key: value for key, value in one.items() if value is not own_of[0][key]} for one in own_of[1:]]
             return first, *(first.model_copy(update=change) for change in changes)
 
         if line.validation is None:

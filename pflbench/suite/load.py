@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,12 @@ def folder(package: Path | None = None) -> Path:
 
 def available() -> dict[str, Path]:
     """Every suite that comes with pflbench: `cafeme/table1.toml` is `cafeme-table1`."""
-    root = folder()
+    return dict(_shipped(folder()))
+
+
+@cache
+def _shipped(root: Path) -> dict[str, Path]:
+    # The suites that come with pflbench stay the same files while it runs.
     files = sorted(root.rglob("*.toml"))
     return {"-".join(path.relative_to(root).with_suffix("").parts): path for path in files}
 

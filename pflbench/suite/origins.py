@@ -50,8 +50,8 @@ def _check(sources: Mapping[str, str], options: Sequence[str], infos: Mapping[st
                 raise unknown("setting", key, [*SETTINGS, *options, *(f"{known}.{hyper}" for known in infos)])
 
 
-def settings(suite: Suite, document: Document, index: int, line: Line, shared: Mapping[str, Any]) -> dict[str, str]:
-    """The sources of a column's settings, for one row.
+def of_column(suite: Suite, document: Document, index: int, shared: Mapping[str, Any]) -> dict[str, str]:
+    """The sources of a column's settings.
 
     A source in `[sources]` is that of the paper profile's value. `shared`: what the column's runs have in common.
     """
@@ -67,6 +67,12 @@ def settings(suite: Suite, document: Document, index: int, line: Line, shared: M
     found |= column.given
     if shared["rounds"] != column.rounds:
         found.pop("rounds", None)
+    return found
+
+
+def settings(document: Document, line: Line, of_column: Mapping[str, str]) -> dict[str, str]:
+    """The sources of settings in one row of a column, given those of the column: a row may have rounds of its own."""
+    found = dict(of_column)
     row = next((row for row in document.row if row.id == line.row.id), None)
     if row is not None and line.rounds is not None:
         found.pop("rounds", None)
