@@ -19,8 +19,8 @@ _WORDS = {
 }
 """What the settings are called of which a source speaks as a whole."""
 _READINGS = {
-    "code": "as the released code has it",
-    "paper": "as the paper has it elsewhere",
+    "code": "as the code that is followed has it",
+    "paper": "as the paper has it",
     "inferred": "inferred",
     "tuned": "tuned by us",
     "guess": "guessed",
@@ -29,7 +29,7 @@ _READINGS = {
 _KINDS = {
     "text": "Differs from the paper's text",
     "silence": "Fills what the paper does not say",
-    "code": "Departs from the released code",
+    "code": "Departs from the code that is followed, or from what its authors ran",
 }
 """The kinds of departures."""
 _LABELS = {
@@ -149,15 +149,15 @@ def _meaning(of: Explanation) -> str:
             "within 2": "so more seeds alone would not show whether the paper's experiment was repeated.",
         }.get(
             label,
-            "and until what they stand for is known, the difference speaks neither against the paper nor against "
+            "and until the authors' values are known, the difference speaks neither against the paper nor against "
             "the method.",
         )
     if label == "within 2":
         return f"No value behind it is {known}; more seeds would tell."
     if label == "off":
         return (
-            f"Not reproduced, though no value behind it is {known}: what differs from the paper's text and the "
-            "released code, or the paper's own runs, must make the difference."
+            f"Not reproduced, though no value behind it is {known}: what differs from the paper's text and "
+            "from the code that is followed, or the paper's own runs, must make the difference."
         )
     other = [one.what for one in of.departures if one.grave and one.code]
     if other:

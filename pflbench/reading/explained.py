@@ -32,7 +32,7 @@ _MEASURED = {
 _KINDS = {
     "text": "Other than the paper's text",
     "silence": "What the paper does not say, and how it is filled",
-    "code": "Other than the released code",
+    "code": "Other than the code that is followed, or than what its authors ran",
 }
 """The kinds of departures, the gravest first."""
 _PREPARED = {"dataset": "how the {}, {}, is prepared", "partition": "how the {}, {}, is drawn"}
@@ -85,8 +85,9 @@ def _wrapped(line: str, lead: str, width: int) -> str:
 
 def _head(of: Explanation) -> str:
     stage = of.head.label or of.cell.reading.stage
+    whole = " (the whole protocol)" if of.table.profile == "paper" and not of.table.shortfall else ""
     lines = [
-        f"{of.table.title} ({of.table.paper}), profile {of.table.profile}",
+        f"{of.table.title} ({of.table.paper}), profile {of.table.profile}{whole}",
         f"Row     {of.row.title}" + (f" ({of.row.id})" if of.named else " (not in the suite)"),
         f"Column  {of.head.setting} ({of.head.column})",
         f"Scored  {stage}: {rules.described(of.cell.reading.stage, of.run)}",

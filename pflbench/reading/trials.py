@@ -48,24 +48,30 @@ def tried(cell: CellInput, stages: Sequence[str], keys: Sequence[str], shelf: Sh
     """
     run = cell.asked[0]
     groups: dict[tuple[str, int], list[RunSpec]] = {}
-    alike = set()
     for stored in shelf.stored.values():
         spec = stored.spec
         own = spec.method.name == run.method.name
         if own and spec.validation and not any(spec.id == asked.id for asked in cell.asked):
-            setting = spec.model_copy(update={"validation": 0.0}).setting()
-            groups.setdefault((setting, spec.seed), []).append(spec)
-            if _data(spec) == _data(run):
-                alike.add(setting)
-    about = {
-        place: specs
-        for place, specs in groups.items()
-        if any(len({str(_used(s, key)) for s in specs}) > 1 for key in keys)
-    }
-    nearest = (
-        [place for place in about if place[0] == run.setting()] or [p for p in about if p[0] in alike] or list(about)
-    )
-    return [_tried(cell, about[place], run, stages, shelf, place[0] == run.setting()) for place in nearest]
+            groups.setdefault((_whole(spec).setting(), spec.seed), []).append(spec)
+    about = [
+        (_distance(specs[0], run), specs)
+        for specs in groups.values()
+        if any(len({str(_used(spec, key)) for spec in specs}) > 1 for key in keys)
+    ]
+    nearest = min((distance for distance, _ in about), default=0)
+    return [_tried(cell, specs, run, stages, shelf, nearest == 0) for distance, specs in about if distance == nearest]
+
+
+def _whole(spec: RunSpec) -> RunSpec:
+    return spec.model_copy(update={"validation": 0.0})
+
+
+def _distance(trial: RunSpec, run: RunSpec) -> int:
+    """0 in the run's setting, 1 on its data (dataset, partition and network), 2 elsewhere."""
+    if _whole(trial).setting() == run.setting():
+        return 0
+    one, other = ((spec.dataset, spec.partition, spec.model) for spec in (trial, run))
+    return 1 if one == other else 2
 
 
 def _tried(
@@ -84,14 +90,10 @@ def _tried(
         chosen = all(_used(run, key) == value for key, value in values.items())
         trials.append(Trial(values, accuracy, chosen, spec.id))
     trials.sort(key=lambda trial: -1.0 if trial.accuracy is None else trial.accuracy, reverse=True)
-    where = f"{first.dataset.name}, {first.clients} clients, {first.rounds} rounds"
+    where = f"{first.dataset.name}, {first.clients} clients, {first.rounds} round{'s' if first.rounds > 1 else ''}"
     return Tried(same, where, first.seed, first.rounds, first.validation, stage, tuple(trials))
 
 
 def _used(spec: RunSpec, key: str) -> Any:
     """The value of a hyperparameter; where a method has none of its own, the suite's (the batch size)."""
     return spec.method.hyper.get(key, getattr(spec, key, None))
-
-
-def _data(spec: RunSpec) -> tuple[str, str, str]:
-    return spec.dataset.model_dump_json(), spec.partition.name, spec.model

@@ -120,7 +120,7 @@ class Departure(NamedTuple):
     @property
     def told(self) -> str:
         """Both sides in sentences."""
-        code = f" Released code: {self.code}." if self.code else ""
+        code = f" Code: {self.code}." if self.code else ""
         return f"Paper: {self.paper}.{code} Here: {self.here}."
 
     def concerns(self, cell: Cell) -> bool:

@@ -179,6 +179,25 @@ def test_the_trials_behind_a_tuned_value_are_shown(cli, suite, folder: Path) -> 
     assert "the stored trials are of another setting" in " ".join(there.split())
 
 
+def test_trials_on_the_cells_data_come_before_those_of_other_data(cli, suite, folder: Path) -> None:
+    path = suite(sourced("tuned"))
+    for column, rounds in (("shards", 2), ("dirichlet", 1)):
+        (search,) = searches(load(str(path)), "ditto", columns=[column], grid=["lr=0.1,0.2"])
+        for trial in search.trials:
+            named = {"dataset": trial.run.dataset, "partition": trial.run.partition}
+            turned = {  # the order of options means nothing
+                kind: of.model_copy(update={"options": dict(reversed(of.options.items()))})
+                for kind, of in named.items()
+            }
+            run = trial.run.model_copy(update={"rounds": rounds, **turned})
+            moments = [("global", rounds, 0), *(("finetuned", rounds, step) for step in (0, 1, 2))]
+            Store(folder / "results").write(RunResult(run, tuple(Score(*m, 88, 5, 10, 1.0, 0.5) for m in moments)))
+    told = part(cli(*CELL).out, "Trials behind what is tuned")
+    assert "in this column's setting" in told and "another" not in told
+    there = part(cli("explain", "tiny.toml", "ditto", "dirichlet", "--no-data").out, "Trials behind what is tuned")
+    assert "in another setting (rotated-digits, 60 clients, 1 round)" in there and "(digits" not in there
+
+
 def test_a_tuned_value_that_is_the_suites_is_known_as_chosen(cli, suite, folder: Path) -> None:
     tuned = 'fedavg = { epochs = 1, lr = { value = 0.05, source = "tuned" } }'
     path = suite(SUITE.replace("fedavg = { epochs = 1, lr = 0.05 }", tuned))
@@ -216,12 +235,12 @@ source = "code"
 def test_what_is_grave_reaches_the_conclusion_and_departures_are_told_by_kind(cli, suite) -> None:
     suite(sourced("code").replace("[reference]", f"{GRAVE.replace('guess', 'code')}[reference]"))
     out = cli(*CELL).out
-    told = "start. Paper: afresh. Released code: trained before. Here: afresh."
+    told = "start. Paper: afresh. Code: trained before. Here: afresh."
     reasons = part(out, "What speaks for and against the number")
     assert "but the authors' runs probably differed (start)" in short(out) and f"Keep in mind: {told}" in short(out)
     assert f"Grave: {told}" in reasons and "Differs from the paper's text in 1 point (" in reasons
     assert re.search(
-        r"Other than the paper's text: 1\. batch .* does not say.*: 1\. order .* code: 1\. start ",
+        r"Other than the paper's text: 1\. batch .* does not say.*: 1\. order .* authors ran: 1\. start ",
         part(out, "What is followed, and what differs"),
     )
     suite(sourced("code").replace("[reference]", f"{GRAVE}[reference]"))

@@ -173,7 +173,7 @@ def test_departures_name_the_rows_and_columns_shown(tmp_path: Path) -> None:
     assert (batch.rows, batch.columns) == (("fedavg", "fedavg-ft", "cafeme"), ("a",))
     assert order == ("order", "not said", "first", "guess", ("cafeme",), ("a", "b"), "second", True)
     assert (order.kind, batch.kind, order._replace(code="").kind) == ("code", "text", "silence")
-    assert order.told == "Paper: not said. Released code: second. Here: first."
+    assert order.told == "Paper: not said. Code: second. Here: first."
     part = table(tmp_path, said(), methods=["fedavg", "fedavg-ft"])
     assert [d.what for d in part.departures] == ["batch"]
     assert [d.concerns(cell) for d in part.departures for cell in part.cells] == [True, True, False, False]
