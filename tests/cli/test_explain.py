@@ -344,3 +344,6 @@ def test_a_global_models_last_round_stands_beside_the_rounds_before(cli) -> None
         f"the mean is {sum(every) / len(every):.1f}, single runs are between {min(every):.1f} and {max(every):.1f}, "
         f"and move by up to {step:.1f} points from one to the next."
     ) in " ".join(out.split())
+    trials = part(out, "Trials behind what is tuned")
+    assert "the server's model; scored on a held-out 10 % of each client's training images" in trials
+    assert trials.count("<- used here") == 1 and "the best of the stored trials" in " ".join(out.split())

@@ -309,3 +309,15 @@ fedec = { alpha = { value = 2.0, source = "tuned" } }
     file.write_text(file.read_text().replace("fedec-l2 =", "fedec-12 ="))
     with pytest.raises(UsageError, match=r"column\[0\].hyper: Unknown method 'fedec-12'. Did you mean 'fedec-l2'"):
         load(str(file))
+
+
+def test_rows_that_seem_copied_are_suspect_where_they_do(table2: Expansion) -> None:
+    copied = {"local", "fedavg", "scaffold", "lg-fedavg", "l2gd", "apfl", "fedper", "per-fedavg", "fedrep"}
+    suspect = {
+        (cell.row.id, cell.column.id)
+        for cell in table2.cells
+        if cell.reference and "copied" in (cell.reference.suspect or "")
+    }
+    cifar = {column.id for column in table2.columns} - {"femnist-150-3"}
+    femnist = {("scaffold", "femnist-150-3"), ("per-fedavg", "femnist-150-3")}
+    assert suspect == {(row, column) for row in copied for column in cifar} | femnist
