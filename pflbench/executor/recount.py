@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pflbench import names
 from pflbench.result import RunResult
+from pflbench.spec import RunSpec
+from pflbench.store import Store
 from pflbench.store.upgrade import Step
 
 TITLE = "given the costs of their clients"
+
+
+def lacking(store: Store) -> list[str]:
+    """Ids of the stored runs whose costs were not counted and may be: finished ones of methods that pflbench has."""
+    return [run.spec.id for run in store.list() if _may_count(run.spec, run.provenance, run.failure)]
 
 
 def recounting(data_root: Path) -> Step:
@@ -21,7 +30,7 @@ def recounting(data_root: Path) -> Step:
     known: dict[str, dict[str, float]] = {}
 
     def counted(run: RunResult) -> RunResult | None:
-        if "client_gradients" in run.provenance or run.failure is not None:
+        if not _may_count(run.spec, run.provenance, run.failure):
             return None
         if run.spec.id not in known:
             known[run.spec.id] = costs(run, data_root)
@@ -35,12 +44,9 @@ def costs(run: RunResult, data_root: Path) -> dict[str, float]:
     from pflbench.engine.simulate import Simulation  # imports torch, which upgrading does not need else
     from pflbench.executor import build
 
-    spec = run.spec
-    reference = names.BUILT_IN["methods"].get(spec.method.name)
-    if spec.dataset.version or spec.partition.version or spec.model_version:
-        return {}
+    spec, reference = run.spec, names.BUILT_IN["methods"][run.spec.method.name]
     try:
-        if reference is None or str(names.load(reference).version) != spec.method.version:
+        if str(names.load(reference).version) != spec.method.version:
             return {}
         federation = build.federation(spec, data_root)
         if federation.hash != run.provenance.get("data_hash"):
@@ -49,3 +55,9 @@ def costs(run: RunResult, data_root: Path) -> dict[str, float]:
         return dict(Simulation([spec], [federation], method, build.network(spec)).count()[0])
     except Exception:  # no data here, or hyperparameters that this version does not know
         return {}
+
+
+def _may_count(spec: RunSpec, provenance: Mapping[str, Any], failure: str | None) -> bool:
+    own = spec.method.name not in names.BUILT_IN["methods"]
+    own = own or bool(spec.dataset.version or spec.partition.version or spec.model_version)
+    return "client_gradients" not in provenance and failure is None and not own
