@@ -14,7 +14,10 @@ from pflbench.suite.own import Own
 
 def readable(store: Store, data_dir: Path | None = None) -> Own:
     """Where what is the user's own is looked for to read a table: on this machine, else in the stored runs' specs."""
-    return Own(data_root(data_dir), cache(lambda: [run.spec for run in store.list()]))
+    return Own(
+        data_root(data_dir),
+        cache(lambda: {one.spec: one.failure is None and not one.spec.validation for one in store.list()}),
+    )
 
 
 def table_input(

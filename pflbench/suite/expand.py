@@ -83,6 +83,8 @@ def expand(
         prints = f"`pflbench report --suite {suite.called or suite.path}`"
         raise UsageError(f"{suite.name} trains nothing: {prints} counts the examples of its datasets.")
     suite = replace(suite, own=suite.own.anew())
+    for index in range(len(document.column)):
+        suite.own.choose(**resolve.references(suite, document, index))
     every = suite_lines(suite, document)
     resolve.check_method_keys(suite, document, every)
     lines = [_at_most(rounds, line) for line in select_lines(every, rows, methods, document, suite.own)]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -18,6 +20,7 @@ from pflbench.data.source import Source
 from pflbench.errors import UsageError
 from pflbench.spec import Named, RunSpec
 from pflbench.stages import RECORDED, Stages
+from pflbench.suite import versions
 
 Seen = Callable[[RunSpec], tuple[str, str | None, Mapping[str, Any]]]
 """Name, version and options of what a run has of a kind."""
@@ -28,6 +31,12 @@ _SEEN: dict[names.Kind, Seen] = {
     "partitions": lambda run: (run.partition.name, run.partition.version, run.partition.options),
     "models": lambda run: (run.model, run.model_version, {}),
 }
+_DESCRIBES: dict[names.Kind, Callable[[str], Info]] = {
+    "datasets": partial(describe_options, "datasets"),
+    "partitions": partial(describe_options, "partitions"),
+    "models": describe_model,
+}
+_READING = ("dataset", "partition")
 _T = TypeVar("_T")
 
 
@@ -37,19 +46,57 @@ class Own:
 
     Attributes:
         root: The data root; None: nobody looks at data, as a suite file is only checked.
-        stored: Returns the stored runs' specs, if what is not on this machine is to be taken from them; else that is an
-            error.
+        stored: Returns the stored runs' specs, each with whether it is finished and no trial, if what is not on this
+            machine is to be taken from them; else that is an error.
         remarks: What was taken from stored runs that have several versions of it, in sentences.
     """
 
     root: Path | None = None
-    stored: Callable[[], Sequence[RunSpec]] = tuple
+    stored: Callable[[], Mapping[RunSpec, bool]] = dict
     remarks: list[str] = field(default_factory=list)
-    _known: dict[str, dict[str, Named]] = field(default_factory=dict)
+    _known: dict[str, dict[str, tuple[str | None] | None]] = field(default_factory=dict)
+    _chosen: dict[tuple[names.Kind, str], str | None] = field(default_factory=dict)
 
     def anew(self) -> Own:
-        """The same without the remarks."""
-        return replace(self, remarks=[])
+        """The same without the remarks and choices."""
+        return replace(self, remarks=[], _chosen={})
+
+    def choose(self, datasets: str, partitions: str, models: str) -> None:
+        """Choose together, for what is not on this machine, the versions with the most finished runs.
+
+        Done for each column before anything of it is described, else each version would be chosen by itself, and no
+        run might have all of them.
+
+        Args:
+            datasets: The reference or name of a column's dataset.
+            partitions: Of its partition.
+            models: Of its network.
+        """
+        called: dict[names.Kind, str] = {"datasets": datasets, "partitions": partitions, "models": models}
+        absent = [kind for kind, one in called.items() if names.is_reference(one) and not _is_there(kind, one)]
+        if not absent:
+            return
+        for kind, one in called.items():
+            if names.is_reference(one) and kind not in absent:
+                with suppress(UsageError):  # told where it is described for the table
+                    self._chosen[kind, names.without_folder(one)] = _DESCRIBES[kind](one).version
+        named = {kind: names.without_folder(one) for kind, one in called.items()}
+        stored = self.stored().items()
+        runs = {run: done for run, done in stored if all(_SEEN[kind](run)[0] == one for kind, one in named.items())}
+        runs = self._agreeing(runs)
+        if runs:
+            found = versions.most(runs)._asdict()
+            for kind in absent:
+                self._chosen.setdefault((kind, named[kind]), found[kind])
+
+    def _agreeing(self, runs: Mapping[RunSpec, bool]) -> dict[RunSpec, bool]:
+        """Those of the runs that have no other version of anything than what is chosen already."""
+
+        def agrees(run: RunSpec) -> bool:
+            seen = ((kind, *look(run)[:2]) for kind, look in _SEEN.items())
+            return all(self._chosen.get((kind, name), version) == version for kind, name, version in seen)
+
+        return {run: done for run, done in runs.items() if agrees(run)}
 
     def method(self, reference: str) -> MethodInfo:
         """The method behind a reference or id; see `describe`."""
@@ -82,15 +129,20 @@ class Own:
             return {}
         key = f"{data!r} {division!r} {settings['clients']} {seed} {sorted(places.items())}"
         if key not in self._known:
-            self._known[key] = self._contents(data, division, settings["clients"], places, seed)
-        return self._known[key]
+            self._known[key] = self._read(data, division, settings["clients"], places, seed)
+        found = {name: settings[name] for name in _READING if settings[name].version is not None}
+        there = {name: one[0] for name, one in self._known[key].items() if one is not None}
+        if found.keys() != there.keys():
+            there = self._most_read(settings, there, seed) | there
+        return {name: one.model_copy(update={"content": there.get(name)}) for name, one in found.items()}
 
-    def _contents(
+    def _read(
         self, data: Named, division: Named, clients: int, places: names.Places, seed: int
-    ) -> dict[str, Named]:
+    ) -> dict[str, tuple[str | None] | None]:
+        """What is read on this machine by those of dataset and partition that are the user's own; see `_tried`."""
         root = self.root
         assert root is not None
-        found: dict[str, Named] = {}
+        found: dict[str, tuple[str | None] | None] = {}
         loaded: list[Source] = []
 
         def source() -> Source:
@@ -99,39 +151,34 @@ class Own:
             return loaded[0]
 
         if data.version is not None:
-            read = _tried(lambda: content.of_dataset(_made("datasets", data, places), root, seed))
-            found["dataset"] = self._filled(data, read, lambda run: run.dataset, lambda run: run.seed == seed)
+            found["dataset"] = _tried(lambda: content.of_dataset(_made("datasets", data, places), root, seed))
         if division.version is not None:
-            read = _tried(
+            found["partition"] = _tried(
                 lambda: content.of_partition(_made("partitions", division, places), root, source, clients, seed)
-            )
-            found["partition"] = self._filled(
-                division,
-                read,
-                lambda run: run.partition,
-                lambda run: (
-                    (run.seed, run.clients) == (seed, clients)
-                    and (run.dataset.name, run.dataset.options) == (data.name, data.options)
-                ),
             )
         return found
 
-    def _filled(
-        self,
-        named: Named,
-        read: tuple[str | None] | None,
-        part: Callable[[RunSpec], Named],
-        alike: Callable[[RunSpec], bool],
-    ) -> Named:
-        """A dataset or partition with the hash that was read, or with that of most of the stored runs that have it."""
-        if read is not None:
-            return named.model_copy(update={"content": read[0]})
-        bare = named.model_copy(update={"content": None})
-        runs = [run for run in self.stored() if alike(run) and part(run).model_copy(update={"content": None}) == bare]
-        if not runs:
-            return named
-        chosen = self._most(f"what {named.name} reads", [part(run).content or "nothing" for run in runs])
-        return next(part(run) for run in runs if (part(run).content or "nothing") == chosen)
+    def _most_read(self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int) -> dict[str, Any]:
+        """What dataset and partition read in most of the stored runs that are as these settings, and read `there`."""
+
+        def alike(run: RunSpec) -> bool:
+            bare = {name: getattr(run, name).model_copy(update={"content": None}) for name in _READING}
+            same = all(bare[name] == settings[name].model_copy(update={"content": None}) for name in _READING)
+            return same and run.clients == settings["clients"]
+
+        every = {run: done for run, done in self.stored().items() if alike(run)}
+        runs = {run: done for run, done in every.items() if run.model_version == settings["model_version"]} or every
+        for name, one in there.items():
+            runs = {run: done for run, done in runs.items() if getattr(run, name).content == one} or runs
+        most = versions.most_read(runs, seed)
+        if most is None:
+            return {}
+        for name, chosen in most._asdict().items():
+            if name not in there and settings[name].version is not None:
+                beside = Counter({str(getattr(run, name).content or "nothing"): 0 for run in every})
+                beside.update(str(getattr(run, name).content or "nothing") for run, done in every.items() if done)
+                self._remark(f"what {settings[name].name} reads", chosen or "nothing", beside)
+        return most._asdict()
 
     def _described(self, read: Callable[[str], _T], kind: names.Kind, reference: str) -> _T | Info:
         try:
@@ -140,23 +187,36 @@ class Own:
             if _is_there(kind, reference):
                 raise
             seen, name = _SEEN[kind], names.without_folder(reference)
-            runs = [run for run in self.stored() if seen(run)[0] == name and seen(run)[1] is not None]
+            runs = {run: done for run, done in self.stored().items() if seen(run)[0] == name}
+            runs = {run: done for run, done in runs.items() if seen(run)[1] is not None}
             if not runs:
                 raise
-        version = self._most(name, [str(seen(run)[1]) for run in runs])
+        counted = _counted(runs, seen)
+        if (kind, name) not in self._chosen:
+            self._chosen[kind, name] = _first(_counted(self._agreeing(runs), seen) or counted)
+        version = str(self._chosen[kind, name])
+        self._remark(name, version, counted)
         options = [seen(run)[2] for run in runs if seen(run)[1] == version]
         return Info(name, reference, _fields(options), "", version)
 
-    def _most(self, what: str, versions: Iterable[str]) -> str:
-        """The version that most runs have; a remark if there are others."""
-        ranked = sorted(Counter(versions).items(), key=lambda item: (-item[1], item[0]))
-        (chosen, _), *others = ranked
-        if others:
-            left = ", ".join(f"{version} ({count} runs)" for version, count in others)
-            remark = f"Of {what}, which is not on this machine, version {chosen} is shown and not {left}."
-            if remark not in self.remarks:
-                self.remarks.append(remark)
-        return chosen
+    def _remark(self, what: str, chosen: str, counted: Mapping[str, int]) -> None:
+        """Say that there are other versions than the chosen one, if there are."""
+        ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+        left = ", ".join(f"{version} ({count} runs)" for version, count in ranked if version != chosen)
+        remark = f"Of {what}, which is not on this machine, version {chosen} is shown and not {left}."
+        if left and remark not in self.remarks:
+            self.remarks.append(remark)
+
+
+def _counted(runs: Mapping[RunSpec, bool], seen: Seen) -> Counter[str]:
+    """How many finished runs each version has."""
+    counted = Counter({str(seen(run)[1]): 0 for run in runs})
+    counted.update(str(seen(run)[1]) for run, done in runs.items() if done)
+    return counted
+
+
+def _first(counted: Mapping[str, int]) -> str:
+    return min(counted, key=lambda version: (-counted[version], version))
 
 
 def _is_there(kind: names.Kind, reference: str) -> bool:

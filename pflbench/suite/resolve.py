@@ -92,13 +92,18 @@ def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
 
 def places(suite: Suite, document: Document, index: int) -> names.Places:
     """Where the code is of a column's dataset, partition and network, as far as they are the user's own."""
+    return {kind: name for kind, name in references(suite, document, index).items() if names.is_reference(name)}
+
+
+def references(suite: Suite, document: Document, index: int) -> dict[names.Kind, str]:
+    """What a column calls its dataset, partition and network; a file with its whole path."""
     column = document.column[index]
     called: dict[names.Kind, str] = {
         "datasets": column.dataset.name,
         "partitions": column.partition.name,
         "models": column.model,
     }
-    return {kind: anchored(name, suite.path.parent) for kind, name in called.items() if names.is_reference(name)}
+    return {kind: anchored(name, suite.path.parent) for kind, name in called.items()}
 
 
 def hyperparameters(

@@ -154,6 +154,21 @@ def test_without_the_files_one_version_is_shown_and_said(cli, folder: Path) -> N
     assert re.search(r"Of mynets\.py:net, which is not on this machine, version \w{12} is shown and not \w{12}", report)
 
 
+def test_without_the_files_the_versions_are_chosen_together(cli, folder: Path) -> None:
+    lab(folder)
+    assert cli(*RUN).code == 0
+    EDITS["arrays"](folder)
+    assert cli(*RUN).code == 0
+    EDITS["network"](folder)
+    images(folder / "data/mine.npz", seed=2)
+    assert cli(*RUN, "--seeds", "0-2").code == 0
+    here = cli(*CSV, "--seeds", "0-2").out
+    gone(folder)
+    # Four runs have the other network, but no table can show more than two of them.
+    assert cli(*CSV, "--seeds", "0-2").out == here
+    assert [line[:2] for line in shown(cli)] == [("FedAvg", "2")]
+
+
 def test_missing_data_is_told_as_for_other_datasets(cli, folder: Path) -> None:
     lab(folder)
     assert cli(*RUN).code == 0

@@ -1,0 +1,87 @@
+"""Which versions of the user's own a table shows where they are not on this machine: those of most finished runs.
+
+All functions are pure: what they return depends on the runs they are given, and not on their order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pflbench.spec import RunSpec
+
+
+class Versions(NamedTuple):
+    """The versions of what a column names; None for what comes with pflbench."""
+
+    datasets: str | None
+    partitions: str | None
+    models: str | None
+
+
+class Read(NamedTuple):
+    """What a run's dataset and partition read, as hashes."""
+
+    dataset: str | None
+    partition: str | None
+
+
+def versions(run: RunSpec) -> Versions:
+    """Those that a run has."""
+    return Versions(run.dataset.version, run.partition.version, run.model_version)
+
+
+def read(run: RunSpec) -> Read:
+    """What a run read."""
+    return Read(run.dataset.content, run.partition.content)
+
+
+def most(runs: Mapping[RunSpec, bool]) -> Versions:
+    """The versions with which one table can show most finished runs.
+
+    Args:
+        runs: The stored runs of one column, each with whether it is finished; at least one.
+    """
+    groups: dict[Versions, list[RunSpec]] = {versions(run): [] for run in runs}
+    for run, finished in runs.items():
+        if finished:
+            groups[versions(run)].append(run)
+    return min(groups, key=lambda one: (-_shown(groups[one]), str(one)))
+
+
+def most_read(runs: Mapping[RunSpec, bool], seed: int) -> Read | None:
+    """What the runs of a seed read of which one table can show most finished runs.
+
+    What several seeds read is not made from the seed: then all seeds have the same, even those without such a run.
+
+    Args:
+        runs: Stored runs that differ at most by method, seed and what they read, each with whether it is finished.
+        seed: Which.
+
+    Returns:
+        None if no run tells.
+    """
+    counted = dict.fromkeys(map(read, runs), 0)
+    for run, finished in runs.items():
+        counted[read(run)] += finished
+    for here in (counted, {read(run) for run in runs if run.seed == seed}):
+        if here:
+            top = min(here, key=lambda one: (-counted[one], str(one)))
+            if here is not counted or len({run.seed for run in runs if read(run) == top}) > 1:
+                return top
+    return None
+
+
+def _shown(finished: Iterable[RunSpec]) -> int:
+    """How many of these runs stand in a table that has one version of each method, and one of what a column reads."""
+    columns: dict[str, dict[RunSpec, bool]] = {}
+    for run in finished:
+        columns.setdefault(f"{run.clients} {run.dataset.options} {run.partition.options}", {})[run] = True
+    methods: dict[str, Counter[str]] = {}
+    for column in columns.values():
+        chosen = {seed: most_read(column, seed) for seed in {run.seed for run in column}}
+        for run in column:
+            if read(run) == chosen[run.seed]:
+                methods.setdefault(run.method.name, Counter())[run.method.version] += 1
+    return sum(max(counts.values()) for counts in methods.values())
