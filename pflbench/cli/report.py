@@ -79,10 +79,10 @@ def report(
         expanded = with_results(trained, profile, store, own, **asked)  # type: ignore[arg-type]
     inputs = [table_input(e, elsewhere=named_by_family(e, own), spread=spread) for e in expanded]
     if not inputs and not counted:
-        other = elsewhere(expanded, store)
-        raise UsageError(f"No results of {_what(suite, profile)} in {str(results)!r}. {other or MAKE}")
-    tables = [*counted.values(), *(lay_out(one, store) for one in inputs)]
-    texts = [render(table, format_, compare_paper) for table in tables]  # type: ignore[arg-type]
+        tables = expanded or every_profile(trained, store, own, **asked)  # type: ignore[arg-type]
+        raise UsageError(f"No results of {_what(suite, profile)} in {str(results)!r}{_why(tables, store)}")
+    finished = [*counted.values(), *(lay_out(one, store) for one in inputs)]
+    texts = [render(table, format_, compare_paper) for table in finished]  # type: ignore[arg-type]
     if format_ == "csv":  # one header for all
         texts = [texts[0], *(text.split("\n", 1)[1] for text in texts[1:])]
     _emit(("" if format_ == "csv" else "\n").join(texts), output)
@@ -214,6 +214,36 @@ def with_results(
                 found.append(table)
     # Another paper's table has its runs first: what merely borrows them waits to be asked for.
     return found if suites else [table for table in found if not borrowed(table, stored, own)]
+
+
+def every_profile(
+    suites: list[str] | None,
+    store: Store,
+    own: Own,
+    *,
+    columns: list[str] | None = None,
+    rounds: int | None = None,
+    seeds: str | None = None,
+    precision: str = "fp32",
+) -> list[Expansion]:
+    """The tables of the suites asked for by name under each of their profiles, with or without a stored run."""
+    from pflbench.suite.load import read
+
+    asked = {"columns": columns, "rounds": rounds, "seeds": seeds, "precision": precision}
+    return [
+        table
+        for name in suites or ()
+        for profile in read(name, own).profiles
+        for table in with_results([name], profile, store, own, **asked)  # type: ignore[arg-type]
+    ]
+
+
+def _why(tables: list[Expansion], store: Store) -> str:
+    """The rest of the sentence that there are no results."""
+    from pflbench.report.outdated import instead
+
+    made = instead((run for table in tables for run in table.runs), [run.spec for run in store.list()])
+    return f" for the code and data as they are now; {made}." if made else f". {elsewhere(tables, store) or MAKE}"
 
 
 def elsewhere(tables: list[Expansion], store: Store) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pflbench.cli import common
 from pflbench.cli.common import console
-from pflbench.cli.report import elsewhere, with_results
+from pflbench.cli.report import elsewhere, every_profile, with_results
 
 if TYPE_CHECKING:
     from pflbench.store import Stored
@@ -33,6 +33,7 @@ def status(
     named = {run.id for table in tables for run in table.runs}
     for table in tables:
         _say(table, stored, named, own)
+    tables = tables or every_profile(suite, store, own, rounds=rounds, precision=precision)
     other = elsewhere(tables, store)
     if not stored:
         console().print(f"No results in {str(results)!r} yet.")

@@ -16,21 +16,38 @@ def outdated(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> list[str]:
 
     Versions of methods stand in rows of their own, so they do not count.
     """
+    return [
+        f"Not shown: {count} stored run(s) made with another version of {what}."
+        for what, count in _counted(asked, stored).items()
+    ]
+
+
+def instead(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> str:
+    """The same in one clause, for when there is nothing but such runs; empty without any."""
+    counted = [(count, f"with another version of {what}") for what, count in _counted(asked, stored).items()]
+    if not counted:
+        return ""
+    (count, how), *others = counted
+    were = "1 stored run was" if count == 1 else f"{count} stored runs were"
+    return ", ".join([f"{were} made {how}", *(f"{count} {how}" for count, how in others)])
+
+
+def _counted(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Counter[str]:
+    """How many stored runs differ from those asked for by what, and by nothing but versions."""
     asked = [run for run in asked if _parts(run)]
     now = {run.setting() for run in asked}
     named = {_bare(run): run for run in asked}
-    found: Counter[tuple[str, str]] = Counter()
+    found: Counter[str] = Counter()
     for run in stored:
         if named and not run.validation and _parts(run) and run.setting() not in now:
             other = named.get(_bare(run))
             parts = _parts(other) if other else {}
             found.update(
-                (what, name) for name, part in _parts(run).items() for what in _differing(part, parts.get(name, part))
+                f"{what}{name}"
+                for name, part in _parts(run).items()
+                for what in _differing(part, parts.get(name, part))
             )
-    return [
-        f"Not shown: {count} stored run(s) made with another version of {what}{name}."
-        for (what, name), count in found.items()
-    ]
+    return found
 
 
 def _parts(run: RunSpec) -> dict[str, tuple[str | None, str | None]]:

@@ -169,6 +169,22 @@ def test_without_the_files_the_versions_are_chosen_together(cli, folder: Path) -
     assert [line[:2] for line in shown(cli)] == [("FedAvg", "2")]
 
 
+def test_after_an_edit_it_says_why_there_are_no_results(cli, folder: Path) -> None:
+    lab(folder)
+    assert cli(*RUN).code == 0
+    EDITS["network"](folder)
+    refused = cli("report", "-s", "own.toml")
+    assert refused.code == 2
+    assert "for the code and data as they are now; 2 stored runs were made with another version of mynets.py:net." in (
+        " ".join(refused.err.split())
+    )
+    said = cli("status", "-s", "own.toml").out
+    assert said == "Not shown: 2 stored run(s) made with another version of mynets.py:net.\n"
+    EDITS["arrays"](folder)
+    refused = cli("report", "-s", "own.toml")
+    assert "what is read by mylab.py:Npz" in " ".join(refused.err.split())
+
+
 def test_missing_data_is_told_as_for_other_datasets(cli, folder: Path) -> None:
     lab(folder)
     assert cli(*RUN).code == 0
