@@ -235,6 +235,37 @@ def test_femnist_in_every_form(tables: dict[str, Expansion]) -> None:
     }
 
 
+def test_departures_of_the_variants_are_those_of_their_rows(tables: dict[str, Expansion]) -> None:
+    table = tables["variants"]
+    for cell in table.cells:
+        here = {departure.what: departure.here for departure in table.departures if departure.concerns(cell)}
+        hyper, code = cell.runs[0].method.hyper, {d.what for d in table.departures if d.code and d.concerns(cell)}
+        released = cell.row.id == "scaffold-released"
+        if cell.row.id.startswith("scaffold"):
+            assert f"server rate {hyper['server_lr']:g}" in here["SCAFFOLD"] and ("SCAFFOLD" in code) != released
+            assert ("clipped" in here["SCAFFOLD"]) == released == ("clip" in hyper)
+        if cell.row.id.startswith("per-fedavg"):
+            assert f"inner rate {hyper['inner_lr']}" in here["Per-FedAvg"]
+        if cell.runs[0].method.name in PRIVATE | {"apfl"}:
+            server, start = hyper.get("private_init") == "server", "private parts at the start"
+            assert here[start].startswith("the mean of the last cohort's") == server != (start in code)
+        assert ("APFL's training" in here) == (hyper.get("released") is True)
+
+
+def test_l2gd_on_femnist_has_the_released_rate(table2: Expansion) -> None:
+    assert [note for note in table2.notes if "a = 1 on FEMNIST is the released code's" in note]
+    cell = next(cell for cell in table2.cells if (cell.row.id, cell.column.id) == ("l2gd", "femnist-150-3"))
+    assert (cell.runs[0].method.hyper["a"], cell.sources["a"]) == (1.0, "code")
+
+
+def test_what_the_column_of_fedreps_code_does_not_have_of_it_is_told(tables: dict[str, Expansion]) -> None:
+    def told(column: str) -> bool:
+        notes = expand(load("fedec-femnist"), columns=[column]).notes
+        return any("private parts start at the common initial model" in note for note in notes)
+
+    assert told("nist-fedrep") and not told("nist-four")
+
+
 def test_table1_counts_the_columns_of_table_2() -> None:
     document = load("fedec-table1").document()
     assert document.statistics is not None and not document.row
