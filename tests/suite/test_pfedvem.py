@@ -159,6 +159,32 @@ def test_the_authors_values(tables: dict[int, Expansion]) -> None:
     assert hyper("scaffold", "sun397-50")[0]["lr"] == 0.1
 
 
+@pytest.mark.parametrize("n", TABLES)
+def test_the_code_is_cited_only_for_what_it_has(tables: dict[int, Expansion], n: int) -> None:
+    """It has pFedVEM alone, on CIFAR alone, and an unused loader of SUN397 that prepares photos as ours does."""
+    for departure in tables[n].departures:
+        if departure.source == "code" and departure.what != "SUN397's images":
+            assert {column.partition("-")[0] for column in departure.columns} <= {"cifar10", "cifar100"}, departure
+            assert departure.what == "cuts" or not {*departure.rows} - {"pfedvem", "uncertainty", "deviation"}
+
+
+@pytest.mark.parametrize("n", TABLES)
+def test_every_cell_says_which_uploads_arrive_and_when_its_models_are_scored(
+    tables: dict[int, Expansion], n: int
+) -> None:
+    for cell in tables[n].cells:
+        said = {departure.what: departure for departure in tables[n].departures if departure.concerns(cell)}
+        assert ("uploads of a round" in said) == (cell.row.id != "local")
+        if cell.stage == "personalized" and cell.row.id != "local":
+            assert "when personal models are scored" in said
+
+
+def test_ifcas_shared_part_is_a_guess_wherever_it_is_told(tables: dict[int, Expansion]) -> None:
+    told = {d.what: d.source for d in tables[1].departures}
+    assert (told["IFCA's shared part"], told["weights of the server's mean"]) == ("guess", "guess")
+    assert {cell.sources["shared"] for cell in tables[1].cells if cell.row.id == "ifca"} == {"guess"}
+
+
 def test_every_hyperparameter_says_where_it_comes_from(tables: dict[int, Expansion]) -> None:
     for table in tables.values():
         for cell in table.cells:
