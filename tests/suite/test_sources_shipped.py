@@ -27,7 +27,10 @@ def spoken_for(cell: Cell, name: str) -> bool:
     return name in cell.sources or bool(dot and whole in ("dataset", "partition") and whole in cell.sources)
 
 
-@pytest.mark.parametrize("name", [name for name in available() if load(name).document().row])
+SUITES = [name for name in available() if load(name).document().row]
+
+
+@pytest.mark.parametrize("name", SUITES)
 def test_no_value_in_effect_is_without_a_source(name: str) -> None:
     cells = expand(load(name), seeds=[0]).cells
     missing = {
@@ -37,3 +40,11 @@ def test_no_value_in_effect_is_without_a_source(name: str) -> None:
         if not spoken_for(cell, value)
     }
     assert cells and not missing
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_no_cell_departs_in_two_ways_in_one_matter(name: str) -> None:
+    table = expand(load(name), seeds=[0])
+    for cell in table.cells:
+        matters = [departure.what for departure in table.departures if departure.concerns(cell)]
+        assert len(set(matters)) == len(matters), (cell.row.id, cell.column.id)
