@@ -63,7 +63,7 @@ def count(runs: Sequence[RunSpec], root: Path, places: Places = build.NOWHERE) -
         federations = [build.federation(run, root, places) for run in runs]
     except DataMissing as error:
         return Counted((), missing=" ".join(str(error).split()))
-    return Counted(tuple(map(counts, federations)), federations[0].hash)
+    return Counted(tuple(map(counts, federations)), runs[0].dataset.content or federations[0].hash)
 
 
 def lay_out_counts(table: TableInput, lines: Sequence[Line], seeds: Sequence[int]) -> Table:

@@ -120,7 +120,7 @@ def _data(table: TableInput, used: Sequence[Used]) -> str:
     hashes: dict[str, dict[str, None]] = {}
     for one in used:
         if one.stored.failure is None:
-            hashes.setdefault(one.column, {})[one.data_hash[:12]] = None
+            hashes.setdefault(one.column, {})[(one.stored.spec.dataset.content or one.data_hash)[:12]] = None
     line = rules.per_column(table, {column: " / ".join(several) for column, several in hashes.items()})
     return f"Data: {line}." if line else ""
 

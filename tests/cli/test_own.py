@@ -185,6 +185,16 @@ def test_after_an_edit_it_says_why_there_are_no_results(cli, folder: Path) -> No
     assert "what is read by mylab.py:Npz" in " ".join(refused.err.split())
 
 
+def test_the_footer_names_the_data_by_content(cli, folder: Path) -> None:
+    lab(folder)
+    text = (folder / "mylab.py").read_text()
+    (folder / "mylab.py").write_text(text.replace("content_hash(x, y))", '"whatever")'))
+    assert cli(*RUN, "--seeds", "0").code == 0
+    (run,) = Store(folder / "results").list()
+    assert run.provenance["data_hash"] == "whatever" and run.spec.dataset.content
+    assert f"Data: {run.spec.dataset.content[:12]}" in cli("report", "-s", "own.toml").out
+
+
 def test_missing_data_is_told_as_for_other_datasets(cli, folder: Path) -> None:
     lab(folder)
     assert cli(*RUN).code == 0
