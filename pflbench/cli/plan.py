@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from pflbench.cli import common
-from pflbench.cli.common import console
+from pflbench.cli.common import console, errors
 
 if TYPE_CHECKING:
     from pflbench.executor.measured import Measured
@@ -47,8 +47,10 @@ def plan(
     method and hyperparameters, dataset, network, cohort, batch, precision and scoring, and of at most four times their
     rounds. Without any it is unknown.
     """
+    from pflbench.data.root import data_root
     from pflbench.executor.measured import measured
     from pflbench.store import Store
+    from pflbench.suite.own import lacking
 
     store = Store(results)
     parts = common.parts(
@@ -66,11 +68,16 @@ def plan(
     )
     history, speeds = _past(store), measured()
     unknown: list[RunSpec] = []
+    root, lacks = data_root(data_dir), dict[str, str]()
     for table, labels in parts:
         lines = list(_lines(table, labels, store, history, speeds))
         console().print(_grid(f"{table.title} · profile {table.profile}", lines))
         console().print(_sum(lines))
         unknown += [spec for line in lines for spec in line.unknown]
+        for spec in (spec for line in lines for spec in line.missing):
+            lacks |= lacking(spec, root, table.locations.get(spec.id, {}))
+    for lack in lacks.values():
+        errors().print(f"Warning: {lack}")
     if unknown:
         console().print(_how_to_know(unknown, speeds))
     return 0

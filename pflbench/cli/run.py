@@ -209,8 +209,9 @@ def _name(spec: RunSpec, names: Mapping[str, str]) -> str:
 
 
 def _with_data(specs: list[RunSpec], locations: Mapping[str, Places], root: Path) -> tuple[list[RunSpec], list[str]]:
-    """The specs whose dataset is there, and one message per dataset that is not."""
+    """The specs whose dataset is there, and what else the user's own reads; one message per thing that is not."""
     from pflbench.names import make, place
+    from pflbench.suite.own import lacking
 
     problems: dict[str, str] = {}
     runnable = []
@@ -221,7 +222,9 @@ def _with_data(specs: list[RunSpec], locations: Mapping[str, Places], root: Path
             reference = place("datasets", named.name, locations.get(spec.id, {}))
             dataset = make(reference, named.options, named.version)
             problems[key] = "" if dataset.status(root).startswith("ready") else _missing(named.name, dataset, root)
-        if not problems[key]:
+        lacks = {} if problems[key] else lacking(spec, root, locations.get(spec.id, {}))
+        problems |= lacks
+        if not problems[key] and not lacks:
             runnable.append(spec)
     return runnable, [text for text in problems.values() if text]
 

@@ -78,6 +78,26 @@ def of_partition(
     return digest.hexdigest()[:16]
 
 
+def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
+    """See whether the files are there that a user's dataset or partition says it reads, if it says so.
+
+    Raises:
+        DataMissing: One is not, or the user's `files` cannot say which.
+    """
+    declared = getattr(reader, "files", None)
+    if declared is None:
+        return
+    root = root.absolute()
+    try:
+        for path in declared(root):
+            for _ in _named(root / path, root):
+                pass
+    except DataMissing:
+        raise
+    except (Exception, SystemExit) as error:  # a user's own code
+        raise DataMissing(f"Its `files` fails: {type(error).__name__}: {error}") from error
+
+
 def pool(dataset: Dataset, root: Path, seed: int) -> Source:
     """What a dataset loads for a seed: the same for all, where its class says so."""
     return dataset.load(root, seed if getattr(dataset, "seeded", True) else 0)

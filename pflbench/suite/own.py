@@ -17,7 +17,7 @@ from pflbench import names
 from pflbench.catalog import FieldInfo, Info, MethodInfo, describe, describe_model, describe_options
 from pflbench.data import content
 from pflbench.data.source import Source
-from pflbench.errors import UsageError
+from pflbench.errors import DataMissing, UsageError
 from pflbench.spec import Named, RunSpec
 from pflbench.stages import RECORDED, Stages
 from pflbench.suite import versions
@@ -217,6 +217,32 @@ def _counted(runs: Mapping[RunSpec, bool], seen: Seen) -> Counter[str]:
 
 def _first(counted: Mapping[str, int]) -> str:
     return min(counted, key=lambda version: (-counted[version], version))
+
+
+def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
+    """What a run's dataset and partition lack of the files that they declare, as far as they are the user's own.
+
+    Args:
+        spec: The run.
+        root: The data root.
+        places: Where the user's own code is.
+
+    Returns:
+        By name, a sentence.
+
+    Raises:
+        UsageError: A user's code cannot be loaded, or has changed since.
+    """
+    found = {}
+    readers: tuple[tuple[names.Kind, Named], ...] = ("datasets", spec.dataset), ("partitions", spec.partition)
+    for kind, named in readers:
+        if named.version is not None:
+            try:
+                content.check_files(_made(kind, named, places), root)
+            except DataMissing as error:
+                what = f"The {kind[:-1]} {named.name!r}"
+                found[named.name] = f"{what} lacks what it reads, so its columns are left out. {error}"
+    return found
 
 
 def _is_there(kind: names.Kind, reference: str) -> bool:

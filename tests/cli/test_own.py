@@ -206,6 +206,22 @@ def test_missing_data_is_told_as_for_other_datasets(cli, folder: Path) -> None:
     assert refused.code == 1 and "The dataset 'mylab.py:Npz' is not there" in refused.err
 
 
+def test_a_missing_file_is_told_before_anything_is_trained(cli, folder: Path) -> None:
+    lab(folder)
+    (folder / "split.json").unlink()
+    said = "The partition 'mylab.py:Given' lacks what it reads, so its columns are left out. There is no file"
+    refused = cli(*RUN)
+    assert refused.code == 1 and said in " ".join(refused.err.split()) and "Running on" not in refused.out
+    assert not Store(folder / "results").list()
+    plan = cli("plan", "-s", "own.toml")
+    assert plan.code == 0 and " ".join(plan.err.split()).count(said) == 1
+    lab(folder)
+    text = (folder / "mylab.py").read_text()
+    (folder / "mylab.py").write_text(text.replace('[root / "mine.npz"]', '[root / "mine.npz", root / "more.npz"]'))
+    refused = cli(*RUN)
+    assert refused.code == 1 and "The dataset 'mylab.py:Npz' lacks what it reads" in " ".join(refused.err.split())
+
+
 def test_every_verb_takes_them(cli, folder: Path) -> None:
     lab(folder)
     tried = cli("tune", "-s", "own.toml", "-m", "fedavg", "--column", "own", "--grid", "lr=0.1,0.01")
