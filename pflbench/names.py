@@ -196,7 +196,7 @@ def load(reference: str, version: str | None = None) -> Any:
         module = usercode.load(user) if user and own else importlib.import_module(where)
     except UsageError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # own code may end its process, too
         line = _line(error, user.path) if user else ""
         raise UsageError(f"Importing {where!r} failed: {type(error).__name__}: {error}{line}") from error
     if not hasattr(module, attribute):

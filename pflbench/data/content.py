@@ -136,11 +136,23 @@ def _named(path: Path, root: Path) -> Iterator[tuple[str, Path]]:
     Names count because some datasets keep labels in them.
     """
     folder = path if path.is_dir() else path.parent
-    found = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    found = list(_below(path)) if path.is_dir() else [path]
     if not all(file.is_file() for file in found or [path]):
         raise DataMissing(f"There is no file {str(path)!r}, or none in it.")
     for file in found:
         yield file.relative_to(root if path.is_relative_to(root) else folder).as_posix(), file
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Every file below a folder, also behind links to other folders, each folder once on the way down to a file."""
+    seen: set[Path] = set()
+    for here, folders, names in os.walk(folder, followlinks=True):
+        real = Path(here).resolve()
+        if real in seen:  # a link that leads back up, or twice to the same place
+            folders.clear()
+            continue
+        seen.add(real)
+        yield from (Path(here) / name for name in names)
 
 
 _known: dict[_Stamp, str] = {}
