@@ -211,19 +211,29 @@ def _line(error: BaseException, file: Path) -> str:
     return f" (line {frames[-1].lineno})" if frames else ""
 
 
-def make(reference: str, options: Mapping[str, Any], version: str | None = None) -> Any:
+_NEEDED: dict[Kind, tuple[str, ...]] = {
+    "datasets": ("shape", "classes", "load", "status"),
+    "partitions": ("__call__",),
+}
+"""What an object of a kind must have, where something else would only show later."""
+
+
+def make(kind: Kind, reference: str, options: Mapping[str, Any], version: str | None = None) -> Any:
     """What the class or function behind a reference returns for these options; `version`: as `load` takes it.
 
     Raises:
-        UsageError: It cannot be imported, or does not take them.
+        UsageError: It cannot be imported, does not take them, or returns no such thing.
     """
     made = load(reference, version)
     try:
-        return made(**options)
+        found = made(**options)
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(f"{reference} cannot be built from {dict(options)}: {error}") from error
+    if missing := [name for name in _NEEDED.get(kind, ()) if not hasattr(type(found), name)]:
+        raise UsageError(f"{reference} is no {kind[:-1]}: its class has no {', '.join(missing)}.")
+    return found
 
 
 def resolve(kind: Kind, name: str) -> Any:

@@ -220,7 +220,7 @@ def _with_data(specs: list[RunSpec], locations: Mapping[str, Places], root: Path
         key = named.model_dump_json()
         if key not in problems:
             reference = place("datasets", named.name, locations.get(spec.id, {}))
-            dataset = make(reference, named.options, named.version)
+            dataset = make("datasets", reference, named.options, named.version)
             problems[key] = "" if dataset.status(root).startswith("ready") else _missing(named.name, dataset, root)
         lacks = {} if problems[key] else lacking(spec, root, locations.get(spec.id, {}))
         problems |= lacks

@@ -23,13 +23,16 @@ NOWHERE: names.Places = {}
 
 def dataset(named: Named, places: names.Places = NOWHERE) -> Dataset:
     """The dataset object with its options. Raises `UsageError`, also if a user's code has changed since."""
-    found: Dataset = names.make(names.place("datasets", named.name, places), named.options, named.version)
+    place = names.place("datasets", named.name, places)
+    found: Dataset = names.make("datasets", place, named.options, named.version)
     return found
 
 
 def partition(named: Named, places: names.Places = NOWHERE) -> Partition:
     """The partition object with its options. Raises `UsageError`, also if a user's code has changed since."""
-    found: Partition = names.make(names.place("partitions", named.name, places), named.options, named.version)
+    found: Partition = names.make(
+        "partitions", names.place("partitions", named.name, places), named.options, named.version
+    )
     return found
 
 
@@ -106,7 +109,7 @@ def construct(reference: str, hyper: Mapping[str, Any], version: str | None = No
     Raises:
         UsageError: They make none, or the code has changed.
     """
-    found: Method[Any, Any, Any] = names.make(reference, hyper, version)
+    found: Method[Any, Any, Any] = names.make("methods", reference, hyper, version)
     if not isinstance(found, Method):
         raise UsageError(f"{reference} is not a pflbench method: derive it from pflbench.methods.base.Method.")
     return found

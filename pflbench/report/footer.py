@@ -34,6 +34,7 @@ def footer(
         rules.departures(table),
         rules.selection(table.cells),
         rules.seeds(table.cells, grid.values(), table.spread if table.with_spread else None),
+        rules.other_seeds(table, grid),
         rules.clients(table),
         rules.plain(table, grid),
         rules.left_out(table, grid),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 
 from pflbench.report.reading import concerned
@@ -98,6 +99,28 @@ def seeds(cells: Cells, values: Collection[CellValue], spread: Spread | None) ->
     if any(value.done < value.expected for value in values):
         line += " (k/n): only k of n seeds are done; such a cell is not compared for the best."
     return line
+
+
+def other_seeds(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> str:
+    """Where cells of a column are done for different seeds: which each of them has, so that nobody compares them."""
+    rows = {row.id: row.title for row in table.rows}
+    names = {head.id: head.name for head in table.columns}
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for (row, head), value in grid.items():
+        if value.seeds and row in rows:
+            found.setdefault(names[head], {})[rows[row]] = tuple(sorted(value.seeds))
+    apart = {name: done for name, done in found.items() if not _nested(list(done.values()))}
+    said = "; ".join(
+        f"{name}: {', '.join(f'{title} {ranges(seeds)}' for title, seeds in done.items())}"
+        for name, done in apart.items()
+    )
+    return f"Rows whose means are of different seeds, and so not to be compared: {said}." if said else ""
+
+
+def _nested(sets: Sequence[tuple[int, ...]]) -> bool:
+    """Whether of any two sets of seeds one is part of the other: then k of n tells what is missing."""
+    ordered = sorted(map(set, sets), key=len)
+    return all(a <= b for a, b in itertools.pairwise(ordered))
 
 
 def clients(table: TableInput) -> str:

@@ -253,7 +253,7 @@ def _is_there(kind: names.Kind, reference: str) -> bool:
 
 
 def _made(kind: names.Kind, named: Named, places: names.Places) -> Any:
-    return names.make(names.place(kind, named.name, places), named.options, named.version)
+    return names.make(kind, names.place(kind, named.name, places), named.options, named.version)
 
 
 def _tried(read: Callable[[], str | None]) -> tuple[str | None] | None:

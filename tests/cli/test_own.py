@@ -254,6 +254,27 @@ def test_a_wrong_reference_is_named(cli, folder: Path, old: str, new: str, said:
         assert refused.code == 2 and said in refused.err
 
 
+@pytest.mark.parametrize(
+    ("file", "broken", "said"),
+    [
+        ("mylab.py", "class Npz:\n    pass\n", "mylab.py:Npz' is not a dataclass"),
+        ("mynets.py", "import sys\ndef net(shape, classes):\n    pass\nsys.exit(4)\n", "SystemExit: 4"),
+        (
+            "mylab.py",
+            "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Npz:\n    pass\nclass Given(Npz):\n    pass\n",
+            "mylab.py:Npz is no dataset: its class has no shape, classes, load, status.",
+        ),
+    ],
+)
+def test_code_that_is_no_such_thing_or_ends_the_process_is_refused(
+    cli, folder: Path, file: str, broken: str, said: str
+) -> None:
+    lab(folder)
+    (folder / file).write_text(broken)
+    refused = cli("run", "-s", "own.toml")
+    assert refused.code == 2 and said in refused.err and "bug in pflbench" not in refused.err
+
+
 def test_a_methods_neighbor_makes_a_new_row_beside_the_old(cli, folder: Path) -> None:
     method_file(folder / "foo.py", ("lr: float = 0.05", "lr: float = RATE"))
     (folder / "foo.py").write_text("from rates import RATE\n" + (folder / "foo.py").read_text())

@@ -82,6 +82,22 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
             of(tmp_path, name)
 
 
+def test_files_behind_a_link_to_a_folder_count_and_a_loop_ends(tmp_path: Path) -> None:
+    real, data = tmp_path / "real", tmp_path / "data"
+    real.mkdir()
+    data.mkdir()
+    (real / "mine.npz").write_bytes(b"one")
+    (data / "linked").symlink_to(real)
+    (data / "up").symlink_to(data)
+
+    def now() -> str | None:
+        return content._of_files(Reads(("data",)).files, tmp_path)
+
+    before = now()
+    (real / "mine.npz").write_bytes(b"two")
+    assert before != now()
+
+
 def test_a_file_elsewhere_counts_by_its_name_alone(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -301,6 +301,19 @@ def test_only_the_same_seeds_are_compared_for_the_best(build: Build, store: Stor
     )
 
 
+def test_means_of_different_seeds_are_told(build: Build, store: Store) -> None:
+    table = build.table()
+    own = table.cells["fedavg", "digits-a"]
+    other = replace(own, row="fedavg-ft", runs=tuple(build.spec(seed, "fedprox") for seed in range(3)))
+    table = replace(table, cells={("fedavg", "digits-a"): own, ("fedavg-ft", "digits-a"): other})
+    store.write(build.result(build.spec(0), 0.2))
+    store.write(build.result(build.spec(1, "fedprox"), 0.2))
+    told = "Rows whose means are of different seeds, and so not to be compared: Digits Dir 0.3: FedAvg 0, FedAvg-FT 1."
+    assert told in lay_out(table, store).footer
+    store.write(build.result(build.spec(1), 0.2))  # now one has all that the other has: (k/n) says the rest
+    assert not any(line.startswith("Rows whose") for line in lay_out(table, store).footer)
+
+
 def test_the_footer_says_what_the_numbers_are(build: Build, store: Store) -> None:
     build.fill(store, commit="0123456789abcdef", dirty=True, device="NVIDIA H200")
     table = lay_out(build.table(spread=Spread("std", 0, "each-step"), notes=("A note.",)), store)
