@@ -1,0 +1,56 @@
+"""Which versions of the user's own are shown where they are not on this machine."""
+
+import itertools
+
+import pytest
+
+from pflbench.spec import MethodSpec, Named, RunSpec, Scoring
+from pflbench.suite.versions import Read, Versions, most, most_read
+
+
+def spec(net: str, arrays: str, seed: int, method: str = "fedavg", version: str = "1") -> RunSpec:
+    return RunSpec(
+        method=MethodSpec(name=method, version=version),
+        dataset=Named(name="lab.py:Npz", version="d", content=arrays),
+        partition=Named(name="shards"),
+        model="nets.py:net",
+        model_version=net,
+        clients=4,
+        training_clients=4,
+        cohort=4,
+        query=0.5,
+        rounds=1,
+        batch=4,
+        seed=seed,
+        scoring=Scoring(),
+    )
+
+
+SPLIT = {spec("A", arrays, seed): True for arrays in ("1", "2") for seed in (0, 1)}
+"""Four runs with one network, of which a table shows two."""
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({spec("B", "3", seed): True for seed in range(3)}, "B"),
+        ({spec("B", "3", seed): seed < 1 for seed in range(9)}, "A"),  # failed runs do not count
+        ({spec("B", "3", 0, "own.py:M", str(v)): True for v in range(3)}, "A"),  # nor do other versions of a method
+        ({spec("B", "3", 0, name): True for name in ("a", "b", "c")}, "B"),
+    ],
+)
+def test_the_versions_are_those_of_most_finished_runs_of_one_table(more: dict[RunSpec, bool], expected: str) -> None:
+    runs = list((SPLIT | more).items())
+    for order in (runs, runs[::-1], sorted(runs, key=lambda one: one[0].id)):
+        assert most(dict(order)) == Versions("d", None, expected)
+
+
+def test_all_seeds_have_the_same_data_unless_it_is_made_from_the_seed() -> None:
+    edited = {spec("A", arrays, seed): True for arrays, seed in [("1", 0), ("1", 1), ("1", 2), ("2", 2), ("2", 3)]}
+    assert {most_read(edited, seed) for seed in range(4)} == {Read("1", None)}
+    seeded = {spec("A", str(seed), seed): True for seed in range(3)}
+    assert [most_read(seeded, seed) for seed in range(4)] == [*(Read(str(seed), None) for seed in range(3)), None]
+
+
+def test_a_tie_is_broken_alike_whatever_the_order() -> None:
+    assert {most_read(dict(order), 0) for order in itertools.permutations(SPLIT.items())} == {Read("1", None)}
