@@ -136,8 +136,18 @@ def test_a_loss_that_is_not_finite_in_any_of_the_last_rounds_is_a_failure() -> N
 
 
 @dataclass(frozen=True)
-class Keeps(FedAvg):
-    """FedAvg whose clients are said to keep what they sent."""
+class Deploys(FedAvg):
+    """FedAvg whose clients use the global model as their own."""
+
+    def personalize(
+        self, f: Objective, server: Tensor, state: Any, sent: Any, *taken: Batches, round: Round
+    ) -> dict[str, Tensor]:
+        return {"personalized": server}
+
+
+@dataclass(frozen=True)
+class Keeps(Deploys):
+    """Whose clients are said to keep what they sent, too."""
 
     def trained(self, sent: Tensor, state: Any) -> Tensor:
         return sent
@@ -192,14 +202,13 @@ def test_a_method_that_keeps_no_model_has_no_such_stage() -> None:
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_mean_features_are_those_of_the_personal_model_on_the_support(execution: str) -> None:
     one = spec(stages=("personalized",), features=True, first=3, last=2).model_copy(update={"augment": "crop-flip"})
-    (outcome,) = run(FedAvg(epochs=1), one, execution=execution)
+    (outcome,) = run(Deploys(epochs=1), one, execution=execution)
     network, federation = tiny_features(), tiny_federation(0)
     x = federation.x.double() / 255
     for client in range(3):
         stored = [
             m.value for m in outcome.metrics if m.client == client and m.round == 4 and m.name.startswith("feature/")
         ]
-        # FedAvg's personal model is the global one.
         expected = network.represent([outcome.server], x[torch.from_numpy(federation.support[client])]).mean(0)
         torch.testing.assert_close(torch.tensor(stored, dtype=torch.float64), expected, rtol=1e-12, atol=1e-14)
     assert {m.round for m in outcome.metrics if m.name == "feature/0"} == {3, 4}

@@ -110,6 +110,11 @@ class Keeps(Counting):
     def client(self, f: Objective, server: Tensor, state: Tensor, *taken: Batches, round: Round) -> Any:
         return server + state[0], state + 1
 
+    def personalize(
+        self, f: Objective, server: Tensor, state: Tensor, sent: Tensor | None, *taken: Batches, round: Round
+    ) -> dict[str, Tensor]:
+        return {"personalized": server}
+
 
 def personal(outcome: Outcome, stage: str = "personalized") -> list[Score]:
     return sorted(s for s in outcome.scores if s.stage == stage)
@@ -136,7 +141,7 @@ def test_after_aggregation_personal_models_come_from_the_new_server_state() -> N
 
 
 @pytest.mark.parametrize("cohort", [2, TRAINING])
-@pytest.mark.parametrize("method", [Leaves(), Keeps(), FedAvg(epochs=1, lr=0.05)])
+@pytest.mark.parametrize("method", [Leaves(), Keeps(), FedAvg(epochs=1, lr=0.05, personal_epochs=1)])
 def test_scoring_moves_nothing(method: Method[Any, Any, Any], cohort: int) -> None:
     """Scored after every round, with everyone training for it, also those who were not asked, the run is the same."""
     often, once = run(method, Setup(evaluate_every=1), cohort=cohort), run(method, cohort=cohort)
