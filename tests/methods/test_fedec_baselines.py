@@ -55,6 +55,8 @@ SPEC = tiny_spec(cohort=2, rounds=ROUNDS).model_copy(
     }
 )
 """After two rounds of two of six clients some never took part; personal models are scored after aggregation."""
+GLOBAL = SPEC.model_copy(update={"scoring": SPEC.scoring.model_copy(update={"stages": ("global",)})})
+"""For methods without personal models: every client is scored with the server's."""
 Models = dict[int, Tensor]
 
 
@@ -150,7 +152,7 @@ def query_loss(w: Tensor, client: int) -> float:
 
 
 def same(method: Method[Any, Any, Any], server: Any, models: Mapping[int, Tensor], spec: RunSpec = SPEC) -> Simulation:
-    """The engine comes to this server state and to these personal models, one by one and stacked."""
+    """The engine comes to this server state and to these models of clients, one by one and stacked."""
     for execution in ("loop", "vectorized"):
         simulation = Simulation(
             [spec], [FEDERATION], method, NETWORK, Setup(execution=execution, most_padding=math.inf)
@@ -159,7 +161,7 @@ def same(method: Method[Any, Any, Any], server: Any, models: Mapping[int, Tensor
         assert outcome.failure is None
         for mine, theirs in zip(pytree.tree_leaves(outcome.server), pytree.tree_leaves(server), strict=True):
             close(mine, theirs)
-        losses = {s.client: s.loss_sum for s in outcome.scores if s.stage == "personalized"}
+        losses = {s.client: s.loss_sum for s in outcome.scores if s.stage == spec.scoring.stages[0]}
         assert losses == pytest.approx({c: query_loss(w, c) for c, w in models.items()}, rel=1e-9)
     return simulation
 
@@ -176,7 +178,7 @@ def test_fedavg_with_weight_decay_and_an_adaptation() -> None:
         )
     adapted = {c: Optimizer(lr=0.02).descend(w, draw(c, method.adapts(), "personalize", ROUNDS)[0]) for c in TRAINING}
     same(method, w, adapted)
-    same(FedAvg(epochs=2, **OPTIONS), w, dict.fromkeys(TRAINING, w))
+    same(FedAvg(epochs=2, **OPTIONS), w, dict.fromkeys(TRAINING, w), GLOBAL)
     same(FedAvg(epochs=2, personal_epochs=0, **OPTIONS), w, dict.fromkeys(TRAINING, w))
 
 
@@ -216,7 +218,7 @@ def test_scaffold_rounds(released: bool) -> None:
         x = x + (0.1 if released else 1.0) * sum(moved) / len(moved)
         c = c + sum(changed) / len(TRAINING)
     assert min(norms) < clip < max(norms)
-    simulation = same(method, (x, c, torch.tensor(6.0, dtype=torch.float64)), dict.fromkeys(TRAINING, x))
+    simulation = same(method, (x, c, torch.tensor(6.0, dtype=torch.float64)), dict.fromkeys(TRAINING, x), GLOBAL)
     for client, state in simulation.runs[0].states.items():
         close(state, own[client])
     close(sum(own.values()), len(TRAINING) * c)
@@ -253,7 +255,7 @@ def test_pfedme_rounds(adapt: bool | None) -> None:
     for index in range(ROUNDS):
         w = sum(n * update(w, draw(c, method.takes(), "round", index)[0])[0] for c, n in cohort(index).items())
     adapted = {c: update(w, draw(c, method.takes(), "personalize", ROUNDS)[0])[1] for c in TRAINING}
-    same(method, w, adapted if adapt else dict.fromkeys(TRAINING, w))
+    same(method, w, adapted if adapt else dict.fromkeys(TRAINING, w), SPEC if adapt else GLOBAL)
 
 
 def test_epochwise_minibatches_of_pfedme_pass_over_all_rows() -> None:
@@ -335,8 +337,10 @@ def test_parts_are_put_together_as_they_were_cut(layers: int, first: bool) -> No
 def test_lg_fedavg_that_shares_all_layers_is_fedavg(execution: Any) -> None:
     methods: list[Method[Any, Any, Any]] = [LGFedAvg(epochs=2, shared_layers=3, **OPTIONS), FedAvg(epochs=2, **OPTIONS)]
     setup = Setup(execution=execution)
-    outcomes = [Simulation([SPEC], [FEDERATION], m, NETWORK, setup).run()[0] for m in methods]
-    assert torch.equal(outcomes[0].server, outcomes[1].server) and outcomes[0].scores == outcomes[1].scores
+    runs = zip((SPEC, GLOBAL), methods, strict=True)
+    lg, fedavg = (Simulation([spec], [FEDERATION], m, NETWORK, setup).run()[0] for spec, m in runs)
+    assert torch.equal(lg.server, fedavg.server)
+    assert [s._replace(stage="global") for s in lg.scores] == list(fedavg.scores)
 
 
 def test_lg_fedavg_of_more_layers_than_there_are_is_refused() -> None:
@@ -513,11 +517,11 @@ def test_apfl_rounds(private_init: Any, released: bool | None, momentum: float |
 
 
 def test_apfl_of_alpha_0_scores_the_model_of_fedavg() -> None:
-    spec = SPEC.model_copy(update={"weights": "uniform"})
-    apfl = Simulation([spec], [FEDERATION], APFL(alpha=0.0, epochs=2, **OPTIONS), NETWORK).run()[0]
-    fedavg = Simulation([spec], [FEDERATION], FedAvg(epochs=2, **OPTIONS), NETWORK).run()[0]
+    own, shared = (spec.model_copy(update={"weights": "uniform"}) for spec in (SPEC, GLOBAL))
+    apfl = Simulation([own], [FEDERATION], APFL(alpha=0.0, epochs=2, **OPTIONS), NETWORK).run()[0]
+    fedavg = Simulation([shared], [FEDERATION], FedAvg(epochs=2, **OPTIONS), NETWORK).run()[0]
     close(apfl.server, fedavg.server, 1e-12)
-    losses = [{s.client: s.loss_sum for s in o.scores if s.stage == "personalized"} for o in (apfl, fedavg)]
+    losses = [{s.client: s.loss_sum for s in o.scores} for o in (apfl, fedavg)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-12) and len(losses[0]) == 6
 
 
