@@ -47,23 +47,24 @@ def ls(
         raise unknown("thing to list", what, THINGS)
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
-    wanted = common.wanted(
-        suites=suite,
-        methods=method,
-        datasets=dataset,
-        columns=column,
-        partitions=partition,
-        clients=clients,
-        seeds=seeds,
-        profile=profile,
-        rounds=rounds,
-        precision=precision,
-        trials=trials,
-        failed=failed,
-    )
+    filters = (suite, method, dataset, clients, partition, column, seeds, profile, rounds, precision, failed, trials)
     if what == "runs":
+        wanted = common.wanted(
+            suites=suite,
+            methods=method,
+            datasets=dataset,
+            columns=column,
+            partitions=partition,
+            clients=clients,
+            seeds=seeds,
+            profile=profile,
+            rounds=rounds,
+            precision=precision,
+            trials=trials,
+            failed=failed,
+        )
         return _runs(wanted, format_, results)
-    if not wanted.everything or format_ != "terminal":
+    if format_ != "terminal" or any(given is not None for given in filters):
         raise UsageError(f"These options choose among runs: `pflbench ls runs`, not {what}.")
     rows = {"suites": _suites, "methods": _methods, "models": _models}.get(what, lambda: _options(what))()
     width = max((len(name) for name, _ in rows), default=0)
