@@ -4,8 +4,8 @@
     pflbench report --format csv -o after.csv             # at another
     python tests/results/compare_reports.py before.csv after.csv
 
-Cells are matched by the numbers of their runs' scores, not by names: by suite, profile, column, stage, and by what the
-cell shows. It prints, for each CSV column, the pairs of values that differ and how often; it exits with 1 if a number
+Cells of the same suite, profile, column and stage are matched by title and numbers, else by numbers, title, or method, so
+that a renamed row is found again. It prints, for each CSV column, the pairs of values that differ and how often; it exits with 1 if a number
 differs (mean, std, sem, n, a reference, a difference) or a cell is only in one of the files.
 """
 
