@@ -1,3 +1,45 @@
-"""pflbench: reproducible tables for personalized federated learning."""
+"""pflbench: reproducible tables for personalized federated learning.
+
+    import pflbench as pb
+
+    part = pb.select("cafeme-table1", columns=["rmnist-shards"], methods=["cafeme"], profile="quick", seeds=range(3))
+    print(pb.plan(part))
+    pb.run(part, jobs=2, on_event=print)
+    print(pb.table(part))
+
+Everything is imported when it is asked for, torch only when something trains.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = [
+    "Execution",
+    "Selection",
+    "check",
+    "explain",
+    "plan",
+    "run",
+    "scores",
+    "select",
+    "suites",
+    "table",
+]
+
+if TYPE_CHECKING:
+    from pflbench.api import check, explain, plan, run, scores, select, suites, table
+    from pflbench.running.execution import Execution
+    from pflbench.selection import Selection
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'pflbench' has no attribute {name!r}")
+    return getattr(importlib.import_module("pflbench.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -60,6 +60,8 @@ class MethodInfo(Info):
 
     version: str = ""
     stages: Stages = dataclasses.field(default_factory=Stages)
+    minibatches: bool = True
+    """Whether its clients draw any, so that the batch size decides on its numbers."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class _Schema:
     fields: dict[str, FieldInfo]
     doc: str
     version: int | None
+    minibatches: bool = True
 
 
 def describe(name: str) -> MethodInfo:
@@ -86,13 +89,14 @@ def _method(name: str) -> MethodInfo:
     found = stages.of_reference(reference)
     if names.is_reference(name) and names.is_users(reference):
         version = names.code(reference).version
-        return MethodInfo(names.without_folder(reference), reference, schema.fields, schema.doc, version, found)
+        name = names.without_folder(reference)
+        return MethodInfo(name, reference, schema.fields, schema.doc, version, found, schema.minibatches)
     declared = schema.version
     if declared is None:  # perhaps inherited
         declared = _imported(reference).version
     if declared is None:
         raise UsageError(f"The method {name!r} declares no version: write `version: ClassVar[int] = 1`.")
-    return MethodInfo(name, reference, schema.fields, schema.doc, str(declared), found)
+    return MethodInfo(name, reference, schema.fields, schema.doc, str(declared), found, schema.minibatches)
 
 
 def describe_options(kind: Literal["datasets", "partitions"], name: str) -> Info:
@@ -218,7 +222,7 @@ def _read(path: Path, attribute: str, mtime: int, size: int) -> _Schema | None:
             version = default if name == "version" else version
         else:
             fields[name] = FieldInfo(kind, default, _choices(kind), docs.get(name, ""))
-    return _Schema(fields, _first_line(ast.get_docstring(node)), version)
+    return _Schema(fields, _first_line(ast.get_docstring(node)), version, _draws_minibatches(node))
 
 
 def _imported(reference: str) -> _Schema:
@@ -234,6 +238,17 @@ def _imported(reference: str) -> _Schema:
         default = default if f.default_factory is MISSING else f.default_factory()
         fields[f.name] = FieldInfo(kind, default, _choices(kind), docs.get(f.name, ""))
     return _Schema(fields, _first_line(cls.__doc__), getattr(cls, "version", None))
+
+
+def _draws_minibatches(node: ast.ClassDef) -> bool:
+    """Whether a method's clients draw minibatches, to train or to adapt; True where its source does not tell."""
+    draws = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name in ("takes", "adapts")]
+    calls = [call for item in draws for call in ast.walk(item) if isinstance(call, ast.Call)]
+    return len(draws) < 2 or not all(_base_name(call.func) == "Take" and _whole(call) for call in calls)
+
+
+def _whole(take: ast.Call) -> bool:
+    return any(k.arg == "whole" and isinstance(k.value, ast.Constant) and k.value.value is True for k in take.keywords)
 
 
 def _class(path: Path, name: str) -> ast.ClassDef | None:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.metadata
 import importlib.util
+import sys
 import traceback
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -19,7 +20,7 @@ Kind = Literal["methods", "datasets", "models", "partitions"]
 Places = Mapping[Kind, str]
 """Where the code is of what a run has of the user's own: `file.py:Name` with its whole path, or `module:Name`."""
 
-BUILT_IN: dict[str, dict[str, str]] = {
+BUILT_IN: dict[Kind, dict[str, str]] = {
     "methods": {
         "fedavg": "pflbench.methods.fedavg:FedAvg",
         "ifca": "pflbench.methods.ifca:IFCA",
@@ -44,25 +45,25 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "pfedvem": "pflbench.methods.pfedvem:PFedVEM",
     },
     "datasets": {
-        "digits": "pflbench.data.digits:Digits",
-        "rotated-digits": "pflbench.data.digits:RotatedDigits",
-        "mnist": "pflbench.data.mnist:MNIST",
-        "rmnist": "pflbench.data.mnist:RMNIST",
-        "fashion-mnist": "pflbench.data.fashion_mnist:FashionMNIST",
-        "cifar10": "pflbench.data.cifar10:CIFAR10",
-        "cifar100": "pflbench.data.cifar100:CIFAR100",
-        "sun397": "pflbench.data.sun397:SUN397",
-        "digit-five": "pflbench.data.digit_five:DigitFive",
-        "femnist-letters": "pflbench.data.femnist:FEMNISTLetters",
+        "digits": "pflbench.data.datasets.digits:Digits",
+        "rotated-digits": "pflbench.data.datasets.rotated_digits:RotatedDigits",
+        "mnist": "pflbench.data.datasets.mnist:MNIST",
+        "rmnist": "pflbench.data.datasets.rmnist:RMNIST",
+        "fashion-mnist": "pflbench.data.datasets.fashion_mnist:FashionMNIST",
+        "cifar10": "pflbench.data.datasets.cifar10:CIFAR10",
+        "cifar100": "pflbench.data.datasets.cifar100:CIFAR100",
+        "sun397": "pflbench.data.datasets.sun397:SUN397",
+        "digit-five": "pflbench.data.datasets.digit_five:DigitFive",
+        "femnist-letters": "pflbench.data.datasets.femnist_letters:FEMNISTLetters",
     },
     "partitions": {
-        "shards": "pflbench.data.partition:Shards",
-        "dirichlet": "pflbench.data.partition:Dirichlet",
-        "kinds": "pflbench.data.partition:Kinds",
-        "random-slicing": "pflbench.data.slicing:RandomSlicing",
-        "pair-slicing": "pflbench.data.slicing:PairSlicing",
-        "class-shards": "pflbench.data.dealing:ClassShards",
-        "letter-users": "pflbench.data.letter_users:LetterUsers",
+        "shards": "pflbench.data.partitions.shards:Shards",
+        "dirichlet": "pflbench.data.partitions.dirichlet:Dirichlet",
+        "kinds": "pflbench.data.partitions.kinds:Kinds",
+        "random-slicing": "pflbench.data.partitions.random_slicing:RandomSlicing",
+        "pair-slicing": "pflbench.data.partitions.pair_slicing:PairSlicing",
+        "class-shards": "pflbench.data.partitions.class_shards:ClassShards",
+        "letter-users": "pflbench.data.partitions.letter_users:LetterUsers",
     },
     "models": {
         "cnn2": "pflbench.models.cnn2:cnn2",
@@ -84,8 +85,14 @@ BUILT_IN: dict[str, dict[str, str]] = {
 @cache
 def known(kind: Kind) -> dict[str, str]:
     """Every name of this kind with its `module:attr`: built-ins, then entry points of the group `pflbench.<kind>`."""
-    found = {e.name: e.value for e in importlib.metadata.entry_points(group=f"pflbench.{kind}")}
-    return found | BUILT_IN[kind]
+    return _entry_points()[kind] | BUILT_IN[kind]
+
+
+@cache
+def _entry_points() -> dict[Kind, dict[str, str]]:
+    # Once for all kinds: it looks through every package that is installed.
+    every = importlib.metadata.entry_points()
+    return {kind: {e.name: e.value for e in every.select(group=f"pflbench.{kind}")} for kind in BUILT_IN}
 
 
 def is_reference(name: str) -> bool:
@@ -111,7 +118,7 @@ def locate(kind: Kind, name: str) -> str:
     """The reference behind a name (or `name` itself if it is one already). Raises `UsageError` if unknown."""
     if is_reference(name):
         return name
-    table = known(kind)
+    table = BUILT_IN[kind] if name in BUILT_IN[kind] else known(kind)
     if name not in table:
         raise unknown(kind[:-1], name, table)
     return table[name]
@@ -144,6 +151,8 @@ def source_file(reference: str) -> Path:
         if not path.is_file():
             raise UsageError(f"There is no file {where!r} (from {reference!r}).")
         return path
+    if where.partition(".")[0] in sys.stdlib_module_names:
+        raise UsageError(f"{where!r} is a module of Python itself, so {reference!r} is nothing that pflbench can use.")
     return _own_file(where) if where.startswith("pflbench.") else _module_file(where)
 
 

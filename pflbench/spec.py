@@ -6,10 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import Self
+
+from pflbench.errors import UsageError
 
 Options = dict[str, Any]
 Stage = Literal["global", "personalized", "finetuned", "stored", "sampled"]
@@ -19,11 +21,19 @@ Precision = Literal["fp32", "fp64", "bf16", "tf32"]
 """fp32, fp64: everything in it. Parameters in float32 and: bf16, forward passes in bfloat16 where autocast thinks it
 safe; tf32, a GPU's tensor cores multiply with 10 bits of fraction."""
 Positive = Annotated[int, Field(gt=0)]
+
+
+def check_precision(precision: str) -> None:
+    """Raise `UsageError` for a precision that does not exist."""
+    if precision not in get_args(Precision):
+        raise UsageError(f"Unknown precision {precision!r}; known: {', '.join(get_args(Precision))}.")
+
+
 Query = Annotated[float, Field(gt=0, lt=1)] | Literal["test-split", "partition"]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class MethodSpec(_Strict):
@@ -123,9 +133,10 @@ class RunSpec(_Strict):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed. What was computed from the original's fields is computed anew."""
         copy = super().model_copy(update=update, deep=deep)
-        of_seeds = () if set(update or ()) <= {"seed"} else ("_seedless", "_setting")
-        for name in ("id", *of_seeds):
-            copy.__dict__.pop(name, None)
+        copy.__dict__.pop("id", None)
+        if not set(update or ()) <= {"seed"}:
+            copy.__dict__.pop("_around_seed", None)
+            copy.__dict__.pop("_setting", None)
         return copy
 
     def canonical(self) -> str:
@@ -134,11 +145,16 @@ class RunSpec(_Strict):
         Fields at their default are left out, so that a field added later leaves old ids alone if its default is what
         was done before. Hence a default in this file never changes.
         """
-        return _compact(self._seedless | {"seed": self.seed})
+        before, after = self._around_seed
+        return f"{before}{self.seed}{after}"
 
     @cached_property
-    def _seedless(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude={"seed"}, exclude_defaults=True)
+    def _around_seed(self) -> tuple[str, str]:
+        """What stands in `canonical` before and after the seed: runs that differ by it alone write the rest once."""
+        fields = self.model_dump(mode="json", exclude={"seed"}, exclude_defaults=True)
+        before = {key: value for key, value in fields.items() if key < "seed"}
+        after = {key: value for key, value in fields.items() if key > "seed"}  # `training_clients` is always there
+        return f'{_compact(before)[:-1]},"seed":', f",{_compact(after)[1:]}"
 
     @cached_property
     def id(self) -> str:
@@ -166,5 +182,4 @@ class RunSpec(_Strict):
         return hash(self.id)
 
 
-def _compact(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+_compact = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode

@@ -1,8 +1,10 @@
-"""A user's source file with the modules beside it that it imports: what they come to as a hash, and loading them.
+"""A user's source file with the user's modules that it imports: what they come to as a hash, and loading them.
 
 The files are found by reading `import` statements, so nothing runs before it is hashed; what is loaded are the very
-bytes that were hashed. A module beside the file goes before an installed one of the same name, as for a script, but the
-standard library and pflbench always mean themselves.
+bytes that were hashed. A module beside the file goes before any other of the same name, as for a script, but the
+standard library and pflbench always mean themselves. What is neither beside the file nor installed, in a folder of
+PYTHONPATH for example, counts as well and is loaded as Python does it. What other ways than statements import while the
+code is loaded is refused, since no hash has it.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ class Code:
             that was named by its path.
         texts: The bytes of each file, its own first.
         methods: The built-in methods that any of them imports, each with its version, sorted.
+        outside: Of the files those that are found on Python's import path, each with its path below a folder there.
     """
 
     path: Path
@@ -68,12 +71,13 @@ class Code:
     folders: tuple[Path, ...]
     texts: Mapping[Path, bytes]
     methods: tuple[str, ...]
+    outside: Mapping[Path, str]
 
     @cached_property
     def version(self) -> str:
         """12 hex digits of the SHA-256 of the file, or, where there is more to it, of all that the numbers come from.
 
-        Names of modules count relative to the file, so that the folder may move.
+        Names of modules count relative to the file, or to a folder of the import path, so that folders may move.
         """
         own = hashlib.sha256(self.texts[self.path])
         if len(self.texts) == 1 and not self.methods:
@@ -88,7 +92,7 @@ class Code:
 
     @property
     def neighbors(self) -> dict[str, str]:
-        """The texts of the modules that it imports from beside it, by their paths relative to it."""
+        """The texts of the user's modules that it imports, by their paths relative to it or to the import path."""
         return {name: text.decode(errors="replace") for name, text in self._beside()}
 
     def beside(self, name: str, level: int = 0) -> tuple[Path, str] | None:
@@ -102,9 +106,10 @@ class Code:
         return _found(self.folders, name)
 
     def _beside(self) -> list[tuple[str, bytes]]:
-        folder = self.path.parent
-        named = ((Path(os.path.relpath(path, folder)).as_posix(), text) for path, text in self.texts.items())
-        return sorted(item for item in named if item[0] != self.path.name)
+        return sorted((self._name(path), text) for path, text in self.texts.items() if path != self.path)
+
+    def _name(self, path: Path) -> str:
+        return self.outside.get(path) or Path(os.path.relpath(path, self.path.parent)).as_posix()
 
 
 def is_ours(module: str) -> bool:
@@ -129,25 +134,46 @@ def read(path: Path, module: str | None = None) -> Code:
         own = _dotted(path)
         folders = tuple(dict.fromkeys((path.parent, path.parents[own.count(".")])))
         # Only what imports relative to its package is loaded as part of it, with the package's own code.
-        module = own if any(found.level for found in _imports(path, text)) else path.stem
+        module = own if any(one.level for one in _imports(path, text)) else path.stem
     else:
         folders = (path.parents[module.count(".") + (path.name == "__init__.py")],)
-    package = module if path.name == "__init__.py" else _package(module)
-    code = Code(path, module, folders, {path: text}, ())
-    waiting = [(path, package)]
-    waiting += [found for name in _parents(module) if (found := _found(folders[-1:], name))]
-    texts, methods = dict[Path, bytes](), set[str]()
-    for file, inside in waiting:
-        if file in texts:
-            continue
-        texts[file] = text if file == path else _bytes(file)
-        for one in _imports(file, texts[file]):
-            for name in one.modules(inside):
-                if not one.level and is_ours(name):
-                    methods |= _built_in(name)
-                elif found := code.beside(name, one.level):
-                    waiting.append(found)
-    return replace(code, texts=texts, methods=tuple(sorted(methods)))
+    importlib.invalidate_caches()  # a file that was just written counts
+    return _Reader(Code(path, module, folders, {path: text}, (), {})).read()
+
+
+class _Reader:
+    """Follows the import statements of a code's first file, `start`, through the user's modules."""
+
+    def __init__(self, start: Code) -> None:
+        self.start = start
+        self.on_path = cache(_on_path)
+        self.texts, self.methods, self.outside = dict[Path, bytes](), set[str](), dict[Path, str]()
+        package = start.module if start.path.name == "__init__.py" else _package(start.module)
+        parents = (_found(start.folders[-1:], name) for name in _parents(start.module))
+        self.waiting = [(start.path, package), *(parent for parent in parents if parent)]
+
+    def read(self) -> Code:
+        """The code with all that it imports."""
+        for file, package in self.waiting:  # which grows meanwhile
+            if file in self.texts:
+                continue
+            self.texts[file] = self.start.texts.get(file) or _bytes(file)
+            for one in _imports(file, self.texts[file]):
+                for name in one.modules(package):
+                    self._follow(file, name, one.level)
+        return replace(self.start, texts=self.texts, methods=tuple(sorted(self.methods)), outside=self.outside)
+
+    def _follow(self, file: Path, name: str, level: int) -> None:
+        """Take up the module that a file imports by this name, with so many dots before it."""
+        # Beside an installed file lie others' packages.
+        elsewhere = file in self.outside or not is_installed(self.start.path)
+        if not level and is_ours(name):
+            self.methods |= _built_in(name)
+        elif file not in self.outside and (beside := self.start.beside(name, level)):
+            self.waiting.append(beside)
+        elif elsewhere and (module := _found(places := self.on_path(name.partition(".")[0]), name)):
+            self.waiting.append(module)
+            self.outside.setdefault(module[0], _below(places, module[0]))
 
 
 def load(code: Code) -> ModuleType:
@@ -164,6 +190,7 @@ def load(code: Code) -> ModuleType:
         return sys.modules[name]
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
+    before, import_path = set(sys.modules), list(sys.path)
     package = ModuleType(top)
     package.__path__ = [str(folder) for folder in code.folders]
     sys.modules[top] = package
@@ -171,18 +198,54 @@ def load(code: Code) -> ModuleType:
     try:
         for parent in _parents(code.module):
             importlib.import_module(f"{top}.{parent}")
-        if name in sys.modules:  # its package has imported it
-            return sys.modules[name]
-        spec = _spec(name, code, code.path)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        assert spec.loader
-        spec.loader.exec_module(module)
+        if name not in sys.modules:  # else its package has imported it
+            spec = _spec(name, code, code.path)
+            sys.modules[name] = importlib.util.module_from_spec(spec)
+            assert spec.loader
+            spec.loader.exec_module(sys.modules[name])
+        _check_imported(code, sys.modules.keys() - before)
     except BaseException:
         for loaded in [n for n in sys.modules if n == top or n.startswith(f"{top}.")]:
             del sys.modules[loaded]
+        sys.path[:] = import_path
         raise
-    return module
+    return sys.modules[name]
+
+
+_imported: dict[Path, bytes] = {}
+"""Files of users that Python's own import system loaded, as they were then."""
+
+
+def _check_imported(code: Code, new: Iterable[str]) -> None:
+    """See whether what Python's own import system has loaded for the code is what was hashed.
+
+    Args:
+        code: The code, which is loaded.
+        new: The names of the modules that appeared meanwhile.
+
+    Raises:
+        UsageError: A file is not, or it is another or older one.
+    """
+    for name in sorted(new):
+        file = Path(getattr(sys.modules[name], "__file__", None) or "")
+        users = file.suffix == ".py" and file.is_file() and not (is_installed(file) or is_ours(name))
+        if users and not name.startswith(_PREFIX) and not any(file.samefile(known) for known in code.texts):
+            del sys.modules[name]
+            raise UsageError(_unnamed(file))
+    for path, below in code.outside.items():
+        name = ".".join(Path(below).with_suffix("").parts).removesuffix(".__init__")
+        if name in sys.modules:
+            file = Path(getattr(sys.modules[name], "__file__", None) or "")
+            other = not (file.is_file() and file.samefile(path))
+            if other or _imported.setdefault(path, code.texts[path]) != code.texts[path]:
+                raise UsageError(f"This process has imported another {name!r} than {path} before; start it again.")
+
+
+def _unnamed(path: Path) -> str:
+    return (
+        f"{path} is part of what the numbers come from, but no import statement in the code names it: import it with "
+        "one, from beside the file or from a folder of PYTHONPATH."
+    )
 
 
 class _Finder:
@@ -218,10 +281,7 @@ class _Loader:
     def exec_module(self, module: ModuleType) -> None:
         """Run the file, with imports that look beside it first."""
         if self.path not in self.code.texts:
-            raise ImportError(
-                f"{self.path} is part of what the numbers come from, but no import statement in the code names it: "
-                "import it with one"
-            )
+            raise ImportError(_unnamed(self.path))
         module.__dict__["__builtins__"] = vars(builtins) | {"__import__": _importer(self.code)}
         exec(compile(self.code.texts[self.path], str(self.path), "exec", dont_inherit=True), module.__dict__)
 
@@ -320,6 +380,23 @@ def _step(folders: Iterable[Path], name: str) -> tuple[Path | None, list[Path]]:
         if name and (folder / name).is_dir():
             spaces.append(folder / name)
     return None, spaces
+
+
+def _on_path(name: str) -> tuple[Path, ...]:
+    """The folders in which Python's import path has an outermost module or package; none if that is installed."""
+    if name in sys.stdlib_module_names or is_ours(name):
+        return ()
+    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+    spec = next((found for find in finders if find and (found := find(name, None))), None)
+    if spec is None:
+        return ()
+    places = [spec.origin] if spec.submodule_search_locations is None else spec.submodule_search_locations
+    return tuple(Path(place).parent for place in places if place and not is_installed(Path(place)))
+
+
+def _below(folders: Iterable[Path], path: Path) -> str:
+    """A file's path below the first of the folders that it lies in."""
+    return next(path.relative_to(folder).as_posix() for folder in folders if path.is_relative_to(folder))
 
 
 @cache

@@ -1,18 +1,22 @@
 """Shared set-up: one thread per test process, as the engine's workers have; array annotations are checked at run time.
 
 The import hook must stand before the first import of what it checks, so this file imports nothing of pflbench at its
-top.
+top. Checking takes several times as long as what is checked, so each test checks the first calls of each function.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections import Counter
 from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
 
+import jaxtyping
 import pytest
 import torch
 from hypothesis import settings
-from jaxtyping import install_import_hook
 from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 
@@ -21,10 +25,51 @@ CHECKED = ("pflbench.vector", "pflbench.optim", "pflbench.models", "pflbench.met
 settings.register_profile("pflbench", deadline=None)  # a busy machine is no bug
 settings.load_profile("pflbench")
 torch.set_num_threads(1)
+
+FIRST = 10
+"""So many calls of each function are checked in each test."""
+calls: Counter[CodeType] = Counter()
+jaxtyped = jaxtyping.jaxtyped
+
+
+def sparing(*, typechecker: Any) -> Callable[[Any], Any]:
+    """What the import hook decorates with: `jaxtyped`, which is skipped after a function's first calls in a test.
+
+    Functions are told apart by their code: one that is defined anew in each call of another counts as one.
+    """
+
+    def decorate(function: Any) -> Any:
+        if not isinstance(function, FunctionType):
+            return jaxtyped(function, typechecker=typechecker)
+        code, checked = function.__code__, None
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal checked
+            if calls[code] >= FIRST:
+                return function(*args, **kwargs)
+            calls[code] += 1
+            checked = checked or jaxtyped(function, typechecker=typechecker)
+            return checked(*args, **kwargs)
+
+        # Nobody's file, so that no error is laid to it: `pflbench.engine.blame` looks for the user's line.
+        call.__code__ = call.__code__.replace(co_filename="<annotations>")
+        return call
+
+    return decorate
+
+
+jaxtyping.jaxtyped = sparing
 assert not any(name.startswith(CHECKED) for name in sys.modules), "imported before its annotations could be checked"
-install_import_hook(list(CHECKED), "beartype.beartype")
+jaxtyping.install_import_hook(list(CHECKED), "beartype.beartype")
 
 ModuleOf = Callable[[Tensor], nn.Module]
+
+
+@pytest.fixture(autouse=True)
+def checked_anew() -> None:
+    """The first calls are those of each test."""
+    calls.clear()
 
 
 @pytest.fixture(scope="session")

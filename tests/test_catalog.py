@@ -212,3 +212,11 @@ def test_complete_fills_in_defaults_and_asks_for_the_rest() -> None:
     assert complete(info, {"steps": 2}) == {"lr": 0.1, "steps": 2}
     with pytest.raises(UsageError, match="fed needs a value for steps"):
         complete(info, {})
+
+
+def test_which_methods_draw_minibatches_is_read_as_they_draw_them() -> None:
+    for name, reference in names.BUILT_IN["methods"].items():
+        method = names.load(reference)()
+        drawn = [take for take in (*method.takes(), *method.adapts()) if not take.whole]
+        assert describe(name).minibatches == bool(drawn), name
+    assert not describe("pfedbayes").minibatches

@@ -1,6 +1,10 @@
 """The examples of README and docs work as they stand."""
 
+import importlib
+import re
 from pathlib import Path
+
+import pytest
 
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -22,3 +26,26 @@ def test_the_suite_of_the_docs_loads(tmp_path: Path) -> None:
 def test_the_method_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
     (tmp_path / "fedfoo.py").write_text(block("README.md", "python"), encoding="utf-8")
     assert [problem for _, problem in contract(f"{tmp_path / 'fedfoo.py'}:FedFoo") if problem] == []
+
+
+PACKAGE = Path(importlib.import_module("pflbench").__file__ or "").parent
+CODE = sorted(set(re.findall(r"`([^`\n]+)`", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))))
+FILES = [code for code in CODE if re.fullmatch(r"[\w/]+(\.py|/)", code)]
+NAMES = [
+    code
+    for code in CODE
+    if re.fullmatch(r"\w+(\.\w+)+", code) and code not in FILES and list(PACKAGE.glob(f"{code.split('.')[0]}*"))
+]
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_the_files_of_the_architecture_are_there(path: str) -> None:
+    assert any((root / path).exists() for root in (PACKAGE, PACKAGE.parent, ROOT))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_functions_of_the_architecture_are_there(name: str) -> None:
+    first, *parts = name.split(".")
+    found = importlib.import_module(f"pflbench.{first}")
+    for part in parts:
+        found = getattr(found, part, None) or importlib.import_module(f"{found.__name__}.{part}")

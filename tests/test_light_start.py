@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
+from textwrap import indent
 
 from pflbench.result import RunResult, Score
 from pflbench.store import Store
@@ -21,49 +21,60 @@ from pflbench.cli.main import main
 try:
     main(sys.argv[1:])
 except SystemExit as end:
-    print("EXIT", end.code)
+    print("EXIT", end.code or 0)
 print("TORCH", "torch" in sys.modules)
 """
 
 
 def start(*arguments: str, cwd: Path) -> tuple[int, str]:
     """The verb's exit code and what it printed; fails if torch was imported."""
+    printed = run_light(PROGRAM, *arguments, cwd=cwd)
+    ((code, torch),) = re.findall(r"^EXIT (\w+)\nTORCH (\w+)\n", printed, re.MULTILINE)
+    assert torch == "False", f"pflbench {' '.join(arguments)} imports torch"
+    return int(code), printed
+
+
+def run_light(program: str, *arguments: str, cwd: Path) -> str:
+    """What a Python program prints, its errors last, that finds this pflbench and none of the user's settings."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PFLBENCH_")}
     environment["PYTHONPATH"] = str(Path(__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
+        [sys.executable, "-c", program, *arguments],
         cwd=cwd,
         env=environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    *_, code, torch = done.stdout.strip().splitlines()
-    assert torch == "TORCH False", f"pflbench {' '.join(arguments)} imports torch"
-    return int(code.removeprefix("EXIT ").replace("None", "0")), done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "--help",
-        "--version",
-        "run --help",
-        "ls methods",
-        "ls suites",
-        "tune --help",
-        "plot --help",
-        "status",
-        "pack",
-        "ls runs",
-        "rm --help",
-        "scores --help",
-        "data status --data-dir nowhere",
-    ],
+LIGHT = (
+    *("--help", "--version", "run --help", "ls methods", "ls suites", "tune --help", "plot --help", "status", "pack"),
+    *("ls runs", "rm --help", "scores --help", "data status --data-dir nowhere"),
 )
-def test_verbs_start_without_torch(arguments: str, tmp_path: Path) -> None:
-    code, printed = start(*arguments.split(), cwd=tmp_path)
-    assert code == 0, printed
+
+
+def test_verbs_start_without_torch(tmp_path: Path) -> None:
+    """One after the other in one process: a verb that imports torch is the first after which it is there."""
+    program = (
+        f"import shlex\nfor verb in {LIGHT}:\n{indent(PROGRAM.replace('sys.argv[1:]', 'shlex.split(verb)'), '    ')}"
+    )
+    done = run_light(program, cwd=tmp_path)
+    ends = re.findall(r"EXIT (\w+)\nTORCH (\w+)\n", done)
+    assert dict(zip(LIGHT, ends, strict=True)) == dict.fromkeys(LIGHT, ("0", "False")), done
+
+
+def test_reports_never_import_torch() -> None:
+    """Every module of the report, with all that it imports: a table is read from the store and the suite alone."""
+    program = (
+        "import importlib, pkgutil, sys, pflbench.report as report\n"
+        "for module in pkgutil.walk_packages(report.__path__, 'pflbench.report.'): importlib.import_module(module.name)\n"
+        "print('torch' in sys.modules)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_a_queue_is_listed_without_torch(tmp_path: Path) -> None:

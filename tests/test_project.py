@@ -30,6 +30,12 @@ def test_the_changelog_has_its_numbers():
     assert "### Numbers" in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_sources_are_what_a_reader_can_look_up():
+    """Papers, their sections, and released code; not the notes that were taken of them."""
+    for path in [*(ROOT / "pflbench").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.toml")]:
+        assert not re.search(r"\bsheet (§|section)|of the sheet\b", path.read_text(encoding="utf-8")), path
+
+
 def test_every_method_says_its_departures_and_special_cases():
     for reference in BUILT_IN["methods"].values():
         module = reference.split(":")[0].split(".")[-1]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pflbench import names, usercode
+from pflbench import catalog, names, usercode
 from pflbench.errors import UsageError
 
 
@@ -187,3 +189,96 @@ def test_the_version_is_a_function_of_what_is_imported(data: st.DataObject) -> N
         assert (version(folder / "a", "m0.py") != before) == (i in reached)
         write(folder, {f"b/{file}": text for file, text in texts.items()})
         assert version(folder / "b", "m0.py") == before
+
+
+OUTSIDE = {
+    "a module": {"main.py": "from outsider_one import A as VALUE\n", "lib/outsider_one.py": "A = 1\n"},
+    "a package": {
+        "main.py": "import outsider_two.deep\nVALUE = outsider_two.deep.A\n",
+        "lib/outsider_two/__init__.py": "",
+        "lib/outsider_two/deep.py": "from .helper import A\n",
+        "lib/outsider_two/helper.py": "A = 1\n",
+    },
+    "through another": {
+        "main.py": "from outsider_three import A as VALUE\n",
+        "lib/outsider_three.py": "from outsider_four import A\n",
+        "lib/outsider_four.py": "A = 1\n",
+    },
+    "through a neighbor": {
+        "main.py": "from helper import A as VALUE\n",
+        "helper.py": "from outsider_five import A\n",
+        "lib/outsider_five.py": "A = 1\n",
+    },
+}
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Makes this process forget the modules of the import path, as a new one would; at the end of a test, too."""
+
+    def forget() -> None:
+        for name in [name for name in sys.modules if name.startswith("outsider")]:
+            del sys.modules[name]
+        usercode._imported.clear()
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield forget
+    forget()
+
+
+@pytest.mark.parametrize("layout", OUTSIDE)
+def test_what_lies_on_the_import_path_and_is_not_installed_counts(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: Callable[[], None]
+) -> None:
+    files = OUTSIDE[layout]
+    write(tmp_path / "work", files)
+    monkeypatch.syspath_prepend(tmp_path / "work/lib")
+    (edited,) = (name for name, text in files.items() if "A = 1" in text)
+    before = version(tmp_path / "work")
+    assert value(tmp_path / "work") == 1
+    assert edited.removeprefix("lib/") in usercode.read(tmp_path / "work/main.py").neighbors
+    write(tmp_path / "work", {edited: "A = 2\n"})
+    after = version(tmp_path / "work")
+    assert after != before
+    with pytest.raises(UsageError, match="This process has imported another 'outsider_"):
+        value(tmp_path / "work")
+    fresh()
+    assert value(tmp_path / "work") == 2
+    # The folders may move, and apart from each other.
+    shutil.move(tmp_path / "work/lib", tmp_path / "lib")
+    shutil.move(tmp_path / "work", tmp_path / "elsewhere")
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    assert version(tmp_path / "elsewhere") == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import importlib\nVALUE = importlib.import_module('outsider_six').A\n",
+        "VALUE = __import__('outsider_' + 'six').A\n",
+        "import sys\nsys.path.insert(0, FOLDER)\nimport outsider_six\nVALUE = outsider_six.A\n",
+    ],
+)
+def test_what_is_imported_unseen_is_refused_each_time(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: Callable[[], None]
+) -> None:
+    write(tmp_path, {"main.py": text.replace("FOLDER", repr(str(tmp_path / "lib"))), "lib/outsider_six.py": "A = 1\n"})
+    if "FOLDER" not in text:
+        monkeypatch.syspath_prepend(tmp_path / "lib")
+    before = version(tmp_path)
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"outsider_six\.py .*no import statement in the code names it"):
+            value(tmp_path)
+        assert version(tmp_path) == before
+    write(tmp_path, {"main.py": f"import outsider_six\n{text}".replace("FOLDER", "''")})
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    assert value(tmp_path) == 1 and version(tmp_path) != before
+    fresh()
+
+
+@pytest.mark.parametrize("kind", ["methods", "datasets", "partitions", "models"])
+@pytest.mark.parametrize("reference", ["json:loads", "json.decoder:JSONDecoder", "sys:exit"])
+def test_what_python_itself_has_is_nothing_to_use(kind: names.Kind, reference: str) -> None:
+    describe = {"methods": catalog.describe, "models": catalog.describe_model}
+    with pytest.raises(UsageError, match="is a module of Python itself"):
+        describe.get(kind, lambda name: catalog.describe_options(kind, name))(reference)  # type: ignore[arg-type]

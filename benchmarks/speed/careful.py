@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from protocol import arguments, prepare, serve
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 from workloads import CLASSES, LR, POPULATION, Workload, workload
 
 
@@ -111,6 +112,21 @@ class FedAvg:
         self.server, self.total = self.total, self.server
 
 
+def operations(network: str, work: Workload) -> int:
+    """Floating-point operations of one step's gradient: two for each multiplication with its addition.
+
+    Counted by PyTorch from the layers' shapes, on tensors without content: a linear layer of `m` inputs and `n` outputs
+    takes m·n multiplications an image, a convolution that at each place of its output, and either as many again for
+    the gradient with respect to its weights and (but for the first layer) with respect to its inputs. Other layers,
+    which multiply no matrices, do not count.
+    """
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model = module(network)
+        loss = F.cross_entropy(model(torch.empty(work.batch, *work.shape)), torch.empty(work.batch, dtype=torch.int64))
+        torch.autograd.grad(loss, list(model.parameters()))
+    return counter.get_total_flops()
+
+
 def keep_memory() -> None:
     """Glibc's `malloc` neither maps nor trims below a gigabyte: fewer page faults per step."""
     with contextlib.suppress(OSError, AttributeError):
@@ -139,7 +155,8 @@ def main() -> None:
         for _ in range(n):
             fedavg.round(draw.sample(range(POPULATION), work.clients))
 
-    serve(rounds, options, work, parameters=sum(p.numel() for p in model.parameters()))
+    size = sum(p.numel() for p in model.parameters())
+    serve(rounds, options, work, parameters=size, operations=operations(options.network, work))
 
 
 if __name__ == "__main__":

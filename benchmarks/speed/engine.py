@@ -19,7 +19,7 @@ from workloads import CLASSES, LR, POPULATION, Workload, workload
 from pflbench import names
 from pflbench.data.federation import Federation
 from pflbench.engine.simulate import Setup, Simulation
-from pflbench.executor.allocator import tune
+from pflbench.executor.allocator import tune_allocator
 from pflbench.methods.base import Method
 from pflbench.methods.cafeme import CAFeMe
 from pflbench.methods.fedavg import FedAvg
@@ -111,7 +111,7 @@ def main() -> None:
     """Build, then serve."""
     options = arguments(__doc__)
     prepare(options)
-    tune()
+    tune_allocator()
     work = workload(options.network, options.scale)
     seeds = range(options.seed, options.seed + options.seeds)
     method = CAFeMe(order="first") if options.method == "cafeme" else FedAvg(epochs=1, lr=LR)

@@ -100,7 +100,7 @@ def machine(context: Context) -> None:
     context.found |= {
         "device": provenance.device_name(device),
         "versions": provenance.versions(),
-        **provenance.code(),
+        **provenance.checkout(),
         "options": {key: str(value) for key, value in vars(context.options).items()},
         "cores": os.cpu_count(),
         "cuda": torch.version.cuda,
@@ -234,8 +234,8 @@ def speed(context: Context) -> None:
 
 def cafeme(context: Context) -> None:
     """CAFeMe's round, first order, on cnn2: milliseconds of one run's round."""
-    from pflbench.executor.contenders import Contender, Program
-    from pflbench.executor.throughput import time_all
+    from pflbench.speed.processes import Contender, Program
+    from pflbench.speed.timing import time_all
 
     o = context.options
     common = ["--network", "cnn2", "--method", "cafeme", "--device", o.device, "--precision", o.precision]

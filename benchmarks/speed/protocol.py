@@ -64,23 +64,26 @@ def fail(message: str) -> None:
 def serve(
     rounds: Callable[[int], object],
     options: argparse.Namespace,
-    work: Workload,
+    work: Workload | None,
     *,
-    parameters: int,
+    parameters: int | None = None,
     runs: int = 1,
+    operations: int | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> None:
     """Say ready, and run as many rounds as each line of the input says; `runs`: how many at once.
 
+    `work` None: a round is one step, and trains nothing. `operations`: floating-point ones of a step, where counted.
     Before the first clock starts it warms up and makes its `check`: not earlier, as others are being built meanwhile.
     """
     cuda = options.device.startswith("cuda")
     name = torch.cuda.get_device_name(options.device) if cuda else "cpu"
     ready = {
         "ready": True,
-        "client_steps_per_round": runs * work.client_steps,
-        "workload": asdict(work),
+        "client_steps_per_round": runs * (work.client_steps if work else 1),
+        "workload": asdict(work) if work else None,
         "parameters": parameters,
+        "operations_per_step": operations,
         "torch": torch.__version__,
         "device": name,
     }

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from pflbench.errors import UsageError
+from pflbench.units import count
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from pflbench.reading.runs import Listed
-    from pflbench.reading.selection import Wanted
-    from pflbench.suite.document import Suite
-    from pflbench.suite.expand import Expansion
+    from pflbench.store.packing import Packed
 
 Suites = Annotated[
     list[str] | None, typer.Option("--suite", "-s", envvar="PFLBENCH_SUITE", help="A suite's name, or a .toml file.")
@@ -73,7 +72,7 @@ Failed = Annotated[
 Trials = Annotated[
     bool | None,
     typer.Option(
-        "--trials/--no-trials", envvar="PFLBENCH_TRIALS", help="Only trials of `pflbench tune`, or no trials."
+        "--trials/--no-trials", envvar="PFLBENCH_TRIALS", help="Only trials of `pflbench tune`, or none of them."
     ),
 ]
 Results = Annotated[
@@ -127,188 +126,56 @@ Unchecked = Annotated[
         help="Train a method of your own that was not held against the contract; every report says so.",
     ),
 ]
+EvaluateEvery = Annotated[
+    int | None,
+    typer.Option(
+        "--evaluate-every", min=1, envvar="PFLBENCH_EVALUATE_EVERY", help="Score after every so many rounds, too."
+    ),
+]
+FailFast = Annotated[
+    bool, typer.Option("--fail-fast", envvar="PFLBENCH_FAIL_FAST", help="Start nothing more after a run that fails.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", envvar="PFLBENCH_QUIET", help="Print problems only.")]
 DEFAULT_RESULTS = Path("results")
 show_tracebacks = False  # --debug
 PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
 """What a console prints is text from anywhere: paths, other people's messages."""
 
 
-def count(n: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def duration(seconds: float) -> str:
-    """`12 s`, `7 min`, `3.5 h`."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, hours = round(seconds / 60), round(seconds / 3600, 1)
-    return f"{minutes} min" if minutes < 120 else f"{hours} h"
-
-
-def size(text: str) -> int:
-    """Bytes in `4GB`, `512 MB` or `1.5 GiB`. Raises `UsageError` for anything else."""
-    match = re.fullmatch(r"([0-9.]+)\s*([kMGT])(i?)B?", text.strip(), re.IGNORECASE)
-    try:
-        number = float(match[1]) if match else 0.0
-    except ValueError:
-        number = 0.0
-    if match is None or number <= 0:
-        raise UsageError(f"{text!r} is not an amount of memory; write 4GB, 512MB or 1.5GiB.")
-    return int(number * (1024 if match[3] else 1000) ** ("kmgt".index(match[2].lower()) + 1))
-
-
 def console() -> Console:
     """Standard output."""
+    from rich.console import Console  # which a verb that prints nothing but lines does not wait for
+
     return Console(**PLAIN)
 
 
 def errors() -> Console:
     """Standard error."""
+    from rich.console import Console
+
     return Console(stderr=True, **PLAIN)
 
 
-def check_precision(precision: str) -> None:
-    """Raise `UsageError` for a precision that does not exist."""
-    from pflbench.spec import Precision
-
-    known = get_args(Precision)
-    if precision not in known:
-        raise UsageError(f"Unknown precision {precision!r}; known: {', '.join(known)}.")
-
-
-class Part(NamedTuple):
-    """What is asked for of a suite. `labels`: what a run is called beside its column and seed, by its id."""
-
-    table: Expansion
-    labels: Mapping[str, str]
-
-
-def parts(
-    suites: Sequence[Suite],
-    *,
-    profile: str,
-    methods: list[str] | None = None,
-    datasets: list[str] | None = None,
-    partitions: list[str] | None = None,
-    clients: list[int] | None = None,
-    columns: list[str] | None = None,
-    seeds: str | None = None,
-    rounds: int | None = None,
-    sets: list[str] | None = None,
-    precision: str = "fp32",
-) -> list[Part]:
-    """The asked-for part of each suite. Raises `UsageError` for anything unknown."""
-    from pflbench.suite.expand import expand, parse_seeds
-
-    check_precision(precision)
-    found = []
-    for suite in suites:
-        table = expand(
-            suite,
-            profile=profile,
-            methods=methods or None,
-            datasets=datasets or None,
-            partitions=partitions or None,
-            clients=clients or None,
-            columns=columns or None,
-            seeds=parse_seeds(seeds) if seeds else None,
-            rounds=rounds,
-            sets=sets or (),
-            precision=precision,  # type: ignore[arg-type]
-        )
-        found.append(Part(table, run_labels(table, row_labels(suite, profile))))
-    return found
-
-
-def row_labels(suite: Suite, profile: str) -> dict[str, str]:
-    """What the runs of each row of a suite are called, by the row's id.
-
-    It is their method, but the row's id where another row has other runs of the same method. All verbs that show runs
-    call them so, whatever part of the suite they were asked for.
-    """
-    from pflbench.suite.expand import expand
-
-    table = expand(suite, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
-    runs: dict[str, set[str]] = {}
-    for cell in table.cells:
-        runs.setdefault(cell.row.id, set()).update(spec.id for spec in cell.needed)
-    several = {a.method for a in table.rows for b in table.rows if a.method == b.method and runs[a.id] != runs[b.id]}
-    return {row.id: row.id if row.method in several else row.method for row in table.rows}
-
-
-def run_labels(table: Expansion, rows: Mapping[str, str]) -> dict[str, str]:
-    """What each run of a table is called, by its id; a run of several rows goes by the first of them.
-
-    `rows`: of `row_labels`; a row that is none of the suite's, a guest, goes by its method.
-    """
-    labels: dict[str, str] = {}
-    for cell in table.cells:
-        for spec in cell.needed:
-            labels.setdefault(spec.id, rows.get(cell.row.id, cell.row.method))
-    return labels
-
-
-def loaded(suites: Iterable[str], data_dir: Path | None) -> list[Suite]:
-    """The suites by these names, with the data of their users' datasets below the data root.
-
-    Raises:
-        UsageError: Something is unknown or wrong.
-    """
-    from pflbench.data.root import data_root
-    from pflbench.suite.load import load
-    from pflbench.suite.own import Own
-
-    return [load(name, Own(data_root(data_dir))) for name in suites]
-
-
-def wanted(
-    *,
-    suites: list[str] | None,
-    methods: list[str] | None,
-    datasets: list[str] | None,
-    columns: list[str] | None,
-    partitions: list[str] | None,
-    clients: list[int] | None,
-    seeds: str | None,
-    profile: str | None,
-    rounds: int | None,
-    precision: str | None,
-    trials: bool | None = None,
-    failed: bool | None = None,
-) -> Wanted:
-    """The stored runs that options ask for. Raises `UsageError` for a precision or list of seeds that is none."""
-    from pflbench.reading.selection import Wanted
-    from pflbench.suite.expand import parse_seeds
-
-    if precision is not None:
-        check_precision(precision)
-    return Wanted(
-        suites=tuple(suites or ()),
-        methods=tuple(methods or ()),
-        datasets=tuple(datasets or ()),
-        columns=tuple(columns or ()),
-        partitions=tuple(partitions or ()),
-        clients=tuple(clients or ()),
-        seeds=parse_seeds(seeds) if seeds else (),
-        profile=profile,
-        rounds=rounds,
-        precision=precision,  # type: ignore[arg-type]
-        trials=trials,
-        failed=failed,
-    )
-
-
 def show_runs(runs: Sequence[Listed]) -> None:
-    """Print stored runs, a line for each."""
-    head = ("run", "status", "method", "dataset", "partition", "clients", "rounds", "seed", "validation", "file")
-    lines = [head, *(tuple(str(getattr(run, key)) for key in head) for run in runs)]
+    """Print stored runs, a line for each; what only few runs have is a column where one of them has it."""
+    head = ["run", "status", "method", "dataset", "partition", "clients", "rounds", "seed", "validation"]
+    rare = ("dataset_version", "dataset_content", "partition_version", "partition_content", "model_version")
+    head += [key for key in ("why", *rare, "unchecked") if any(getattr(run, key) for run in runs)]
+    head += ["file", *(["differs"] if any(run.differs for run in runs) else [])]
+    lines = [head, *([str(getattr(run, key)) for key in head] for run in runs)]
     widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
     for line in lines:
         console().print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def required(suites: list[str] | None) -> list[str]:
+def say_packed(packed: Iterable[Packed]) -> None:
+    """A line for each pack that was written."""
+    for path, runs, added in packed:
+        new = f", {added} of them new" if added < runs else ""
+        console().print(f"Packed: {str(path)!r} holds {count(runs, 'run')}{new}.")
+
+
+def required(suites: Sequence[str] | None) -> Sequence[str]:
     """The suites of a verb that needs one; the error lists what there is."""
     if suites:
         return suites

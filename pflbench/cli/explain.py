@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pflbench.cli import common
+from pflbench.cli.asking import asking
 from pflbench.cli.common import console
+
+if TYPE_CHECKING:
+    from pflbench.selection import Selection
 
 WIDEST = 100
 
 
+@asking(("profile", "rounds", "seeds", "set_"))
 def explain(
     suite: Annotated[str, typer.Argument(help="A suite's name, or a .toml file.")],
     row: Annotated[str, typer.Argument(help="A row's id or title; of your own, file.py:Class or its title.")],
     column: Annotated[str, typer.Argument(help="A column's id or title.")],
-    profile: common.Profile = "paper",
+    selection: Selection,
     stage: Annotated[
         str | None,
         typer.Option(
@@ -44,7 +49,7 @@ def explain(
     from pflbench.store import Store
 
     root = data_root(data_dir) if data else None
-    found = explain(suite, row, column, Store(results), profile=profile, stage=stage, root=root)
+    found = explain(suite, row, column, Store(results), selection, stage=stage, root=root)
     width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
     out = console()
     out.out(fitting(text(found, width), out.encoding), end="", highlight=False)

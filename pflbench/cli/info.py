@@ -20,7 +20,7 @@ def info() -> int:
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     found = {
         **provenance.versions(),
-        **provenance.code(),
+        **provenance.checkout(),
         "platform": platform.platform(),
         "processor": provenance.device_name("cpu"),
         "cores": cores(),

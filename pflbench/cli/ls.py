@@ -9,31 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pflbench.cli import common
+from pflbench.cli.asking import WANTED, asking
 from pflbench.cli.common import console
 from pflbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from pflbench.catalog import FieldInfo, Info
-    from pflbench.reading.selection import Wanted
+    from pflbench.selection import Wanted
 
 THINGS = ("suites", "methods", "datasets", "partitions", "models", "runs")
 FORMATS = ("terminal", "csv")
 
 
+@asking(wanted=WANTED)
 def ls(
     what: Annotated[str, typer.Argument(help=f"{', '.join(THINGS[:-1])}, or runs.")],
-    suite: common.Suites = None,
-    method: common.Methods = None,
-    dataset: common.Datasets = None,
-    clients: common.Clients = None,
-    partition: common.Partitions = None,
-    column: common.Columns = None,
-    seeds: common.Seeds = None,
-    profile: common.AnyProfile = None,
-    rounds: common.Rounds = None,
-    precision: common.AnyPrecision = None,
-    failed: common.Failed = None,
-    trials: common.Trials = None,
+    wanted: Wanted,
     format_: Annotated[
         str, typer.Option("--format", envvar="PFLBENCH_FORMAT", help="Of runs: terminal, or csv (all that is known).")
     ] = "terminal",
@@ -47,24 +38,9 @@ def ls(
         raise unknown("thing to list", what, THINGS)
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
-    filters = (suite, method, dataset, clients, partition, column, seeds, profile, rounds, precision, failed, trials)
     if what == "runs":
-        wanted = common.wanted(
-            suites=suite,
-            methods=method,
-            datasets=dataset,
-            columns=column,
-            partitions=partition,
-            clients=clients,
-            seeds=seeds,
-            profile=profile,
-            rounds=rounds,
-            precision=precision,
-            trials=trials,
-            failed=failed,
-        )
         return _runs(wanted, format_, results)
-    if format_ != "terminal" or any(given is not None for given in filters):
+    if format_ != "terminal" or not wanted.everything:
         raise UsageError(f"These options choose among runs: `pflbench ls runs`, not {what}.")
     rows = {"suites": _suites, "methods": _methods, "models": _models}.get(what, lambda: _options(what))()
     width = max((len(name) for name, _ in rows), default=0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
+import importlib
 import os
 import sys
 import traceback
@@ -14,39 +16,41 @@ from typing import Annotated
 import typer
 
 import pflbench
-from pflbench.cli import (
-    check,
-    common,
-    data,
-    explain,
-    info,
-    ls,
-    pack,
-    plan,
-    plot,
-    queue,
-    report,
-    rm,
-    run,
-    scores,
-    show,
-    speed,
-    status,
-    tune,
-    upgrade,
-)
+from pflbench.cli import common
 from pflbench.cli.common import errors
 from pflbench.errors import PflbenchError
 
 INTERRUPTED = 130
-app = typer.Typer(
-    name="pflbench",
-    help="Reproducible benchmark tables for personalized federated learning.",
-    epilog="With --debug anywhere on the line, an error shows its traceback.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+VERBS = (
+    *("run", "report", "plot", "plan", "status", "ls", "data", "explain", "scores", "show"),
+    *("pack", "upgrade", "rm", "queue", "tune", "check", "speed", "info"),
 )
+"""In the order of the help. Each is a module here, with a function of its name or, for a group of verbs, an `app`."""
+
+# Nothing here is for plugins of pydantic to change; to look for some is to read about every installed package.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+LISTING = ("ls", "report", "status")
+"""Verbs that read much, make nothing, and end."""
+
+
+def program(verb: str | None = None) -> typer.Typer:
+    """The program with every verb, or with one alone: making the others ready takes longer than most of them run."""
+    app = typer.Typer(
+        name="pflbench",
+        help="Reproducible benchmark tables for personalized federated learning.",
+        epilog="With --debug anywhere on the line, an error shows its traceback.",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_options)
+    for name in VERBS if verb is None else [verb]:
+        module = importlib.import_module(f"pflbench.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name, cls=getattr(module, "Command", None))(getattr(module, name))
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -55,37 +59,25 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+WELCOME = """\
+pflbench reproduces benchmark tables for personalized federated learning: every method as its paper has it, every
+number traceable to a run, the paper's number beside it.
+
+  pflbench run --suite cafeme-table1 --profile smoke   a small table from data that needs no download, in minutes
+  pflbench ls suites                                   the tables there are
+  pflbench plan --suite cafeme-table1                  what the whole protocol of one would take on this machine
+
+`pflbench --help` lists all verbs, `pflbench VERB --help` explains one."""
+
+
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    pass
-
-
-app.command("run")(run.run)
-app.command("report")(report.report)
-app.command("plot", cls=plot.Command)(plot.plot)
-app.command("plan")(plan.plan)
-app.command("status")(status.status)
-app.command("ls")(ls.ls)
-app.add_typer(data.app, name="data")
-app.command("explain")(explain.explain)
-app.command("scores")(scores.scores)
-app.command("show")(show.show)
-app.command("pack")(pack.pack)
-app.command("upgrade")(upgrade.upgrade)
-app.command("rm")(rm.rm)
-app.command("queue")(queue.queue)
-app.command("tune")(tune.tune)
-app.command("check")(check.check)
-app.command("speed")(speed.speed)
-app.command("info")(info.info)
-
-
-LISTING = ("ls", "report", "status")
-"""Verbs that read much, make nothing, and end."""
+    if context.invoked_subcommand is None:
+        print(WELCOME)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -104,6 +96,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _uncollected() -> Iterator[None]:
     """Without garbage collection: what a listing reads lives until it ends. Looking is a fifth of its time."""
     gc.disable()
+    atexit.register(gc.freeze)  # nor does the interpreter look through all of it when it ends
     try:
         yield
     finally:
@@ -112,6 +105,7 @@ def _uncollected() -> Iterator[None]:
 
 def _call(arguments: list[str], debug: bool) -> int:
     cause: Exception
+    app = program(arguments[0] if arguments and arguments[0] in VERBS else None)
     try:
         result = app(args=arguments, prog_name="pflbench", standalone_mode=False)
         if result == INTERRUPTED:  # Typer makes this of a KeyboardInterrupt

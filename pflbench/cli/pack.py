@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,6 @@ from pflbench.errors import UsageError
 
 if TYPE_CHECKING:
     from pflbench.store import Store
-    from pflbench.store.pack import Packed
 
 
 def pack(
@@ -29,9 +29,9 @@ def pack(
     Runs of one setting differ by method, seed, and fine-tuning rate only. Packing again merges into what is packed.
     With --suite: the runs of its columns, also those of your own methods.
     """
-    from pflbench.reading.selection import named
+    from pflbench.reading.stored import named
     from pflbench.store import Store
-    from pflbench.store.pack import pack
+    from pflbench.store.packing import pack
 
     if runs and (suite or column or profile):
         raise UsageError("Name the runs to pack, or a --suite and its columns, not both.")
@@ -42,21 +42,14 @@ def pack(
     elif suite or column or profile:
         ids = _of_suites(common.required(suite), column, profile, store)
     packed = pack(store, ids)
-    say(packed)
+    common.say_packed(packed)
     if not packed:
         console().print(f"Nothing to pack in {str(results)!r}.")
     return 0
 
 
-def say(packed: list[Packed]) -> None:
-    """A line for each pack."""
-    for path, runs, added in packed:
-        new = f", {added} of them new" if added < runs else ""
-        console().print(f"Packed: {str(path)!r} holds {common.count(runs, 'run')}{new}.")
-
-
-def _of_suites(suites: list[str], columns: list[str] | None, profile: str | None, store: Store) -> set[str]:
-    from pflbench.report.inputs import readable
+def _of_suites(suites: Sequence[str], columns: list[str] | None, profile: str | None, store: Store) -> set[str]:
+    from pflbench.report.reading import readable
     from pflbench.suite.expand import expand
     from pflbench.suite.load import load
 

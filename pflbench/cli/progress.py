@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from pflbench.cli.common import PLAIN, duration
+from pflbench.cli.common import PLAIN, errors
 from pflbench.executor.local import Progress as Moved
-from pflbench.executor.work import Done, Task
-from pflbench.spec import RunSpec
+from pflbench.executor.task import Done, Task
+from pflbench.running.events import Event, Lacking, Training
+from pflbench.units import duration
 
 SPEAK_EVERY = 60.0  # seconds between two lines about one task where there are no bars
 
@@ -47,41 +48,21 @@ class Pace:
 
 
 class Display:
-    """Shows events as they come; a context manager.
+    """Shows what happens as it comes; a context manager. `quiet`: problems only."""
 
-    `specs`: the runs; `names`: run id → what it is called, but for its seed; `work`: run id → cost (None: its rounds).
-    """
-
-    def __init__(
-        self,
-        *,
-        specs: Sequence[RunSpec],
-        names: Mapping[str, str],
-        quiet: bool,
-        work: Mapping[str, float] | None = None,
-    ):
-        self.total, self.names, self.quiet = len(specs), names, quiet
+    def __init__(self, quiet: bool):
+        self.quiet = quiet
         self.console = Console(quiet=quiet, **PLAIN)
-        self.finished = 0
+        self.finished = self.total = 0
+        self.names: Mapping[str, str] = {}
         self.begun = time.monotonic()
-        self.pace = Pace(work or {spec.id: spec.rounds for spec in specs})
+        self.pace = Pace({})
         self.bars: dict[Task, TaskID] = {}
         self.started: dict[Task, float] = {}
         self.spoken: dict[Task, float] = {}
         self.progress: Progress | None = None
-        if self.console.is_terminal and not quiet:
-            self.progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.fields[note]}"),
-                console=self.console,
-                transient=True,
-            )
-            self.overall = self.progress.add_task("all runs", total=self.pace.total, note=f"0/{self.total} runs")
 
     def __enter__(self) -> Display:
-        if self.progress:
-            self.progress.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -92,12 +73,36 @@ class Display:
         """Print a line above the bars."""
         self.console.print(text)
 
-    def event(self, event: Moved | Done) -> None:
-        """Show that a task moved, or that a run is finished."""
-        if isinstance(event, Done):
-            self._done(event)
-        else:
+    def event(self, event: Event) -> None:
+        """Show what happened."""
+        if isinstance(event, Training):
+            self._begun(event)
+        elif isinstance(event, Moved):
             self._moved(event)
+        elif isinstance(event, Done):
+            self._done(event)
+        elif isinstance(event, Lacking):
+            errors().print(f"Error: {event}")
+        else:
+            self.say(str(event))
+
+    def _begun(self, training: Training) -> None:
+        self.begun, self.names, self.total = time.monotonic(), training.names, len(training.specs)
+        if self.quiet:
+            self.pace = Pace({spec.id: spec.rounds for spec in training.specs})
+            return
+        self.pace = Pace(training.work)
+        if self.console.is_terminal:
+            self.progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.fields[note]}"),
+                console=self.console,
+                transient=True,
+            )
+            self.overall = self.progress.add_task("all runs", total=self.pace.total, note=f"0/{self.total} runs")
+            self.progress.start()
+        self.say(str(training))
 
     def _label(self, task: Task) -> str:
         seeds = ",".join(str(spec.seed) for spec in task.specs)
@@ -142,7 +147,7 @@ class Display:
         if self.progress:
             self._show_all(now)
         rate = f", {done.spec.rounds / done.seconds:.2f} rounds/s" if done.seconds else ""
-        what = f"{done.headline} in {done.seconds:.1f} s{rate}" if done.headline else done.status.upper()
+        what = f"{done.headline} in {done.seconds:.1f} s{rate}" if done.headline else "FAILED"
         if self.finished < self.total and not self.progress:
             what += self._left(now)
         width = len(str(self.total))

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pflbench.cli import common
+from pflbench.cli.asking import WANTED, asking
 from pflbench.cli.common import console, errors
+from pflbench.units import count
+
+if TYPE_CHECKING:
+    from pflbench.selection import Wanted
 
 
+@asking(wanted=[name for name in WANTED if name not in ("failed", "trials")])
 def scores(
-    suite: common.Suites = None,
-    method: common.Methods = None,
-    dataset: common.Datasets = None,
-    clients: common.Clients = None,
-    partition: common.Partitions = None,
-    column: common.Columns = None,
-    seeds: common.Seeds = None,
-    profile: common.AnyProfile = None,
-    rounds: common.Rounds = None,
-    precision: common.AnyPrecision = None,
+    wanted: Wanted,
     trials: Annotated[
         bool, typer.Option("--trials", envvar="PFLBENCH_TRIALS", help="The trials of `pflbench tune` instead.")
     ] = False,
@@ -40,30 +38,17 @@ def scores(
     since they are not scored on test rows; --trials has them alone.
     """
     from pflbench.reading.scores import scores, write, write_csv
-    from pflbench.reading.selection import other_seeds
+    from pflbench.reading.stored import other_seeds
     from pflbench.report.text import ranges
     from pflbench.store import Store
 
-    wanted = common.wanted(
-        suites=suite,
-        methods=method,
-        datasets=dataset,
-        columns=column,
-        partitions=partition,
-        clients=clients,
-        seeds=seeds,
-        profile=profile,
-        rounds=rounds,
-        precision=precision,
-        trials=trials,
-    )
-    store = Store(results)
+    wanted, store = replace(wanted, trials=trials), Store(results)
     tables = scores(store, wanted)
     if output is None:
         write_csv(tables, sys.stdout.buffer)
     else:
         lines = write(tables, output)
-        console().print(f"Written: {common.count(lines, 'line')} to {str(output)!r}.")
+        console().print(f"Written: {count(lines, 'line')} to {str(output)!r}.")
     if further := other_seeds(store, wanted):
         errors().print(f"Left out: runs with seeds that no suite asks for ({ranges(further)}); name them with --seeds.")
     return 0

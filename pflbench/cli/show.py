@@ -16,7 +16,7 @@ def show(
     results: common.Results = common.DEFAULT_RESULTS,
 ) -> int:
     """Print a run's spec, where it came from, and its scores and metrics."""
-    from pflbench.reading.selection import named
+    from pflbench.reading.stored import named
     from pflbench.store import Store
 
     store = Store(results)

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
 
 from pflbench.cli import common
 from pflbench.cli.common import console, errors
-from pflbench.cli.run import choose_device
-from pflbench.errors import UsageError, unknown
-
-if TYPE_CHECKING:
-    from pflbench.executor.lineup import Options
-    from pflbench.executor.throughput import OnBlock, Result, Spread
-
-BUSY = 0.5  # load average above which others are at work
-FOREIGN = 0.1  # cores
+from pflbench.errors import UsageError
+from pflbench.units import count, duration
 
 
 def speed(
@@ -61,63 +51,44 @@ def speed(
 ) -> int:
     """Time local training on this machine: the engine, a careful plain PyTorch loop, and peers, in turn.
 
-    Equal client-steps, training only, made-up data. The numbers are kept for `pflbench plan`.
+    Equal client-steps, training only, made-up data. Also says which share of the machine's rate of matrix products
+    training reaches. The numbers are kept for `pflbench plan`.
     """
-    from pflbench.executor.lineup import NETWORKS, Options, competing
-    from pflbench.executor.local import cores as available
-    from pflbench.executor.throughput import compete
-    from pflbench.suite.load import folder
+    from pflbench.executor import local
+    from pflbench.running.execution import choose_device
+    from pflbench.speed.measuring import document, how_long, measure
+    from pflbench.speed.options import NETWORKS, Options
+    from pflbench.speed.table import table
 
-    for known, value, kind in ((("full", "tiny"), scale, "scale"), (("loop", "vectorized"), execution, "execution")):
-        if value is not None and value not in known:
-            raise unknown(kind, value, known)
-    if cores is not None and cores > available():
-        raise UsageError(f"--cores {cores}: this machine has {available()}, and each gets a run of its own.")
     options = Options(
+        networks=tuple(dict.fromkeys(network or NETWORKS)),
         device=choose_device(device),
-        cores=cores or available(),
+        cores=cores or local.cores(),
         precision=precision,
         peers=tuple(dict.fromkeys(against or ())),
+        passes=passes,
+        seconds=seconds,
         scale=scale,
         execution=execution,
     )
-    networks = list(dict.fromkeys(network or NETWORKS))
-    fields = [competing(name, options) for name in networks]  # a wrong name is an error before anything is timed
     if output is not None:
         _check_writable(output)
-    load = _load()
-    if load is not None and load > BUSY:
-        errors().print(f"Warning: this machine is busy (load average {load:.1f}); do not trust these numbers.")
-    blocks = sum(len(field.contenders) for field in fields) * (passes + 1)
-    found = []
-    with _Status(minutes=blocks * (seconds + 0.25) / 60) as say:
-        for name in networks:
-            say(name)
-            found.append(
-                compete(
-                    name,
-                    options,
-                    folder() / "speed",
-                    passes=passes,
-                    seconds=seconds,
-                    on_block=lambda text, name=name: say(f"{name} · {text}"),  # type: ignore[misc]
-                )
-            )
-    document = _document(found, options, passes, seconds, load)
+    errors().print(f"Measuring {count(len(options.networks), 'network')}: about {duration(how_long(options))} in all.")
+    results = []
+    shown = Console(stderr=True, **common.PLAIN)
+    with shown.status("starting") as status:  # a line on a terminal, nothing elsewhere
+        for result in measure(options, on_block=status.update, warn=errors().print):
+            results.append(result)
+            if not as_json:
+                status.stop()
+                console().print(table(result))
+                status.start()
+    text = json.dumps(document(results), indent=2)
     if output is not None:
-        output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        output.write_text(text + "\n", encoding="utf-8")
     if as_json:
-        console().print(json.dumps(document, indent=2))
-    else:
-        for result in found:
-            console().print(_table(result, document))
-    if scale == "full" and execution is None:
-        _remember(found, document)
+        console().print(text)
     return 0
-
-
-def _load() -> float | None:
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def _check_writable(output: Path) -> None:
@@ -126,115 +97,3 @@ def _check_writable(output: Path) -> None:
             pass
     except OSError as error:
         raise UsageError(f"Cannot write {str(output)!r}: {error.strerror or error}.") from error
-
-
-class _Status:
-    """One line on a terminal that says what is being timed; silent elsewhere."""
-
-    def __init__(self, minutes: float):
-        shown = Console(stderr=True, **common.PLAIN)
-        self.minutes = minutes
-        self.status = shown.status("starting") if shown.is_terminal else None
-
-    def __enter__(self) -> OnBlock:
-        if self.status:
-            self.status.start()
-        return self.say
-
-    def __exit__(self, *_: object) -> None:
-        if self.status:
-            self.status.stop()
-
-    def say(self, text: str) -> None:
-        if self.status:
-            self.status.update(f"{text} (about {max(1, round(self.minutes))} min in all)")
-
-
-def _document(found: list[Result], options: Options, passes: int, seconds: float, load: float | None) -> dict[str, Any]:
-    from pflbench.executor import provenance
-    from pflbench.executor.measured import processor
-
-    ready = found[0].timings[found[0].field.alone].ready
-    return {
-        "schema": 1,
-        "what": "training only, equal client-steps",
-        "machine": {
-            "device": processor() if options.device == "cpu" else ready["device"],
-            "processor": processor(),
-            "cores": options.cores,
-            "load_before": load,
-        },
-        "versions": provenance.versions(),
-        **provenance.code(),
-        "options": {
-            "device": options.device,
-            "precision": options.precision,
-            "against": list(options.peers),
-            "passes": passes,
-            "seconds": seconds,
-            "scale": options.scale,
-            "execution": "vectorized" if options.stacked else "loop",
-        },
-        "networks": {result.network: result.document() for result in found},
-    }
-
-
-def _table(result: Result, document: dict[str, Any]) -> Table:
-    work = result.timings[result.field.alone].ready["workload"]
-    machine, versions = document["machine"], document["versions"]
-    foreign = result.foreign_cores
-    notes = [f"{machine['device']}, {common.count(machine['cores'], 'core')}; torch {versions['torch']}"]
-    notes += [f"load average before: {machine['load_before']:.2f}"] if machine["load_before"] is not None else []
-    if foreign is not None:
-        busy = ": do not trust these numbers" if foreign > FOREIGN else ""
-        notes.append(f"other processes took up to {foreign:.2f} cores{busy}")
-    grid = Table(
-        title=f"{result.network} · {work['clients']} clients × {work['steps']} steps × batch {work['batch']}"
-        f" · {document['what']}",
-        caption="; ".join(notes) + ". Medians over passes (range).",
-        title_justify="left",
-        caption_justify="left",
-        box=SIMPLE,
-        pad_edge=False,
-    )
-    grid.add_column("")
-    for head in ("steps/s", "ms/step", "times as fast"):
-        grid.add_column(head, justify="right", no_wrap=True)
-    grid.add_column("as")
-    titles = {c.id: c.title for c in result.field.contenders}
-    for line in result.lines:
-        ratio = _spread(line.ratio) if line.ratio else "–"
-        each = _short(1000 / line.rate.median)
-        grid.add_row(
-            titles[line.contender], _short(line.rate.median), each, ratio, titles[line.against] if line.against else ""
-        )
-    return grid
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _spread(values: Spread) -> str:
-    return f"{values.median:.2f} ({values.min:.2f}–{values.max:.2f})"
-
-
-def _remember(found: list[Result], document: dict[str, Any]) -> None:
-    from pflbench.executor.measured import Measured, file, remember
-
-    versions = document["versions"]
-    networks: dict[str, Measured] = {}
-    for result in found:
-        if (result.foreign_cores or 0) > FOREIGN:
-            errors().print(f"Not kept for `pflbench plan`: {result.network} was measured on a busy machine.")
-            continue
-        networks[result.network] = {
-            "batch": result.timings[result.field.alone].ready["workload"]["batch"],
-            "seconds_per_client_step": result.seconds_per_client_step,
-            "torch": versions["torch"],
-            "pflbench": versions["pflbench"],
-        }
-    try:
-        remember(document["machine"]["device"], networks)
-    except OSError as error:
-        errors().print(f"Warning: `plan` will not know of this: {str(file())!r} cannot be written ({error.strerror}).")

@@ -6,59 +6,59 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pflbench.cli import common
-from pflbench.cli.common import console
-from pflbench.cli.report import elsewhere, every_profile, with_results
+from pflbench.cli.asking import asking
 
 if TYPE_CHECKING:
+    from pflbench.selection import Selection
     from pflbench.store import Stored
     from pflbench.suite.expand import Expansion
     from pflbench.suite.own import Own
 
 
+@asking(("suite", "rounds", "precision"))
 def status(
-    suite: common.Suites = None,
-    rounds: common.Rounds = None,
-    precision: common.Precision = "fp32",
+    selection: Selection,
     results: common.Results = common.DEFAULT_RESULTS,
     data_dir: common.DataDir = None,
 ) -> int:
     """Say for every suite and profile with results how many runs are done, failed or missing, and why runs failed."""
-    from pflbench.report.inputs import readable
+    from pflbench.reading.tables import elsewhere, every_profile, with_results
+    from pflbench.report.reading import readable
     from pflbench.store import Store
 
     store = Store(results)
     stored = {run.spec.id: run for run in store.list()}
     own = readable(store, data_dir)
-    tables = with_results(suite, None, store, own, rounds=rounds, precision=precision)
+    tables = with_results(selection, store, own)
     named = {run.id for table in tables for run in table.runs}
     for table in tables:
         _say(table, stored, named, own)
-    tables = tables or every_profile(suite, store, own, rounds=rounds, precision=precision)
+    tables = tables or every_profile(selection, store, own)
     other = elsewhere(tables, store)
     if not stored:
-        console().print(f"No results in {str(results)!r} yet.")
+        print(f"No results in {str(results)!r} yet.")
     elif other:
-        console().print(other)
+        print(other)
     return 0
 
 
 def _say(table: Expansion, stored: dict[str, Stored], named: set[str], found: Own) -> None:
     """A table's own runs, then those that no table names: own methods, other hyperparameters, other seeds."""
+    from pflbench.suite.labels import labelled
     from pflbench.suite.load import read
 
     own = [run.id for run in table.runs]
     failed = any(stored[id].failure is not None for id in own if id in stored)
     suite = read(str(table.path), found) if failed else None
-    labels = common.run_labels(table, common.row_labels(suite, table.profile)) if suite else {}
+    labels = labelled(suite, table).labels if suite else {}
     beside = [id for id, run in stored.items() if id not in named and run.spec.setting() in table.settings]
-    out = console().print
-    out(f"{table.suite} [{table.profile}]: {_count(own, stored)}")
+    print(f"{table.suite} [{table.profile}]: {_count(own, stored)}")
     if beside:
-        out(f"  beside the suite's rows: {_count(beside, stored)}")
+        print(f"  beside the suite's rows: {_count(beside, stored)}")
     for id in [*own, *beside]:
         run = stored.get(id)
         if run is not None and run.failure is not None:
-            out(f"  failed {id} {labels.get(id, run.spec.method.name)} seed {run.spec.seed}: {run.failure}")
+            print(f"  failed {id} {labels.get(id, run.spec.method.name)} seed {run.spec.seed}: {run.failure}")
 
 
 def _count(ids: list[str], stored: dict[str, Stored]) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from pflbench.cli import common
 from pflbench.cli.common import console
+from pflbench.units import count
 
 
 def upgrade(
@@ -36,13 +37,13 @@ def upgrade(
         changed[f"{TITLE}, as far as they can be counted here"] = uncounted
     elif uncounted:
         console().print(
-            f"Counting what clients of {common.count(uncounted, 'run')} were asked for. Interrupted, the same command "
+            f"Counting what clients of {count(uncounted, 'run')} were asked for. Interrupted, the same command "
             "goes on with the next file."
         )
         changed |= upgrade(store, (recounting(data_root(data_dir)),))
     for title, number in changed.items():
         were = "to be" if dry_run else "were" if number > 1 else "was"
-        console().print(f"{common.count(number, 'run')} {were} {title}.")
+        console().print(f"{count(number, 'run')} {were} {title}.")
     if not changed:
         console().print(f"Nothing to upgrade in {str(results)!r}.")
     return 0

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pflbench.data.dealing import Dealer
-from pflbench.data.partition import Partition, Rows
+from pflbench.data.partition import Dealer, Partition, Rows
 from pflbench.data.root import cache_folder
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import DataMissing
@@ -136,10 +135,10 @@ def _named(path: Path, root: Path) -> Iterator[tuple[str, Path]]:
     Names count because some datasets keep labels in them.
     """
     folder = path if path.is_dir() else path.parent
-    found = list(_below(path)) if path.is_dir() else [path]
-    if not all(file.is_file() for file in found or [path]):
+    files = list(_below(path)) if path.is_dir() else [path]
+    if not all(file.is_file() for file in files or [path]):
         raise DataMissing(f"There is no file {str(path)!r}, or none in it.")
-    for file in found:
+    for file in files:
         yield file.relative_to(root if path.is_relative_to(root) else folder).as_posix(), file
 
 
@@ -168,12 +167,12 @@ def _of_file(path: Path) -> str:
     if stamp in _known:
         return _known[stamp]
     with path.open("rb") as file:
-        found = _sha256(file)
+        hash = _sha256(file)
     if time.time_ns() - status.st_mtime_ns > _SETTLED:  # else it could still change without showing
-        _known[stamp] = found
+        _known[stamp] = hash
         if large:
-            _remember(stamp, found)
-    return found
+            _remember(stamp, hash)
+    return hash
 
 
 def _sha256(file: Any) -> str:
@@ -189,8 +188,8 @@ def _cache() -> Path:
 
 def _remembered() -> dict[_Stamp, str]:
     try:
-        found = json.loads(_cache().read_text(encoding="utf-8"))
-        return {(path, size, mtime): hash for path, (size, mtime, hash) in found.items()}
+        kept = json.loads(_cache().read_text(encoding="utf-8"))
+        return {(path, size, mtime): hash for path, (size, mtime, hash) in kept.items()}
     except (OSError, ValueError, AttributeError, TypeError):  # not there, or somebody wrote into it
         return {}
 

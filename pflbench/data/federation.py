@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -10,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench import rng
-from pflbench.data.dealing import Dealer, Hand
-from pflbench.data.partition import Partition, Rows
+from pflbench.data.partition import Dealer, Hand, Partition, Rows
 from pflbench.data.source import Normalization, Source
 from pflbench.errors import UsageError
 
@@ -71,8 +71,8 @@ def build(
     """Divide a pool among clients, each client's rows into support and query, and hold clients out.
 
     The partition sees the training rows only; the rows of the source's test split are nobody's support. A client with
-    n rows scores int(query * n) of them (CAFeMe sheet §1.5) or, with "test-split", none of them but all test rows of
-    the types it holds, a type being a kind where the source has kinds, else a label (pFedVEM sheet §3). Which ones,
+    n rows scores int(query * n) of them (as CAFeMe's code does) or, with "test-split", none of them but all test rows
+    of the types it holds, a type being a kind where the source has kinds, else a label (as pFedVEM's does). Which ones,
     and the order of all, is one permutation from the stream `(seed, "query", client)`, so it depends on no other
     client. With "partition", the partition itself is a `Dealer` and says what a client adapts and is scored on; the
     support's order comes from that stream.
@@ -133,7 +133,7 @@ def build(
 def split_clients(clients: int, training_clients: int, seed: int) -> npt.NDArray[np.bool_]:
     """Which clients take part in rounds: `random.Random(seed).sample(range(clients), training_clients)`.
 
-    The first draw of the authors' code, so the held-out clients are theirs (CAFeMe sheet §4.8).
+    The first draw of the authors' code, so the held-out clients are CAFeMe's.
 
     Returns:
         bool ["clients"].
@@ -210,6 +210,10 @@ def _hold_out(support: Rows, validation: float, seed: int, client: int) -> tuple
 
 def _check_partition(held: list[Rows], clients: int, rows: int) -> None:
     """What every partition promises, also a user's own."""
+    several = isinstance(held, Sequence | np.ndarray)
+    if not several or not all(isinstance(rows, np.ndarray) and rows.ndim == 1 for rows in held):
+        what = f"a {type(held).__name__}" + (f" of {type(held[0]).__name__}" if several and len(held) else "")
+        raise UsageError(f"The partition must return a list of one int64 array of row numbers per client, not {what}.")
     if len(held) != clients:
         raise UsageError(f"The partition made {len(held)} clients instead of {clients}.")
     every = np.concatenate(held)

@@ -1,16 +1,15 @@
-"""Partitions: which rows of the pool each client holds (CAFeMe sheet §2), from numpy's legacy streams.
+"""What a partition is: it says which rows of the pool each client holds.
 
 A partition is called as `partition(labels, kind, clients, seed)` and returns one int64 array of row numbers per client,
-pairwise disjoint. An impossible request raises `UsageError` at once.
+pairwise disjoint; a dealer also says which of them a client is scored on. An impossible request raises `UsageError` at
+once.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,8 @@ import numpy.typing as npt
 from pflbench.errors import UsageError
 
 Rows = npt.NDArray[np.int64]
+Hand = tuple[Rows, Rows]
+"""Support and query of a client: row numbers into the whole pool, int64, disjoint."""
 
 
 class Partition(Protocol):
@@ -43,6 +44,32 @@ class Partition(Protocol):
         """
 
 
+@runtime_checkable
+class Dealer(Protocol):
+    """A partition that deals each client its support and its query, for runs with `query = "partition"`.
+
+    A frozen dataclass whose fields are its options. It is not called as a `Partition` is.
+    """
+
+    @property
+    def shares(self) -> bool:
+        """Whether clients may hold the same rows."""
+
+    def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
+        """Support and query of every client, neither of them empty, no row twice.
+
+        Args:
+            labels: int64 ["pool"].
+            kind: int64 ["pool"] or None, as in `Source`.
+            test: The last so many rows of the pool are the dataset's own test split; they are nobody's support.
+            clients: Number of clients.
+            seed: The run's seed.
+
+        Raises:
+            UsageError: No such partition exists.
+        """
+
+
 def legacy_stream(seed: int) -> np.random.RandomState:
     """The generator the published partitions were drawn from. Raises `UsageError` for a seed it cannot take."""
     if not 0 <= seed < 2**32:
@@ -55,110 +82,6 @@ def shuffled(n: int, seed: int) -> Rows:
     order = np.arange(n, dtype=np.int64)
     legacy_stream(seed).shuffle(order)
     return order
-
-
-@dataclass(frozen=True)
-class Shards:
-    """Rows sorted by label, cut into equal shards; each client gets equally many at random (sheet §2.1).
-
-    Shards have floor(rows / shards) rows; what is left over, with the highest labels, belongs to nobody.
-    """
-
-    shards: int = 200
-
-    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
-        """See `Partition`. Uses one draw, `RandomState(seed).permutation(shards)`."""
-        check_clients(len(labels), clients)
-        if self.shards < clients or self.shards % clients:
-            raise UsageError(f"{self.shards} shards cannot be dealt evenly to {clients} clients: use a multiple of it.")
-        if self.shards > len(labels):
-            raise UsageError(f"{len(labels)} rows cannot be cut into {self.shards} shards.")
-        size = len(labels) // self.shards
-        in_order = np.argsort(labels, kind="stable")
-        shards = in_order[: size * self.shards].reshape(self.shards, size)
-        hands = legacy_stream(seed).permutation(self.shards).reshape(clients, -1)
-        return [shards[hand].reshape(-1) for hand in hands]
-
-
-@dataclass(frozen=True)
-class Dirichlet:
-    """Each class divided by a Dirichlet draw; clients at the mean size get no more (sheet §2.2).
-
-    Follows FedLab's `hetero_dir` draw by draw: a client that already holds rows / clients rows gets none of the next
-    class, and the whole assignment is drawn again while a client has fewer than `minimum` rows.
-    """
-
-    alpha: float = 0.3
-    minimum: int = 10
-    attempts: ClassVar[int] = 1000
-
-    def __post_init__(self) -> None:
-        if not (self.alpha > 0 and math.isfinite(self.alpha)):
-            raise UsageError(f"Dirichlet: alpha must be positive and finite, not {self.alpha}.")
-        if self.minimum < 1:
-            raise UsageError(f"Dirichlet: minimum must be at least 1, not {self.minimum}.")
-
-    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
-        """See `Partition`. Gives up with `UsageError` after `attempts` draws."""
-        check_clients(len(labels), clients)
-        if clients * self.minimum > len(labels):
-            raise UsageError(
-                f"Dirichlet: {clients} clients with at least {self.minimum} rows each need {clients * self.minimum} "
-                f"rows; there are {len(labels)}. Use fewer clients or a smaller minimum."
-            )
-        random = legacy_stream(seed)
-        for _ in range(self.attempts):
-            held = self._attempt(labels, clients, random)
-            if held is not None and min(len(rows) for rows in held) >= self.minimum:
-                for rows in held:
-                    random.shuffle(rows)
-                return held
-        raise UsageError(
-            f"Dirichlet: with alpha = {self.alpha}, {self.attempts} draws over {len(labels)} rows never gave each of "
-            f"{clients} clients {self.minimum} rows. Use fewer clients, a larger alpha or a smaller minimum."
-        )
-
-    def _attempt(self, labels: Rows, clients: int, random: np.random.RandomState) -> list[Rows] | None:
-        """One assignment, or None where every client with a share of some class is already full."""
-        pieces: list[list[Rows]] = [[] for _ in range(clients)]
-        sizes = np.zeros(clients, dtype=np.int64)
-        for k in range(int(labels.max()) + 1):
-            rows = np.flatnonzero(labels == k)
-            random.shuffle(rows)
-            share = random.dirichlet(np.repeat(self.alpha, clients)) * (sizes < len(labels) / clients)
-            total = share.sum()
-            if not total > 0:  # also NaN, from a draw that underflowed
-                return None
-            # Truncation and the last client taking the rest are part of the published partition.
-            cuts = (np.cumsum(share / total) * len(rows)).astype(np.int64)[:-1]
-            for client, piece in enumerate(np.split(rows, cuts)):
-                pieces[client].append(piece)
-                sizes[client] += len(piece)
-        return [np.concatenate(mine) for mine in pieces]
-
-
-@dataclass(frozen=True)
-class Kinds:
-    """Each kind (rotation group) divided among equally many clients: one kind per client (sheet §2.3, "None").
-
-    Clients 0, 1, … share kind 0, the next ones kind 1, and so on. Within a kind, rows stand in the order of
-    `shuffled(rows, seed)`: for rotation groups of the same seed, the order of the chunk itself.
-    """
-
-    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
-        """See `Partition`. Parts differ by at most one row where a kind does not divide evenly."""
-        check_clients(len(labels), clients)
-        if kind is None:
-            raise UsageError("The partition 'kinds' needs a dataset whose samples have kinds, such as rmnist.")
-        kinds = np.unique(kind)
-        if clients % len(kinds):
-            raise UsageError(f"{clients} clients cannot share {len(kinds)} kinds evenly: use a multiple of it.")
-        each = clients // len(kinds)
-        order = shuffled(len(labels), seed)
-        held = [part for k in kinds for part in np.array_split(order[kind[order] == k], each)]
-        if min(len(rows) for rows in held) == 0:
-            raise UsageError(f"A kind has fewer rows than the {each} clients that share it: use fewer clients.")
-        return held
 
 
 def check_clients(rows: int, clients: int) -> None:

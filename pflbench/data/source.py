@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.errors import PflbenchError
+from pflbench.errors import PflbenchError, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -122,6 +122,41 @@ def check_labels(path: Path, labels: npt.NDArray[np.int64], classes: int) -> Non
     """Raise `PflbenchError` naming `path` unless all labels lie in [0, classes)."""
     if len(labels) and not (0 <= labels.min() and labels.max() < classes):
         raise PflbenchError(f"{path} holds labels outside 0..{classes - 1}: it is not what its name says.")
+
+
+def check_source(source: Source, dataset: Dataset, name: str) -> None:
+    """Hold what a user's dataset loaded against what `Source` and the dataset itself say.
+
+    Raises:
+        UsageError: It is something else; the message says what `load` must return.
+    """
+    for right, problem in _looked_at(source, dataset):
+        if not right:
+            raise UsageError(f"load() of the dataset {name} must return {problem}.")
+
+
+def _looked_at(source: Source, dataset: Dataset) -> Iterator[tuple[bool, str]]:
+    """Each thing that must hold, whether it does, and what to say if not; later ones need the earlier ones."""
+    yield isinstance(source, Source), f"a pflbench.data.source.Source, not {type(source).__name__}"
+    images, labels, shape = source.images, source.labels, tuple(dataset.shape)
+    plain = str(getattr(images, "dtype", "no tensor")) == "torch.uint8"
+    yield plain, f"images as a uint8 tensor of values from 0 to 255, not {_kind(images)}"
+    yield tuple(images.shape[1:]) == shape, f"images of its `shape` {shape}, not {tuple(images.shape[1:])}"
+    for what, values in {"labels": labels, "kind": source.kind}.items():
+        if values is not None or what == "labels":
+            right = isinstance(values, np.ndarray) and values.dtype == np.int64 and values.shape == (len(images),)
+            yield right, f"{what} as an int64 numpy array, one for each of {len(images)} images, not {_kind(values)}"
+    classes = dataset.classes
+    yield source.classes == classes, f"its `classes`, {classes}, not {source.classes}"
+    inside = not len(labels) or (labels.min() >= 0 and labels.max() < classes)
+    yield bool(inside), f"labels from 0 to {classes - 1}, not from {min(labels, default=0)} to {max(labels, default=0)}"
+    yield 0 <= source.test <= len(images), f"`test` as a number of its {len(images)} rows, not {source.test}"
+
+
+def _kind(value: object) -> str:
+    """What an array is, in a few words."""
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    return f"{type(value).__name__} of {dtype}, {tuple(shape)}" if shape is not None else type(value).__name__
 
 
 def warn_unofficial(sums: Mapping[Path, str]) -> None:

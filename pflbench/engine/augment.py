@@ -9,7 +9,7 @@ from torch import Tensor
 from pflbench import noise
 
 PADDING = 4
-"""Black pixels added on each side before the crop (the released FedRep code's, FedEC sheet §2.2)."""
+"""Black pixels added on each side before the crop (the released FedRep code's, whose settings FedEC follows)."""
 
 
 def crop_flip(images: Tensor, key: Tensor) -> Tensor:

@@ -72,9 +72,9 @@ class Static:
 class Reshuffled:
     """Minibatches drawn anew: passes in a fresh order each, the last partial batch kept; single ones independently.
 
-    A single minibatch is uniform without replacement, of min(size, rows) rows (pFedVEM sheet §7), or the next of such
-    passes where it is to be `epochwise`. All draws come from
-    the stream (seed, "minibatches", client, moment), so they depend on nothing that happened before.
+    A single minibatch is uniform without replacement, of min(size, rows) rows, or the next of such passes
+    where it is to be `epochwise`; how pFedVEM's baselines draw single ones is not published, this is our choice. All
+    draws come from the stream (seed, "minibatches", client, moment), so they depend on nothing that happened before.
     """
 
     support: np.ndarray
@@ -87,7 +87,7 @@ class Reshuffled:
     ) -> tuple[list[Drawn], int]:
         """See `Stream`; there is no cursor to move."""
         random = rng.stream(self.seed, "minibatches", self.client, *moment)
-        found: list[Drawn] = []
+        drawn: list[Drawn] = []
         for take in takes:
             size = take.batch or self.size
             everyone = np.arange(len(self.support))
@@ -106,8 +106,8 @@ class Reshuffled:
                 assert take.steps is not None
                 picked = [random.choice(everyone, min(size, len(everyone)), replace=False) for _ in range(take.steps)]
                 picked = [np.concatenate(picked)] if take.merge else picked
-            found.append([np.stack([self.support[at], at]) if take.indexed else self.support[at] for at in picked])
-        return found, cursor
+            drawn.append([np.stack([self.support[at], at]) if take.indexed else self.support[at] for at in picked])
+        return drawn, cursor
 
 
 def _left_out(take: Take, used: bool, phase: str | None) -> bool:
@@ -129,7 +129,7 @@ def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
     """
     if spec.batches == "reshuffled":
         return [Reshuffled(rows, spec.batch, spec.seed, client) for client, rows in enumerate(federation.support)]
-    found: list[Stream] = []
+    streams: list[Stream] = []
     for client, rows in enumerate(federation.support):
         batches = support_batches(rows, spec)
         if not batches:
@@ -139,8 +139,8 @@ def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
                     'set tiny_client = "single-batch", a smaller batch, or another seed.'
                 )
             batches = (rows,)
-        found.append(Static(batches))
-    return found
+        streams.append(Static(batches))
+    return streams
 
 
 def support_batches(rows: np.ndarray, spec: RunSpec) -> tuple[np.ndarray, ...]:

@@ -1,9 +1,10 @@
-"""What a method's code raised, in one line: the error, what to do about it where that is known, and the user's line."""
+"""What a run's code raised, in one line: the error, what to do about it where that is known, and the user's line."""
 
 from __future__ import annotations
 
 import sysconfig
 import traceback
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pflbench
@@ -23,31 +24,48 @@ _HINTS = {
 """Part of what PyTorch says → what it means for a method."""
 
 
-def blame(error: BaseException, file: Path | None, reference: str) -> str:
-    """The error in one line, with the innermost line of the method's file, or else of code around it.
+def blame(error: BaseException, file: Path | None, reference: str, others: Collection[Path] = ()) -> str:
+    """The error in one line, with the innermost line of the user's code, or else of a built-in method's.
 
-    `file`: the method's own, None if it is not known; `reference`: what the method is called.
+    `file`: the method's own, None if it is not known; `reference`: what the method is called; `others`: the files of
+    the network, dataset and partition, as far as they are the user's own.
     """
     if isinstance(error, Malformed):
         return f"{error} ({reference})"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if Path(f.filename) == file] or [f for f in frames if _written_for_methods(f.filename)]
-    if own:
-        return line(error, f"{own[-1].filename}, line {own[-1].lineno}")
+    if found := _users(frames, others if file is None else {file, *others}):
+        return line(error, found, hint=Path(found.filename) not in others)
+    if methods := [f for f in frames if _is_method(f.filename)]:
+        return line(error, methods[-1])
     last = [f for f in frames if _OURS in Path(f.filename).parents][-1]
-    return line(error, f"from what {reference} returned, in {Path(last.filename).name}, line {last.lineno}")
+    return line(error, last, before=f"from what {reference} returned, in ")
 
 
-def line(error: BaseException, where: str) -> str:
-    """The first line of what an error says, after the hint that goes with it."""
+def where(error: BaseException, files: Collection[Path]) -> traceback.FrameSummary:
+    """Where an error arose before anything was trained: in the user's code (`files`: of it), else wherever it did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return _users(frames, files) or frames[-1]
+
+
+def line(error: BaseException, frame: traceback.FrameSummary, before: str = "", hint: bool = True) -> str:
+    """The first line of what an error says and where, after the hint to methods that goes with it."""
     first = (str(error).strip().splitlines() or ["no message"])[0]
-    hint = next((hint for part, hint in _HINTS.items() if part in str(error)), "")
-    text = f"{type(error).__name__}: {first} ({where})"
-    return f"{hint}. {text}" if hint else text
+    file = Path(frame.filename).name if before else frame.filename
+    text = f"{type(error).__name__}: {first} ({before}{file}, line {frame.lineno})"
+    known = next((known for part, known in _HINTS.items() if part in str(error)), "") if hint else ""
+    return f"{known}. {text}" if known else text
 
 
-def _written_for_methods(file: str) -> bool:
+def _users(frames: Sequence[traceback.FrameSummary], files: Collection[Path]) -> traceback.FrameSummary | None:
+    """The innermost frame in one of these files, or in code that is neither pflbench's nor a library's."""
+    return next((f for f in reversed(frames) if Path(f.filename) in files or _is_users(f.filename)), None)
+
+
+def _is_users(file: str) -> bool:
+    folders = Path(file).parents
+    return not file.startswith("<") and _OURS not in folders and _LIBRARIES.isdisjoint(folders)
+
+
+def _is_method(file: str) -> bool:
     path = Path(file)
-    if _OURS in path.parents:
-        return path.parent == _OURS / "methods" and path.name != "base.py"
-    return not file.startswith("<") and not any(folder in path.parents for folder in _LIBRARIES)
+    return path.parent == _OURS / "methods" and path.name != "base.py"

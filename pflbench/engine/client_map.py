@@ -1,7 +1,7 @@
 """Run one function for many clients: one by one (`loop`) or as a stack (`vectorized`). The same numbers, to rounding.
 
-The function is written for one client of one seed: `fn(f, shared, own, *taken) -> tree of tensors`, where `shared`
-is what all clients of a seed get (the server state), `own` the client's state, `taken` its minibatches.
+The function is written for one client of one run: `fn(f, shared, own, *taken) -> tree of tensors`, where `shared`
+is what all clients of a run get (the server state), `own` the client's state, `taken` its minibatches.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Execution = Literal["loop", "vectorized"]
 Tree = Any
 ClientFunction = Callable[..., Tree]
 Shared = Sequence[Tree] | Mapping[int, Tree]
-"""What all clients of a seed get, by the seed's number in the group."""
+"""What all clients of a run get, by the run's index in the group."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """The examples of all seeds of a group: one pool on the device, labels on the host, each seed's first row."""
+    """The examples of all runs of a group: one pool on the device, labels on the host, each run's first row."""
 
     task: Task
     labels: np.ndarray
@@ -49,18 +49,18 @@ class Data:
         """An array as a tensor on the device."""
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
-    def batch(self, rows: np.ndarray, seed: int) -> Batch:
-        """A minibatch of one client of the seed with this number in the group; `rows` as in `Drawn`."""
+    def batch(self, rows: np.ndarray, index: int) -> Batch:
+        """A minibatch of one client of the run with this index in the group; `rows` as in `Drawn`."""
         places = self.upload(rows[1]) if rows.ndim == 2 else None
-        rows = (rows if places is None else rows[0]) + self.offsets[seed]
+        rows = (rows if places is None else rows[0]) + self.offsets[index]
         return Batch(self.upload(rows), self.upload(self.labels[rows]), places=places)
 
 
 @dataclass(frozen=True)
 class Item:
-    """One client's part of a map: the number of its seed in the group, its state, its minibatches."""
+    """One client's part of a map: the index of its run in the group, its state, its minibatches."""
 
-    seed: int
+    index: int
     own: Tree
     taken: tuple[Drawn, ...]
 
@@ -90,7 +90,7 @@ def one_lane() -> int:
 
 @dataclass
 class ClientMap:
-    """Maps a function over clients and seeds in one flat axis.
+    """Maps a function over the clients of all runs of a group in one flat axis.
 
     `chunk`: at most so many clients in a stack (None: as many as `room` allows), and at most `most_padding` times the
     rows that they have; both change memory and speed, and numbers by rounding only. `lanes`: how many clients a loop
@@ -141,22 +141,22 @@ class ClientMap:
     def _loop(self, fn: ClientFunction, shared: Shared, items: Sequence[Item], key: Hashable) -> list[Tree]:
         def one(item: Item) -> tuple[Tree, int]:
             f = LoopObjective(self.data.task)
-            taken = [tuple(self.data.batch(rows, item.seed) for rows in drawn) for drawn in item.taken]
+            taken = [tuple(self.data.batch(rows, item.index) for rows in drawn) for drawn in item.taken]
             with torch.no_grad():  # which is a thread's own
-                return fn(f, shared[item.seed], item.own, *taken), f.gradient_calls
+                return fn(f, shared[item.index], item.own, *taken), f.gradient_calls
 
         pace = self._paces.setdefault(key, Pace())
         lanes = pace.choose(min(self.lanes(), len(items)))
         started = time.perf_counter()
         if lanes == 1:
-            found = [one(item) for item in items]
+            done = [one(item) for item in items]
         else:
             # The longest first, so that no lane is left waiting for one that began late.
             order = sorted(range(len(items)), key=lambda i: -chunks.real(items[i].shapes))
-            found = _side_by_side(one, items, order, lanes)
+            done = _side_by_side(one, items, order, lanes)
         pace.note(lanes, sum(chunks.real(item.shapes) for item in items), time.perf_counter() - started)
-        self.gradient_calls += sum(calls for _, calls in found)
-        return [result for result, _ in found]
+        self.gradient_calls += sum(calls for _, calls in done)
+        return [result for result, _ in done]
 
     def _stacks(self, fn: ClientFunction, shared: Shared, items: Sequence[Item], key: Hashable) -> list[Tree]:
         results: list[Tree] = [None] * len(items)
@@ -166,13 +166,7 @@ class ClientMap:
             most = self.room.most(key)
             for chunk in chunks.plan([shapes[i] for i in waiting], min(most, self.chunk or most), self.most_padding):
                 chosen = [waiting[i] for i in chunk.members]
-                made = None
-                try:
-                    with self.room.measured(key, len(chosen)):
-                        made = self._one_stack(fn, shared, [items[i] for i in chosen], key)
-                except Exception as error:
-                    if not memory.out_of_memory(error) or len(chosen) == 1:
-                        raise
+                made = self._if_it_fits(fn, shared, [items[i] for i in chosen], key)
                 if made is None:  # out here, where no error holds on to what the stack had allocated
                     self.graphs.clear()
                     self.room.halve(key, len(chosen))
@@ -187,17 +181,29 @@ class ClientMap:
             waiting = [i for i in waiting if results[i] is None]
         return results
 
+    def _if_it_fits(self, fn: ClientFunction, shared: Shared, items: list[Item], key: Hashable) -> list[Tree] | None:
+        """What one stack comes to; None if there is not enough memory for so many clients."""
+        try:
+            with self.room.measured(key, len(items)):
+                return self._one_stack(fn, shared, items, key)
+        except Exception as error:
+            if not memory.out_of_memory(error) or len(items) == 1:
+                raise
+        return None
+
     def _one_stack(self, fn: ClientFunction, shared: Shared, items: list[Item], key: Hashable) -> list[Tree]:
         f = StackedObjective(self.data.task)
         owns, own = stack.stack_trees([item.own for item in items])
-        seeds = [item.seed for item in items]
-        alone = len(set(seeds)) == 1  # one seed's state is broadcast, not copied
+        runs = [item.index for item in items]
+        alone = len(set(runs)) == 1  # one run's state is broadcast, not copied
         commons, common = (
-            pytree.tree_flatten(shared[seeds[0]]) if alone else stack.stack_trees([shared[seed] for seed in seeds])
+            pytree.tree_flatten(shared[runs[0]]) if alone else stack.stack_trees([shared[index] for index in runs])
         )
         plans, packed = [], []
         for drawn in zip(*[item.taken for item in items], strict=True):
-            plan, tensors = stack.pad(drawn, [self.data.offsets[s] for s in seeds], self.data.labels, self.data.upload)
+            plan, tensors = stack.pad(
+                drawn, [self.data.offsets[index] for index in runs], self.data.labels, self.data.upload
+            )
             plans.append(plan)
             packed += tensors
         mapped = stack.Mapped(lambda *args: fn(f, *args), tuple(plans), own, common, broadcast=alone)

@@ -26,7 +26,7 @@ def coin(spec: RunSpec, index: int) -> float:
 def arrived(spec: RunSpec, cohort: np.ndarray, index: int) -> np.ndarray:
     """The members of the cohort whose uploads reach the server: each with probability `spec.arrival`, at least two.
 
-    A draw with fewer is drawn again (pFedVEM sheet §5, step 3).
+    A draw with fewer is drawn again, as in pFedVEM's released code.
     """
     if spec.arrival == 1:
         return cohort

@@ -1,7 +1,8 @@
 """What clients are asked for: gradients, and numbers sent down and up. Counted from what they draw, computing nothing.
 
-A method's code is followed once for each size of what a client draws, on tensors of device "meta", which have a shape
-and no content. So the counts are the same looped and stacked: without a stack's padding, for each client by itself.
+A method's code is followed once for each size of what a client draws (in each round, if it asks for its number), on
+tensors of device "meta", which have a shape and no content. So the counts are the same looped and stacked: without a
+stack's padding, for each client by itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch.utils import _pytree as pytree
 from pflbench.engine.batches import Drawn
 from pflbench.engine.client_map import keyed
 from pflbench.engine.objective import Known, Task
+from pflbench.engine.shapes import META, Shapes
 from pflbench.engine.watched import Watched
 from pflbench.methods.base import Batch, Batches, Method
 
@@ -27,7 +29,6 @@ FORWARD = 1 / 3
 """A forward pass in gradients: the backward pass costs about two."""
 SECOND = 3
 """A Hessian-vector product in gradients: two more passes than one, over a longer graph."""
-META = torch.device("meta")
 
 
 class Counting(Known):
@@ -71,7 +72,10 @@ class Size(NamedTuple):
 
 
 class Participation(NamedTuple):
-    """What one client is asked for in one round: rows in gradients' worth, the server's state down, its upload up."""
+    """What one client is asked for in one round.
+
+    Rows in gradients' worth; down: the server's state; up: what the server reads of its upload.
+    """
 
     rows: float
     down: Size
@@ -106,18 +110,18 @@ class Tally:
 
     spans: dict[str, Span] | None = field(default_factory=dict)
 
-    def add(self, found: Participation | None, batch: int, sends: bool) -> None:
+    def add(self, asked: Participation | None, batch: int, sends: bool) -> None:
         """One participation; `batch`: the suite's, `sends`: whether its upload arrives."""
-        if found is None or self.spans is None:
+        if asked is None or self.spans is None:
             self.spans = None
             return
         numbers = {
-            "client_gradients": found.rows / batch,
-            "floats_down": found.down.numbers,
-            "bytes_down": found.down.bytes,
+            "client_gradients": asked.rows / batch,
+            "floats_down": asked.down.numbers,
+            "bytes_down": asked.down.bytes,
         }
         if sends:
-            numbers |= {"floats_up": found.up.numbers, "bytes_up": found.up.bytes}
+            numbers |= {"floats_up": asked.up.numbers, "bytes_up": asked.up.bytes}
         for name, number in numbers.items():
             self.spans.setdefault(name, Span()).add(float(number))
 
@@ -134,6 +138,7 @@ class Costs:
     method: Method[Any, Any, Any]
     task: Task
     _known: dict[Hashable, Participation | None] = field(default_factory=dict)
+    _shapes: Shapes = field(default_factory=Shapes)
 
     def of(
         self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int, phase: str | None
@@ -143,29 +148,53 @@ class Costs:
         `server`, `state`: the server's and the client's, of which the shapes matter; `index`, `phase`: the round's.
         """
         kind = phase, tuple(tuple(rows.shape for rows in drawn) for drawn in taken)
-        if kind in self._known:
-            return self._known[kind]
+        for key in ((kind, None), (kind, index)):
+            if key in self._known:
+                return self._known[key]
         asked: set[int] = set()
-        key = torch.empty((), dtype=torch.int64, device=META)
-        fed = keyed([without_content(drawn) for drawn in taken], key, self.task)
-        found = None
+        counted = None
         # Somebody's method may read what these tensors do not have: then its costs are not known.
         with contextlib.suppress(Exception), torch.no_grad():
-            f, server, state = Counting(self.task), pytree.tree_map(_empty, server), pytree.tree_map(_empty, state)
-            upload, _ = self.method.client(f, server, state, *fed, round=Watched(index, key, phase, asked))
-            found = Participation(f.rows, size(server), size(upload))
-        if not asked:  # what depends on the round's number is followed anew each time
-            self._known[kind] = found
-        return found
+            server, state = pytree.tree_map(_empty, server), pytree.tree_map(_empty, state)
+            counted = self._followed(server, state, taken, index, phase, asked)
+        self._known[kind, index if asked else None] = counted
+        return counted
+
+    def _followed(
+        self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int, phase: str | None, asked: set[int]
+    ) -> Participation:
+        f, key = Counting(self.task), torch.empty((), dtype=torch.int64, device=META)
+        fed = keyed([without_content(drawn) for drawn in taken], key, self.task)
+        now = Watched(index, key, phase, asked)
+        with self._shapes:
+            upload, _ = self.method.client(f, server, state, *fed, round=now)
+        return Participation(f.rows, size(server), size(self._read(server, upload, now)))
+
+    def _read(self, server: Tree, upload: Tree, now: Watched) -> list[Tensor]:
+        """The tensors of an upload that the server's update reads: what else is in it never has to be sent.
+
+        All of them, where the update cannot be followed without content.
+        """
+        sent, structure = pytree.tree_flatten(upload)
+        stacked = [leaf.new_empty((2, *leaf.shape)) if isinstance(leaf, Tensor) else leaf for leaf in sent]
+        self._shapes.met.clear()
+        try:
+            with self._shapes:
+                share = torch.empty(2, device=META)
+                new = self.method.server(server, pytree.tree_unflatten(stacked, structure), share, now)
+        except Exception:
+            return [leaf for leaf in sent if isinstance(leaf, Tensor)]
+        used = self._shapes.met | {id(leaf) for leaf in pytree.tree_leaves(new)}
+        return [one for one, copy in zip(sent, stacked, strict=True) if isinstance(one, Tensor) and id(copy) in used]
 
 
 def without_content(drawn: Drawn) -> Batches:
     """Minibatches of these sizes."""
-    found = []
+    batches = []
     for rows in drawn:
         numbers = torch.empty(rows.shape[-1], dtype=torch.int64, device=META)
-        found.append(Batch(numbers, numbers, places=numbers if rows.ndim == 2 else None))
-    return tuple(found)
+        batches.append(Batch(numbers, numbers, places=numbers if rows.ndim == 2 else None))
+    return tuple(batches)
 
 
 def size(tree: Tree) -> Size:

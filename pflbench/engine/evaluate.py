@@ -25,11 +25,11 @@ from pflbench.typing import Params
 
 Tree = Any
 AnyMethod = Method[Any, Any, Any]
-Found = dict[int, list[Score]]
-"""Scores by a run's number in its group."""
+ByRun = dict[int, list[Score]]
+"""Scores by a run's index in its group."""
 
 
-class Tally(NamedTuple):
+class Hits(NamedTuple):
     """One client scored once: exact counts, summed loss, and the mean of batch accuracies."""
 
     correct: Tensor
@@ -43,17 +43,17 @@ def leaves_models(scoring: Scoring) -> bool:
     return "stored" in scoring.stages or "sampled" in scoring.stages
 
 
-def score(f: Objective, w: Params, query: Batches) -> Tally:
+def score(f: Objective, w: Params, query: Batches) -> Hits:
     """Score one model on one client's query batches (scalars, float64)."""
     zero = w.new_zeros((), dtype=torch.float64)
-    tally, used = Tally(zero, zero, zero, zero), zero
+    tally, used = Hits(zero, zero, zero, zero), zero
     for b in query:
         logits = f.logits(w, b)
         loss = F.cross_entropy(logits, b.labels, reduction="none")
         hit = logits.argmax(-1) == b.labels
         mask = torch.ones_like(hit) if b.mask is None else b.mask
         correct, examples = (hit & mask).sum().double(), mask.sum().double()
-        new = Tally(
+        new = Hits(
             tally.correct + correct,
             tally.examples + examples,
             tally.loss_sum + torch.where(mask, loss.double(), 0).sum(),
@@ -77,7 +77,7 @@ def curve(method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *take
         lr = scoring.finetune.lr * scoring.finetune.decay ** (t // scoring.finetune.every)
         w = keep(b, sgd(w, f.grad(w, b), lr=lr), w)
         points.append(score(f, w, query))
-    return Tally(*[torch.stack(values) for values in zip(*points, strict=True)])
+    return Hits(*[torch.stack(values) for values in zip(*points, strict=True)])
 
 
 def scored_clients(scoring: Scoring, training: np.ndarray) -> np.ndarray:
@@ -94,14 +94,14 @@ class Left:
     sent: Tree
 
 
-def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Found:
-    """Score runs of a group after so many rounds; rows by the run's number in the group, as `clients` counts seeds.
+def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> ByRun:
+    """Score runs of a group after so many rounds; rows by the run's index in the group.
 
     Personal models that training leaves behind are not scored here if the suite scores them before aggregation.
     """
-    found: dict[int, list[Score]] = {seed: [] for seed in runs}
+    by_run: dict[int, list[Score]] = {index: [] for index in runs}
     if not runs:
-        return found
+        return by_run
     scoring = next(iter(runs.values())).spec.scoring
     parts = []
     if "finetuned" in scoring.stages or ("global" in scoring.stages and scoring.global_on == "clients"):
@@ -110,17 +110,17 @@ def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
         parts.append(_on_test_rows(method, runs, clients, round))
     if "personalized" in scoring.stages and not before_aggregation(method, scoring):
         left = {
-            (seed, client): Left(run.states.get(client, run.fresh), None)
-            for seed, run in runs.items()
+            (index, client): Left(run.states.get(client, run.fresh), None)
+            for index, run in runs.items()
             for client in scored_clients(scoring, run.federation.training).tolist()
         }
         parts.append(personal(method, runs, clients, round, left))
     if leaves_models(scoring):
         parts.append(_left_behind(runs, clients, round))
     for part in parts:
-        for seed, rows in part.items():
-            found[seed] += rows
-    return found
+        for index, rows in part.items():
+            by_run[index] += rows
+    return by_run
 
 
 def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
@@ -134,21 +134,22 @@ def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
 
 def personal(
     method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Mapping[tuple[int, int], Left]
-) -> Found:
+) -> ByRun:
     """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
 
     `left.sent` None: from their states and the server's; else from what their training of this round left behind.
     Where the suite asks for features, their means over each client's support become metrics of its run.
     """
-    names = [noise.key(runs[seed].spec.seed, client, "personalize", round) for seed, client in left]
+    names = [noise.key(runs[index].spec.seed, client, "personalize", round) for index, client in left]
     keys = clients.data.upload(np.array(names, np.int64))
-    items = []
-    for ((seed, client), one), key in zip(left.items(), keys, strict=True):
-        run = runs[seed]
-        drawn, _ = run.streams[client].draw(returned.takes(method.adapts(), "adapts"), 0, "personalize", round)
-        query = _query(run, run.federation.query[client], clients, client)
-        seen = pieces(run.federation.support[client]) if run.spec.scoring.features else []
-        items.append(Item(seed, (one.state, () if one.sent is None else one.sent, key), (*drawn, query, seen)))
+    items = [
+        Item(
+            index,
+            (one.state, () if one.sent is None else one.sent, key),
+            _fed(method, runs[index], clients, client, round),
+        )
+        for ((index, client), one), key in zip(left.items(), keys, strict=True)
+    ]
 
     def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         (state, sent, key), (*adapting, query, seen) = own, taken
@@ -158,19 +159,27 @@ def personal(
         return {stage: score(f, w, query) for stage, w in made.items()}, _means(f, made["personalized"], seen)
 
     fresh = all(one.sent is None for one in left.values())
-    servers = {seed: run.server for seed, run in runs.items()}
+    servers = {index: run.server for index, run in runs.items()}
     name, asked = ("personal", fresh), set[int]()
     tallies = clients(models, servers, items, key=None if name in clients.timely else name)
     if asked:
         clients.timely.add(name)
-    found: Found = {seed: [] for seed in runs}
-    for (seed, client), (scores, means) in zip(left, tallies, strict=True):
-        average = runs[seed].spec.scoring.average
+    by_run: ByRun = {index: [] for index in runs}
+    for (index, client), (scores, means) in zip(left, tallies, strict=True):
+        average = runs[index].spec.scoring.average
         values = means.tolist() if isinstance(means, Tensor) else []
-        runs[seed].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(values)]
+        runs[index].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(values)]
         for stage, tally in scores.items():
-            found[seed] += _rows(stage, average, round, client, Tally(*[v[None] for v in tally]))
-    return found
+            by_run[index] += _rows(stage, average, round, client, Hits(*[v[None] for v in tally]))
+    return by_run
+
+
+def _fed(method: AnyMethod, run: Run, clients: ClientMap, client: int, round: int) -> tuple[Drawn, ...]:
+    """What `personal` takes of a client: minibatches to adapt on, its query rows, its support where features count."""
+    drawn, _ = run.streams[client].draw(returned.takes(method.adapts(), "adapts"), 0, "personalize", round)
+    query = _query(run, run.federation.query[client], clients, client)
+    seen = pieces(run.federation.support[client]) if run.spec.scoring.features else []
+    return *drawn, query, seen
 
 
 def _means(f: Objective, w: Params, seen: Batches) -> Tensor | tuple[()]:
@@ -186,73 +195,73 @@ def _means(f: Objective, w: Params, seen: Batches) -> Tensor | tuple[()]:
     return total / rows
 
 
-def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> Found:
+def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> ByRun:
     """The models that participations left clients with: those of the clients scored, and those of the last cohort."""
     scoring = next(iter(runs.values())).spec.scoring
     items, owners = [], []
-    for seed, run in runs.items():
+    for index, run in runs.items():
         chosen = set(scored_clients(scoring, run.federation.training).tolist())
         concerned = {"stored": sorted(chosen & run.left.keys()), "sampled": sorted(run.latest)}
         for stage in [stage for stage in concerned if stage in scoring.stages]:
             for client in concerned[stage]:
                 query = _query(run, run.federation.query[client], clients, client)
-                items.append(Item(seed, run.left[client], (query,)))
-                owners.append((seed, stage, client))
+                items.append(Item(index, run.left[client], (query,)))
+                owners.append((index, stage, client))
 
-    def one(f: Objective, server: Tree, own: Params, query: Batches) -> Tally:
+    def one(f: Objective, server: Tree, own: Params, query: Batches) -> Hits:
         return score(f, own, query)
 
     tallies = clients(one, dict.fromkeys(runs, ()), items, key="left behind") if items else []
-    found: Found = {seed: [] for seed in runs}
-    for (seed, stage, client), tally in zip(owners, tallies, strict=True):
-        found[seed] += _rows(stage, scoring.average, round, client, Tally(*[v[None] for v in tally]))
-    return found
+    by_run: ByRun = {index: [] for index in runs}
+    for (index, stage, client), tally in zip(owners, tallies, strict=True):
+        by_run[index] += _rows(stage, scoring.average, round, client, Hits(*[v[None] for v in tally]))
+    return by_run
 
 
-def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Found:
+def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> ByRun:
     """The global model on each client's query rows, and its fine-tuning."""
     scoring = next(iter(runs.values())).spec.scoring
     updates = scoring.finetune.steps if scoring.finetune and "finetuned" in scoring.stages else 0
     owners = [
-        (seed, client)
-        for seed, run in runs.items()
+        (index, client)
+        for index, run in runs.items()
         for client in scored_clients(scoring, run.federation.training).tolist()
     ]
-    names = [noise.key(runs[seed].spec.seed, client, "finetune", round) for seed, client in owners]
+    names = [noise.key(runs[index].spec.seed, client, "finetune", round) for index, client in owners]
     items = []
-    for (seed, client), key in zip(owners, clients.data.upload(np.array(names, np.int64)), strict=True):
-        run = runs[seed]
+    for (index, client), key in zip(owners, clients.data.upload(np.array(names, np.int64)), strict=True):
+        run = runs[index]
         drawn, _ = run.streams[client].draw((Take(epochs=1), Take(steps=updates)), 0, "finetune", round)
         query = _query(run, run.federation.query[client], clients, client)
-        items.append(Item(seed, key, (*drawn, query)))
-    servers = {seed: run.server for seed, run in runs.items()}
+        items.append(Item(index, key, (*drawn, query)))
+    servers = {index: run.server for index, run in runs.items()}
 
     def one(f: Objective, server: Tree, key: Tensor, support: Batches, tuning: Batches, query: Batches) -> Tree:
         (tuning,) = keyed([tuning], key, clients.data.task)
         return curve(method, scoring, f, server, support, tuning, query)
 
     tallies = clients(one, servers, items, key="scoring")
-    found: Found = {seed: [] for seed in runs}
-    for (seed, client), tally in zip(owners, tallies, strict=True):
+    by_run: ByRun = {index: [] for index in runs}
+    for (index, client), tally in zip(owners, tallies, strict=True):
         if "global" in scoring.stages and scoring.global_on == "clients":
-            found[seed] += _rows("global", scoring.average, round, client, Tally(*[v[:1] for v in tally]))
+            by_run[index] += _rows("global", scoring.average, round, client, Hits(*[v[:1] for v in tally]))
         if "finetuned" in scoring.stages:
-            found[seed] += _rows("finetuned", scoring.average, round, client, tally)
-    return found
+            by_run[index] += _rows("finetuned", scoring.average, round, client, tally)
+    return by_run
 
 
-def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Found:
+def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> ByRun:
     """The global model on the federation's test rows, as client -1."""
-    items = [Item(seed, (), (_query(run, run.federation.test, clients),)) for seed, run in runs.items()]
-    servers = {seed: run.server for seed, run in runs.items()}
+    items = [Item(index, (), (_query(run, run.federation.test, clients),)) for index, run in runs.items()]
+    servers = {index: run.server for index, run in runs.items()}
 
-    def one(f: Objective, server: Tree, own: tuple[()], query: Batches) -> Tally:
+    def one(f: Objective, server: Tree, own: tuple[()], query: Batches) -> Hits:
         return score(f, returned.model(method.deploy(f, server, ()), "deploy()"), query)
 
     tallies = clients(one, servers, items, key="test rows")
     return {
-        seed: _rows("global", run.spec.scoring.average, round, -1, Tally(*[v[None] for v in tally]))
-        for (seed, run), tally in zip(runs.items(), tallies, strict=True)
+        index: _rows("global", run.spec.scoring.average, round, -1, Hits(*[v[None] for v in tally]))
+        for (index, run), tally in zip(runs.items(), tallies, strict=True)
     }
 
 
@@ -263,7 +272,7 @@ def _query(run: Run, rows: np.ndarray, clients: ClientMap, client: int | None = 
     return pieces(rows)
 
 
-def _rows(stage: str, average: str, round: int, client: int, tally: Tally) -> list[Score]:
+def _rows(stage: str, average: str, round: int, client: int, tally: Hits) -> list[Score]:
     """A score per entry of the tally, whose number is the fine-tuning step."""
     correct, examples, loss_sum, batch_accuracy = (v.cpu().numpy() for v in tally)
     accuracy = batch_accuracy if average == "batches" else correct / examples

@@ -131,7 +131,7 @@ class Known:
         return _decay(self.task.network.layout.of(wrt), rate, w.dtype, w.device) if rate else None
 
 
-class Own(NamedTuple):
+class LossFn(NamedTuple):
     """A loss of a method's own: see `Objective.grad`."""
 
     loss: Loss
@@ -160,7 +160,7 @@ class LoopObjective(Known):
         self.task = task
         self.gradient_calls = 0
 
-    def _loss(self, pieces: list[Tensor], b: Batch, own: Own | None = None, args: tuple[Tensor, ...] = ()) -> Tensor:
+    def _loss(self, pieces: list[Tensor], b: Batch, own: LossFn | None = None, args: tuple[Tensor, ...] = ()) -> Tensor:
         if own is None:
             return F.cross_entropy(self.task.logits(pieces, b, b.key), b.labels)
         outputs = self.task.logits(pieces, b, b.key) if own.at == "logits" else self.task.features(pieces, b)
@@ -201,13 +201,13 @@ class LoopObjective(Known):
         self.gradient_calls += 1
         where = self.part(wrt) if wrt else None
         if loss is not None:
-            return self._differentiated(w, b, where, Own(loss, at), args)
+            return self._differentiated(w, b, where, LossFn(loss, at), args)
         if self.task.network.gradient is not None and not self.task.bf16:
             return self._derived(w, b, wrt)
         return self._mean(b, lambda piece: self._differentiated(w, piece, where))
 
     def _differentiated(
-        self, w: Params, b: Batch, where: slice | None, own: Own | None = None, args: tuple[Tensor, ...] = ()
+        self, w: Params, b: Batch, where: slice | None, own: LossFn | None = None, args: tuple[Tensor, ...] = ()
     ) -> Part:
         with torch.enable_grad():
             pieces, leaf = cut(w, where)
@@ -263,7 +263,7 @@ class StackedObjective(Known):
         args: tuple[Tensor, ...] = (),
     ) -> Part:
         """See `methods.base.Objective`."""
-        where, own = self.part(wrt) if wrt else None, loss and Own(loss, at)
+        where, own = self.part(wrt) if wrt else None, loss and LossFn(loss, at)
         return _apply(lambda w, b, *args: self._grad(w, b, where, own, args), w, b, *args)
 
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:
@@ -288,7 +288,7 @@ class StackedObjective(Known):
         with torch.no_grad():
             return self.task.stacked_features([w], b)
 
-    def _losses(self, pieces: list[Tensor], b: Batch, own: Own | None = None, args: Sequence[Tensor] = ()) -> Tensor:
+    def _losses(self, pieces: list[Tensor], b: Batch, own: LossFn | None = None, args: Sequence[Tensor] = ()) -> Tensor:
         """Each client's loss ["clients"]."""
         if own is not None:
             at_logits = own.at == "logits"
@@ -306,7 +306,7 @@ class StackedObjective(Known):
         with torch.no_grad():
             return self._losses([w], b)
 
-    def _grad(self, w: Tensor, b: Batch, where: slice | None, own: Own | None, args: Sequence[Tensor]) -> Tensor:
+    def _grad(self, w: Tensor, b: Batch, where: slice | None, own: LossFn | None, args: Sequence[Tensor]) -> Tensor:
         self.gradient_calls += 1
         with torch.enable_grad():
             pieces, leaf = cut(w, where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -18,57 +19,87 @@ class Malformed(TypeError):
     """A method returned something else than it should; the message says which function, and what it must return."""
 
 
-def takes(found: Any, function: str) -> tuple[Take, ...]:
+def takes(made: Any, function: str) -> tuple[Take, ...]:
     """What `takes` or `adapts` returned.
 
     Raises:
         Malformed: It is no tuple of `Take`s; so for all functions here: what they are given is not what it should be.
     """
-    if isinstance(found, Sequence) and all(isinstance(take, Take) for take in found):
-        return tuple(found)
-    shown = "one Take: write (Take(…),)" if isinstance(found, Take) else kind(found)
+    if isinstance(made, Sequence) and all(isinstance(take, Take) for take in made):
+        return tuple(made)
+    shown = "one Take: write (Take(…),)" if isinstance(made, Take) else kind(made)
     raise Malformed(f"{function}() must return a tuple of Takes, not {shown}")
 
 
-def participation(found: Any) -> tuple[Tree, Tree]:
+def participation(made: Any) -> tuple[Tree, Tree]:
     """What `client` returned: (upload, new client state)."""
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise Malformed(f"client() must return (upload, new client state), not {kind(found)}")
-    sent, new = found
+    if not isinstance(made, tuple | list) or len(made) != 2:
+        raise Malformed(f"client() must return (upload, new client state), not {kind(made)}")
+    sent, new = made
     return state(sent, "an upload", "client()"), state(new, "a client state", "client()")
 
 
-def state(found: Tree, what: str, function: str) -> Tree:
+def state(tree: Tree, what: str, function: str) -> Tree:
     """A state or an upload: tensors, in tuples or NamedTuples, and no None among them."""
-    for leaf in pytree.tree_leaves(found):
+    for leaf in pytree.tree_leaves(tree):
         if not isinstance(leaf, Tensor):
-            nothing = "; write () for nothing" if leaf is None and leaf is not found else ""
+            nothing = "; write () for nothing" if leaf is None and leaf is not tree else ""
             raise Malformed(f"{function} must return {what} of tensors, not {kind(leaf)}{nothing}")
-    return found
+    return tree
 
 
-def model(found: Any, function: str) -> Params:
+def averaged(uploads: Tree, server: Tree) -> None:
+    """Hold stacked uploads, which the protocol's `server` averages, against the server's state that they become.
+
+    Raises:
+        Malformed: They are not like it, each; `client` is to blame.
+    """
+    must = "client() must return an upload like the server's state, as the mean of the uploads replaces it"
+    new, old = pytree.tree_leaves(uploads), pytree.tree_leaves(server)
+    if pytree.tree_structure(uploads) != pytree.tree_structure(server):
+        raise Malformed(f"{must}: {kind(server)}, not {kind(pytree.tree_map(lambda u: u[0], uploads))}")
+    for sent, kept in zip(new, old, strict=True):
+        if sent.shape[1:] != kept.shape:
+            raise Malformed(f"{must}: of shape {tuple(kept.shape)}, not {tuple(sent.shape[1:])}")
+        if sent.dtype != kept.dtype:
+            raise Malformed(f"{must}: in {precision(kept.dtype)}, not in {precision(sent.dtype)}")
+
+
+def foreign(uploads: Tree, dtype: torch.dtype) -> str:
+    """What to say of uploads that are neither in the run's precision nor integers; empty for all others."""
+    for leaf in pytree.tree_leaves(uploads):
+        if leaf.is_floating_point() and leaf.dtype != dtype:
+            return f"client() returns an upload in {precision(leaf.dtype)}, in a run in {precision(dtype)}"
+    return ""
+
+
+def precision(dtype: torch.dtype) -> str:
+    """`float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
+def model(made: Any, function: str) -> Params:
     """One model ["params"]."""
-    if isinstance(found, Tensor) and found.dim() == 1:
-        return found
-    raise Malformed(f"{function} must return one model, a vector of parameters, not {kind(found)}")
+    if isinstance(made, Tensor) and made.dim() == 1:
+        return made
+    raise Malformed(f"{function} must return one model, a vector of parameters, not {kind(made)}")
 
 
-def models(found: Any) -> dict[str, Params]:
+def models(made: Any) -> dict[str, Params]:
     """What `personalize` returned: models by stage, "personalized" among them."""
-    if not isinstance(found, dict):
-        raise Malformed(f'personalize() must return {{"personalized": model}}, not {kind(found)}')
-    if "personalized" not in found:
-        raise Malformed(f"personalize() returns the stages {', '.join(map(str, found))} without 'personalized'")
-    return {stage: model(w, f"personalize()[{stage!r}]") for stage, w in found.items()}
+    if not isinstance(made, dict):
+        raise Malformed(f'personalize() must return {{"personalized": model}}, not {kind(made)}')
+    if "personalized" not in made:
+        raise Malformed(f"personalize() returns the stages {', '.join(map(str, made))} without 'personalized'")
+    return {stage: model(w, f"personalize()[{stage!r}]") for stage, w in made.items()}
 
 
-def kind(found: Any) -> str:
+def kind(value: Any) -> str:
     """What something is, in a few words."""
-    if found is None:
+    if value is None:
         return "None (is a return missing?)"
-    if isinstance(found, Tensor):
-        return f"a tensor of shape {tuple(found.shape)}"
-    if isinstance(found, tuple | list):
-        return f"a {type(found).__name__} of {len(found)}"
-    return f"{type(found).__name__} {found!r}" if isinstance(found, int | float | str | bool) else type(found).__name__
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"{type(value).__name__} {value!r}" if isinstance(value, int | float | str | bool) else type(value).__name__

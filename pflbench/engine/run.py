@@ -1,4 +1,4 @@
-"""One seed's moving parts during a simulation."""
+"""One run's moving parts during a simulation."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Setup:
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """What one run of a group came to: its scores, or why it stopped; and its last server state, for the curious.
 
     `costs`: what a client was asked for in a round that it took part in, on average, see `costs.Tally`.
@@ -87,7 +87,7 @@ class Outcome:
 
 
 class _Initial:
-    """The `Initializer` of one seed."""
+    """The `Initializer` of one run."""
 
     def __init__(self, network: Network, spec: RunSpec, device: torch.device):
         self.network, self.spec, self.device = network, spec, device
@@ -116,7 +116,7 @@ def simulate(
     method: Method[Any, Any, Any],
     network: Network,
     setup: Setup | None = None,
-) -> list[Outcome]:
+) -> list[RunOutcome]:
     """Train and score a group of runs that differ by seed only, in lockstep; one outcome per spec.
 
     `network` is the plain one; the method may wrap it. A run whose server state stops being finite ends with a
@@ -147,10 +147,10 @@ class Simulation:
 
     @property
     def alive(self) -> dict[int, Run]:
-        """The runs that have not failed, by their numbers in the group."""
+        """The runs that have not failed, by their indices in the group."""
         return {i: run for i, run in enumerate(self.runs) if run.failure is None}
 
-    def run(self) -> list[Outcome]:
+    def run(self) -> list[RunOutcome]:
         """All rounds, then the scores."""
         total = self.runs[0].spec.rounds
         while self.rounds < total and self.alive:
@@ -161,64 +161,64 @@ class Simulation:
                 self.setup.on_round(self.rounds)
         self.score()
         return [
-            Outcome((), run.failure, run.server, costs=run.tally.told())
+            RunOutcome((), run.failure, run.server, costs=run.tally.told())
             if run.failure
-            else Outcome(tuple(run.scores), None, run.server, tuple(run.metrics), run.tally.told())
+            else RunOutcome(tuple(run.scores), None, run.server, tuple(run.metrics), run.tally.told())
             for run in self.runs
         ]
 
     def step(self) -> None:
         """One more round of every run that has not failed: train clients, score what they leave, aggregate."""
         work, senders, keepers = self._work()
-        uploads: dict[int, dict[int, Tree]] = {seed: {} for seed in self.alive}
+        uploads: dict[int, dict[int, Tree]] = {index: {} for index in self.alive}
         frugal = self.setup.memory_limit is not None
         size = (1 if frugal else PORTION) * self.setup.lanes()
         if self.clients.execution == "vectorized":
             size = max(1, len(work))
         # In portions, so that a portion's new states replace its old ones before the next begins.
         for portion in (work[i : i + size] for i in range(0, len(work), size)):
-            for (seed, client), (sent, state) in zip(portion, self._train(portion, senders, keepers), strict=True):
-                run = self.runs[seed]
-                if client in senders[seed]:
-                    uploads[seed][client] = sent
-                if client in keepers[seed]:
+            for (index, client), (sent, state) in zip(portion, self._train(portion, senders, keepers), strict=True):
+                run = self.runs[index]
+                if client in senders[index]:
+                    uploads[index][client] = sent
+                if client in keepers[index]:
                     run.states[client] = pytree.tree_map(_alone, state)
                     if leaves_models(run.spec.scoring):
                         run.left[client] = _alone(_model(self.method.trained(sent, run.states[client]), self.method))
             if frugal:
                 trim()
-        for seed, run in self.alive.items():
-            run.latest = keepers[seed]
+        for index, run in self.alive.items():
+            run.latest = keepers[index]
             now = Round(self.rounds, phase=self._phase(run))
-            mine = [uploads[seed].pop(client) for client in senders[seed]]
-            share = weights(run.spec, run.federation, senders[seed]).to(self.clients.data.device)
+            mine = [uploads[index].pop(client) for client in senders[index]]
+            share = weights(run.spec, run.federation, senders[index]).to(self.clients.data.device)
             _aggregate(run, _stacked(mine), share, self.method, now)
             if self._scores_next():
                 run.metrics += _diagnose(run, self.method, self.rounds + 1)
         self.rounds += 1
 
     def count(self) -> list[Mapping[str, float]]:
-        """What clients would be asked for in all rounds, as `Outcome.costs`; nothing is trained or scored."""
+        """What clients would be asked for in all rounds, as `RunOutcome.costs`; nothing is trained or scored."""
         while self.rounds < self.runs[0].spec.rounds:
             work, senders, keepers = self._work()
-            for seed, client in work:
-                self._draw(seed, client, senders, keepers)
+            for index, client in work:
+                self._draw(index, client, senders, keepers)
             self.rounds += 1
         return [run.tally.told() for run in self.runs]
 
     def _work(self) -> tuple[list[tuple[int, int]], Clients, Clients]:
         """Who trains in this round, as (run, client), the largest first; whose uploads arrive; who keeps its state."""
         work, senders, keepers = [], {}, {}
-        for seed, run in self.alive.items():
+        for index, run in self.alive.items():
             everyone = self.method.asks == "everyone"
             training = run.federation.training
             asked = np.flatnonzero(training) if everyone else sample_cohort(run.spec, training, self.rounds)
-            senders[seed] = arrived(run.spec, asked, self.rounds).tolist()
-            keepers[seed] = asked.tolist() if self.method.trains == "everyone" else senders[seed]
-            trained = keepers[seed]
+            senders[index] = arrived(run.spec, asked, self.rounds).tolist()
+            keepers[index] = asked.tolist() if self.method.trains == "everyone" else senders[index]
+            trained = keepers[index]
             if self._scores_training():
                 trained = [*trained, *scored_clients(run.spec.scoring, run.federation.training).tolist()]
-            work += [(seed, client) for client in dict.fromkeys(trained)]
+            work += [(index, client) for client in dict.fromkeys(trained)]
         if self.clients.execution == "loop" and len(work) > PORTION:
             work.sort(key=lambda owner: -len(self.runs[owner[0]].federation.support[owner[1]]))
         return work, senders, keepers
@@ -226,32 +226,32 @@ class Simulation:
     def _train(self, portion: list[tuple[int, int]], senders: Clients, keepers: Clients) -> list[tuple[Tree, Tree]]:
         """Each client's upload and new state; personal models that suites score as training leaves them are scored."""
         scored = self._scores_training()
-        keys = [noise.key(self.runs[seed].spec.seed, client, self.rounds) for seed, client in portion]
-        phases = {seed: self._phase(run) for seed, run in self.alive.items()}
+        keys = [noise.key(self.runs[index].spec.seed, client, self.rounds) for index, client in portion]
+        phases = {index: self._phase(run) for index, run in self.alive.items()}
         items = []
-        for (seed, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
-            run = self.runs[seed]
-            taken = self._draw(seed, client, senders, keepers)
-            items.append(Item(seed, (run.states.get(client, run.fresh), key), tuple(taken)))
+        for (index, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
+            run = self.runs[index]
+            taken = self._draw(index, client, senders, keepers)
+            items.append(Item(index, (run.states.get(client, run.fresh), key), tuple(taken)))
         results: list[tuple[Tree, Tree]] = [((), ())] * len(items)
         for phase in dict.fromkeys(phases.values()):
-            mine = [i for i, item in enumerate(items) if phases[item.seed] == phase]
+            mine = [i for i, item in enumerate(items) if phases[item.index] == phase]
             for i, result in zip(mine, self._participate([items[i] for i in mine], phase), strict=True):
                 results[i] = result
         if scored:
             left = {
-                (seed, client): Left(state, sent)
-                for (seed, client), (sent, state) in zip(portion, results, strict=True)
-                if client in scored_clients(self.runs[seed].spec.scoring, self.runs[seed].federation.training)
+                (index, client): Left(state, sent)
+                for (index, client), (sent, state) in zip(portion, results, strict=True)
+                if client in scored_clients(self.runs[index].spec.scoring, self.runs[index].federation.training)
             }
-            for seed, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, left).items():
-                self.runs[seed].scores += scores
+            for index, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, left).items():
+                self.runs[index].scores += scores
         return results
 
-    def _draw(self, seed: int, client: int, senders: Clients, keepers: Clients) -> list[Drawn]:
+    def _draw(self, index: int, client: int, senders: Clients, keepers: Clients) -> list[Drawn]:
         """What a client is fed in this round. What is asked of it counts, but for what only a score is made of."""
-        run, phase = self.runs[seed], self._phase(self.runs[seed])
-        sends, keeps, start = client in senders[seed], client in keepers[seed], int(run.cursors[client])
+        run, phase = self.runs[index], self._phase(self.runs[index])
+        sends, keeps, start = client in senders[index], client in keepers[index], int(run.cursors[client])
 
         def draw(used: bool) -> tuple[list[Drawn], int]:
             takes = returned.takes(self.method.takes(), "takes")
@@ -308,8 +308,8 @@ class Simulation:
         """Score every run that has not failed. In the last scores a loss that is not finite fails the whole run."""
         for run in self.runs:
             run.check()
-        for seed, scores in evaluate(self.method, self.alive, self.clients, self.rounds).items():
-            run = self.runs[seed]
+        for index, scores in evaluate(self.method, self.alive, self.clients, self.rounds).items():
+            run = self.runs[index]
             run.scores += scores
             if last and "personalized" in run.spec.scoring.stages:
                 scored = scored_clients(run.spec.scoring, run.federation.training).tolist()
@@ -332,7 +332,7 @@ def _model(model: Params | None, method: Method[Any, Any, Any]) -> Params:
 
 
 def _data(network: Network, federations: Sequence[Federation], spec: RunSpec, setup: Setup) -> Data:
-    """All seeds' pools as one; seeds that share a pool share its rows."""
+    """All runs' pools as one; runs that share a pool share its rows."""
     pools: list[Federation] = []
     offsets: list[int] = []
     for federation in federations:
@@ -371,6 +371,8 @@ def _stacked(trees: list[Tree]) -> Tree:
 
 
 def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method[Any, Any, Any], now: Round) -> None:
+    if type(method).server is Method.server:
+        returned.averaged(uploads, run.server)
     server = returned.state(method.server(run.server, uploads, share, now), "the server's state", "server()")
     before, after = (
         [tuple(getattr(x, "shape", ())) for x in pytree.tree_leaves(tree)] for tree in (run.server, server)

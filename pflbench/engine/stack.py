@@ -21,7 +21,7 @@ Upload = Callable[[np.ndarray], Tensor]
 
 
 @dataclass(frozen=True)
-class Plan:
+class Unpacking:
     """How one `Take`'s padded tensors become minibatches again, inside vmap."""
 
     steps: int
@@ -52,10 +52,10 @@ def shape(drawn: Drawn) -> Shape:
 
 def pad(
     drawn: Sequence[Drawn], offsets: Sequence[int], labels: np.ndarray, upload: Upload
-) -> tuple[Plan, list[Tensor]]:
+) -> tuple[Unpacking, list[Tensor]]:
     """Pad the clients' minibatches of one `Take` to one shape ["clients", "steps", "batch"]; masks only where needed.
 
-    `offsets`: the first pool row of each client's seed.
+    `offsets`: the first pool row of each client's run.
     """
     n_steps = max(len(d) for d in drawn)
     n_rows = max((mine.shape[-1] for d in drawn for mine in d), default=1)
@@ -77,7 +77,7 @@ def pad(
         packed.append(upload(real))
     if indexed:
         packed.append(upload(index))
-    return Plan(n_steps, not bool(mask.all()), not bool(real.all()), indexed), packed
+    return Unpacking(n_steps, not bool(mask.all()), not bool(real.all()), indexed), packed
 
 
 def stack_trees(trees: Sequence[Tree]) -> tuple[list[Tensor], Any]:
@@ -101,11 +101,11 @@ class Mapped:
     """
 
     call: Callable[..., Tree]
-    plans: tuple[Plan, ...]
+    plans: tuple[Unpacking, ...]
     own: Any
     common: Any
     broadcast: bool
-    """Whether all clients of the stack share one common tree (they are of one seed)."""
+    """Whether all clients of the stack share one common tree (they are of one run)."""
     result: Any = None
 
     @property

@@ -16,7 +16,7 @@ _MADV_HUGEPAGE = 14  # sys/mman.h
 _HUGE_PAGE, _HEAP = 2 << 20, 768 << 20
 
 
-def tune() -> bool:
+def tune_allocator() -> bool:
     """Let this process keep freed memory for the next step. Returns whether it could be set (Linux with glibc only).
 
     Activations are larger than glibc's thresholds, so that each step maps, faults in and unmaps all of them: up to

@@ -7,11 +7,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from pflbench import names
 from pflbench.data import content
 from pflbench.data.federation import Federation, build
 from pflbench.data.partition import Partition
-from pflbench.data.source import Dataset, Source
+from pflbench.data.source import Dataset, Source, check_source
+from pflbench.engine.blame import line, where
 from pflbench.errors import UsageError
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
@@ -24,16 +27,16 @@ NOWHERE: names.Places = {}
 def dataset(named: Named, places: names.Places = NOWHERE) -> Dataset:
     """The dataset object with its options. Raises `UsageError`, also if a user's code has changed since."""
     place = names.place("datasets", named.name, places)
-    found: Dataset = names.make("datasets", place, named.options, named.version)
-    return found
+    made: Dataset = names.make("datasets", place, named.options, named.version)
+    return made
 
 
 def partition(named: Named, places: names.Places = NOWHERE) -> Partition:
     """The partition object with its options. Raises `UsageError`, also if a user's code has changed since."""
-    found: Partition = names.make(
+    made: Partition = names.make(
         "partitions", names.place("partitions", named.name, places), named.options, named.version
     )
-    return found
+    return made
 
 
 @lru_cache(maxsize=1)
@@ -53,11 +56,9 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
     seed = spec.seed if getattr(data, "seeded", True) else 0
     source = _source(spec.dataset.model_dump_json(), places.get("datasets"), root, seed)
     if spec.dataset.version is not None:
+        check_source(source, data, spec.dataset.name)
         _unchanged(spec.dataset, content.of_dataset(data, root, spec.seed, source))
-    if spec.partition.version is not None:
-        read = content.of_partition(division, root, lambda: source, spec.clients, spec.seed)
-        _unchanged(spec.partition, read)
-    return build(
+    made = build(
         source,
         division,
         clients=spec.clients,
@@ -66,6 +67,9 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
         validation=spec.validation,
         seed=spec.seed,
     )
+    if spec.partition.version is not None:  # last: a partition that deals no clients has no content
+        _unchanged(spec.partition, content.of_partition(division, root, lambda: source, spec.clients, spec.seed))
+    return made
 
 
 def _unchanged(named: Named, read: str | None) -> None:
@@ -83,14 +87,33 @@ def network(spec: RunSpec, places: names.Places = NOWHERE) -> Network:
     reference = names.place("models", spec.model, places)
     made = names.load(reference, spec.model_version)
     try:
-        found: Network = made(tuple(data.shape), data.classes)
+        network: Network = made(tuple(data.shape), data.classes)
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(f"{reference} makes no network of {tuple(data.shape)} images: {error}") from error
-    if not isinstance(found, Network):
+    if not isinstance(network, Network):
         raise UsageError(f"{reference} returns no pflbench.models.network.Network.")
-    return found
+    if spec.model_version is not None:
+        _check_forward(network, (*data.shape,), data.classes, reference)
+    return network
+
+
+def _check_forward(network: Network, shape: tuple[int, ...], classes: int, reference: str) -> None:
+    """Raise `UsageError` unless a user's network makes logits of some images."""
+    with torch.no_grad():
+        try:
+            logits = network.logits([network.init(0)], torch.zeros(3, *shape))
+        except Exception as error:
+            file = Path(names.code(reference).path)
+            told = line(error, where(error, {file}), hint=False)
+            raise UsageError(f"forward() of the network {reference} fails: {told}") from error
+    if not isinstance(logits, torch.Tensor) or logits.shape != (3, classes):
+        made = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        raise UsageError(
+            f"forward() of the network {reference} must return logits [rows, classes], "
+            f"for three images (3, {classes}), not {made}."
+        )
 
 
 def method(spec: RunSpec, reference: str) -> Method[Any, Any, Any]:
@@ -109,13 +132,13 @@ def construct(reference: str, hyper: Mapping[str, Any], version: str | None = No
     Raises:
         UsageError: They make none, or the code has changed.
     """
-    found: Method[Any, Any, Any] = names.make("methods", reference, hyper, version)
-    if not isinstance(found, Method):
+    made: Method[Any, Any, Any] = names.make("methods", reference, hyper, version)
+    if not isinstance(made, Method):
         raise UsageError(f"{reference} is not a pflbench method: derive it from pflbench.methods.base.Method.")
-    return found
+    return made
 
 
-def check(specs: Iterable[tuple[RunSpec, str, names.Places]]) -> None:
+def check_all(specs: Iterable[tuple[RunSpec, str, names.Places]]) -> None:
     """Build what the runs name, without their data; each spec comes with its method's reference, and where the rest is.
 
     Raises:

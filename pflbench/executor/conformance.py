@@ -21,9 +21,10 @@ import torch
 
 import pflbench
 from pflbench import names
+from pflbench.data.root import cache_folder
 from pflbench.errors import PflbenchError, UsageError
-from pflbench.executor import build, measured
-from pflbench.executor.process import cause_of_death, end_with_parent, no_interrupts
+from pflbench.executor import build
+from pflbench.executor.process import cause_of_death, end_with_parent, starting
 from pflbench.spec import MethodSpec
 from pflbench.testing import CHECKS, Finding, examine
 
@@ -32,7 +33,7 @@ LEARNS = "it learns"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Conformance:
     """What is worth saying of a method that may train: remarks of the contract, and whether it did not learn."""
 
     remarks: tuple[str, ...] = ()
@@ -56,12 +57,12 @@ class _Subject(NamedTuple):
 
 def folder() -> Path:
     """Where verdicts are remembered: `checks` in pflbench's cache folder (it may not exist)."""
-    return measured.file().parent / "checks"
+    return cache_folder() / "checks"
 
 
 def hold(
     methods: Iterable[tuple[MethodSpec, str]], on_start: Callable[[str], None] | None = None
-) -> Iterator[tuple[str, Verdict]]:
+) -> Iterator[tuple[str, Conformance]]:
     """Hold every user's method among these, each with its reference, against the contract, once.
 
     Yields each one's name with the verdict. `on_start` hears the name of one that is not remembered, since its checks
@@ -87,7 +88,7 @@ def hold(
         yield method.name, verdict
 
 
-def _judged(subject: _Subject, findings: list[Finding]) -> Verdict:
+def _judged(subject: _Subject, findings: list[Finding]) -> Conformance:
     problems = {finding.check: finding.problem for finding in findings if finding.problem is not None}
     warning = problems.pop(LEARNS, "") or ""
     if problems:
@@ -98,7 +99,7 @@ def _judged(subject: _Subject, findings: list[Finding]) -> Verdict:
             f"(check {check!r}).{more} `pflbench check {subject.reference}` shows all; "
             "--unchecked trains it nevertheless, and says so in every report."
         )
-    return Verdict(tuple(remark for finding in findings for remark in finding.remarks), warning)
+    return Conformance(tuple(remark for finding in findings for remark in finding.remarks), warning)
 
 
 def _examined(subject: _Subject) -> Iterator[Finding]:
@@ -106,7 +107,7 @@ def _examined(subject: _Subject) -> Iterator[Finding]:
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, subject), daemon=True)
-    with no_interrupts():
+    with starting():
         process.start()
     theirs.close()
     count = 0
@@ -145,16 +146,16 @@ def _serve(pipe: Connection, subject: _Subject) -> None:
         pipe.send(None)
 
 
-def _remembered(subject: _Subject) -> Verdict | None:
+def _remembered(subject: _Subject) -> Conformance | None:
     """The verdict of an earlier time; None if there is none that can be read: it is only a cache."""
     try:
         known = json.loads(subject.file.read_text(encoding="utf-8"))
-        return Verdict(tuple(known["remarks"]), known["warning"])
+        return Conformance(tuple(known["remarks"]), known["warning"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _remember(subject: _Subject, verdict: Verdict) -> None:
+def _remember(subject: _Subject, verdict: Conformance) -> None:
     """Keep the verdict on a method that may train; a cache that cannot be written costs time only."""
     with contextlib.suppress(OSError):
         subject.file.parent.mkdir(parents=True, exist_ok=True)

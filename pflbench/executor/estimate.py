@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.batches import Reshuffled, Static, Stream, support_batches
-from pflbench.engine.costs import FORWARD, META, Counting, without_content
+from pflbench.engine.costs import FORWARD, Counting, without_content
 from pflbench.engine.evaluate import before_aggregation, leaves_models
 from pflbench.engine.objective import Task
+from pflbench.engine.shapes import META
 from pflbench.errors import UsageError
 from pflbench.executor import build
-from pflbench.executor.measured import Measured
 from pflbench.methods.base import Round, Take
 from pflbench.models.network import Network
 from pflbench.spec import RunSpec
@@ -125,10 +125,10 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     return float(total * client.network.layout.size / client.plain.layout.size)
 
 
-def seconds(spec: RunSpec, reference: str, speeds: dict[str, Measured]) -> float | None:
-    """Seconds of one run on one core, by `pflbench speed`'s measurements; None where they do not tell.
+def seconds(spec: RunSpec, reference: str, speeds: Mapping[str, float]) -> float | None:
+    """Seconds of one run on one core; None where the measurements of `pflbench speed` do not tell.
 
-    `reference`: where the method's code is.
+    `reference`: where the method's code is. `speeds`: network → seconds of one example's gradient on this machine.
     """
     speed = speeds.get(spec.model)
     if speed is None or spec.precision != "fp32":
@@ -137,7 +137,7 @@ def seconds(spec: RunSpec, reference: str, speeds: dict[str, Measured]) -> float
         rows = gradient_rows(spec, reference)
     except Exception:  # somebody's method may not like numbers that mean nothing
         return None
-    return None if rows is None else rows * speed["seconds_per_client_step"] / speed["batch"]
+    return None if rows is None else rows * speed
 
 
 def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:

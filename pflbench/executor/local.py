@@ -17,9 +17,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import Synchronized
 
-from pflbench.executor.allocator import tune
-from pflbench.executor.process import cause_of_death, end_with_parent, no_interrupts
-from pflbench.executor.work import Done, Place, Task, work
+from pflbench.executor.allocator import tune_allocator
+from pflbench.executor.process import cause_of_death, end_with_parent, starting
+from pflbench.executor.task import Done, Place, Task, run_task
 
 ROUND_INTERVAL = 0.2  # seconds between two progress messages of one worker
 
@@ -30,6 +30,11 @@ class Progress:
 
     task: Task
     rounds: int | None
+
+    def __str__(self) -> str:
+        if self.rounds is None:
+            return f"{self.task}: started"
+        return f"{self.task}: round {self.rounds} of {self.task.specs[0].rounds}"
 
 
 OnEvent = Callable[["Progress | Done"], None]
@@ -58,21 +63,21 @@ def execute(
 
 
 def _in_process(tasks: Sequence[Task], place: Place, jobs: int, on_event: OnEvent, fail_fast: bool) -> list[Done]:
-    tune()
-    found: list[Done] = []
+    tune_allocator()
+    dones: list[Done] = []
     for task in tasks:
         on_event(Progress(task, None))
         throttle = _Throttle(lambda n, task=task: on_event(Progress(task, n)))  # type: ignore[misc]
-        for done in work(task, place, throttle, lambda: jobs):
+        for done in run_task(task, place, throttle, lambda: jobs):
             on_event(done)
-            found.append(done)
-        if _is_over(found, fail_fast):
+            dones.append(done)
+        if _is_over(dones, fail_fast):
             break
-    return found
+    return dones
 
 
-def _is_over(found: list[Done], fail_fast: bool) -> bool:
-    return any(d.fatal or (fail_fast and d.status != "done") for d in found)
+def _is_over(dones: list[Done], fail_fast: bool) -> bool:
+    return any(d.fatal or (fail_fast and d.status != "done") for d in dones)
 
 
 class _Throttle:
@@ -99,7 +104,7 @@ class _Pool:
     def __init__(self, place: Place, jobs: int, on_event: OnEvent, fail_fast: bool):
         self.place, self.jobs, self.on_event, self.fail_fast = place, jobs, on_event, fail_fast
         self.context = multiprocessing.get_context("spawn")
-        self.found: list[Done] = []
+        self.dones: list[Done] = []
         self.lanes = self.context.Value("i", 1)
         """Cores for each task; workers read it before every round."""
 
@@ -112,11 +117,11 @@ class _Pool:
                 worker.process.terminate()
             for worker in workers:
                 worker.process.join()
-        return self.found
+        return self.dones
 
     def _serve(self, workers: list[_Worker], waiting: list[Task]) -> None:
         while True:
-            if _is_over(self.found, self.fail_fast):
+            if _is_over(self.dones, self.fail_fast):
                 waiting.clear()
             for worker in workers:
                 if worker.task is None and waiting:
@@ -152,13 +157,13 @@ class _Pool:
 
     def _report(self, dones: list[Done]) -> None:
         for done in dones:
-            self.found.append(done)
+            self.dones.append(done)
             self.on_event(done)
 
     def _start(self) -> _Worker:
         mine, theirs = self.context.Pipe()
         process = self.context.Process(target=_serve_tasks, args=(theirs, self.place, self.lanes), daemon=True)
-        with no_interrupts():
+        with starting():
             process.start()
         theirs.close()
         return _Worker(process, mine)
@@ -166,7 +171,7 @@ class _Pool:
 
 def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int]) -> None:
     """A worker's life: receive a task, send round numbers and warnings, send the list of `Done`."""
-    tune()
+    tune_allocator()
     end_with_parent()
     one_at_a_time = threading.Lock()  # any thread may warn
 
@@ -181,4 +186,4 @@ def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int]) -> No
     with contextlib.suppress(EOFError, OSError):
         while True:
             task: Task = pipe.recv()
-            send(work(task, place, _Throttle(send), lambda: lanes.value))
+            send(run_task(task, place, _Throttle(send), lambda: lanes.value))

@@ -6,21 +6,28 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
+from types import ModuleType
 
 
 @contextlib.contextmanager
-def no_interrupts() -> Iterator[None]:
-    """A process started in here ignores Ctrl-C, from its first moment on: importing torch takes seconds."""
-    if threading.current_thread() is not threading.main_thread():  # which alone may change this
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def starting() -> Iterator[None]:
+    """A process started in here ignores Ctrl-C from its first moment on: importing torch takes seconds.
+
+    Nor does it run this one's script or notebook again, whose code would start processes.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    handles = threading.current_thread() is threading.main_thread()  # which alone may change that
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if handles else None
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if handles:
+            signal.signal(signal.SIGINT, before)
+        sys.modules["__main__"] = main
 
 
 def end_with_parent() -> None:

@@ -16,11 +16,11 @@ import torch
 
 import pflbench
 from pflbench.engine import memory
-from pflbench.executor.measured import processor
+from pflbench.executor.machine import processor
 
 
 @cache
-def code() -> dict[str, Any]:
+def checkout() -> dict[str, Any]:
     """Commit and dirty flag of the checkout that pflbench runs from; None for an installed wheel."""
     folder = Path(pflbench.__file__).parent
     try:
@@ -105,10 +105,10 @@ class Cost(NamedTuple):
 def record(device: torch.device, data_hash: str, cost: Cost) -> dict[str, Any]:
     """The provenance of a run that ends now, flat and JSON-ready. Memory in bytes of this process: on host and GPU."""
     return {
-        **code(),
+        **checkout(),
         **versions(),
         "device": device_name(str(device)),
-        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         "execution": cost.execution,
         "seeds_together": ",".join(map(str, cost.together)),
         "threads": torch.get_num_threads(),

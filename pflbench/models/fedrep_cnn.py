@@ -1,4 +1,4 @@
-"""The convolutional networks of the released FedRep code, which FedEC's tables follow (FedEC sheet §3)."""
+"""The convolutional networks of the released FedRep code, whose settings FedEC's tables follow."""
 
 from __future__ import annotations
 

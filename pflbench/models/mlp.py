@@ -22,7 +22,7 @@ def mlp(shape: tuple[int, int, int], classes: int) -> Network:
 def mlp3(shape: tuple[int, int, int], classes: int) -> Network:
     """Hidden layers of 512 and 256: 535,818 parameters on 1×28×28 images with 10 classes (FedEC: three layers).
 
-    The widths are those of the released FedRep code's first two (FedEC sheet §3).
+    FedEC prints no widths: these are the first two of the released FedRep code's network of four layers.
     """
     return perceptron(shape, classes, hidden=(512, 256))
 

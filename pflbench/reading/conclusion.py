@@ -53,7 +53,7 @@ def conclusion(of: Explanation) -> Conclusion:
     if of.value.mean is None:
         return _without_a_number(of)
     minded = [f"Keep in mind: {one.what}. {one.told}" for one in of.departures if one.grave]
-    short = [*_verdict(of), *minded, *_of_the_choice(of)]
+    short = [*_verdict(of), *minded, *_of_the_choice(of), *_of_the_data(of)]
     if of.value.recent is not None:
         mean = number(of.value.recent.mean, None, of.table.decimals)
         short.append(f"It is the last round's alone; the mean over the last {WINDOW} scored ones is {mean}.")
@@ -71,11 +71,10 @@ def conclusion(of: Explanation) -> Conclusion:
 
 def _without_a_number(of: Explanation) -> Conclusion:
     failed = f", {of.value.failed} failed" if of.value.failed else ""
-    make = f"pflbench run --suite {of.table.suite} --column {of.head.column} --method {of.row.id}"
-    profile = "" if of.table.profile == "paper" else f" --profile {of.table.profile}"
-    short = [f"Nothing can be concluded: none of {of.value.expected} seeds is done{failed}."]
+    make = f"pflbench run --suite {of.table.suite} --column {of.head.column.id} --method {of.row.id}"
+    short = [f"Nothing can be concluded: none of {_seeds(of.value.expected)} is done{failed}."]
     if of.named:
-        short.append(f"`{make}{profile}` trains them.")
+        short.append(f"`{make}{of.part.options}` trains them.")
     short += _of_the_paper(of)
     return Conclusion(tuple(short), (*_of_the_values(of), *_of_departures(of), *_of_the_paper(of)))
 
@@ -87,11 +86,14 @@ def _verdict(of: Explanation) -> list[str]:
         return [
             "Not to be trusted: the column mixes data or versions of a method, so its cells are not one experiment."
         ]
-    if of.table.shortfall:
+    if of.table.shortfall.runs:
+        no = "Not to be compared with the paper: the" if of.table.published else "The"
         return [
-            "Not to be compared with the paper: the runs follow less than its protocol, or another one. The number "
-            "shows that the method runs, and little of how good it is."
+            f"{no} runs follow less than the whole protocol, or another one. The number shows that the method runs, "
+            "and little of how good it is."
         ]
+    if not of.table.published:
+        return ["No paper has this table. pflbench's number stands for itself."]
     if value.reference is None:
         return ["There is no number of the paper here. pflbench's stands for itself."]
     if value.done < ENOUGH_SEEDS:
@@ -101,6 +103,9 @@ def _verdict(of: Explanation) -> list[str]:
             f"{ENOUGH_SEEDS} nobody knows how much of a difference is chance."
         )
         return [early, *_of_the_paper(of)]
+    if value.reference.suspect is not None:
+        nothing = "so neither agreement nor difference says whether the method was reproduced."
+        return [f"{_suspect(value.reference.suspect)}; {nothing}", _compared(of)]
     return [_compared(of), _meaning(of)]
 
 
@@ -113,6 +118,8 @@ def _compared(of: Explanation) -> str:
     if ratio is not None and not math.isinf(ratio):
         apart += f", {ratio:.1f} times {_measure(of)}"
     label = _LABELS[value.verdict.label] if value.verdict and value.verdict.label in _LABELS else "Not comparable"
+    if value.reference and value.reference.suspect is not None:
+        label = "Beside the suspect number"
     return f"{label}{so_far}: {apart}; {_sizes(of)}."
 
 
@@ -135,11 +142,6 @@ def _sizes(of: Explanation) -> str:
 def _meaning(of: Explanation) -> str:
     """What agreement or difference shows, with what the number rests on."""
     value = of.value
-    if value.reference is not None and value.reference.suspect is not None:
-        return (
-            f"{_suspect(value.reference.suspect)}; so neither agreement nor difference says whether the method was "
-            "reproduced."
-        )
     label = value.verdict.label if value.verdict else ""
     known = "known to be a guess" if of.of_source("") else "a guess"
     guesses = _in_words(of.of_source("guess")) or [one.what for one in of.departures if one.source == "guess"]
@@ -176,8 +178,8 @@ def _suspect(why: str) -> str:
 def _of_the_runs(of: Explanation) -> list[str]:
     value = of.value
     lines = []
-    if of.table.shortfall:
-        lines.append(f"Less than the protocol: {of.table.shortfall}.")
+    if of.table.shortfall.runs:
+        lines.append(f"Less than the protocol: {of.table.shortfall.runs}.")
     if 0 < value.done < value.expected and value.done >= ENOUGH_SEEDS:
         lines.append(f"Only {value.done} of {_seeds(value.expected)} are done (missing: {ranges(of.missing)}).")
     unchecked = [ran.run.run for ran in of.ran if ran.run.commit.endswith("+")]
@@ -194,20 +196,27 @@ def _of_the_data(of: Explanation) -> list[str]:
 
 
 def _of_the_values(of: Explanation) -> list[str]:
-    if not of.named:
-        return ["The row is not the suite's: its values are those of whoever ran it."]
     guesses, tuned = (_in_words(of.of_source(source)) for source in ("guess", "tuned"))
-    unsaid = of.of_source("")
-    lines = []
+    lines = [] if of.named else ["The row is not the suite's: its own values are those of whoever ran it."]
     if guesses:
         lines.append(f"{_rests(guesses)}.")
     if tuned:
         lines.append(f"It rests on our tuning: {', '.join(tuned)} ({_trials(of)}).")
+    return [*lines, *_of_unsaid(of, bool(guesses or tuned))] if of.named else lines
+
+
+def _of_unsaid(of: Explanation, rests: bool) -> list[str]:
+    """Which values have no source; `rests`: some are guessed or tuned."""
+    unsaid = of.of_source("")
+    if unsaid and (of.part.overrides or of.part.rounds or of.part.profile not in (None, "paper")):
+        return [f"Set by the profile or by options, or of no known source: {', '.join(unsaid)}."]
     if unsaid:
-        lines.append(f"The suite does not say where these values come from: {', '.join(unsaid)}.")
-    if not (guesses or tuned or unsaid):
-        lines.append("Every value is the paper's, that of the code that is followed, or inferred from these.")
-    return lines
+        return [f"The suite does not say where these values come from: {', '.join(unsaid)}."]
+    if rests:
+        return []
+    readings = [one.what for one in of.departures if one.source in ("guess", "tuned")]
+    but = f"; what the suite lists as guessed or tuned is {', '.join(readings)}" if readings else ""
+    return [f"Every value is the paper's, that of the code that is followed, or inferred from these{but}."]
 
 
 def _rests(guesses: list[str]) -> str:

@@ -50,7 +50,7 @@ def text(of: Explanation, width: int = 100) -> str:
         _section("The number", _numbers(of), width),
         _section("What speaks for and against the number", [(line, "- ") for line in said.reasons], width),
         _section("How it is read", [(line, "") for line in of.reading], width),
-        _section(f"Hyperparameters of {of.cell.asked[0].method.name}", _given(of.hyper), width),
+        _section(f"Hyperparameters of {of.cell.needed[0].method.name}", _given(of.hyper), width),
         _section("Everything else that was set, by where it comes from", _by_source(of.settings), width),
         _section("Trials behind what is tuned", _trials(of), width),
         _section("What is followed, and what differs", _departures(of), width),
@@ -62,11 +62,11 @@ def text(of: Explanation, width: int = 100) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-Line = tuple[str, str]
+Passage = tuple[str, str]
 """A text, and what stands in front of its first line; further lines are indented by as much."""
 
 
-def _section(title: str, lines: Iterable[Line], width: int) -> str:
+def _section(title: str, lines: Iterable[Passage], width: int) -> str:
     found = [_wrapped(line, lead, width) for line, lead in lines]
     return "\n".join([title, *found]) if found else ""
 
@@ -84,22 +84,23 @@ def _wrapped(line: str, lead: str, width: int) -> str:
 
 
 def _head(of: Explanation) -> str:
-    stage = of.head.label or of.cell.reading.stage
-    whole = " (the whole protocol)" if of.table.profile == "paper" and not of.table.shortfall else ""
+    stage = of.head.label or of.cell.stage
+    whole = " (the whole protocol)" if of.table.profile == "paper" and not of.table.shortfall.runs else ""
+    paper = of.table.paper if of.table.published else "no paper has it"
     lines = [
-        f"{of.table.title} ({of.table.paper}), profile {of.table.profile}{whole}",
+        f"{of.table.title} ({paper}), profile {of.table.profile}{whole}",
         f"Row     {of.row.title}" + (f" ({of.row.id})" if of.named else " (not in the suite)"),
-        f"Column  {of.head.setting} ({of.head.column})",
-        f"Scored  {stage}: {rules.described(of.cell.reading.stage, of.run)}",
+        f"Column  {of.head.column.setting} ({of.head.column.id})",
+        f"Scored  {stage}: {rules.described(of.cell.stage, of.run)}",
     ]
     if of.further:
         lines.append(f"Also shown: {', '.join(of.further)} (name it with --stage).")
     return "\n".join(lines)
 
 
-def _numbers(of: Explanation) -> list[Line]:
+def _numbers(of: Explanation) -> list[Passage]:
     value, decimals = of.value, of.table.decimals
-    lines: list[Line] = []
+    lines: list[Passage] = []
     if value.mean is None:
         lines.append((f"pflbench  none: 0 of {value.expected} seeds are done", ""))
     else:
@@ -109,7 +110,7 @@ def _numbers(of: Explanation) -> list[Line]:
     if value.reference is not None:
         lines.append((f"Paper     {number(value.reference.mean, value.reference.spread, decimals)}", ""))
     else:
-        lines.append(("Paper     prints no number here", ""))
+        lines.append((f"Paper     {'prints no number here' if of.table.published else 'none has this table'}", ""))
     if apart := spreads_apart(of):
         lines.append((apart, ""))
     if value.verdict is not None:
@@ -120,7 +121,7 @@ def _numbers(of: Explanation) -> list[Line]:
         each = (f"{seed}: {number(accuracy, None, decimals)}" for seed, accuracy in value.seeds.items())
         lines.append((f"By seed: {', '.join(each)}.", ""))
     if of.missing:
-        lines.append((f"Not done: seeds {ranges(of.missing)}.", ""))
+        lines.append((f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.", ""))
     return lines
 
 
@@ -130,12 +131,12 @@ def _labeled(verdict: Verdict) -> str:
     return f"{verdict.label} ({why})" + ("" if verdict.suspect is None else f", {SUSPECT}")
 
 
-def _runs(of: Explanation) -> list[Line]:
+def _runs(of: Explanation) -> list[Passage]:
     """The runs of each seed, then those of the trials."""
     seeds: dict[int, list[Ran]] = {}
     for ran in of.ran:
         seeds.setdefault(ran.seed, []).append(ran)
-    lines: list[Line] = []
+    lines: list[Passage] = []
     for seed, rans in seeds.items():
         ids = ", ".join(ran.run.run + _failure(ran) for ran in rans)
         if len(rans) > 1:
@@ -153,7 +154,7 @@ def _failure(ran: Ran) -> str:
     return f" (failed: {ran.run.failure.splitlines()[0]})" if ran.run.failure else ""
 
 
-def _given(given: Sequence[Given]) -> list[Line]:
+def _given(given: Sequence[Given]) -> list[Passage]:
     names = max((len(one.name) for one in given), default=0)
     values = max((len(one.value) for one in given), default=0)
     lines = [
@@ -164,7 +165,7 @@ def _given(given: Sequence[Given]) -> list[Line]:
     return [*lines, *((f"{source or 'not said'}: {SOURCES[source]}.", "") for source in used)]
 
 
-def _by_source(given: Sequence[Given]) -> list[Line]:
+def _by_source(given: Sequence[Given]) -> list[Passage]:
     lines = []
     for source in SOURCES:
         mine = [_PREPARED.get(one.name, "{} = {}").format(one.name, one.value) for one in given if one.source == source]
@@ -173,11 +174,11 @@ def _by_source(given: Sequence[Given]) -> list[Line]:
     return lines
 
 
-def _trials(of: Explanation) -> list[Line]:
+def _trials(of: Explanation) -> list[Passage]:
     tuned = of.of_source("tuned")
     if tuned and not of.trials:
         return [(f"No search is stored of {', '.join(tuned)}, so nobody can check how it was chosen.", "")]
-    lines: list[Line] = []
+    lines: list[Passage] = []
     for one in of.trials:
         where = "in this column's setting" if one.same else f"in another setting ({one.where})"
         tried = of.run.model_copy(update={"validation": one.share})
@@ -192,7 +193,7 @@ def _trials(of: Explanation) -> list[Line]:
     return lines
 
 
-def _points(one: Tried) -> list[Line]:
+def _points(one: Tried) -> list[Passage]:
     lines = []
     for trial in one.trials:
         values = ", ".join(
@@ -204,21 +205,24 @@ def _points(one: Tried) -> list[Line]:
     return lines
 
 
-def _departures(of: Explanation) -> list[Line]:
-    lines: list[Line] = [(f"Followed is {of.follows}.", "")] if of.follows else []
+def _departures(of: Explanation) -> list[Passage]:
+    if not of.followed:
+        other = "The runs have another federation, network or batches than the suite's whole protocol (profile paper)"
+        return [(f"{other}, so what is said of that one is not repeated here.", "")]
+    lines: list[Passage] = [(f"Followed is {of.follows}.", "")] if of.follows else []
     for kind, title in _KINDS.items():
         mine = [one for one in of.departures if one.kind == kind]
         lines += [(f"{title}:", "")] if mine else []
         lines += [(f"{one.what} [{one.source}]. {one.told}", f"{count}. ") for count, one in enumerate(mine, 1)]
-    if of.named and not of.departures:
+    if of.named and not of.departures and of.table.published:
         lines.append(("The suite lists no difference from the paper's text for this cell.", ""))
     return lines
 
 
-def _method(of: Explanation) -> list[Line]:
+def _method(of: Explanation) -> list[Passage]:
     if of.method is None:
         return [("The method's source is not here.", "")]
-    lines: list[Line] = [(of.method.head, "")] if of.method.head else []
+    lines: list[Passage] = [(of.method.head, "")] if of.method.head else []
     for group in of.method.departures:
         if group.scope:
             lines.append((f"Departures {group.scope}:", ""))
@@ -236,14 +240,15 @@ def _unused(item: str, of: Explanation) -> bool:
     return option is not None and of.run.method.hyper.get(option[1]) is None
 
 
-def _federation(of: Explanation) -> list[Line]:
+def _federation(of: Explanation) -> list[Passage]:
     run = of.run
     held = run.clients - run.training_clients
     lines = [
         f"{run.clients} clients: {run.training_clients} train"
         + (f", {held} are held out and only scored." if held else "."),
         f"Each round {run.cohort} of them take part"
-        + (f"; an upload arrives with probability {run.arrival:g}." if run.arrival < 1 and of.sends else "."),
+        + (f"; an upload arrives with probability {run.arrival:g}." if run.arrival < 1 and of.sends else ".")
+        + ("" if of.sends else " They send nothing."),
     ]
     if isinstance(of.facts, Facts):
         lines += _facts(of.facts, of)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pflbench.catalog import describe
+from pflbench.catalog import MethodInfo, describe
 from pflbench.errors import PflbenchError, UsageError, unknown
-from pflbench.names import is_reference, split_reference
+from pflbench.names import is_reference, split_reference, without_folder
 from pflbench.reading import docstring
 from pflbench.reading.docstring import Said
 from pflbench.reading.facts import Facts, facts
 from pflbench.reading.runs import Listed, listed
 from pflbench.reading.trials import Tried, tried
 from pflbench.report import rules
-from pflbench.report.extra import extra_rows
-from pflbench.report.inputs import readable, table_input
 from pflbench.report.layout import lay_out
-from pflbench.report.shelf import Shelf
-from pflbench.report.table import CellInput, CellValue, ColumnHead, RowHead, TableInput
+from pflbench.report.reading import Shelf, readable
+from pflbench.report.table import CellValue, Table
+from pflbench.report.unlisted import extra_rows
+from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
-from pflbench.suite.cells import Cell, Departure
-from pflbench.suite.document import Document
+from pflbench.suite.cells import Cell, ColumnHead, Departure, Expansion, TableRow
+from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.family import named_by_family
 from pflbench.suite.load import load
@@ -55,7 +55,7 @@ class Explanation:
 
     Attributes:
         table: What the cell is a part of, reduced to it; `cell` and `value` are its input and its number.
-        row: Id and title.
+        row: Of the table, or one of the user's.
         head: The column.
         further: Other stages at which the row is shown in this column, by what the table calls them.
         missing: Seeds without a finished run.
@@ -71,13 +71,16 @@ class Explanation:
         facts: Of the federation; a text says what is missing for them, None: nobody looked.
         named: Whether the suite names the row, as opposed to one of the user's.
         printed: What the ± that the paper printed is; empty if the suite does not say.
-        sends: Whether clients send anything to the server, as far as the costs stored with the runs tell.
+        sends: Whether clients send anything to the server, as far as the method and the runs' costs tell.
+        part: Which runs of the suite are meant.
+        followed: Whether federation, network and batches are those of the suite's whole protocol: of others its
+            departures do not hold, and none is listed.
     """
 
-    table: TableInput
-    cell: CellInput
+    table: Expansion
+    cell: Cell
     value: CellValue
-    row: RowHead
+    row: TableRow
     head: ColumnHead
     further: tuple[str, ...]
     missing: tuple[int, ...]
@@ -94,11 +97,13 @@ class Explanation:
     named: bool
     printed: str
     sends: bool
+    part: Selection
+    followed: bool
 
     @property
     def run(self) -> RunSpec:
         """The run of its first seed."""
-        return self.cell.asked[0]
+        return self.cell.needed[0]
 
     def of_source(self, *sources: str) -> list[str]:
         """The names of the hyperparameters and settings whose values come from these."""
@@ -110,8 +115,8 @@ def explain(
     row: str,
     column: str,
     store: Store,
+    part: Selection = EVERYTHING,
     *,
-    profile: str = "paper",
     stage: str | None = None,
     root: Path | None = None,
 ) -> Explanation:
@@ -122,68 +127,103 @@ def explain(
         row: A row's id or title; of a row that the suite lacks, its title or its method, `file.py:Class`.
         column: A column's id, or its title with the group's.
         store: Where the runs are.
-        profile: Of the suite.
+        part: Profile, rounds, seeds and overrides: which of its runs.
         stage: Where the table shows the row at several stages: one of them, by its name or by what the table calls it.
             Default: the first.
         root: Where the datasets are, to build the federation from; None: that is not done.
 
     Raises:
-        UsageError: There is no such suite, row, column or stage.
+        UsageError: There is no such suite, row, column or stage, or what is set does not fit.
     """
-    asked = load(suite, readable(store, root))
-    document = asked.document(profile)
-    if document.statistics is not None or not document.row:
-        raise UsageError(f"{asked.name} has no cells of runs to explain.")
-    for derived in document.derived:
-        if derived.id in (row, column):
-            raise UsageError(f"{derived.id} is the difference of {' and '.join(derived.of)}: explain these.")
-    id = _column(document, column)
-    whole = expand(asked, profile=profile, columns=[id])
-    table = table_input(whole, elsewhere=named_by_family(whole, asked.own))
+    content = load(suite, readable(store, root))
+    document = content.document(part.profile or "paper")
+    _check_explainable(content.name, document, row, column)
+    table = expand(content, part, columns=[_column(document, column)])
+    elsewhere = named_by_family(table, content.own)
     shelf = Shelf(store)
-    cells = _cells_of(table, row, shelf)
-    heads = {head.id: head for head in table.columns}
-    cell = _at_stage(cells, heads, stage)
-    rows = {**{r.id: r.title for r in table.rows}, **{c.row: t for c, t in _extra(table, shelf)}}
-    mine = RowHead(cell.row, rows[cell.row])
-    finished = lay_out(table, store)
-    place = next(number for number, head in enumerate(finished.columns) if head.id == cell.column)
-    value = next(r.cells[place] for r in (*finished.rows, *finished.extra) if r.id == cell.row)
-    assert value is not None  # the cell has scores
-    named = cell.row in {r.id for r in table.rows}
-    own = expand(asked, profile=profile, rows=[cell.row] if named else None, columns=[id])
-    told = next((c for c in own.cells if named and c.stage == cell.reading.stage), None)
-    reduced = replace(
-        table, rows=(mine,), columns=(heads[cell.column],), cells={(cell.row, cell.column): cell}, derived=()
-    )
-    known = None if root is None else facts(cell.asked[0], root, whole.locations.get(cell.asked[0].id, {}))
-    hyper, settings = _hyper(cell, told), _settings(cell, told)
-    if isinstance(known, Facts) and not known.minibatches:
-        settings = tuple(given for given in settings if given.name != "batch")
+    cells = _cells_of(table, row, _cells_beside(table, shelf, elsewhere))
+    cell = _at_stage(table, cells, stage)
+    value = _value(lay_out(table, store, elsewhere), table.place(cell))
+    named = cell.row in table.rows
+    reduced = replace(table, rows=(cell.row,), columns=(cell.column,), cells=(cell,), derived=())
+    followed = not named or _followed(content, cell)
+    departures, notes = _told(content, part, cell) if named else ((), ())
+    hyper, settings = _hyper(cell), _settings(cell)
     tuned = [given.name for given in (*hyper, *settings) if given.source == "tuned"]
-    done = [run for runs in cell.needed for run in runs if run.id in shelf.stored]
+    done = [run for run in cell.needed if run.id in shelf.stored]
     return Explanation(
         table=reduced,
         cell=cell,
         value=value,
-        row=mine,
-        head=heads[cell.column],
-        further=tuple(heads[c.column].label or c.reading.stage for c in cells if c is not cell),
-        missing=tuple(runs[0].seed for runs in cell.needed if runs[0].seed not in value.seeds),
+        row=cell.row,
+        head=_head(table, cell),
+        further=tuple(_head(table, c).label or c.stage for c in cells if c is not cell),
+        missing=tuple(runs[0].seed for runs in cell.by_seed if runs[0].seed not in value.seeds),
         ran=tuple(_ran(run, value, store, shelf) for run in done),
         reading=_reading(reduced, value),
         hyper=hyper,
         settings=settings,
-        trials=tuple(tried(cell, [c.reading.stage for c in cells], tuned, shelf)) if tuned else (),
-        follows=told.follows if told else "",
-        departures=tuple(d for d in own.departures if told and d.concerns(told)),
-        method=_method(cell.asked[0], shelf),
-        notes=own.notes if named else (),
-        facts=known,
+        trials=tuple(tried(cell, [c.stage for c in cells], tuned, shelf)),
+        follows=cell.follows,
+        departures=departures if followed else (),
+        method=_method(cell.needed[0], shelf),
+        notes=notes,
+        facts=_facts(table, cell, root),
         named=named,
-        printed=whole.spread.paper,
-        sends=all(shelf.stored[run.id].provenance.get("floats_up") != 0 for run in done),
+        printed=table.spread.paper,
+        sends=_sends(cell.needed[0], done, shelf),
+        part=part,
+        followed=followed,
     )
+
+
+def _told(content: Suite, part: Selection, cell: Cell) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
+    """The suite's departures that concern a cell of its own, and its notes on row and column."""
+    table = expand(content, part, rows=[cell.row.id], columns=[cell.column.id])
+    return tuple(one for one in table.departures if one.concerns(cell)), table.notes
+
+
+def _facts(table: Expansion, cell: Cell, root: Path | None) -> Facts | str | None:
+    run = cell.needed[0]
+    return None if root is None else facts(run, root, table.locations.get(run.id, {}))
+
+
+def _check_explainable(name: str, document: Document, row: str, column: str) -> None:
+    """Raise `UsageError` for a suite without runs, and for a row or column of differences."""
+    if document.statistics is not None or not document.row:
+        raise UsageError(f"{name} has no cells of runs to explain.")
+    for derived in document.derived:
+        if derived.id in (row, column):
+            raise UsageError(f"{derived.id} is the difference of {' and '.join(derived.of)}: explain these.")
+
+
+def _value(finished: Table, place: tuple[str, str]) -> CellValue:
+    """The value at a place, by the ids of row and head. It is there where the cell's runs are scored at its stage."""
+    row = next(row for row in (*finished.rows, *finished.extra) if row.id == place[0])
+    value = next(value for head, value in zip(finished.columns, row.cells, strict=True) if head.id == place[1])
+    assert value is not None
+    return value
+
+
+def _head(table: Expansion, cell: Cell) -> ColumnHead:
+    id = table.place(cell)[1]
+    return next(head for head in table.heads if head.id == id)
+
+
+def _followed(content: Suite, told: Cell) -> bool:
+    """Whether a cell's runs have the federation, network and batches of the suite's whole protocol."""
+    cells = expand(content, rows=[told.row.id], columns=[told.column.id]).cells
+    apart = {"seed", "rounds", "method", "scoring", "precision"}
+    ours, whole = (cell.runs[0].model_dump(exclude=apart) for cell in (told, cells[0]))
+    return ours == whole
+
+
+def _sends(run: RunSpec, done: Sequence[RunSpec], shelf: Shelf) -> bool:
+    """Whether somebody trains a global model, as far as the method is known and its runs' costs tell."""
+    info = _described(run)
+    if info is not None and info.stages.global_model == "none":
+        return False
+    return all(shelf.stored[run.id].provenance.get("floats_up") != 0 for run in done)
 
 
 def _column(document: Document, column: str) -> str:
@@ -195,62 +235,63 @@ def _column(document: Document, column: str) -> str:
     return found
 
 
-def _extra(table: TableInput, shelf: Shelf) -> list[tuple[CellInput, str]]:
-    """The cells of rows that the suite lacks, each with the row's title."""
-    rows, _ = extra_rows(table, [stored.spec for stored in shelf.stored.values()])
-    return [(cell, row.title) for row in rows for cell in row.cells.values()]
+def _cells_beside(table: Expansion, shelf: Shelf, elsewhere: Collection[str]) -> list[Cell]:
+    """The cells of rows that the suite lacks."""
+    rows, _ = extra_rows(table, [stored.spec for stored in shelf.stored.values()], elsewhere)
+    return [cell for row in rows for cell in row.cells.values()]
 
 
-def _cells_of(table: TableInput, row: str, shelf: Shelf) -> list[CellInput]:
-    """The cells of a row, one for each stage that it is shown at."""
-    titles: dict[str, list[str]] = {}
-    for one in table.rows:
-        titles.setdefault(one.title.lower(), []).append(one.id)
-    ids = {one.id for one in table.rows}
-    found = row if row in ids else next(iter(titles.get(row.lower(), ())), None)
+def _cells_of(table: Expansion, row: str, beside: Sequence[Cell]) -> list[Cell]:
+    """The cells of a row, one for each stage that it is shown at; `beside`: those of rows that the suite lacks."""
+    titles = {one.title.lower(): one.id for one in reversed(table.rows)}  # of several with a title, the first
+    ids = [one.id for one in table.rows]
+    found = row if row in ids else titles.get(row.lower())
     if found is not None:
-        cells = [cell for cell in table.cells.values() if cell.row == found and cell.has_scores]
+        cells = [cell for cell in table.cells if cell.row.id == found and cell.has_scores]
         if not cells:
             raise UsageError(f"The table shows nothing of row {found} in this column.")
         return cells
-    others = _extra(table, shelf)
-    last = f"{split_reference(row)[0].rpartition('/')[2]}:{split_reference(row)[1]}" if is_reference(row) else row
-    own = [
-        cell for cell, title in others if row in (title, cell.asked[0].method.name) or last == cell.asked[0].method.name
-    ]
-    if not own:
-        raise unknown("row", row, [*ids, *(title for _, title in others)])
-    return [cell for cell in own if cell.row == own[0].row]
+    names = {row, without_folder(row)}
+    guests = [cell.row for cell in beside if cell.row.title == row or cell.row.method in names]
+    if not guests:
+        raise unknown("row", row, [*ids, *(cell.row.title for cell in beside)])
+    return [cell for cell in beside if cell.row == guests[0]]
 
 
-def _at_stage(cells: Sequence[CellInput], heads: Mapping[str, ColumnHead], stage: str | None) -> CellInput:
+def _at_stage(table: Expansion, cells: Sequence[Cell], stage: str | None) -> Cell:
+    """The one of a row's cells that shows a stage, by its name or by what the table calls it; None: the first."""
     if stage is None:
         return cells[0]
     for cell in cells:
-        if stage in (cell.reading.stage, heads[cell.column].label):
+        if stage in (cell.stage, _head(table, cell).label):
             return cell
-    raise unknown("stage", stage, [cell.reading.stage for cell in cells])
+    raise unknown("stage", stage, [cell.stage for cell in cells])
 
 
-def _hyper(cell: CellInput, told: Cell | None) -> tuple[Given, ...]:
-    run = cell.asked[0]
-    sources = told.sources if told else {}
-    try:
-        meanings = {key: field.doc for key, field in describe(run.method.name).fields.items()}
-    except PflbenchError:  # a user's file that is not here
-        meanings = {}
+def _hyper(cell: Cell) -> tuple[Given, ...]:
+    run = cell.needed[0]
+    info = _described(run)
+    meanings = {key: field.doc for key, field in info.fields.items()} if info else {}
     points = [choice.run.method.hyper for choice in cell.choices[0]] if cell.choices else [run.method.hyper]
     found = []
     for key in run.method.hyper:
         values = list(dict.fromkeys(_text(point.get(key)) for point in points))
-        found.append(Given(key, " or ".join(values), sources.get(key, ""), meanings.get(key, "")))
+        found.append(Given(key, " or ".join(values), cell.sources.get(key, ""), meanings.get(key, "")))
     return tuple(found)
 
 
-def _settings(cell: CellInput, told: Cell | None) -> tuple[Given, ...]:
+def _described(run: RunSpec) -> MethodInfo | None:
+    """The run's method; None for a user's whose file is not here."""
+    try:
+        return describe(run.method.name)
+    except PflbenchError:
+        return None
+
+
+def _settings(cell: Cell) -> tuple[Given, ...]:
     """What all methods of the column share, and test-time fine-tuning where the cell is read after it."""
-    run = cell.asked[0]
-    sources = told.sources if told else {}
+    run, info = cell.needed[0], _described(cell.needed[0])
+    unread = run.method.hyper.keys() | ({"batch"} if info and not info.minibatches else set())
     found: dict[str, Any] = {}
     for kind, named in (("dataset", run.dataset), ("partition", run.partition)):
         found[kind] = named.name
@@ -259,13 +300,13 @@ def _settings(cell: CellInput, told: Cell | None) -> tuple[Given, ...]:
         found[key] = getattr(run, key)
     for key in ("rounds", "batch", "batches", "augment", "tail", "tiny_client"):
         found[key] = getattr(run, key)
-    if cell.reading.stage == "finetuned" and run.scoring.finetune is not None:
+    if cell.stage == "finetuned" and run.scoring.finetune is not None:
         rule = run.scoring.finetune
         found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
     return tuple(
-        Given(key, _text(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
+        Given(key, _text(value), cell.sources.get(key) or cell.sources.get(key.partition(".")[0], ""))
         for key, value in found.items()
-        if key not in run.method.hyper  # the method's own value is used, and named above
+        if key not in unread  # a value of the method's own is named above
     )
 
 
@@ -273,12 +314,12 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _reading(table: TableInput, value: CellValue) -> tuple[str, ...]:
-    grid = dict.fromkeys(table.cells, value)
+def _reading(table: Expansion, value: CellValue) -> tuple[str, ...]:
+    grid = dict.fromkeys(table.places, value)
     lines = [
         rules.selection(table.cells),
         rules.clients(table),
-        rules.seeds(table.cells, [value], table.spread if table.with_spread else None),
+        rules.seeds(table.cells, [value], table.spread if table.shows_spread else None),
         rules.rounds(table),
         rules.plain(table, grid),
         rules.left_out(table, grid),

@@ -36,8 +36,7 @@ class Facts:
     `support`, `query`: rows of the training clients; `held_out`: support rows of the others (None: there are none);
     `kinds`: what the classes of a client's support rows number. `test`: rows that the global model is scored on.
     `shared`: rows that several clients hold. `parameters`: of the network as the method trains it; None if that cannot
-    be built here. `minibatches`: whether the method draws any, as far as it is known. `warnings`: that files of the
-    dataset are not the official ones.
+    be built here. `warnings`: that files of the dataset are not the official ones.
     """
 
     seed: int
@@ -50,7 +49,6 @@ class Facts:
     test: int
     shared: int
     parameters: int | None
-    minibatches: bool
     warnings: tuple[str, ...]
 
 
@@ -69,7 +67,6 @@ def facts(run: RunSpec, root: Path, places: Places) -> Facts | str:
             return " ".join(str(error).split())
     training = np.flatnonzero(federation.training)
     others = np.flatnonzero(~federation.training)
-    parameters, minibatches = _method(run, places)
     return Facts(
         seed=run.seed,
         hash=federation.hash,
@@ -80,8 +77,7 @@ def facts(run: RunSpec, root: Path, places: Places) -> Facts | str:
         classes=federation.classes,
         test=len(federation.test),
         shared=federation.shared,
-        parameters=parameters,
-        minibatches=minibatches,
+        parameters=_parameters(run, places),
         warnings=tuple(dict.fromkeys(str(one.message) for one in caught)),
     )
 
@@ -90,16 +86,12 @@ def _numbers(found: Sequence[int]) -> Numbers:
     return Numbers(min(found), float(np.median(found)), max(found))
 
 
-def _method(run: RunSpec, places: Places) -> tuple[int | None, bool]:
-    """How many numbers the initial model has, and whether the method draws minibatches.
-
-    None, and True, if the method or the network is nowhere to be found.
-    """
+def _parameters(run: RunSpec, places: Places) -> int | None:
+    """How many numbers the initial model has; None if the method or the network is nowhere to be found."""
     from pflbench.executor import build
 
     try:
         method = build.construct(place("methods", run.method.name, places), run.method.hyper)
-        parameters = len(method.network(build.network(run, places)).init(run.seed))
+        return len(method.network(build.network(run, places)).init(run.seed))
     except PflbenchError:
-        return None, True
-    return parameters, not all(take.whole for take in method.takes())
+        return None

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pflbench.reading.selection import Wanted, select
+from pflbench.reading.stored import is_trial, select
+from pflbench.selection import Wanted
+from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 
 
 class Listed(NamedTuple):
     """A stored run in plain values. `validation`: the held-out share of the training rows that it is scored on.
 
+    `why`: "trial" of `pflbench tune`, or "choice" where clients choose hyperparameters on what is held out; else empty.
+    `hyper`: all hyperparameters. `differs`: what sets it apart from those that are listed with it and look alike.
     `finished`: when it ended, in UTC; empty for runs that did not record it. `file` is relative to the results folder.
+    From `dataset_version` to `model_version`: the hashes of a user's own code and of what it reads; empty for what
+    comes with pflbench. `unchecked`: "yes" where the method was not held against the contract, else empty.
     """
 
     run: str
@@ -30,6 +37,19 @@ class Listed(NamedTuple):
     commit: str
     file: str
     failure: str
+    dataset_version: str
+    dataset_content: str
+    partition_version: str
+    partition_content: str
+    model_version: str
+    unchecked: str
+    hyper: str
+    why: str = ""
+    differs: str = ""
+
+
+_ALIKE = ("method", "dataset", "partition", "clients", "rounds", "validation")
+"""What a list shows of every run, but for its seed."""
 
 
 def listing(store: Store, wanted: Wanted) -> list[Listed]:
@@ -37,7 +57,46 @@ def listing(store: Store, wanted: Wanted) -> list[Listed]:
 
     Raises `UsageError` for unknown names.
     """
-    return sorted((listed(one.run, store) for one in select(store, wanted)), key=_order)
+    return lines([one.run for one in select(store, wanted)], store)
+
+
+def lines(runs: Sequence[Stored], store: Store) -> list[Listed]:
+    """Runs of this store as a list, in its order."""
+    ids = {run.spec.id for run in store.list()} if any(run.spec.validation for run in runs) else set[str]()
+    alike: dict[tuple[object, ...], list[tuple[Listed, dict[str, str]]]] = {}
+    for run in runs:
+        line = listed(run, store)
+        if run.spec.validation:
+            line = line._replace(why="trial" if is_trial(run.spec, ids) else "choice")
+        alike.setdefault(tuple(getattr(line, key) for key in _ALIKE), []).append((line, _parts(run.spec)))
+    found = []
+    for group in alike.values():
+        keys = dict.fromkeys(key for _, parts in group for key in parts)
+        differing = [key for key in keys if len({parts.get(key) for _, parts in group}) > 1]
+        for line, parts in group:
+            found.append(line._replace(differs=", ".join(f"{key}={parts.get(key, 'none')}" for key in differing)))
+    return sorted(found, key=_order)
+
+
+_CODE = {"version", "content"}
+_TOLD: dict[str, object] = {"seed": True, "model_version": True, "dataset": _CODE, "partition": _CODE}
+"""Parts of a spec that have columns of their own in a list, where runs have them."""
+
+
+def _parts(spec: RunSpec) -> dict[str, str]:
+    """What else a run's identity holds, by name: `lr` of the method, `scoring.finetune.lr`, `cohort`."""
+    found = dict(_flat(spec.model_dump(mode="json", exclude=_TOLD), ""))  # type: ignore[arg-type]
+    short = {key: key.removeprefix("method.hyper.") for key in found}
+    short = {key: key.replace(".hyper.", ".") if name in found and name != key else name for key, name in short.items()}
+    return {short[key]: value for key, value in found.items()}
+
+
+def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", str(value)
 
 
 def listed(stored: Stored, store: Store) -> Listed:
@@ -60,6 +119,13 @@ def listed(stored: Stored, store: Store) -> Listed:
         commit=str(told.get("commit") or "") + ("+" if told.get("dirty") else ""),
         file=stored.path.relative_to(store.root).as_posix(),
         failure=stored.failure or "",
+        dataset_version=spec.dataset.version or "",
+        dataset_content=spec.dataset.content or "",
+        partition_version=spec.partition.version or "",
+        partition_content=spec.partition.content or "",
+        model_version=spec.model_version or "",
+        hyper=", ".join(f"{key}={value}" for key, value in spec.method.hyper.items()),
+        unchecked="yes" if told.get("unchecked") else "",
     )
 
 

@@ -14,16 +14,17 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from pflbench.errors import StoreError, UsageError
-from pflbench.reading.selection import Found, Place, Wanted, placed, select
-from pflbench.report.choose import best_points
+from pflbench.reading.stored import Found, Place, placed, select
+from pflbench.report.cells import best_points
 from pflbench.report.reading import averaged, scored
-from pflbench.report.table import CellInput
 from pflbench.result import RunResult, Score
+from pflbench.selection import Wanted
 from pflbench.store import MissingRun, Store, schema
+from pflbench.suite.cells import Cell, Reading
 
 PLACE = ("suite", "profile", "row", "column")
 _DROPPED = ("run_id", "spec")  # the id stands in front, and leads to the whole spec
-Line = tuple[int, int, int]
+ScoreKey = tuple[int, int, int]
 """Round, step and client of a score."""
 
 
@@ -36,13 +37,14 @@ def scores(store: Store, wanted: Wanted) -> Iterator[pa.Table]:
 
     With suites, a run's scores at a stage stand once for each place in the tables that reads this stage. Without, each
     score stands once, at the first of its places. What methods report about clients is left out. So are runs that hold
-    a validation share out, unless `wanted.trials` asks for them.
+    a validation share out, unless `wanted.trials` asks for those of `pflbench tune`.
 
     Raises:
         UsageError: A name is unknown, or there is no such run.
     """
-    wanted = replace(wanted, trials=bool(wanted.trials), failed=False)
-    found = select(store, wanted)
+    trials = bool(wanted.trials)
+    found = select(store, replace(wanted, trials=trials, failed=False))
+    found = [one for one in found if trials or not one.run.spec.validation]
     if not found:
         raise UsageError(f"No finished run in {str(store.root)!r} is what is asked for.")
     return _tables(store, found if wanted.suites else placed(found), once=not wanted.suites)
@@ -126,7 +128,7 @@ def _entries(result: RunResult, places: Sequence[Place], readings: _Readings, on
     """The lines of a run in one suite, where it stands at these places."""
     for stage in dict.fromkeys(score.stage for score in result.scores):
         numbers = [number for number, score in enumerate(result.scores) if score.stage == stage]
-        here: list[Place | None] = [place for place in places if place.cell.reading.stage == stage]
+        here: list[Place | None] = [place for place in places if place.cell.stage == stage]
         for place in here[: 1 if once else None] or [None]:
             read = readings.lines(result, place) if place is not None and place.shown else frozenset()
             where = place or next(iter(places), None)  # a stage that no row shows belongs to the first row all the same
@@ -135,7 +137,7 @@ def _entries(result: RunResult, places: Sequence[Place], readings: _Readings, on
             yield from (_Entry(number, where, _line(result.scores[number]) in read) for number in numbers)
 
 
-def _line(score: Score) -> Line:
+def _line(score: Score) -> ScoreKey:
     return score.round, score.step, score.client
 
 
@@ -144,20 +146,20 @@ class _Readings:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._chosen: dict[tuple[str, str, int], dict[int, str]] = {}
+        self._chosen: dict[tuple[tuple[str, ...], Reading, int], dict[int, str]] = {}
 
-    def lines(self, result: RunResult, place: Place) -> frozenset[Line]:
+    def lines(self, result: RunResult, place: Place) -> frozenset[ScoreKey]:
         """(round, step, client) of the scores of a run that are averaged at a place, where its stage is read."""
         cell, seed = place.cell, result.spec.seed
         found = averaged(result, cell.reading)
         if not cell.choices:
             return found
-        key = cell.row, cell.column, seed
+        key = tuple(point.run.id for point in cell.choices[0]), cell.reading, seed
         if key not in self._chosen:
             self._chosen[key] = self._choices(cell, seed)
         return frozenset(line for line in found if self._chosen[key].get(line[2]) == result.spec.id)
 
-    def _choices(self, cell: CellInput, seed: int) -> dict[int, str]:
+    def _choices(self, cell: Cell, seed: int) -> dict[int, str]:
         """For each client the id of the run that it is read from; none where a run of the grid is not done."""
         reseed = {"seed": seed}
         points = [(c.run.model_copy(update=reseed), c.validation.model_copy(update=reseed)) for c in cell.choices[0]]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from pflbench.report.reading import average, scored
-from pflbench.report.shelf import Shelf
-from pflbench.report.table import CellInput, Reading
+from pflbench.report.reading import Shelf, average, scored
 from pflbench.spec import RunSpec
+from pflbench.stages import Shown
+from pflbench.suite.cells import Cell
 from pflbench.suite.tuning import judged_by
 
 
@@ -41,17 +41,17 @@ class Tried:
     trials: tuple[Trial, ...]
 
 
-def tried(cell: CellInput, stages: Sequence[str], keys: Sequence[str], shelf: Shelf) -> list[Tried]:
+def tried(cell: Cell, stages: Sequence[Shown], keys: Sequence[str], shelf: Shelf) -> list[Tried]:
     """The trials in which these hyperparameters were varied: in the cell's setting, else on its data, else elsewhere.
 
     `stages`: those that the cell's row is shown at, of which one decides.
     """
-    run = cell.asked[0]
+    run = cell.needed[0]
     groups: dict[tuple[str, int], list[RunSpec]] = {}
     for stored in shelf.stored.values():
         spec = stored.spec
         own = spec.method.name == run.method.name
-        if own and spec.validation and not any(spec.id == asked.id for asked in cell.asked):
+        if own and spec.validation and not any(spec.id == asked.id for asked in cell.needed):
             groups.setdefault((_whole(spec).setting(), spec.seed), []).append(spec)
     about = [
         (_distance(specs[0], run), specs)
@@ -75,13 +75,12 @@ def _distance(trial: RunSpec, run: RunSpec) -> int:
 
 
 def _tried(
-    cell: CellInput, specs: Sequence[RunSpec], run: RunSpec, stages: Sequence[str], shelf: Shelf, same: bool
+    cell: Cell, specs: Sequence[RunSpec], run: RunSpec, stages: Sequence[Shown], shelf: Shelf, same: bool
 ) -> Tried:
     first = specs[0]
     differing = [key for key in first.method.hyper if len({str(spec.method.hyper.get(key)) for spec in specs}) > 1]
-    stage = judged_by([stage for stage in stages if stage in first.scoring.stages] or [cell.reading.stage])
-    steps = cell.reading.steps if stage == cell.reading.stage else None
-    reading = Reading(stage, steps, cell.reading.smallest, cell.reading.mean)
+    stage = judged_by([stage for stage in stages if stage in first.scoring.stages] or [cell.stage])
+    reading = replace(cell.reading, stage=stage, steps=cell.reading.steps if stage == cell.stage else None)
     trials = []
     for spec in specs:
         result = shelf.read(spec)

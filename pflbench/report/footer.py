@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from pflbench.report import rules
-from pflbench.report.extra import short_name
 from pflbench.report.figures import steps
 from pflbench.report.mixtures import Used
-from pflbench.report.table import CellInput, CellValue, TableInput
+from pflbench.report.table import CellValue
 from pflbench.report.text import ranges
+from pflbench.report.unlisted import short_name
 from pflbench.spec import RunSpec
 from pflbench.store import Stored
+from pflbench.suite.cells import Cell, Expansion
 
 _LONGEST = 120
 
 
+class Footer(NamedTuple):
+    """All lines below a table, warnings first; of these, the ones that nobody may miss; and the rest in a line."""
+
+    lines: tuple[str, ...]
+    warnings: tuple[str, ...]
+    summary: str
+
+
 def footer(
-    table: TableInput,
+    table: Expansion,
     grid: Mapping[tuple[str, str], CellValue],
+    titles: Mapping[str, str],
     used: Sequence[Used],
-    mixed: Iterable[str],
+    mixed: Sequence[str],
     spare: Sequence[RunSpec],
-) -> tuple[str, ...]:
-    """All lines, warnings first."""
-    cells = list(table.cells.values())
+) -> Footer:
+    """What is said below a table. `titles`: those of all rows, by id."""
     done = {u.stored.spec.id: u.stored for u in used if u.stored.failure is None}
     lines = [
         *mixed,
         *_failures(used),
         rules.shortfall(table),
-        f"Paper: {table.paper}. Protocol: {table.protocol}.",
+        f"{rules.paper(table)} Protocol: {table.protocol}.",
         rules.departures(table),
         rules.selection(table.cells),
-        rules.seeds(table.cells, grid.values(), table.spread if table.with_spread else None),
+        rules.seeds(table.cells, grid.values(), table.spread if table.shows_spread else None),
         rules.other_seeds(table, grid),
         rules.clients(table),
         rules.plain(table, grid),
@@ -41,25 +51,30 @@ def footer(
         rules.rounds(table),
         *rules.recent(table, grid),
         *rules.choices(table, grid),
-        *rules.unprinted(table, grid),
+        *rules.unprinted(table, grid, titles),
         *rules.differences(table),
-        _precision(cells),
-        _progress(cells, used),
+        _precision(table.cells),
+        _progress(table.cells, used),
         _provenance(list(done.values())),
         _unchecked(used),
         _guards(done.values()),
         _shared(done.values()),
         _data(table, used),
-        *_spare(cells, spare),
+        *_spare(table.cells, used, spare),
         *(_costs(used) if table.costs else []),
         *table.notes,
     ]
-    return tuple(line for line in lines if line)
+    warnings = [*mixed, *_failures(used), rules.shortfall(table), rules.other_seeds(table, grid)]
+    warnings += [_unchecked(used), _guards(done.values())]
+    summary = f"{rules.seeds(table.cells, grid.values(), table.spread if table.shows_spread else None)}"
+    return Footer(
+        tuple(filter(None, lines)), tuple(filter(None, warnings)), f"{summary} {_progress(table.cells, used)}"
+    )
 
 
-def _progress(cells: Sequence[CellInput], used: Sequence[Used]) -> str:
+def _progress(cells: Sequence[Cell], used: Sequence[Used]) -> str:
     failed = {u.stored.spec.id: u.stored.failure is not None for u in used}
-    asked = {run.id for cell in cells for run in cell.asked}
+    asked = {run.id for cell in cells for run in cell.needed}
     broken = sum(failed.get(id, False) for id in asked)
     return f"Runs: {sum(id in failed for id in asked) - broken} of {len(asked)} done, {broken} failed."
 
@@ -101,8 +116,8 @@ def _values(texts: Iterable[str]) -> str:
     return ", ".join(sorted(set(texts)))
 
 
-def _precision(cells: Sequence[CellInput]) -> str:
-    found = sorted({run.precision for cell in cells for run in cell.asked} - {"fp32"})
+def _precision(cells: Sequence[Cell]) -> str:
+    found = sorted({run.precision for cell in cells for run in cell.needed} - {"fp32"})
     return f"Precision: {', '.join(found)}." if found else ""
 
 
@@ -117,7 +132,7 @@ def _costs(used: Sequence[Used]) -> list[str]:
     return [*lines, steps.unknown_costs(found), steps.COUNTED] if found else []
 
 
-def _data(table: TableInput, used: Sequence[Used]) -> str:
+def _data(table: Expansion, used: Sequence[Used]) -> str:
     hashes: dict[str, dict[str, None]] = {}
     for one in used:
         if one.stored.failure is None:
@@ -137,8 +152,11 @@ def _failures(used: Sequence[Used]) -> list[str]:
     return [f"Failed: {error} ({'; '.join(where)})" for error, where in places.items()]
 
 
-def _spare(cells: Sequence[CellInput], spare: Sequence[RunSpec]) -> list[str]:
-    asked = {run.seed for cell in cells for run in cell.asked}
+def _spare(cells: Sequence[Cell], used: Sequence[Used], spare: Sequence[RunSpec]) -> list[str]:
+    """What of the stored runs is left over, and why; what another column shows is not."""
+    asked = {run.seed for cell in cells for run in cell.needed}
+    shown = {one.stored.spec.id for one in used}
+    spare = [run for run in spare if run.id not in shown]
     further = {run.id: run for run in spare if run.seed not in asked}.values()
     lines = []
     if further:

@@ -3,86 +3,82 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from pflbench.report.derive import Grid, derive
-from pflbench.report.extra import extra_rows
+from pflbench.report.cells import read, value
+from pflbench.report.differences import Grid, derive
 from pflbench.report.footer import footer
-from pflbench.report.mixtures import Used, marked, mixtures
-from pflbench.report.outdated import outdated
-from pflbench.report.shelf import Shelf
-from pflbench.report.table import CellInput, ColumnHead, Row, Table, TableInput
-from pflbench.report.values import read, value
+from pflbench.report.mixtures import Used, marked, mixtures, runs_used
+from pflbench.report.outdated import of_other_seeds, outdated
+from pflbench.report.reading import Shelf
+from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.unlisted import extra_rows
+from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.suite.cells import ColumnHead, Expansion
 
 
-def lay_out(table: TableInput, store: Store) -> Table:
-    """The finished table. Depends on nothing but the suite and the stored runs."""
+def lay_out(table: Expansion, store: Store, elsewhere: Collection[str] = ()) -> Table:
+    """The finished table. Depends on nothing but the suite and the stored runs.
+
+    `elsewhere`: ids of runs that stand in another table of the same paper and so have no row of their own here.
+    """
     shelf = Shelf(store)
-    specs = [stored.spec for stored in shelf.stored.values()]
-    extra, spare = extra_rows(table, specs)
-    older = outdated((run for cell in table.cells.values() for run in cell.asked), specs)
-    table = replace(table, cells={place: cell for place, cell in table.cells.items() if cell.has_scores})
-    cells: dict[tuple[str, str], CellInput] = dict(table.cells)
-    for row in extra:
-        cells |= {(row.id, head): cell for head, cell in row.cells.items()}
+    extra, spare = extra_rows(table, [stored.spec for stored in shelf.stored.values()], elsewhere)
+    spare, older = _left_over(table, spare, shelf)
+    table = replace(table, cells=tuple(cell for cell in table.cells if cell.has_scores))
+    cells = table.places | {(row.id, head): cell for row in extra for head, cell in row.cells.items()}
     found = {place: read(cell, shelf) for place, cell in cells.items()}
     # After the reading: only then are damaged files known.
-    titles = {row.id: row.title for row in table.rows} | {row.id: row.title for row in extra}
-    used = _used(table, cells, titles, shelf)
+    guests = {row.id: row.title for row in extra}
+    named = {row.id: row.title for row in table.rows}
+    used = runs_used(cells, named | guests, shelf.stored)
     mixed = mixtures(table, used)
-    column = {head.id: head.column for head in table.columns}
-    grid = {
-        (row, head): value(cell, found[row, head], shelf, table, mixed=column[head] in mixed)
-        for (row, head), cell in cells.items()
-    }
-    for row in extra:
-        for head, expected in row.expected.items():
-            grid[row.id, head] = replace(grid[row.id, head], expected=expected)
-    if table.bold_best:
+    expected = {(row.id, head): number for row in extra for head, number in row.expected.items()}
+    grid = Grid()
+    for place, cell in cells.items():
+        filled = value(cell, found[place], shelf, table, mixed=cell.column.id in mixed)
+        grid[place] = replace(filled, expected=expected.get(place, filled.expected))
+    if table.bold == "best-per-column":
         _mark_best(grid, table)
-    heads, columns, differences = derive(table, [row.id for row in extra], grid)
-    shown = grid | differences
+    columns, differences = derive(table, [row.id for row in extra], grid)
+    below = footer(table, grid, named | guests, used, tuple(mixed.values()), spare)
+    named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(
         suite=table.suite,
         title=table.heading,
         profile=table.profile,
         columns=columns,
-        rows=tuple(_row(row.id, marked(row.title, used), shown, columns) for row in heads),
-        extra=tuple(_row(row.id, marked(row.title, used), shown, columns) for row in extra),
+        rows=_rows(named, used, grid | differences, columns),
+        extra=_rows(guests, used, grid | differences, columns),
         decimals=table.decimals,
         blocks=table.blocks,
-        footer=(*footer(table, grid, used, tuple(mixed.values()), spare), *older),
-        comparable=not table.shortfall,
+        footer=(*below.lines, *older),
+        warnings=(*below.warnings, *older),
+        summary=below.summary,
+        comparable=not table.shortfall.runs,
     )
 
 
-def _used(
-    table: TableInput, cells: dict[tuple[str, str], CellInput], titles: dict[str, str], shelf: Shelf
-) -> list[Used]:
-    """Every stored run once for each row and column of the suite that it stands in."""
-    heads = {head.id: head for head in table.columns}
-    found = {
-        (row, heads[head].column, run.id): Used(titles[row], heads[head].column, heads[head].setting, stored)
-        for (row, head), cell in cells.items()
-        for run in cell.asked
-        if (stored := shelf.stored.get(run.id))
-    }
-    return list(found.values())
+def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tuple[list[RunSpec], list[str]]:
+    """The finished runs of this table's kind that it does not show, and sentences on those of other versions.
+
+    `spare`: the runs that no extra row has.
+    """
+    asked = [run for cell in table.cells for run in cell.needed]
+    done = {id: stored.spec for id, stored in shelf.stored.items() if stored.failure is None}
+    others = of_other_seeds(asked, done.values())
+    return [*(run for run in spare if run.id in done), *others], outdated(asked, done.values())
 
 
-def _mark_best(grid: Grid, table: TableInput) -> None:
-    # Cells that miss seeds or cannot be compared do not compete, and what prints alike is best alike.
-    for column in table.columns:
+def _mark_best(grid: Grid, table: Expansion) -> None:
+    """Mark the best of each column. What prints alike is best alike."""
+    for column in table.heads:
         rounded = {
-            place: round(value.mean, table.decimals)
+            place: round(value.mean or 0.0, table.decimals)
             for place, value in grid.items()
-            if place[1] == column.id
-            and value.complete
-            and not value.mixed
-            and value.mean is not None
-            and math.isfinite(value.mean)
+            if place[1] == column.id and _competes(value)
         }
         if len(rounded) > 1:
             top = max(rounded.values())
@@ -90,5 +86,15 @@ def _mark_best(grid: Grid, table: TableInput) -> None:
                 grid[place] = replace(grid[place], best=mean == top)
 
 
-def _row(id: str, title: str, grid: Grid, columns: Sequence[ColumnHead]) -> Row:
-    return Row(id, title, tuple(grid.get((id, column.id)) for column in columns))
+def _competes(value: CellValue) -> bool:
+    """Whether a cell has all its seeds and can be compared."""
+    return value.complete and not value.mixed and value.mean is not None and math.isfinite(value.mean)
+
+
+def _rows(
+    titles: Mapping[str, str], used: Sequence[Used], grid: Grid, columns: Sequence[ColumnHead]
+) -> tuple[Row, ...]:
+    return tuple(
+        Row(id, marked(title, used), tuple(grid.get((id, column.id)) for column in columns))
+        for id, title in titles.items()
+    )

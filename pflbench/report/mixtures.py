@@ -1,13 +1,13 @@
-"""Columns whose cells cannot be compared: their runs saw different data or are of different versions of a method."""
+"""Columns whose cells cannot be compared: their runs saw different data, or are of different versions of something."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pflbench.report.table import TableInput
 from pflbench.report.text import ranges
 from pflbench.store import Stored
+from pflbench.suite.cells import Cell, Expansion
 
 
 class Used(NamedTuple):
@@ -24,34 +24,87 @@ class Used(NamedTuple):
         return str(self.stored.provenance.get("data_hash") or "unknown")
 
 
+def runs_used(
+    cells: Mapping[tuple[str, str], Cell], titles: Mapping[str, str], stored: Mapping[str, Stored]
+) -> list[Used]:
+    """Every stored run once for each row and column of the suite that it stands in.
+
+    `cells` by the ids of row and head; `titles` of the rows, by id; `stored` by id.
+    """
+    found = {
+        (row, cell.column.id, run.id): Used(titles[row], cell.column.id, cell.column.setting, stored[run.id])
+        for (row, _), cell in cells.items()
+        for run in cell.needed
+        if run.id in stored
+    }
+    return list(found.values())
+
+
 def marked(title: str, used: Iterable[Used]) -> str:
     """A row's title, with a mark where one of its runs is of a method that was not held against the contract."""
     doubted = any(u.row == title and u.stored.provenance.get("unchecked") for u in used)
     return f"{title} (unchecked)" if doubted else title
 
 
-def mixtures(table: TableInput, used: Sequence[Used]) -> dict[str, str]:
-    """For each column whose runs saw different data, or whose suite rows mix versions of a method: a line saying so."""
-    suite_ids = {run.id for cell in table.cells.values() for run in cell.asked}
+_Shares = dict[str, dict[str, list[int]]]
+"""Who has which version of something: by version and row the seeds."""
+
+
+def mixtures(table: Expansion, used: Sequence[Used]) -> dict[str, str]:
+    """For each column whose runs mix data, or versions of a method or of a user's own: a line saying so.
+
+    What a dataset or partition reads may be made from the seed, so each seed may have another; what is not, or several
+    within one seed, is a mixture.
+    """
+    suite_ids = {run.id for cell in table.cells for run in cell.needed}
     lines: dict[str, str] = {}
-    for column, name in table.settings.items():
-        done = [u for u in used if u.column == column and u.stored.failure is None]
-        data: dict[str, dict[str, list[int]]] = {}
-        versions: dict[str, dict[str, None]] = {}
+    for column in table.columns:
+        name = column.setting
+        done = [u for u in used if u.column == column.id and u.stored.failure is None]
+        data: _Shares = {}
+        methods: dict[str, dict[str, None]] = {}
         for one in done:
-            data.setdefault(one.data_hash, {}).setdefault(one.row, []).append(one.stored.spec.seed)
+            _note(data, one.data_hash, one)
             if one.stored.spec.id in suite_ids:  # extra rows carry their version in the title
-                versions.setdefault(one.stored.spec.method.name, {})[one.stored.spec.method.version] = None
-        parts = []
-        if len(data) > 1:
-            shares = "; ".join(
-                f"{hash[:12]} in {', '.join(f'{row} (seeds {ranges(seeds)})' for row, seeds in rows.items())}"
-                for hash, rows in data.items()
-            )
-            parts.append(f"MIXED DATA in {name}: {shares}")
-        for method, several in versions.items():
-            if len(several) > 1:
-                parts.append(f"MIXED VERSIONS of {method} in {name}: {', '.join(several)}")
+                methods.setdefault(one.stored.spec.method.name, {})[one.stored.spec.method.version] = None
+        parts = [f"MIXED DATA in {name}: {_listed(data)}"] if len(data) > 1 else []
+        parts += [
+            f"MIXED VERSIONS of {method} in {name}: {', '.join(several)}"
+            for method, several in methods.items()
+            if len(several) > 1
+        ]
+        parts += [f"MIXED VERSIONS of {what} in {name}: {_listed(shares)}" for what, shares in _own(done).items()]
         if parts:
-            lines[column] = f"† {'. '.join(parts)}. These cells cannot be compared."
+            lines[column.id] = f"† {'. '.join(parts)}. These cells cannot be compared."
     return lines
+
+
+def _own(done: Iterable[Used]) -> dict[str, _Shares]:
+    """The datasets, partitions and networks of a user's of which these runs have several, and who has which."""
+    code: dict[str, _Shares] = {}
+    read: dict[str, _Shares] = {}
+    for one in done:
+        spec = one.stored.spec
+        _note(code.setdefault(spec.model, {}), spec.model_version or "none", one)
+        for named in (spec.dataset, spec.partition):
+            _note(code.setdefault(named.name, {}), named.version or "none", one)
+            _note(read.setdefault(f"what is read by {named.name}", {}), named.content or "nothing", one)
+    mixed = {what: shares for what, shares in code.items() if len(shares) > 1}
+    return mixed | {what: shares for what, shares in read.items() if _mixed(shares)}
+
+
+def _mixed(shares: _Shares) -> bool:
+    """Whether what was read is not one for all seeds, nor one for each."""
+    seeds = [{seed for several in rows.values() for seed in several} for rows in shares.values()]
+    return len(shares) > 1 and (any(len(several) > 1 for several in seeds) or len(set().union(*seeds)) < len(seeds))
+
+
+def _note(shares: _Shares, version: str, one: Used) -> None:
+    shares.setdefault(version, {}).setdefault(one.row, []).append(one.stored.spec.seed)
+
+
+def _listed(shares: _Shares) -> str:
+    return "; ".join(
+        f"{version[:12]} in {', '.join(f'{row} (seeds {ranges(seeds)})' for row, seeds in rows.items())}"
+        for version, rows in shares.items()
+    )

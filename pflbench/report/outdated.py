@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from pflbench.spec import RunSpec
 
 _BARE = {"version": None, "content": None}
 
 
-def outdated(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> list[str]:
-    """A sentence for each network, dataset and partition that stored runs have in another version than those asked for.
+class _Part(NamedTuple):
+    """A dataset, partition or network: its name, and, of a user's, the hashes of its code and of what it reads."""
 
-    Versions of methods stand in rows of their own, so they do not count.
+    name: str
+    version: str | None
+    content: str | None
+
+
+def outdated(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> list[str]:
+    """A sentence for each set of networks, datasets and partitions of which stored runs have another version.
+
+    Versions of methods stand in rows of their own, so they do not count. Each run counts once.
+
+    Args:
+        asked: The runs of a table.
+        stored: Finished runs.
     """
     return [
         f"Not shown: {count} stored run(s) made with another version of {what}."
@@ -32,32 +44,60 @@ def instead(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> str:
     return ", ".join([f"{were} made {how}", *(f"{count} {how}" for count, how in others)])
 
 
+def of_other_seeds(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> list[RunSpec]:
+    """Finished runs with other seeds than those asked for, whose dataset or partition may be made from the seed."""
+    return [run for run, what in _apart(asked, stored) if not what]
+
+
 def _counted(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Counter[str]:
-    """How many stored runs differ from those asked for by what, and by nothing but versions."""
-    asked = [run for run in asked if _parts(run)]
-    now = {run.setting() for run in asked}
-    named = {_bare(run): run for run in asked}
-    found: Counter[str] = Counter()
-    for run in stored:
-        if named and not run.validation and _parts(run) and run.setting() not in now:
-            other = named.get(_bare(run))
-            parts = _parts(other) if other else {}
-            found.update(
-                f"{what}{name}"
-                for name, part in _parts(run).items()
-                for what in _differing(part, parts.get(name, part))
-            )
-    return found
+    """How many stored runs differ from those asked for in hashes alone, by what has others."""
+    return Counter(" and ".join(what) for _, what in _apart(asked, stored) if what)
 
 
-def _parts(run: RunSpec) -> dict[str, tuple[str | None, str | None]]:
-    """What is the user's own, by name: the hashes of its code and of what it reads."""
-    parts = [
-        (run.dataset.name, run.dataset.version, run.dataset.content),
-        (run.partition.name, run.partition.version, run.partition.content),
-        (run.model, run.model_version, None),
-    ]
-    return {name: (version, content) for name, version, content in parts if version is not None}
+def _apart(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Iterator[tuple[RunSpec, list[str]]]:
+    """Each stored run that differs from those asked for in hashes alone, with what has another version there.
+
+    That is compared within a seed: what a seeded partition deals has another hash for each. Of a seed that is not asked
+    for, what is read counts only if it is not made from the seed.
+    """
+    named: dict[str, list[RunSpec]] = {}
+    for run in asked:
+        if any(part.version for part in _parts(run)):
+            named.setdefault(_bare(run), []).append(run)
+    alike: dict[str, list[RunSpec]] = {}
+    for run in stored if named else ():
+        if not run.validation and (bare := _bare(run)) in named:
+            alike.setdefault(bare, []).append(run)
+    now = {run.setting() for several in named.values() for run in several}
+    for bare, runs in alike.items():
+        seedless = _seedless([*named[bare], *runs])
+        yield from ((run, _others(run, named[bare], seedless)) for run in runs if run.setting() not in now)
+
+
+def _others(run: RunSpec, asked: Sequence[RunSpec], seedless: set[tuple[str, str | None]]) -> list[str]:
+    """What a run has another version of than those asked for; `seedless`: what reads the same with every seed."""
+    same = [other for other in asked if other.seed == run.seed]
+    pairs = list(zip(_parts(run), _parts((same or asked)[0]), strict=True))
+    code = [old.name for old, new in pairs if old.version != new.version]
+    data = [old.name for old, new in pairs if old.content != new.content and (same or old[:2] in seedless)]
+    return code + [f"what is read by {name}" for name in data]
+
+
+def _parts(run: RunSpec) -> tuple[_Part, _Part, _Part]:
+    return (
+        _Part(run.dataset.name, run.dataset.version, run.dataset.content),
+        _Part(run.partition.name, run.partition.version, run.partition.content),
+        _Part(run.model, run.model_version, None),
+    )
+
+
+def _seedless(runs: Sequence[RunSpec]) -> set[tuple[str, str | None]]:
+    """Names and versions of what several seeds read alike, so that it is not made from the seed."""
+    seeds: dict[_Part, set[int]] = {}
+    for run in runs:
+        for part in _parts(run):
+            seeds.setdefault(part, set()).add(run.seed)
+    return {part[:2] for part, several in seeds.items() if len(several) > 1}
 
 
 def _bare(run: RunSpec) -> str:
@@ -68,7 +108,3 @@ def _bare(run: RunSpec) -> str:
         "model_version": None,
     }
     return run.model_copy(update=update).setting()
-
-
-def _differing(old: tuple[str | None, str | None], new: tuple[str | None, str | None]) -> list[str]:
-    return [what for what, a, b in zip(("", "what is read by "), old, new, strict=True) if a != b]

@@ -1,17 +1,22 @@
-"""From a run's scores to each client's accuracy, and to the mean that a cell shows."""
+"""From the stored runs to each client's accuracy, and to the mean that a cell shows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.data.root import data_root
 from pflbench.errors import PflbenchError
-from pflbench.report.table import Reading
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
+from pflbench.store import MissingRun, Store, Stored
+from pflbench.suite.cells import Reading
+from pflbench.suite.own import Own
 
 Floats = npt.NDArray[np.float64]
 
@@ -121,3 +126,36 @@ def _smallest(clients: tuple[int, ...], number: int, sizes: RunResult) -> list[i
             f"{number} smallest clients needs. Compute it again with --redo always."
         )
     return sorted(range(len(clients)), key=lambda i: (support[clients[i]], clients[i]))[:number]
+
+
+class Shelf:
+    """The runs in a store. `stored` shrinks where reading a run shows that its file is damaged."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._results: dict[str, RunResult] = {}
+        self.stored: dict[str, Stored] = {stored.spec.id: stored for stored in store.list()}
+
+    def read(self, run: RunSpec) -> RunResult | None:
+        """The run's result if it is done."""
+        if run.id not in self.stored or self.failed(run):
+            return None
+        if run.id not in self._results:
+            try:
+                self._results[run.id] = self._store.read(run.id)
+            except MissingRun:  # damaged behind its metadata; the store has warned and set it aside
+                del self.stored[run.id]
+                return None
+        return self._results[run.id]
+
+    def failed(self, run: RunSpec) -> bool:
+        """Whether the run is there and failed."""
+        return run.id in self.stored and self.stored[run.id].failure is not None
+
+
+def readable(store: Store, data_dir: Path | None = None) -> Own:
+    """Where what is the user's own is looked for to read a table: on this machine, else in the stored runs' specs."""
+    return Own(
+        data_root(data_dir),
+        cache(lambda: {one.spec: one.failure is None and not one.spec.validation for one in store.list()}),
+    )

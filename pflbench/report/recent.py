@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from pflbench.report.reading import after, average
-from pflbench.report.table import Reading, Recent
+from pflbench.report.table import Recent
 from pflbench.result import RunResult
+from pflbench.suite.cells import Reading
 
 WINDOW = 10
 """So many of the last scored rounds are looked at."""

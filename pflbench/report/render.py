@@ -1,4 +1,4 @@
-"""A finished table as text: for a terminal, as Markdown, or as CSV in long form."""
+"""A finished table as text: for a terminal, as Markdown, as LaTeX, or as CSV in long form."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from pflbench.report import text
-from pflbench.report.table import CellValue, ColumnHead, Row, Table
+from pflbench.report.latex import latex
+from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.terminal import terminal
-from pflbench.report.views import View, views
+from pflbench.report.text import View, views
+from pflbench.suite.cells import ColumnHead
 
-Format = Literal["terminal", "markdown", "csv"]
+Format = Literal["terminal", "markdown", "latex", "csv"]
 
 CSV_COLUMNS = (
     *("suite", "profile", "row", "method", "column", "dataset", "partition", "clients", "stage"),
@@ -39,6 +41,8 @@ def render(
         return _csv(table)
     if format == "markdown":
         return _markdown(table, compare)
+    if format == "latex":
+        return latex(table, compare)
     return terminal(table, compare, width, sys.stdout.isatty() if color is None else color)
 
 
@@ -89,10 +93,10 @@ def _csv(table: Table) -> str:
 
 
 def _record(table: Table, row: Row, column: ColumnHead, value: CellValue) -> Sequence[object]:
-    reference, verdict = value.reference, value.verdict
+    reference, verdict, setting = value.reference, value.verdict, column.column
     return (
-        *(table.suite, table.profile, row.title, value.method, column.column, column.dataset, column.partition),
-        *(column.clients, value.stage, _short(value.mean), _short(value.std), _short(value.sem), value.done),
+        *(table.suite, table.profile, row.title, value.method, setting.id, setting.dataset, setting.partition),
+        *(setting.clients or None, value.stage, _short(value.mean), _short(value.std), _short(value.sem), value.done),
         *((reference.mean, reference.spread) if reference else (None, None)),
         *(value.rounds, value.expected, value.failed, _short(value.difference)),
         *(verdict.word if verdict else None, value.mixed, " ".join(run for ids in value.runs.values() for run in ids)),

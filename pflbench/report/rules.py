@@ -7,21 +7,23 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pflbench.report.reading import concerned
 from pflbench.report.recent import WINDOW
-from pflbench.report.table import CellInput, CellValue, Choice, Spread, TableInput
+from pflbench.report.table import CellValue
 from pflbench.report.text import MARKS, number, ranges
 from pflbench.spec import RunSpec
+from pflbench.suite.cells import Caption, Cell, Choice, Expansion
+from pflbench.suite.schema import Spread
 
 _WEIGHTS = {"clients": "counting the same", "examples": "weighted by its number of test examples"}
 _AVERAGES = {"batches": "unweighted mean over its query batches", "examples": "correct / count"}
 _NAMED = 4
 """Departures from the paper's text that the footer names."""
 
-Cells = Mapping[tuple[str, str], CellInput]
+Cells = Sequence[Cell]
 
 
-def departures(table: TableInput) -> str:
+def departures(table: Expansion) -> str:
     """In what the runs differ from the paper's text: how much there is, and the first of it by name."""
-    names = list(dict.fromkeys(table.departures))
+    names = list(dict.fromkeys(departure.what for departure in table.departures))
     if not names:
         return ""
     points = "1 point" if len(names) == 1 else f"{len(names)} points"
@@ -36,8 +38,8 @@ def departures(table: TableInput) -> str:
 def selection(cells: Cells) -> str:
     """Which models' scores the cells show."""
     rules: dict[str, None] = {}
-    for cell in cells.values():
-        stage, run = cell.reading.stage, cell.asked[0]
+    for cell in cells:
+        stage, run = cell.stage, cell.needed[0]
         rule = f"{stage} ({described(stage, run)})"
         finetune = run.scoring.finetune
         if stage == "finetuned" and finetune is not None:
@@ -48,16 +50,22 @@ def selection(cells: Cells) -> str:
     return f"Selection: {'; '.join(rules)}; {_when(cells)}, no round or fine-tuning step is selected on test data."
 
 
-def shortfall(table: TableInput) -> str:
+def shortfall(table: Caption) -> str:
     """In what the runs are not the paper's whole protocol: the reason for all of the table's cells at once."""
-    if not table.shortfall:
+    if not table.shortfall.runs:
         return ""
-    return f"Less than the whole protocol, so nothing compares with the paper: {table.shortfall}."
+    so = ", so nothing compares with the paper" if table.published else ""
+    return f"Less than the whole protocol{so}: {table.shortfall.runs}."
+
+
+def paper(table: Caption) -> str:
+    """Which paper has the table."""
+    return f"Paper: {table.paper}." if table.published else "No paper has this table."
 
 
 def _when(cells: Cells) -> str:
     """After which rounds the scores are read."""
-    lasts = sorted({run.scoring.last for cell in cells.values() for run in cell.asked})
+    lasts = sorted({run.scoring.last for cell in cells for run in cell.needed})
     if lasts in ([], [1]):
         return "after the last round"
     return f"means of the scores after each of the last {' or '.join(map(str, lasts))} rounds"
@@ -85,7 +93,7 @@ def _on_test_set(stage: str, run: RunSpec) -> bool:
 
 def seeds(cells: Cells, values: Collection[CellValue], spread: Spread | None) -> str:
     """How many seeds there are and what stands after the ± (None: there is none)."""
-    asked = {run.seed for cell in cells.values() for run in cell.asked}
+    asked = {run.seed for cell in cells for run in cell.needed}
     line = f"Seeds: {ranges(asked)} (n = {len(asked)})."
     counts = {value.done for value in values}
     if spread is not None and any(count > 1 for count in counts):
@@ -101,10 +109,10 @@ def seeds(cells: Cells, values: Collection[CellValue], spread: Spread | None) ->
     return line
 
 
-def other_seeds(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> str:
+def other_seeds(table: Expansion, grid: Mapping[tuple[str, str], CellValue]) -> str:
     """Where cells of a column are done for different seeds: which each of them has, so that nobody compares them."""
     rows = {row.id: row.title for row in table.rows}
-    names = {head.id: head.name for head in table.columns}
+    names = {head.id: head.name for head in table.heads}
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for (row, head), value in grid.items():
         if value.seeds and row in rows:
@@ -123,18 +131,17 @@ def _nested(sets: Sequence[tuple[int, ...]]) -> bool:
     return all(a <= b for a, b in itertools.pairwise(ordered))
 
 
-def clients(table: TableInput) -> str:
+def clients(table: Expansion) -> str:
     """Whose scores are averaged."""
-    heads = {head.id: head for head in table.columns}
     lines: dict[tuple[str, str], dict[str, None]] = {}
     small: dict[int, dict[str, None]] = {}
-    for cell in table.cells.values():
-        run = cell.asked[0]
-        if _on_test_set(cell.reading.stage, run):
+    for cell in table.cells:
+        run = cell.needed[0]
+        if _on_test_set(cell.stage, run):
             continue
         lines.setdefault((_WEIGHTS[cell.reading.mean], _AVERAGES[run.scoring.average]), {})[_who(run)] = None
         if cell.reading.smallest is not None:
-            small.setdefault(cell.reading.smallest, {})[heads[cell.column].setting] = None
+            small.setdefault(cell.reading.smallest, {})[cell.column.setting] = None
     said = [f"{'; '.join(who)}, each {weight} (accuracy: {unit})" for (weight, unit), who in lines.items()]
     said += [f"in {', '.join(where)} only the {n} with the fewest support rows" for n, where in small.items()]
     return f"Scored: {'; '.join(said)}." if said else ""
@@ -147,9 +154,9 @@ def _who(run: RunSpec) -> str:
     return f"{first}{concerned(run)} {kind}clients of {run.clients}"
 
 
-def plain(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> str:
+def plain(table: Expansion, grid: Mapping[tuple[str, str], CellValue]) -> str:
     """Where cells weight clients: the means in which each counts the same, for the cells that would print otherwise."""
-    names = {head.id: head.name for head in table.columns}
+    names = {head.id: head.name for head in table.heads}
     found: dict[str, list[str]] = {}
     for row in table.rows:
         for head in names:
@@ -162,9 +169,9 @@ def plain(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> str:
     return f"With every client counting the same instead, {said}." if said else ""
 
 
-def left_out(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> str:
+def left_out(table: Expansion, grid: Mapping[tuple[str, str], CellValue]) -> str:
     """How many clients have no stored model to score, since they never took part."""
-    heads = {head.id: head.setting for head in table.columns}
+    heads = {head.id: head.column.setting for head in table.heads}
     found: dict[str, set[int]] = {}
     for (_, head), value in grid.items():
         if value.left_out:
@@ -173,24 +180,23 @@ def left_out(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> st
     return f"Clients that never took part, over all seeds: {said}." if said else ""
 
 
-def rounds(table: TableInput) -> str:
+def rounds(table: Expansion) -> str:
     """How long the columns' runs train, and those of the rows that differ from them."""
-    heads = {head.id: head for head in table.columns}
-    usual = {heads[head].column: f"{heads[head].rounds}" for _, head in table.cells}
+    usual = {cell.column.id: f"{cell.column.rounds}" for cell in table.cells}
     own: dict[str, dict[str, str]] = {}
-    for (row, head), cell in table.cells.items():
-        if cell.asked[0].rounds != heads[head].rounds:
-            own.setdefault(row, {})[heads[head].column] = f"{cell.asked[0].rounds}"
+    for cell in table.cells:
+        if cell.needed[0].rounds != cell.column.rounds:
+            own.setdefault(cell.row.id, {})[cell.column.id] = f"{cell.needed[0].rounds}"
     differing = "; ".join(f"{row.title}: {per_column(table, own[row.id])}" for row in table.rows if row.id in own)
     return f"Rounds: {per_column(table, usual)}{f' ({differing})' if differing else ''}."
 
 
-def recent(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> list[str]:
+def recent(table: Expansion, grid: Mapping[tuple[str, str], CellValue]) -> list[str]:
     """Where the last round alone is shown and runs were scored in others too: what these say, from the stored runs."""
     said: dict[str, list[str]] = {}
     steps: list[tuple[float, str]] = []
     spans: dict[str, None] = {}
-    for head in table.columns:
+    for head in table.heads:
         for row in table.rows:
             value = grid.get((row.id, head.id))
             if value is None or value.recent is None:
@@ -214,26 +220,26 @@ def recent(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> list
     ]
 
 
-def per_column(table: TableInput, texts: Mapping[str, str]) -> str:
+def per_column(table: Expansion, texts: Mapping[str, str]) -> str:
     """`1000` where all of the suite's columns agree, else `1000 (A, B), 2000 (C)`."""
     columns: dict[str, list[str]] = {}
-    for column, name in table.settings.items():
-        if column in texts:
-            columns.setdefault(texts[column], []).append(name)
+    for column in table.columns:
+        if column.id in texts:
+            columns.setdefault(texts[column.id], []).append(column.setting)
     if len(columns) == 1:
         return next(iter(columns))
     return ", ".join(f"{text} ({', '.join(names)})" for text, names in columns.items())
 
 
-def choices(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> list[str]:
+def choices(table: Expansion, grid: Mapping[tuple[str, str], CellValue]) -> list[str]:
     """For rows whose clients choose from a grid: how, and what choosing on the test scores would have given."""
-    names = {head.id: head.name for head in table.columns}
+    names = {head.id: head.name for head in table.heads}
     lines: dict[str, None] = {}
     for row in table.rows:
-        cells = {head: cell for (id, head), cell in table.cells.items() if id == row.id and cell.choices}
+        cells = {head: cell for (id, head), cell in table.places.items() if id == row.id and cell.choices}
         lines |= dict.fromkeys(f"{row.title}: {_choice(cell.choices[0])}" for cell in cells.values())
         found = {names[head]: grid[row.id, head].on_test for head in cells}
-        spreads = {name: f.spread if table.with_spread else None for name, f in found.items() if f}
+        spreads = {name: f.spread if table.shows_spread else None for name, f in found.items() if f}
         shown = [f"{number(f.mean, spreads[name], table.decimals)} ({name})" for name, f in found.items() if f]
         if shown:
             instead = "with points chosen on the test scores (closest to the paper's wording, optimistic)"
@@ -249,32 +255,35 @@ def _choice(points: Sequence[Choice]) -> str:
     )
 
 
-def unprinted(table: TableInput, grid: Mapping[tuple[str, str], CellValue]) -> list[str]:
-    """What the marked cells rest on: a line for each mark, with the settings and hyperparameters of the rows."""
+def unprinted(table: Expansion, grid: Mapping[tuple[str, str], CellValue], titles: Mapping[str, str]) -> list[str]:
+    """What the marked cells rest on: a line for each mark, with the settings and hyperparameters of the rows.
+
+    `titles`: those of all rows, extra ones included.
+    """
     lines = []
     for source, words in (("guess", "values that no paper or code gives, guessed"), ("tuned", "values that we tuned")):
         keys: dict[str, dict[str, None]] = {}
-        for row in table.rows:
-            for head in table.columns:
-                value = grid.get((row.id, head.id))
+        for row, title in titles.items():
+            for head in table.heads:
+                value = grid.get((row, head.id))
                 if value and value.mean is not None:
                     own = (key for key, found in value.rests_on.items() if found == source)
-                    keys.setdefault(row.title, {}).update(dict.fromkeys(own))
+                    keys.setdefault(title, {}).update(dict.fromkeys(own))
         alike: dict[str, list[str]] = {}
         for title, found in keys.items():
             alike.setdefault(", ".join(sorted(found)), []).append(title)
-        said = [f"{', '.join(titles)} ({names})" for names, titles in alike.items() if names]
+        said = [f"{', '.join(rows)} ({names})" for names, rows in alike.items() if names]
         lines += [f"{MARKS[source]} rests on {words}: {'; '.join(said)}."] if said else []
     return lines
 
 
-def differences(table: TableInput) -> list[str]:
+def differences(table: Expansion) -> list[str]:
     """What the derived rows and columns subtract."""
     rows = {row.id: row.title for row in table.rows}
-    columns = {head.column: head.title for head in table.columns}
+    columns = {column.id: column.title for column in table.columns}
     lines: dict[str, None] = {}
     for one in table.derived:
         a, b = ((rows if one.axis == "rows" else columns).get(id, id) for id in one.of)
-        over = "; ± is over these differences" if table.with_spread and one.with_spread else ""
+        over = "; ± is over these differences" if table.shows_spread and one.shows_spread else ""
         lines[f"{one.title}: {a} minus {b}, seed by seed{over}."] = None
     return list(lines)

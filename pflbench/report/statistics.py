@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pflbench.report.reading import Floats
-from pflbench.report.table import Reference, Spread, Verdict
+from pflbench.report.table import Verdict
+from pflbench.suite.cells import Reference
+from pflbench.suite.schema import Spread
 
 ENOUGH_SEEDS = 3
 _ROUNDING = 1e-9

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pflbench.report import text
 from pflbench.report.table import CellValue, Table
-from pflbench.report.views import View, views
+from pflbench.report.text import View, views
 
 _PADDING = 3  # a space on either side of a column and the line between two
 
@@ -99,7 +99,7 @@ def _grid(table: Table, view: View, columns: Sequence[int]) -> Grid:
     return grid
 
 
-def _comparison(lines: Sequence[text.Line]) -> Grid:
+def _comparison(lines: Sequence[text.Compared]) -> Grid:
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in text.COMPARISON:
         grid.add_column(Text(name), justify="left" if name in text.LEFT else "right", no_wrap=True)

@@ -1,23 +1,27 @@
-"""How a number, a cell and a comparison are written, the same in a terminal and in Markdown."""
+"""How numbers, cells and comparisons are written, and which columns stand side by side, the same in all formats."""
 
 from __future__ import annotations
 
 import codecs
 import math
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 from typing import NamedTuple
 
-from pflbench.report.table import SUSPECT, CellValue, Reference, Row, Table, Verdict
+from pflbench.report.table import SUSPECT, CellValue, Row, Table, Verdict
+from pflbench.suite.cells import Reference
 
 NONE = "–"
 OUTSIDE = "not in the suite"
 MARKS = {"guess": "ᵍ", "tuned": "ᵗ"}
 """What stands behind the number of a cell that rests on such values."""
+_WIDEST = 16
+"""Characters of a group in one line above its columns."""
 _ASCII = dict(zip("–—·×†²ᵍᵗ┃│━─╇┼", "--*x*2gt||=-=+", strict=True))
 _ASCII |= {"±": "+-", "√": "sqrt", "→": "->", "…": "..."}
 
 
-class Line(NamedTuple):
+class Compared(NamedTuple):
     """One cell against the paper's, as text."""
 
     row: str
@@ -28,7 +32,7 @@ class Line(NamedTuple):
     verdict: str
 
 
-COMPARISON = Line("Row", "Column", "Ours", "Paper", "Difference", "Verdict")
+COMPARISON = Compared("Row", "Column", "Ours", "Paper", "Difference", "Verdict")
 LEFT = (COMPARISON.row, COMPARISON.column, COMPARISON.verdict)
 """Headers of the columns that hold words."""
 
@@ -74,7 +78,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
 
 
-def comparison(table: Table) -> tuple[list[Line], list[str]]:
+def comparison(table: Table) -> tuple[list[Compared], list[str]]:
     """A line per cell with a run, and the footnotes of the verdicts.
 
     Empty if the paper has no number at all, or if the footer says of the whole table that it does not compare.
@@ -111,7 +115,7 @@ def _as_printed(reference: Reference, decimals: int) -> str:
     return mean if reference.spread is None else f"{mean} ± {reference.spread:.{decimals}f}"
 
 
-def _lines(row: Row, table: Table, notes: dict[str, int]) -> Sequence[Line]:
+def _lines(row: Row, table: Table, notes: dict[str, int]) -> Sequence[Compared]:
     lines = []
     for column, value in zip(table.columns, row.cells, strict=True):
         if value is None or not (value.done or value.failed):
@@ -123,5 +127,28 @@ def _lines(row: Row, table: Table, notes: dict[str, int]) -> Sequence[Line]:
             difference = f"{value.difference:+.{table.decimals}f}"
         if value.verdict is not None:
             verdict = _judged(value.verdict, notes)
-        lines.append(Line(row.title, column.name, cell(value, table.decimals), paper, difference, verdict))
+        lines.append(Compared(row.title, column.name, cell(value, table.decimals), paper, difference, verdict))
     return lines
+
+
+class View(NamedTuple):
+    """Columns that all rows are printed with: what stands above the rows' titles, and above each column in lines."""
+
+    corner: str
+    columns: dict[int, tuple[str, ...]]
+    """By the column's number in the table."""
+    extra: tuple[Row, ...]
+    """Rows that the suite does not name, if they have something in these columns."""
+
+
+def views(table: Table) -> list[View]:
+    """One view with all columns or, for a table in blocks, one per group with the group in the corner."""
+    groups: dict[str, dict[int, tuple[str, ...]]] = {}
+    for i, head in enumerate(table.columns):
+        c = head.column
+        corner, above = (c.group, "") if table.blocks else ("", c.group)
+        groups.setdefault(corner, {})[i] = tuple(line for line in (*wrap(above, _WIDEST), c.title, head.label) if line)
+    return [
+        View(corner, columns, tuple(row for row in table.extra if any(row.cells[i] for i in columns)))
+        for corner, columns in groups.items()
+    ]

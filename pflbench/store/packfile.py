@@ -29,7 +29,7 @@ _VERSION, _RUNS = b"pflbench.pack", b"pflbench.runs"
 _SEARCHED = ["run_id", "method", "dataset", "partition", "seed"]  # statistics of all columns would double the footer
 
 
-class Entry(NamedTuple):
+class PackedRun(NamedTuple):
     """A run as its pack's metadata describes it. `group` is the row group of its `rows`, meaningless without any."""
 
     header: Header
@@ -71,14 +71,14 @@ class Pack:
         return table
 
 
-class Source(NamedTuple):
+class RunToPack(NamedTuple):
     """A run to pack: what the pack will say of it before its scores are read."""
 
     header: Header
     rows: int
 
 
-def write(folder: Path, runs: Sequence[Source], read: Callable[[str], RunResult]) -> Pack:
+def write(folder: Path, runs: Sequence[RunToPack], read: Callable[[str], RunResult]) -> Pack:
     """Write the runs as one pack, which is there only when all of it was read again and found equal.
 
     Raises `StoreError`, and what `read` raises; there is no new file then.
@@ -122,7 +122,7 @@ def _verified(path: Path, digests: dict[str, str]) -> Pack:
     return pack
 
 
-def _listing(runs: Sequence[Source]) -> bytes:
+def _listing(runs: Sequence[RunToPack]) -> bytes:
     # surrogateescape brings any bytes through JSON and back, an error's invalid Unicode included.
     texts = [
         {key.decode(): value.decode(errors="surrogateescape") for key, value in schema.metadata(run.header).items()}
@@ -132,7 +132,7 @@ def _listing(runs: Sequence[Source]) -> bytes:
     return json.dumps(listed, sort_keys=True).encode()
 
 
-def _entries(footer: Any) -> tuple[dict[str, Entry], list[str], list[Foreign]]:
+def _entries(footer: Any) -> tuple[dict[str, PackedRun], list[str], list[Foreign]]:
     metadata = footer.metadata or {}
     if _VERSION not in metadata:
         raise Unfit("no pflbench metadata of a pack")
@@ -146,14 +146,14 @@ def _entries(footer: Any) -> tuple[dict[str, Entry], list[str], list[Foreign]]:
     groups = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
     if groups != [rows for rows, _ in listed if rows]:
         raise Unfit("its list of runs does not fit its rows")
-    entries: dict[str, Entry] = {}
+    entries: dict[str, PackedRun] = {}
     unfit: list[str] = []
     foreign: list[Foreign] = []
     group = 0
     for rows, texts in listed:
         try:
             header = schema.header(texts)
-            entries[header.spec.id] = Entry(header, rows, group)
+            entries[header.spec.id] = PackedRun(header, rows, group)
         except Foreign as error:
             foreign.append(error)
         except Unfit as error:

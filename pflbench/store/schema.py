@@ -81,6 +81,12 @@ PLAIN = pa.schema(
         ("finetune_lr", pa.float64()),
         ("finetune_decay", pa.float64()),
         ("finetune_every", pa.int64()),
+        ("dataset_version", pa.string()),
+        ("dataset_content", pa.string()),
+        ("partition_version", pa.string()),
+        ("partition_content", pa.string()),
+        ("model_version", pa.string()),
+        ("unchecked", pa.bool_()),
         ("spec", pa.string()),
     ]
 )
@@ -88,7 +94,9 @@ PLAIN = pa.schema(
 
 Reading a run takes none of them: they are for those who read the files with pandas or DuckDB. `validation` tells trials
 of a search (above 0) from results. Options are JSON with sorted keys, `spec` is all of the identity, and `run_id` its
-hash. Columns are only ever added.
+hash. Versions and contents of dataset, partition and network are those of a user's own, as in the spec (null: built in,
+or nothing is read); `unchecked` tells runs of a method that was not held against the contract. Columns are only ever
+added.
 """
 COLUMNS = pa.schema([*SCORES, *PLAIN])
 
@@ -122,11 +130,11 @@ class Header(NamedTuple):
 
 def to_table(result: RunResult) -> pa.Table:
     """A run as an Arrow table with metadata."""
-    found = rows(result)
-    scores = zip(*found, strict=True) if found else [[]] * len(SCORES)
+    listed = rows(result)
+    scores = zip(*listed, strict=True) if listed else [[]] * len(SCORES)
     columns = [pa.array(list(values), kind) for values, kind in zip(scores, SCORES.types, strict=True)]
     plain = _plain(result)
-    columns += [pa.repeat(pa.scalar(plain[field.name], field.type), len(found)) for field in PLAIN]
+    columns += [pa.repeat(pa.scalar(plain[field.name], field.type), len(listed)) for field in PLAIN]
     return pa.Table.from_arrays(columns, schema=COLUMNS.with_metadata(metadata(result)))
 
 
@@ -144,27 +152,27 @@ def digest(result: RunResult) -> str:
 
 def metadata(run: RunResult | Header) -> dict[bytes, bytes]:
     """What `header` parses."""
-    found = {
+    texts = {
         _VERSION: str(SCHEMA_VERSION).encode(),
         _SPEC: run.spec.canonical().encode(),
         _PROVENANCE: json.dumps(run.provenance, sort_keys=True).encode(),
     }
     if run.failure is not None:
         # An error may quote a file name that is not valid Unicode.
-        found[_FAILURE] = run.failure.encode(errors="surrogatepass")
-    return found
+        texts[_FAILURE] = run.failure.encode(errors="surrogatepass")
+    return texts
 
 
-def header(found: Mapping[bytes, bytes] | None) -> Header:
+def header(texts: Mapping[bytes, bytes] | None) -> Header:
     """Parse a run's metadata. Raises `Unfit`, which is `Foreign` if another version of pflbench wrote it."""
-    if not found or _VERSION not in found:
+    if not texts or _VERSION not in texts:
         raise Unfit("no pflbench metadata")
-    if found[_VERSION] != str(SCHEMA_VERSION).encode():
-        version = found[_VERSION].decode(errors="replace")
+    if texts[_VERSION] != str(SCHEMA_VERSION).encode():
+        version = texts[_VERSION].decode(errors="replace")
         raise Foreign(f"schema version {version}, where this version of pflbench reads {SCHEMA_VERSION}")
     try:
-        spec = _spec(found[_SPEC])
-        provenance = json.loads(found[_PROVENANCE])
+        spec = _spec(texts[_SPEC])
+        provenance = json.loads(texts[_PROVENANCE])
     except KeyError as error:
         raise Unfit(f"no metadata {error.args[0].decode()}") from error
     except Unfit:
@@ -173,7 +181,7 @@ def header(found: Mapping[bytes, bytes] | None) -> Header:
         raise Unfit(f"unreadable metadata ({str(error).splitlines()[0]})") from error
     if not isinstance(provenance, dict):
         raise Unfit("unreadable metadata (the provenance is not an object)")
-    failure = found.get(_FAILURE)
+    failure = texts.get(_FAILURE)
     return Header(spec, provenance, None if failure is None else failure.decode(errors="surrogatepass"))
 
 
@@ -201,11 +209,11 @@ def from_table(table: pa.Table) -> RunResult:
         raise Unfit(f"unexpected columns ({error})") from error
     if any(column.null_count for column in columns):
         raise Unfit("empty fields among the scores")
-    found = [Score(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
-    scores = tuple(row for row in found if not row.stage.startswith(METRIC))
+    scored = [Score(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
+    scores = tuple(row for row in scored if not row.stage.startswith(METRIC))
     metrics = tuple(
         Metric(row.round, row.client, row.stage.removeprefix(METRIC), row.accuracy)
-        for row in found
+        for row in scored
         if row.stage.startswith(METRIC)
     )
     return RunResult(spec, scores, provenance, failure, metrics)
@@ -256,6 +264,12 @@ def _plain(result: RunResult) -> dict[str, Any]:
         "finetune_lr": finetune and finetune.lr,
         "finetune_decay": finetune and finetune.decay,
         "finetune_every": finetune and finetune.every,
+        "dataset_version": spec.dataset.version,
+        "dataset_content": spec.dataset.content,
+        "partition_version": spec.partition.version,
+        "partition_content": spec.partition.content,
+        "model_version": spec.model_version,
+        "unchecked": bool(provenance.get("unchecked")),
         "spec": spec.canonical(),
     }
 

@@ -13,8 +13,8 @@ from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import files, outdated, schema, singlefile
+from pflbench.store.pack_folder import Packs
 from pflbench.store.packfile import Pack
-from pflbench.store.packs import Packs
 
 _PROBE = bytes(64 * 1024)
 
@@ -46,13 +46,13 @@ class Store:
     """The runs under a results folder: `<root>/runs/<id>.parquet` each, or many in `<root>/packs/*.parquet`.
 
     A run in a file of its own goes before a packed one, but a finished run before a failed one. Creates nothing
-    before a write.
+    before a write. `packed`: whether packs are looked into; else only runs in files of their own are there.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, packed: bool = True) -> None:
         self.root = Path(root)
         self.runs = self.root / "runs"
-        self.packs = Packs(self.root / "packs")
+        self.packs = Packs(self.root / "packs", seen=packed)
 
     def path(self, id: str) -> Path:
         """Where a run of this id is written; it may be packed later."""

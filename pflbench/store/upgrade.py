@@ -14,7 +14,7 @@ import pyarrow as pa
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.store import files, outdated, packfile, schema, singlefile
-from pflbench.store.packfile import Pack, Source
+from pflbench.store.packfile import Pack, RunToPack
 from pflbench.store.schema import Header, Unfit
 from pflbench.store.store import Store, Stored
 
@@ -109,14 +109,14 @@ def _pack(store: Store, pack: Pack, steps: Sequence[Step], dry_run: bool) -> dic
     done: dict[str, list[str]] = {}
     if pack.foreign or pack.unfit:  # it stays: what is not read of it would be lost
         return done
-    news: dict[str, list[tuple[bool, bool, str, Source]]] = {}  # by new id: what was there for it, the best first
+    news: dict[str, list[tuple[bool, bool, str, RunToPack]]] = {}  # by new id: what was there for it, the best first
     for id in pack.entries:
         old = store.packs.read(pack, id)
         if old is None:
             raise _Gone
         new, done[id] = _upgraded(old, steps)
         done[id] += [] if pack.complete else [COLUMNS]
-        source = Source(Header(new.spec, new.provenance, new.failure), len(schema.rows(new)))
+        source = RunToPack(Header(new.spec, new.provenance, new.failure), len(schema.rows(new)))
         news.setdefault(new.spec.id, []).append((new.failure is not None, new.spec.id != id, id, source))
     if dry_run or not any(done.values()):
         return {id: titles for id, titles in done.items() if titles}

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pflbench.names import Places
+from pflbench.selection import Selection
 from pflbench.spec import RunSpec
-from pflbench.stages import Shown
+from pflbench.stages import Shown, canonical
 from pflbench.suite.schema import Mean, Spread
 from pflbench.suite.shortfall import Shortfall
+from pflbench.units import seed_text
+
+UNPRINTED = ("guess", "tuned")
+"""Where a value comes from that neither the paper nor its code gives: guessed, or tuned by us."""
 
 
 class Reference(NamedTuple):
@@ -22,7 +27,7 @@ class Reference(NamedTuple):
     """
 
     mean: float
-    spread: float | None
+    spread: float | None = None
     suspect: str | None = None
     text: str | None = None
 
@@ -60,6 +65,47 @@ class TableColumn:
         """Its id and, where that speaks of another dataset, the one that it has."""
         return f"{self.id} (on {self.stands_in})" if self.stands_in else self.id
 
+    @property
+    def setting(self) -> str:
+        """Group and title in one line."""
+        return f"{self.group} {self.title}".strip()
+
+
+@dataclass(frozen=True)
+class ColumnHead:
+    """A column as the table shows it: once or, where the table shows several stages, once for each of them.
+
+    `label` is what the paper calls the stage; `stage` is None where each row has its own.
+    """
+
+    column: TableColumn
+    stage: Shown | None = None
+    label: str = ""
+
+    @property
+    def id(self) -> str:
+        """Its id: the column's, with the stage if there is one."""
+        return self.column.id if self.stage is None else f"{self.column.id}/{self.stage}"
+
+    @property
+    def name(self) -> str:
+        """Everything above it in one line."""
+        return f"{self.column.setting} {self.label}".strip()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a cell reads a run's scores: the stage, and the fine-tuning steps to average (None: the last one).
+
+    `smallest`: only the so many clients with the fewest support examples count (ties: the lower client number). `mean`:
+    each client counts the same, or is weighted by its number of test examples.
+    """
+
+    stage: Shown
+    steps: tuple[int, ...] | None = None
+    smallest: int | None = None
+    mean: Mean = "clients"
+
 
 class Choice(NamedTuple):
     """A grid's point: the run on all data, and the one that holds the validation share out and is scored on it."""
@@ -72,26 +118,46 @@ class Choice(NamedTuple):
 class Cell:
     """A place in the table: the runs (one per seed), and which of their scores it averages.
 
-    `steps` are fine-tuning steps, `(0,)` for the other stages. `sources` says where the value of a hyperparameter or a
-    setting comes from (`paper`, `code`, …), for those the suite file says it of; `follows`: what its runs follow, in
-    words. `choices`: per seed, the points of the row's grid (empty without one), of which each client takes the one
-    with the best validation accuracy; `runs` are the first point's.
+    `sources` says where the value of a hyperparameter or a setting comes from (`paper`, `code`, …), for those the suite
+    file says it of; `follows`: what its runs follow, in words. `choices`: per seed, the points of the row's grid (empty
+    without one), of which each client takes the one with the best validation accuracy; `runs` are the first point's.
     """
 
     row: TableRow
     column: TableColumn
-    stage: Shown
-    steps: tuple[int, ...]
+    reading: Reading
     runs: tuple[RunSpec, ...]
-    reference: Reference | None
-    sources: Mapping[str, str]
+    reference: Reference | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
     choices: tuple[tuple[Choice, ...], ...] = ()
     follows: str = ""
 
     @property
+    def stage(self) -> Shown:
+        """Which models it shows."""
+        return self.reading.stage
+
+    @cached_property
+    def by_seed(self) -> tuple[tuple[RunSpec, ...], ...]:
+        """For each seed every run it is made from, those of its choices included."""
+        if self.choices:
+            return tuple(tuple(run for choice in points for run in choice) for points in self.choices)
+        return tuple((run,) for run in self.runs)
+
+    @cached_property
     def needed(self) -> tuple[RunSpec, ...]:
-        """Every run it is made from, those of its choices included."""
-        return tuple(run for points in self.choices for choice in points for run in choice) or self.runs
+        """The same runs of all seeds."""
+        return tuple(run for runs in self.by_seed for run in runs)
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether its runs are scored at its stage."""
+        return set(canonical([self.stage])) <= set(self.needed[0].scoring.stages)
+
+    @property
+    def rests_on(self) -> dict[str, str]:
+        """Settings and hyperparameters whose values are `UNPRINTED`, and which of it each is."""
+        return {key: source for key, source in self.sources.items() if source in UNPRINTED}
 
 
 class Departure(NamedTuple):
@@ -140,37 +206,58 @@ class Derived:
     title: str
     axis: Literal["rows", "columns"]
     of: tuple[str, str]
-    references: Mapping[tuple[str, Shown], Reference]
+    references: Mapping[tuple[str, str], Reference]
     shows_spread: bool = True
 
 
 @dataclass(frozen=True)
-class Expansion:
-    """A table to fill: cells in the order column → row → stage, and every run once in the order column → row → seed.
+class Caption:
+    """What is said of a table above and below it, whatever fills it.
 
-    `stages` are the columns within each column, with their titles (empty: each column is one); `blocks`: the rows
-    stand once for every group of columns; `mean`: how cells average clients; `shows_spread`: whether a spread stands
-    behind each number. `protocol`: what is followed, in words. `notes` and `departures` are those of what is shown.
-    `locations` tells where the code of what is the user's own lives, by run id; it is no part of a run's identity.
-    `path` is the suite's file, `extends` the one that it extends. `shortfall` is in what it differs from the whole
-    protocol.
+    `spread` is what stands behind a number, `shows_spread` whether one does. `notes` are those of what is shown,
+    `shortfall` is in what it differs from the suite's whole protocol.
     """
 
     suite: str
     title: str
     paper: str
-    protocol: str
     profile: str
-    seeds: tuple[int, ...]
     spread: Spread
-    mean: Mean
+    shows_spread: bool
+    notes: tuple[str, ...]
+    shortfall: Shortfall
+
+    @property
+    def published(self) -> bool:
+        """Whether some paper has this table, as far as the suite says."""
+        return self.paper != "none"
+
+    @property
+    def heading(self) -> str:
+        """The title, with the profile and how much there is of the whole, where it is not all."""
+        profile = () if self.profile == "paper" else (f"profile: {self.profile}",)
+        said = "; ".join((*profile, *self.shortfall.counts))
+        return f"{self.title} [{said}]" if said else self.title
+
+
+@dataclass(frozen=True)
+class Expansion(Caption):
+    """A table to fill: cells in the order column → row → stage, and every run once in the order column → row → seed.
+
+    `stages` are the columns within each column, with their titles (empty: each column is one); `blocks`: the rows
+    stand once for every group of columns; `costs`: the lines below tell what a round costs each row. `protocol`: what
+    is followed, in words. `departures` are those of what is shown. `locations` tells where the code of what is the
+    user's own lives, by run id; it is no part of a run's identity. `path` is the suite's file, `extends` the one that
+    it extends, `part` the selection that it expands.
+    """
+
+    protocol: str
+    seeds: tuple[int, ...]
     decimals: int
     bold: str
     stages: Mapping[Shown, str]
     blocks: bool
     costs: bool
-    shows_spread: bool
-    notes: tuple[str, ...]
     departures: tuple[Departure, ...]
     rows: tuple[TableRow, ...]
     columns: tuple[TableColumn, ...]
@@ -180,7 +267,49 @@ class Expansion:
     locations: Mapping[str, Places]
     path: Path
     extends: Path | None
-    shortfall: Shortfall
+    part: Selection
+
+    @property
+    def published(self) -> bool:
+        """Whether some paper has this table, or a number of it."""
+        return super().published or any(cell.reference for cell in self.cells)
+
+    @cached_property
+    def heads(self) -> tuple[ColumnHead, ...]:
+        """The columns as they are shown, each with all its stages."""
+        labels = self.stages if len(self.stages) > 1 else dict.fromkeys(self.stages, "")
+        return tuple(
+            ColumnHead(column, stage, labels.get(stage, "") if stage else "")
+            for column in self.columns
+            for stage in (labels or (None,))
+        )
+
+    def with_spread(self, shown: bool | None) -> Expansion:
+        """The same with a spread behind each number, or without (None: as it is)."""
+        if shown is None:
+            return self
+        return replace(self, shows_spread=shown, derived=tuple(replace(d, shows_spread=shown) for d in self.derived))
+
+    def place(self, cell: Cell) -> tuple[str, str]:
+        """The ids of a cell's row and `ColumnHead`."""
+        return cell.row.id, ColumnHead(cell.column, cell.stage if self.stages else None).id
+
+    @cached_property
+    def places(self) -> dict[tuple[str, str], Cell]:
+        """The cells by their places."""
+        return {self.place(cell): cell for cell in self.cells}
+
+    def asks(self, cell: Cell) -> dict[str, str | int]:
+        """What a run of a cell remembers of who asked for it: where it stands, and what was other than the suite's."""
+        said: dict[str, str | int] = {"suite": self.part.suites[0], "profile": self.profile}
+        said |= {"row": cell.row.id, "column": cell.column.id}
+        if self.part.rounds:
+            said["rounds"] = self.part.rounds
+        if self.part.seeds:
+            said["seeds"] = seed_text(self.part.seeds)
+        if self.part.precision:
+            said["precision"] = self.part.precision
+        return said
 
     @cached_property
     def settings(self) -> frozenset[str]:

@@ -60,10 +60,10 @@ class Document(Table):
     follows: list[Follows] = Field(default_factory=list)
     departure: list[DepartureTable] = Field(default_factory=list)
     reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
-    layout: Layout = Layout()
+    layout: Layout = Field(default_factory=Layout)
     figure: figures.Figure | None = None
     statistics: counting.Statistics | None = None
-    tune: Tune = Tune()
+    tune: Tune = Field(default_factory=Tune)
     profile: dict[str, Profile] = Field(default_factory=dict)
 
     @property
@@ -156,11 +156,10 @@ def _check_left_behind(document: Document) -> None:
     if document.evaluation.clients != "held-out":
         return
     for i, row in enumerate(document.row):
-        for stage in document.scored(row):
+        for stage in named(row):
             if stage in ("stored", "sampled"):
-                raise fault(
-                    ("row", i, "stages"), f"held-out clients, who are scored, never train, so nothing is {stage!r}"
-                )
+                place = ("row", i, "stage" if row.stages is None else "stages")
+                raise fault(place, f"held-out clients, who are scored, never train, so nothing is {stage!r}")
 
 
 def _check_derived(document: Document) -> None:
@@ -189,11 +188,16 @@ def _check_references(document: Document) -> None:
         for column, printed in cells.items():
             if column not in columns:
                 raise unknown_key(("reference", row, column), columns)
-            if isinstance(printed, list) and len(rows[row]) > 1:
-                raise fault(("reference", row, column), f"of which stage? The row is shown at {', '.join(rows[row])}")
-            for stage in printed if isinstance(printed, dict) else ():
-                if stage not in rows[row]:
-                    raise fault(("reference", row, column, stage), "the row is not shown at this stage")
+            _check_reference(("reference", row, column), printed, rows[row])
+
+
+def _check_reference(place: tuple[str, ...], printed: object, stages: Sequence[Shown]) -> None:
+    """Reject a printed value of a stage that its row, which is shown at `stages`, does not have."""
+    if isinstance(printed, list) and len(stages) > 1:
+        raise fault(place, f"of which stage? The row is shown at {', '.join(stages)}")
+    for stage in printed if isinstance(printed, dict) else ():
+        if stage not in stages:
+            raise fault((*place, stage), "the row is not shown at this stage")
 
 
 def _check_scopes(document: Document) -> None:
@@ -272,7 +276,7 @@ def parse(raw: Mapping[str, Any], path: Path) -> Suite:
         for column in profile.column:
             if column not in ("*", *ids):
                 raise UsageError(f"{prefix}{unknown('column', column, ids)}")
-        documents[name] = _document(_patched(raw, profile), prefix)
+        documents[name] = _document(_patched(raw, paper, profile), prefix)
     return Suite(path, documents)
 
 
@@ -283,13 +287,14 @@ def _document(raw: Mapping[str, Any], prefix: str) -> Document:
         raise UsageError("\n".join(prefix + explain(e) for e in error.errors())) from error
 
 
-def _patched(raw: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-    patched = {key: value for key, value in raw.items() if key != "profile"}
-    patched["suite"] = patched["suite"] | profile.model_dump(include={"seeds", "notes"}, exclude_none=True)
+def _patched(raw: Mapping[str, Any], paper: Document, profile: Profile) -> dict[str, Any]:
+    """A profile's tables; those that none can override as `paper` has them, checked already."""
+    patched = {key: getattr(paper, key) for key in paper.model_fields_set - {"profile"}}
+    patched["suite"] = raw["suite"] | profile.model_dump(include={"seeds", "notes"}, exclude_none=True)
     for table in ("federation", "evaluation", "hyper"):
-        patched[table] = merged(patched.get(table, {}), getattr(profile, table))
+        patched[table] = merged(raw.get(table, {}), getattr(profile, table))
     over = profile.column
     patched["column"] = [
-        merged(merged(column, over.get("*", {})), over.get(column["id"], {})) for column in patched["column"]
+        merged(merged(column, over.get("*", {})), over.get(column["id"], {})) for column in raw["column"]
     ]
     return patched

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from typing_extensions import Unpack
+
 from pflbench import names
 from pflbench.errors import UsageError
-from pflbench.spec import Finetune, MethodSpec, Precision, RunSpec, Scoring
-from pflbench.stages import Shown
+from pflbench.selection import EVERYTHING, Choices, Selection
+from pflbench.spec import Finetune, MethodSpec, RunSpec, Scoring
 from pflbench.suite import origins, resolve
-from pflbench.suite.cells import Cell, Choice, Departure, Derived, Expansion, Reference, TableColumn, TableRow
+from pflbench.suite.cells import Cell, Choice, Departure, Derived, Expansion, Reading, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.select import Line, select_columns, select_lines, suite_lines
 from pflbench.suite.shortfall import shortfall, stand_in
@@ -28,88 +30,48 @@ __all__ = [
     "TableColumn",
     "TableRow",
     "expand",
-    "parse_seeds",
 ]
 
 
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """`"0-4"`, `"0,2,5"` or a mixture → the seeds, in that order."""
-    seeds: list[int] = []
-    for part in text.split(","):
-        first, dash, last = (p.strip() for p in part.partition("-"))
-        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-            raise UsageError(f"{text!r} is not a list of seeds: write 0-4 or 0,2,5.")
-        seeds += range(int(first), int(last or first) + 1)
-    return tuple(dict.fromkeys(seeds))
+def _chosen(suite: Suite, document: Document) -> Suite:
+    """The suite with the versions chosen of what is the user's own and not on this machine, column by column."""
+    suite = replace(suite, own=suite.own.anew())
+    for index in range(len(document.column)):
+        suite.own.choose(**resolve.references(suite, document, index))
+    return suite
 
 
-def expand(
-    suite: Suite,
-    *,
-    profile: str = "paper",
-    rows: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
-    datasets: Sequence[str] | None = None,
-    partitions: Sequence[str] | None = None,
-    clients: Sequence[int] | None = None,
-    seeds: Sequence[int] | None = None,
-    rounds: int | None = None,
-    sets: Sequence[str] = (),
-    methods: Sequence[str] | None = None,
-    precision: Precision = "fp32",
-) -> Expansion:
-    """The table of a suite, or the part of it that the selectors leave.
+def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices]) -> Expansion:
+    """The table of a suite, or the part of it that a selection leaves.
 
     Args:
         suite: The suite, from `load.load`.
-        profile: Which of its profiles.
-        rows: Keeps these rows, by id.
-        columns: Keeps these columns, by id.
-        datasets: Keeps the columns on these datasets (the paper's or the profile's).
-        partitions: Keeps the columns with these partitions.
-        clients: Keeps the columns with these numbers of clients.
-        seeds: Instead of the suite's.
-        rounds: Instead of each column's; a row that has its own keeps them if they are not more.
-        sets: `method.key=value` (a method's id or class name) and `finetune.key=value`, stronger than the file. On a
-            hyperparameter of a grid it leaves the grid this one value.
-        methods: Keeps rows by method or row id; `file.py:Class` or `module:Class` stands for a row of its own.
-        precision: Of the runs.
+        part: What is asked for of it; its `suites` say nothing here.
+        **choices: Fields that are other than in `part`.
 
     Raises:
         UsageError: Something is unknown or does not fit, or the suite is one of statistics, which has no runs.
     """
+    part = part.but(**choices)
+    profile, rounds = part.profile or "paper", part.rounds
     document = suite.document(profile)
     if document.statistics is not None:
-        prints = f"`pflbench report --suite {suite.called or suite.path}`"
-        raise UsageError(f"{suite.name} trains nothing: {prints} counts the examples of its datasets.")
-    suite = replace(suite, own=suite.own.anew())
-    for index in range(len(document.column)):
-        suite.own.choose(**resolve.references(suite, document, index))
-    every = suite_lines(suite, document)
-    resolve.check_method_keys(suite, document, every)
-    lines = [_at_most(rounds, line) for line in select_lines(every, rows, methods, document, suite.own)]
-    chosen = tuple(document.suite.seeds if seeds is None else seeds)
-    overrides = resolve.settings(document, sets, lines)
-    lines = [staged(suite, document, line, overrides) for line in lines]
-    filler = _Filler(suite, document, overrides, chosen)
+        run = f"`pflbench run --suite {suite.called or suite.path}`"
+        raise UsageError(f"{suite.name} trains nothing: {run} counts the images of its datasets.")
+    suite = _chosen(suite, document)
+    chosen = part.seeds or tuple(document.suite.seeds)
+    lines, overrides = _lines(suite, document, part)
+    filler = _Filler(suite, document, overrides, chosen, part.precision or "fp32", rounds)
 
     shown: list[TableColumn] = []
     cells: list[Cell] = []
     locations: dict[str, names.Places] = {}
-    indices = select_columns(suite, document, columns, datasets, partitions, clients)
+    indices = select_columns(suite, document, part)
     for index in indices:
-        shared = resolve.shared(suite, document, index) | {"precision": precision}
-        if rounds is not None:
-            shared["rounds"] = rounds
-        column = _table_column(suite.document(), document, index, shared)
+        column, filled, places = filler.column(index, lines)
         shown.append(column)
-        told = origins.of_column(suite, document, index, shared)
-        for line in lines:
-            found = filler.cells(index, column, line, shared, told)
-            cells += found
-            places = filler.places(index, line)
-            if places:
-                locations |= dict.fromkeys((spec.id for spec in found[0].needed), places)
+        cells += filled
+        locations |= places
     head, layout = document.suite, document.layout
     named = [(line.row.id, line.key) for line in lines], [column.id for column in shown]
     return Expansion(
@@ -120,7 +82,6 @@ def expand(
         profile=profile,
         seeds=chosen,
         spread=head.spread,
-        mean=document.evaluation.mean,
         decimals=layout.decimals,
         bold=layout.bold,
         stages=dict(layout.stages),
@@ -138,7 +99,17 @@ def expand(
         path=suite.path,
         extends=suite.path.parent / head.extends if head.extends else None,
         shortfall=shortfall(suite.document(), document, indices, rounds, chosen),
+        part=part.but(suites=[suite.called or str(suite.path)], profile=profile),
     )
+
+
+def _lines(suite: Suite, document: Document, part: Selection) -> tuple[list[Line], Sequence[resolve.Setting]]:
+    """The rows that are asked for, at their stages, and what the command line sets in them."""
+    every = suite_lines(suite, document)
+    resolve.check_method_keys(suite, document, every)
+    lines = [_at_most(part.rounds, line) for line in select_lines(every, part, document, suite.own)]
+    overrides = resolve.settings(document, part.overrides, lines)
+    return [staged(suite, document, line, overrides) for line in lines], overrides
 
 
 def _at_most(rounds: int | None, line: Line) -> Line:
@@ -162,37 +133,64 @@ class _Filler:
     document: Document
     overrides: Sequence[resolve.Setting]
     seeds: tuple[int, ...]
+    precision: str
+    rounds: int | None
+    """Instead of the columns' own."""
+
+    def column(self, index: int, lines: Sequence[Line]) -> tuple[TableColumn, list[Cell], dict[str, names.Places]]:
+        """A column, its cells in these rows, and where the user's own code is of each run's id that has any."""
+        shared = resolve.shared(self.suite, self.document, index) | {"precision": self.precision}
+        if self.rounds is not None:
+            shared["rounds"] = self.rounds
+        column = _table_column(self.suite.document(), self.document, index, shared)
+        told = origins.of_column(self.suite, self.document, index, shared)
+        below = resolve.places(self.suite, self.document, index)
+        cells: list[Cell] = []
+        locations: dict[str, names.Places] = {}
+        for line in lines:
+            places: names.Places = {**below, "methods": line.location} if line.location else below
+            row = self.cells(index, column, line, shared, told, places)
+            cells += row
+            if places:
+                locations |= dict.fromkeys((spec.id for spec in row[0].needed), places)
+        return column, cells, locations
 
     def cells(
-        self, index: int, column: TableColumn, line: Line, shared: Mapping[str, Any], told: Mapping[str, str]
+        self,
+        index: int,
+        column: TableColumn,
+        line: Line,
+        shared: Mapping[str, Any],
+        told: Mapping[str, str],
+        places: names.Places,
     ) -> list[Cell]:
-        """One row in one column: a cell for each stage that the row shows. `told`: the column's sources."""
+        """One row in one column: a cell for each stage that the row shows.
+
+        `told`: the column's sources; `places`: where the code is of what in it is the user's own.
+        """
         where = self.suite, self.document, index, line, self.overrides
         points, values = resolve.hyperparameters(*where)
         finetune = resolve.finetuning(*where) if "finetuned" in line.scored else None
         own = dict(shared) if line.rounds is None else dict(shared, rounds=line.rounds)
         own["scoring"] = self._scoring(line, finetune, own["rounds"])
-        runs, choices = self._runs(line, points, own, self.places(index, line))
+        runs, choices = self._runs(line, points, own, places)
         settings = origins.settings(self.document, line, told)
-        # A method's own batch, say, stands in place of the column's.
-        sources = {key: source for key, source in settings.items() if key not in points[0]} | values
+        # A method's own batch, say, stands in place of the column's, and some methods draw no minibatches.
+        unread = points[0].keys() | (set() if line.info.minibatches else {"batch"})
+        sources = {key: source for key, source in settings.items() if key not in unread} | values
         fixed = {key for target, key, _ in self.overrides if target == "finetune"}
         tuning = origins.finetuning(self.document, index, line, fixed) if finetune else {}
         followed = origins.follows(self.document, line.row, line.key, column.id)
         cells = []
         for stage in line.row.stages:
-            steps: tuple[int, ...] = (0,)
+            steps = None
             if stage == "finetuned" and finetune:
                 steps = resolve.reported_steps(self.suite, self.document, index, finetune)
+            reading = Reading(stage, steps, column.smallest, self.document.evaluation.mean)
             reference = resolve.printed(self.document, line.row.id, column.id, stage)
             own_sources = sources | tuning if stage == "finetuned" else sources
-            cells.append(Cell(line.row, column, stage, steps, runs, reference, own_sources, choices, followed))
+            cells.append(Cell(line.row, column, reading, runs, reference, own_sources, choices, followed))
         return cells
-
-    def places(self, index: int, line: Line) -> names.Places:
-        """Where the code of a row in a column is, as far as it is the user's own."""
-        method: names.Places = {"methods": line.location} if line.location else {}
-        return {**resolve.places(self.suite, self.document, index), **method}
 
     def _scoring(self, line: Line, finetune: Finetune | None, rounds: int) -> Scoring:
         rule = self.document.evaluation
@@ -211,16 +209,16 @@ class _Filler:
     def _runs(
         self, line: Line, points: Sequence[Mapping[str, Any]], own: Mapping[str, Any], places: names.Places
     ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
-        """A cell's runs and choices; `own`: what its runs have in common; `places`: of `places`."""
+        """A cell's runs and choices; `own`: what its runs have in common; `places`: as `cells` has them."""
+        read = self.suite.own.contents
+        of_seeds = [{"seed": seed, **read(own, places, seed)} for seed in self.seeds]
 
         def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
             method = MethodSpec(name=line.info.name, version=line.info.version, hyper=dict(hyper))
             with at("run"):
-                own_of = [dict(own, seed=seed) | self.suite.own.contents(own, places, seed) for seed in self.seeds]
-                first = RunSpec(method=method, validation=validation, **own_of[0])
+                first = RunSpec(method=method, validation=validation, **{**own, **of_seeds[0]})
             assert first.id  # copies with another seed share what it is hashed from
-            changes = [{key: value for key, value in one.items() if value is not own_of[0][key]} for one in own_of[1:]]
-            return first, *(first.model_copy(update=change) for change in changes)
+            return first, *(first.model_copy(update=change) for change in of_seeds[1:])
 
         if line.validation is None:
             return runs(points[0]), ()
@@ -241,7 +239,7 @@ def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[str
             places = [(row, stage, row, d.id) for row in stages for stage in stages[row]]
         else:
             continue
-        references: dict[tuple[str, Shown], Reference] = {}
+        references: dict[tuple[str, str], Reference] = {}
         for other, stage, row, column in places:
             if printed := resolve.printed(document, row, column, stage):
                 references[other, stage] = printed

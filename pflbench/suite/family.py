@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -12,13 +13,21 @@ from pflbench.suite.load import read
 from pflbench.suite.own import Own
 
 
-def borrowed(table: Expansion, stored: set[str], own: Own) -> bool:
-    """Whether the suite extends one of another folder, and all its stored runs are that one's."""
+def borrowed(table: Expansion, beside: Iterable[Expansion], stored: set[str], own: Own) -> bool:
+    """Whether the suite extends one of another folder, and all its stored runs are that one's.
+
+    `beside`: tables that were expanded already, of which it may be one.
+    """
     if table.extends is None or table.extends.resolve().parent == table.path.resolve().parent:
         return False
     there = stored & {run.id for run in table.runs}
     base = table.extends.resolve()
-    return bool(there) and there <= _named(base, base, table.profile, table.seeds, own)
+    if not there:
+        return False
+    bases = (one for one in beside if one.path.resolve() == base and one.profile == table.profile)
+    if any(there <= {run.id for run in one.runs} for one in bases):
+        return True
+    return there <= _named(base, base, table.profile, table.seeds, own)
 
 
 def named_by_family(table: Expansion, own: Own) -> frozenset[str]:

@@ -113,24 +113,34 @@ Figure = Annotated[FromRuns | Histogram, Field(discriminator="kind"), BeforeVali
 def check(figure: FromRuns | Histogram | None, rows: Sequence[Row], columns: Sequence[Column]) -> None:
     """Raise the error for rows or columns that the figure (None: a table) cannot be made from."""
     if isinstance(figure, Histogram):
-        if rows:
-            raise fault(("row",), "a histogram of sizes trains nothing: write row = []")
-        for i, column in enumerate(columns):
-            if column.partition.name != "random-slicing":
-                raise fault(("column", i, "partition", "name"), "sizes are drawn of random-slicing only")
+        _check_sizes(rows, columns)
     elif not rows:
         raise fault(("row",), "List should have at least 1 item, except for a histogram of sizes")
     if isinstance(figure, Kde | Curve | Steps | Tsne):
         for i, row in enumerate(rows):
-            if row.grid:
-                raise fault(("row", i, "grid"), f"a {figure.kind} cannot show what clients choose after the last round")
-            needed = _NEEDED.get(figure.kind)
-            if needed and needed != row.stage and needed not in (row.stages or ()):
-                place = "stage" if row.stages is None else "stages"
-                raise fault(("row", i, place), f"a {figure.kind} shows the stage {needed!r}")
+            _check_row(figure, i, row)
     if isinstance(figure, Tsne) and len(columns) > 1:
         raise fault(("column", 1), f"a tsne shows one column, not {len(columns)}")
     if isinstance(figure, Scatter | Kde | Tsne):
         for i, column in enumerate(columns):
             if column.subset:
                 raise fault(("column", i, "subset"), f"a {figure.kind} shows all clients")
+
+
+def _check_sizes(rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    """Reject a histogram of sizes that has rows, or columns whose sizes follow no known law."""
+    if rows:
+        raise fault(("row",), "a histogram of sizes trains nothing: write row = []")
+    for i, column in enumerate(columns):
+        if column.partition.name != "random-slicing":
+            raise fault(("column", i, "partition", "name"), "sizes are drawn of random-slicing only")
+
+
+def _check_row(figure: Kde | Curve | Steps | Tsne, i: int, row: Row) -> None:
+    """Reject a row with a choice per client, or without the stage that the figure shows."""
+    if row.grid:
+        raise fault(("row", i, "grid"), f"a {figure.kind} cannot show what clients choose after the last round")
+    needed = _NEEDED.get(figure.kind)
+    if needed and needed != row.stage and needed not in (row.stages or ()):
+        place = "stage" if row.stages is None else "stages"
+        raise fault(("row", i, place), f"a {figure.kind} shows the stage {needed!r}")

@@ -40,13 +40,11 @@ def extended_file(raw: Mapping[str, Any], path: Path, shipped: Mapping[str, Path
     place = f"{path}: suite.extends"
     if not isinstance(name, str):
         raise UsageError(f"{place}: a suite's name, or the path of its file, not {name!r}")
-    found = shipped.get(name, path.parent / name)
-    if not found.is_file():
-        siblings = (
-            [other.name for other in found.parent.glob("*.toml") if other != path] if ".toml" in name else shipped
-        )
+    file = shipped.get(name, path.parent / name)
+    if not file.is_file():
+        siblings = [other.name for other in file.parent.glob("*.toml") if other != path] if ".toml" in name else shipped
         raise UsageError(f"{place}: {unknown('suite file', name, siblings)}")
-    return found
+    return file
 
 
 def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
@@ -57,10 +55,7 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
         raw = raw | {"row": below["row"]}
     rows = _Family("row", raw, below, path)
     result = raw | ({"row": rows.tables} if rows.tables else {})
-    there = {_name(row, "method") for row in rows.tables}
-    gone = {_name(row, "method") for row in _tables(below, "row")} - there
-    rows_gone = {_name(row, "id") for row in _tables(below, "row")} - {_name(row, "id") for row in rows.tables} - there
-    below = _without(below, gone | rows_gone)
+    below = _without(below, _gone(below, rows))
     columns = _Family("column", raw, below, path)
     if columns.tables:
         result["column"] = columns.tables
@@ -68,17 +63,30 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
         if key in below and isinstance(raw.get(key, {}), dict):
             result[key] = merged(below[key], raw.get(key, {}))
     if base is not None:
-        said = _said(raw, below, rows, columns, whole)
-        notes = {"notes": said.pop("notes")} if "notes" in said else {}
-        taken = {k: v for k, v in _table(below, "suite").items() if k in TAKEN}
-        result["suite"] = taken | _table(raw, "suite") | notes
-        result |= said
-        if isinstance(raw.get("layout", {}), dict):
-            result["layout"] = _layout(below, rows) | raw.get("layout", {})
-        if "tune" in below and isinstance(raw.get("tune", {}), dict):
-            result["tune"] = merged(_tune(below, columns), raw.get("tune", {}))
+        result |= _extended(raw, below, rows, columns, whole)
     if isinstance(raw.get("profile", {}), dict):
         result["profile"] = _profiles(raw, below, columns)
+    return result
+
+
+def _gone(below: Raw, rows: _Family) -> set[str | None]:
+    """The methods and the ids of rows that the extended file has and this one has not."""
+    there = {_name(row, "method") for row in rows.tables}
+    methods = {_name(row, "method") for row in _tables(below, "row")} - there
+    ids = {_name(row, "id") for row in _tables(below, "row")} - {_name(row, "id") for row in rows.tables} - there
+    return methods | ids
+
+
+def _extended(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) -> Raw:
+    """What only a file that extends another one takes over: head, layout, grids, and what is said of cells."""
+    said = _said(raw, below, rows, columns, whole)
+    notes = {"notes": said.pop("notes")} if "notes" in said else {}
+    taken = {k: v for k, v in _table(below, "suite").items() if k in TAKEN}
+    result = {"suite": taken | _table(raw, "suite") | notes, **said}
+    if isinstance(raw.get("layout", {}), dict):
+        result["layout"] = _layout(below, rows) | raw.get("layout", {})
+    if "tune" in below and isinstance(raw.get("tune", {}), dict):
+        result["tune"] = merged(_tune(below, columns), raw.get("tune", {}))
     return result
 
 
@@ -87,8 +95,8 @@ class _Family:
 
     def __init__(self, kind: str, raw: Raw, below: Raw, path: Path):
         self.kind, self.path = kind, path
-        found = raw.get(kind)
-        self.own: list[Any] = found if isinstance(found, list) else []
+        listed = raw.get(kind)
+        self.own: list[Any] = listed if isinstance(listed, list) else []
         self.below = {_name(table, "id"): table for table in _tables(below, kind)}
         self.parents = [self._parent(i) for i in range(len(self.own))]
         self.tables = [self._resolved(i, ()) for i in range(len(self.own))]
@@ -122,15 +130,15 @@ class _Family:
 
     def heirs(self) -> dict[str, list[str]]:
         """Of each of the extended file's, by id, those of this file that are like it and of the same method."""
-        found: dict[str, list[str]] = {}
+        heirs: dict[str, list[str]] = {}
         for i, table in enumerate(self.tables):
             model: int | str | None = i
             while isinstance(model, int):
                 model = self.parents[model]
             id_ = _name(table, "id")
             if model is not None and id_ and _name(self.below[model], "method") == _name(table, "method"):
-                found.setdefault(model, []).append(id_)
-        return found
+                heirs.setdefault(model, []).append(id_)
+        return heirs
 
     def overrides(self, i: int, own: Raw, below: Raw) -> Raw:
         """What a profile says of `own[i]`: first of the one it is like, then of itself."""
@@ -159,14 +167,14 @@ def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) ->
             notes += carried([note], *heirs)
         elif "notes" not in own:
             notes.append(note)
-    found: Raw = {"notes": [own.get("notes", []), notes]}
-    found["follows"] = [raw.get("follows", []), carried(below.get("follows", []), *heirs)]
+    both: Raw = {"notes": [own.get("notes", []), notes]}
+    both["follows"] = [raw.get("follows", []), carried(below.get("follows", []), *heirs)]
     if own.get("paper", theirs.get("paper")) == theirs.get("paper"):
         named = [_name(table, "what") for table in _tables(raw, "departure")]
         departures = [table for table in below.get("departure", []) if _name(table, "what") not in named]
-        found["departure"] = [raw.get("departure", []), carried(departures, *heirs)]
-        found["suspect"] = [raw.get("suspect", []), carried(below.get("suspect", []), *heirs)]
-    return {key: mine + inherited for key, (mine, inherited) in found.items() if isinstance(mine, list)}
+        both["departure"] = [raw.get("departure", []), carried(departures, *heirs)]
+        both["suspect"] = [raw.get("suspect", []), carried(below.get("suspect", []), *heirs)]
+    return {key: mine + inherited for key, (mine, inherited) in both.items() if isinstance(mine, list)}
 
 
 def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:
@@ -226,15 +234,15 @@ def _without(raw: Raw, names: set[Any]) -> Raw:
 
 
 def _table(raw: Mapping[str, Any], key: str) -> Raw:
-    found = raw.get(key)
-    return found if isinstance(found, dict) else {}
+    value = raw.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _tables(raw: Mapping[str, Any], key: str) -> list[Raw]:
-    found = raw.get(key)
-    return [table for table in found if isinstance(table, dict)] if isinstance(found, list) else []
+    value = raw.get(key)
+    return [table for table in value if isinstance(table, dict)] if isinstance(value, list) else []
 
 
 def _name(table: Any, key: str) -> str | None:
-    found = table.get(key) if isinstance(table, dict) else None
-    return found if isinstance(found, str) else None
+    value = table.get(key) if isinstance(table, dict) else None
+    return value if isinstance(value, str) else None

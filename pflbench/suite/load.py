@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import tomli
 
 import pflbench
 from pflbench.data.root import data_root
@@ -18,11 +19,6 @@ from pflbench.suite.inherit import extended_file, inherited
 from pflbench.suite.own import Own
 from pflbench.suite.resolve import shared
 from pflbench.suite.tuning import check_tuning
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def folder(package: Path | None = None) -> Path:
@@ -45,6 +41,13 @@ def _shipped(root: Path) -> dict[str, Path]:
     return {"-".join(path.relative_to(root).with_suffix("").parts): path for path in files}
 
 
+def figures() -> dict[str, Path]:
+    """The suites that come with pflbench and are figures: their file has a `[figure]`."""
+    # Parsing a file costs more than looking whether the word is there at all.
+    candidates = {name: path for name, path in available().items() if "[figure" in path.read_text(encoding="utf-8")}
+    return {name: path for name, path in candidates.items() if "figure" in read_toml(path)}
+
+
 def find(name: str) -> Path:
     """The file of a suite given by name, or by a path (anything that ends in `.toml`)."""
     if name.endswith(".toml"):
@@ -61,8 +64,8 @@ def find(name: str) -> Path:
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file's content. Raises `UsageError`."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomli.loads(path.read_text(encoding="utf-8"))
+    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}") from error
 
 

@@ -9,7 +9,7 @@ from pflbench.catalog import Info
 from pflbench.errors import unknown
 from pflbench.suite.cells import Departure, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.schema import Column, FinetuneKeys
+from pflbench.suite.schema import Column, FinetuneKeys, Row
 from pflbench.suite.scoped import Note
 from pflbench.suite.select import Line, anchored, suite_lines
 from pflbench.suite.sourced import SETTINGS
@@ -56,28 +56,28 @@ def of_column(suite: Suite, document: Document, index: int, shared: Mapping[str,
     A source in `[sources]` is that of the paper profile's value. `shared`: what the column's runs have in common.
     """
     column, federation = document.column[index], document.federation
-    found: dict[str, str] = {}
+    told: dict[str, str] = {}
     for table in (document.sources, column.sources):
         for key, source in table.items():
             kind, _, option = key.partition(".")
             there = kind not in ("dataset", "partition") or not option or option in shared[kind].options
             if kind in SETTINGS and there and _value(document, index, kind) == _value(suite.document(), index, kind):
-                found[key] = source
-    found |= {key: source for key, source in federation.given.items() if getattr(column, key) is None}
-    found |= column.given
+                told[key] = source
+    told |= {key: source for key, source in federation.given.items() if getattr(column, key) is None}
+    told |= column.given
     if shared["rounds"] != column.rounds:
-        found.pop("rounds", None)
-    return found
+        told.pop("rounds", None)
+    return told
 
 
 def settings(document: Document, line: Line, of_column: Mapping[str, str]) -> dict[str, str]:
     """The sources of settings in one row of a column, given those of the column: a row may have rounds of its own."""
-    found = dict(of_column)
+    told = dict(of_column)
     row = next((row for row in document.row if row.id == line.row.id), None)
     if row is not None and line.rounds is not None:
-        found.pop("rounds", None)
-        found |= row.given if line.rounds == row.rounds else {}
-    return found
+        told.pop("rounds", None)
+        told |= row.given if line.rounds == row.rounds else {}
+    return told
 
 
 def _value(document: Document, index: int, key: str) -> Any:
@@ -89,12 +89,12 @@ def finetuning(document: Document, index: int, line: Line, fixed: set[str]) -> d
     """The sources of fine-tuning's values for one row; `fixed`: those that the command line sets."""
     column = document.column[index].finetune
     own = (column.model_extra or {}).get(line.key, FinetuneKeys())
-    found: dict[str, str] = {k: source for k, source in document.sources.items() if k.startswith("finetune.")}
+    told: dict[str, str] = {k: source for k, source in document.sources.items() if k.startswith("finetune.")}
     for layer in (document.evaluation.finetune or FinetuneKeys(), column, own):
         for key in layer.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True):
-            found.pop(f"finetune.{key}", None)
-        found |= {f"finetune.{key}": source for key, source in layer.given.items()}
-    return {key: source for key, source in found.items() if key.removeprefix("finetune.") not in fixed}
+            told.pop(f"finetune.{key}", None)
+        told |= {f"finetune.{key}": source for key, source in layer.given.items()}
+    return {key: source for key, source in told.items() if key.removeprefix("finetune.") not in fixed}
 
 
 def defaults(document: Document, index: int, line: Line) -> dict[str, str]:
@@ -118,13 +118,13 @@ def notes(document: Document, rows: Sequence[tuple[str, str]], columns: Sequence
 
 def departures(document: Document, rows: Sequence[tuple[str, str]], columns: Sequence[str]) -> tuple[Departure, ...]:
     """The departures from the paper's text that concern some of these rows (ids and methods) and columns."""
-    found = []
+    concerning = []
     for d in document.departure:
         of_rows = tuple(row[0] for row in rows if d.has_row(*row))
         of_columns = tuple(column for column in columns if d.has_column(column))
         if of_rows and of_columns:
-            found.append(Departure(d.what, d.paper, d.here, d.source, of_rows, of_columns, d.code, d.grave))
-    return tuple(found)
+            concerning.append(Departure(d.what, d.paper, d.here, d.source, of_rows, of_columns, d.code, d.grave))
+    return tuple(concerning)
 
 
 def suspicion(document: Document, row: str, column: str) -> str | None:
@@ -132,12 +132,15 @@ def suspicion(document: Document, row: str, column: str) -> str | None:
     parts = {derived.id: derived.of for derived in document.derived}
     methods = {r.id: r.method for r in document.row}
     places = [(r, c) for r in parts.get(row, (row,)) for c in parts.get(column, (column,))]
-    found = [item.suspect for item in document.row if item.suspect and item.id in {r for r, _ in places}]
-    found += [item.suspect for item in document.column if item.suspect and item.id in {c for _, c in places}]
+    whole: list[tuple[Sequence[Row | Column], set[str]]] = [
+        (document.row, {r for r, _ in places}),
+        (document.column, {c for _, c in places}),
+    ]
+    reasons = [item.suspect for items, ids in whole for item in items if item.suspect and item.id in ids]
     for suspect in document.suspect:
         if any(suspect.has_row(r, methods[r]) and suspect.has_column(c) for r, c in places):
-            found.append(suspect.why)
-    return "; ".join(dict.fromkeys(found)) or None
+            reasons.append(suspect.why)
+    return "; ".join(dict.fromkeys(reasons)) or None
 
 
 def follows(document: Document, row: TableRow, key: str, column: str) -> str:

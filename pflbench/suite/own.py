@@ -11,16 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pflbench import names
 from pflbench.catalog import FieldInfo, Info, MethodInfo, describe, describe_model, describe_options
-from pflbench.data import content
-from pflbench.data.source import Source
 from pflbench.errors import DataMissing, UsageError
 from pflbench.spec import Named, RunSpec
 from pflbench.stages import RECORDED, Stages
 from pflbench.suite import versions
+
+if TYPE_CHECKING:
+    from pflbench.data.source import Source
 
 Seen = Callable[[RunSpec], tuple[str, str | None, Mapping[str, Any]]]
 """Name, version and options of what a run has of a kind."""
@@ -85,9 +86,9 @@ class Own:
         runs = {run: done for run, done in stored if all(_SEEN[kind](run)[0] == one for kind, one in named.items())}
         runs = self._agreeing(runs)
         if runs:
-            found = versions.most(runs)._asdict()
+            most = versions.most(runs)._asdict()
             for kind in absent:
-                self._chosen.setdefault((kind, named[kind]), found[kind])
+                self._chosen.setdefault((kind, named[kind]), most[kind])
 
     def _agreeing(self, runs: Mapping[RunSpec, bool]) -> dict[RunSpec, bool]:
         """Those of the runs that have no other version of anything than what is chosen already."""
@@ -100,11 +101,11 @@ class Own:
 
     def method(self, reference: str) -> MethodInfo:
         """The method behind a reference or id; see `describe`."""
-        found = self._described(describe, "methods", reference)
-        if isinstance(found, MethodInfo):
-            return found
-        runs = [run for run in self.stored() if (run.method.name, run.method.version) == (found.name, found.version)]
-        return MethodInfo(**vars(found), stages=_stages(runs))
+        info = self._described(describe, "methods", reference)
+        if isinstance(info, MethodInfo):
+            return info
+        runs = [run for run in self.stored() if (run.method.name, run.method.version) == (info.name, info.version)]
+        return MethodInfo(**vars(info), stages=_stages(runs))
 
     def options(self, kind: Literal["datasets", "partitions"], reference: str) -> Info:
         """The dataset or partition behind a reference or name; see `describe_options`."""
@@ -130,19 +131,21 @@ class Own:
         key = f"{data!r} {division!r} {settings['clients']} {seed} {sorted(places.items())}"
         if key not in self._known:
             self._known[key] = self._read(data, division, settings["clients"], places, seed)
-        found = {name: settings[name] for name in _READING if settings[name].version is not None}
+        reading = {name: settings[name] for name in _READING if settings[name].version is not None}
         there = {name: one[0] for name, one in self._known[key].items() if one is not None}
-        if found.keys() != there.keys():
+        if reading.keys() != there.keys():
             there = self._most_read(settings, there, seed) | there
-        return {name: one.model_copy(update={"content": there.get(name)}) for name, one in found.items()}
+        return {name: one.model_copy(update={"content": there.get(name)}) for name, one in reading.items()}
 
     def _read(
         self, data: Named, division: Named, clients: int, places: names.Places, seed: int
     ) -> dict[str, tuple[str | None] | None]:
         """What is read on this machine by those of dataset and partition that are the user's own; see `_tried`."""
+        from pflbench.data import content  # NumPy with it, which a suite without the user's own does not wait for
+
         root = self.root
         assert root is not None
-        found: dict[str, tuple[str | None] | None] = {}
+        contents: dict[str, tuple[str | None] | None] = {}
         loaded: list[Source] = []
 
         def source() -> Source:
@@ -151,22 +154,16 @@ class Own:
             return loaded[0]
 
         if data.version is not None:
-            found["dataset"] = _tried(lambda: content.of_dataset(_made("datasets", data, places), root, seed))
+            contents["dataset"] = _tried(lambda: content.of_dataset(_made("datasets", data, places), root, seed))
         if division.version is not None:
-            found["partition"] = _tried(
+            contents["partition"] = _tried(
                 lambda: content.of_partition(_made("partitions", division, places), root, source, clients, seed)
             )
-        return found
+        return contents
 
     def _most_read(self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int) -> dict[str, Any]:
         """What dataset and partition read in most of the stored runs that are as these settings, and read `there`."""
-
-        def alike(run: RunSpec) -> bool:
-            bare = {name: getattr(run, name).model_copy(update={"content": None}) for name in _READING}
-            same = all(bare[name] == settings[name].model_copy(update={"content": None}) for name in _READING)
-            return same and run.clients == settings["clients"]
-
-        every = {run: done for run, done in self.stored().items() if alike(run)}
+        every = {run: done for run, done in self.stored().items() if _reads_as(run, settings)}
         runs = {run: done for run, done in every.items() if run.model_version == settings["model_version"]} or every
         for name, one in there.items():
             runs = {run: done for run, done in runs.items() if getattr(run, name).content == one} or runs
@@ -175,9 +172,9 @@ class Own:
             return {}
         for name, chosen in most._asdict().items():
             if name not in there and settings[name].version is not None:
-                beside = Counter({str(getattr(run, name).content or "nothing"): 0 for run in every})
-                beside.update(str(getattr(run, name).content or "nothing") for run, done in every.items() if done)
-                self._remark(f"what {settings[name].name} reads", chosen or "nothing", beside)
+                self._remark(
+                    f"what {settings[name].name} reads", chosen or "nothing", versions.rivals(every, name, chosen, seed)
+                )
         return most._asdict()
 
     def _described(self, read: Callable[[str], _T], kind: names.Kind, reference: str) -> _T | Info:
@@ -208,6 +205,16 @@ class Own:
             self.remarks.append(remark)
 
 
+def _reads_as(run: RunSpec, settings: Mapping[str, Any]) -> bool:
+    """Whether a run has these settings, whatever its dataset and partition have read."""
+
+    def bare(named: Named) -> Named:
+        return named.model_copy(update={"content": None})
+
+    same = all(bare(getattr(run, name)) == bare(settings[name]) for name in _READING)
+    return same and run.clients == settings["clients"]
+
+
 def _counted(runs: Mapping[RunSpec, bool], seen: Seen) -> Counter[str]:
     """How many finished runs each version has."""
     counted = Counter({str(seen(run)[1]): 0 for run in runs})
@@ -233,7 +240,9 @@ def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
     Raises:
         UsageError: A user's code cannot be loaded, or has changed since.
     """
-    found = {}
+    from pflbench.data import content
+
+    sentences = {}
     readers: tuple[tuple[names.Kind, Named], ...] = ("datasets", spec.dataset), ("partitions", spec.partition)
     for kind, named in readers:
         if named.version is not None:
@@ -241,8 +250,8 @@ def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
                 content.check_files(_made(kind, named, places), root)
             except DataMissing as error:
                 what = f"The {kind[:-1]} {named.name!r}"
-                found[named.name] = f"{what} lacks what it reads, so its columns are left out. {error}"
-    return found
+                sentences[named.name] = f"{what} lacks what it reads, so its columns are left out. {error}"
+    return sentences
 
 
 def _is_there(kind: names.Kind, reference: str) -> bool:
@@ -277,10 +286,10 @@ def _stages(runs: Iterable[RunSpec]) -> Stages:
 
 def _fields(options: Sequence[Mapping[str, Any]]) -> dict[str, FieldInfo]:
     """What stored runs tell of a class: each option with the value that most of them have."""
-    found = {}
+    fields = {}
     for key in dict.fromkeys(key for one in options for key in one):
         values = [one.get(key) for one in options]
         default, _ = Counter(map(repr, values)).most_common(1)[0]
         types = " | ".join(sorted({"None" if value is None else type(value).__name__ for value in values}))
-        found[key] = FieldInfo(types, next(value for value in values if repr(value) == default))
-    return found
+        fields[key] = FieldInfo(types, next(value for value in values if repr(value) == default))
+    return fields

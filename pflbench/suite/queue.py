@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field, ValidationError
 
 from pflbench.errors import UsageError
+from pflbench.selection import Selection, selection
 from pflbench.spec import RunSpec
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import Expansion, expand
@@ -18,6 +19,7 @@ from pflbench.suite.load import load, read_toml
 from pflbench.suite.own import Own
 from pflbench.suite.select import anchored
 from pflbench.suite.strict import Table, at, explain, fault
+from pflbench.units import seed_text
 
 
 def _cost(value: Any) -> Any:
@@ -50,21 +52,19 @@ class QueueFile(Table):
     entry: Annotated[list[Entry], Field(min_length=1)]
 
 
-class Part(NamedTuple):
-    """A place of an entry: a column and a method, as `pflbench run` takes them, and all their runs."""
+class Place(NamedTuple):
+    """A place of an entry, a column and a method, as a selection of its own, and all its runs."""
 
-    column: str
-    method: str
+    part: Selection
     runs: tuple[RunSpec, ...]
 
 
 @dataclass(frozen=True)
 class Item:
-    """An entry and the runs it asks for. `suite` and `methods` are as `pflbench run` takes them, from any folder."""
+    """An entry, the part of a suite that it asks for (from any folder), and what that expands to."""
 
     entry: Entry
-    suite: str
-    methods: tuple[str, ...] | None
+    part: Selection
     table: Expansion
 
     @property
@@ -76,12 +76,13 @@ class Item:
         seeds = f"{'seed' if few else 'seeds'} {seed_text(self.table.seeds)}"
         return f"{self.table.suite} [{self.table.profile}] {columns} · {methods} · {seeds}"
 
-    def parts(self) -> list[Part]:
+    def places(self) -> list[Place]:
         """The entry's cells, in the order of their runs; a method with several rows or stages counts once."""
-        found: dict[tuple[RunSpec, ...], Part] = {}
+        found: dict[tuple[RunSpec, ...], Place] = {}
         for cell in self.table.cells:
             method = self.table.locations.get(cell.runs[0].id, {}).get("methods", cell.row.id)
-            found.setdefault(cell.needed, Part(cell.column.id, method, cell.needed))
+            part = self.part.but(columns=[cell.column.id], methods=[method])
+            found.setdefault(cell.needed, Place(part, cell.needed))
         return list(found.values())
 
 
@@ -106,20 +107,11 @@ def read_queue(path: Path, own: Own | None = None) -> list[Item]:
 
 def _item(entry: Entry, folder: Path, load_suite: Callable[[str], Suite]) -> Item:
     name = str(folder / entry.suite) if entry.suite.endswith(".toml") else entry.suite
-    methods = None if entry.methods is None else tuple(anchored(method, folder) for method in entry.methods)
-    seeds = None if entry.seeds is None else tuple(dict.fromkeys(entry.seeds))
-    table = expand(load_suite(name), profile=entry.profile, columns=entry.columns, methods=methods, seeds=seeds)
-    return Item(entry, name, methods, table)
-
-
-def seed_text(seeds: Iterable[int]) -> str:
-    """What `parse_seeds` takes: `0-4`, or `0-2,7`."""
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in _ranges(sorted(set(seeds))))
-
-
-def _ranges(seeds: Sequence[int]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for seed in seeds:
-        follows = bool(found) and found[-1][1] == seed - 1
-        found[-1:] = [(found[-1][0], seed)] if follows else [*found[-1:], (seed, seed)]
-    return found
+    part = selection(
+        suites=[name],
+        profile=entry.profile,
+        columns=entry.columns,
+        methods=[anchored(method, folder) for method in entry.methods or ()],
+        seeds=entry.seeds,
+    )
+    return Item(entry, part, expand(load_suite(name), part))

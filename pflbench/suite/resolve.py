@@ -39,7 +39,7 @@ def settings(document: Document, sets: Sequence[str], lines: Sequence[Line]) -> 
     targets: dict[str, Info] = {alias: line.info for line in lines for alias in line.aliases}
     if document.evaluation.finetune:
         targets["finetune"] = _FINETUNE
-    found = []
+    settings = []
     for text in sets:
         with at(f"--set {text}"):
             path, equals, value = text.partition("=")
@@ -48,8 +48,8 @@ def settings(document: Document, sets: Sequence[str], lines: Sequence[Line]) -> 
                 raise UsageError("Write method.key=value or finetune.key=value.")
             if target not in targets:
                 raise unknown("method", target, targets)
-            found.append(Setting(target, key, parse(targets[target], key, value.strip())))
-    return found
+            settings.append(Setting(target, key, parse(targets[target], key, value.strip())))
+    return settings
 
 
 def check_method_keys(suite: Suite, document: Document, lines: Sequence[Line]) -> None:
@@ -119,7 +119,7 @@ def hyperparameters(
     for place, layer in _layers(suite, document, index, line.key, line.row.id, line.place, line.hyper):
         for key, entry in layer.items():
             if entry.like is not None:
-                entry = _alike(suite, document, index, entry.like, f"{place}.{key}.like")
+                entry = _alike(suite, document, index, entry, f"{place}.{key}.like")
             values[key], sources[key] = _coerced(line.info, key, entry.value, place), entry.source
     grid = candidates(line.info, line.grid, f"{line.place}.grid")
     sources |= {key: line.grid[key].source for key in grid}
@@ -154,18 +154,19 @@ def _layers(
     return layers
 
 
-def _alike(suite: Suite, document: Document, index: int, name: str, place: str) -> Sourced:
-    """What the file says of another row's hyperparameter in a column; `name`: `row.hyperparameter`."""
-    id_, _, key = name.rpartition(".")
+def _alike(suite: Suite, document: Document, index: int, entry: Sourced, place: str) -> Sourced:
+    """What the file says of another row's hyperparameter in a column; `entry.like`: `row.hyperparameter`."""
+    id_, _, key = (entry.like or "").rpartition(".")
     with at(place):
         row = next((row for row in document.row if row.id == id_), None)
         if row is None:
             raise unknown("row", id_, [row.id for row in document.row])
         layers = _layers(suite, document, index, row.method, id_, "", row.hyper)
-        found = [layer[key] for _, layer in layers if key in layer]
-        if not found or found[-1].like is not None:
+        entries = [layer[key] for _, layer in layers if key in layer]
+        if not entries or entries[-1].like is not None:
             raise UsageError(f"the suite file gives {id_} no {key} of its own.")
-    return found[-1]
+    own = entries[-1].source and entry.source  # a value that a profile sets has no source
+    return entries[-1].model_copy(update={"source": own or entries[-1].source})
 
 
 def _coerced(info: Info, key: str, value: Any, place: str) -> Any:
@@ -178,12 +179,12 @@ def _coerced(info: Info, key: str, value: Any, place: str) -> Any:
 
 def candidates(info: Info, grid: Mapping[str, Candidates], place: str) -> dict[str, list[Any]]:
     """The values that a grid in a suite file tries; `place`: where in the file it stands."""
-    found = {}
+    lists = {}
     for key, entry in grid.items():
         with at(f"{place}.{key}"):
-            found[key] = [coerce(info, key, value) for value in entry.value]
-            check_distinct(found[key])
-    return found
+            lists[key] = [coerce(info, key, value) for value in entry.value]
+            check_distinct(lists[key])
+    return lists
 
 
 def check_distinct(values: Sequence[Any]) -> None:
@@ -223,8 +224,8 @@ def reported_steps(suite: Suite, document: Document, index: int, finetune: Finet
 
 def printed(document: Document, row: str, column: str, stage: Shown) -> Reference | None:
     """What the paper printed there. A number without a stage is that of the one stage that the row shows."""
-    found = document.reference.get(row, {}).get(column, [])
-    numbers = found.get(stage, []) if isinstance(found, dict) else found
+    printed = document.reference.get(row, {}).get(column, [])
+    numbers = printed.get(stage, []) if isinstance(printed, dict) else printed
     if not numbers:
         return None
     suspect = origins.suspicion(document, row, column)

@@ -35,7 +35,10 @@ def _noted(value: Any) -> Any:
 
 
 class Sourced(Table):
-    """A hyperparameter's value and where it comes from, or the row and hyperparameter that it is always like."""
+    """A hyperparameter's value and where it comes from, or the row and hyperparameter that it is always like.
+
+    With `like` the source is the other one's, unless it is given.
+    """
 
     value: Annotated[Any, AfterValidator(_scalar)] = None
     source: Source | None = None
@@ -44,8 +47,8 @@ class Sourced(Table):
     @model_validator(mode="after")
     def _one_of_both(self) -> Sourced:
         given = self.model_fields_set
-        if "like" in given and given & {"value", "source"}:
-            raise fault(("like",), "it has the other one's value and source, not its own")
+        if {"like", "value"} <= given:
+            raise fault(("like",), "it has the other one's value, not its own")
         if "like" not in given and "value" not in given:
             raise fault(("value",), "missing")
         return self
@@ -215,7 +218,7 @@ class Column(FederationKeys):
     rounds: Positive
     batch: Positive
     hyper: dict[str, Hyper] = Field(default_factory=dict)
-    finetune: ColumnFinetune = ColumnFinetune()
+    finetune: ColumnFinetune = Field(default_factory=ColumnFinetune)
     suspect: str | None = None
     sources: Sources = Field(default_factory=dict)
     report: Report | None = None

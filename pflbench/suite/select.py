@@ -9,6 +9,7 @@ from pathlib import Path
 from pflbench import names
 from pflbench.catalog import MethodInfo
 from pflbench.errors import UsageError, unknown
+from pflbench.selection import Selection
 from pflbench.spec import Stage
 from pflbench.stages import Shown
 from pflbench.suite.cells import TableRow
@@ -76,54 +77,55 @@ def _guest(info: MethodInfo, reference: str, document: Document) -> Line:
     return Line(row, info, reference, document.stages)
 
 
-def select_lines(
-    lines: list[Line], rows: Sequence[str] | None, methods: Sequence[str] | None, document: Document, own: Own
-) -> list[Line]:
-    """The rows that `--method` and row ids leave; a reference that is no row becomes one, looked for as `own` says.
+def select_lines(lines: list[Line], part: Selection, document: Document, own: Own) -> list[Line]:
+    """The rows that a selection's row ids and methods leave; a reference that is no row becomes one of its own.
 
-    A name that is a row's id is that row, even where it is a method of several rows, too.
+    A name that is a row's id is that row, even where it is a method of several rows, too. `own`: where what is the
+    user's own is looked for.
     """
-    if rows is not None:
-        all_known("row", rows, [line.row.id for line in lines])
-        lines = [line for line in lines if line.row.id in rows]
-    if methods is None:
+    if part.rows:
+        all_known("row", part.rows, [line.row.id for line in lines])
+        lines = [line for line in lines if line.row.id in part.rows]
+    if not part.methods:
         return lines
     if not document.row:
         raise UsageError("This suite has no rows: it trains nothing.")
-    ids = [m for m in methods if not names.is_reference(m)]
-    for file in [m for m in ids if m.endswith(".py")]:
-        raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
-    all_known("method", ids, [n for line in lines for n in (line.row.id, line.info.name)])
-    several = set(ids) - {line.row.id for line in lines}
-    picked = [line for line in lines if line.row.id in ids or line.info.name in several]
-    for reference in dict.fromkeys(anchored(m, Path.cwd()) for m in methods if names.is_reference(m)):
-        info = own.method(reference)
-        same = [line for line in lines if line.location == reference]
-        picked += [line for line in same or [_guest(info, reference, document)] if line not in picked]
+    picked = _of_suite(lines, [name for name in part.methods if not names.is_reference(name)])
+    picked += [line for line in _of_code(lines, part.methods, document, own) if line not in picked]
     if len({line.row.id for line in picked}) < len(picked):
         raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
     return picked
 
 
-def select_columns(
-    suite: Suite,
-    document: Document,
-    ids: Sequence[str] | None,
-    datasets: Sequence[str] | None,
-    partitions: Sequence[str] | None,
-    clients: Sequence[int] | None,
-) -> list[int]:
-    """The indices of the columns that are all of what is asked for."""
-    sizes = None if clients is None else [str(n) for n in clients]
-    filters: list[tuple[str, Sequence[str] | None, Callable[[Document, Column], str]]] = [
-        ("column", ids, lambda d, c: c.id),
-        ("dataset", datasets, lambda d, c: c.dataset.name),
-        ("partition", partitions, lambda d, c: c.partition.name),
-        ("number of clients", sizes, lambda d, c: str(c.clients or d.federation.clients)),
+def _of_code(lines: Sequence[Line], methods: Iterable[str], document: Document, own: Own) -> list[Line]:
+    """The rows of the methods that are named by where their code is; a guest where that is no row."""
+    picked: list[Line] = []
+    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods if names.is_reference(name)):
+        info = own.method(reference)
+        picked += [line for line in lines if line.location == reference] or [_guest(info, reference, document)]
+    return picked
+
+
+def _of_suite(lines: list[Line], ids: Sequence[str]) -> list[Line]:
+    """The rows with these ids, or of these methods."""
+    for file in [name for name in ids if name.endswith(".py")]:
+        raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
+    all_known("method", ids, [name for line in lines for name in (line.row.id, line.info.name)])
+    rows = {line.row.id for line in lines}
+    return [line for line in lines if line.row.id in ids or line.info.name in set(ids) - rows]
+
+
+def select_columns(suite: Suite, document: Document, part: Selection) -> list[int]:
+    """The indices of the columns that are all of what a selection asks for."""
+    filters: list[tuple[str, Sequence[str], Callable[[Document, Column], str]]] = [
+        ("column", part.columns, lambda d, c: c.id),
+        ("dataset", part.datasets, lambda d, c: c.dataset.name),
+        ("partition", part.partitions, lambda d, c: c.partition.name),
+        ("number of clients", [str(n) for n in part.clients], lambda d, c: str(c.clients or d.federation.clients)),
     ]
     chosen = list(range(len(document.column)))
     for kind, wanted, name in filters:
-        if wanted is not None:
+        if wanted:
             # A column answers to what it is in the paper even where the profile puts something smaller there.
             answers = [
                 {name(d, d.column[i]) for d in (suite.document(), document)} for i in range(len(document.column))

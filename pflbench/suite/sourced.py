@@ -73,7 +73,7 @@ class Settled(Table):
     def _with_sources(cls, table: Any, handler: ModelWrapValidatorHandler[Settled]) -> Settled:
         if not isinstance(table, dict):
             return handler(table)
-        plain, given = _parted(table, _SINGLE & cls.model_fields.keys(), "")
+        plain, given = _parted(table, _SINGLE & cls.__pydantic_fields__.keys(), "")
         settled = handler(plain)
         settled._given = given
         return settled

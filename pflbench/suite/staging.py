@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pflbench import names
 from pflbench.errors import UsageError
 from pflbench.stages import SHOWN, Shown, canonical
 from pflbench.suite import resolve
@@ -13,6 +14,20 @@ from pflbench.suite.select import Line
 
 _PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
 """Which of the stages that the rows of a table show a guest is shown at, if the table does not show all."""
+
+
+_POINTER = "see 'Which stages exist' in docs/methods.md"
+_TRAINED = (
+    " For it to have one, write `def trained(self, sent, state)`, which returns the model that a participation leaves "
+    f"its client with: {_POINTER}."
+)
+_HOOKS: dict[Shown, str] = {
+    "personalized": " For it to have one, write `def personalize(self, f, server, state, sent, *taken, round)`, which "
+    f'returns {{"personalized": model}}: {_POINTER}.',
+    "stored": _TRAINED,
+    "sampled": _TRAINED,
+}
+"""What to write for a stage, to those who wrote a method without it."""
 
 
 def staged(suite: Suite, document: Document, line: Line, overrides: Sequence[resolve.Setting]) -> Line:
@@ -25,10 +40,20 @@ def staged(suite: Suite, document: Document, line: Line, overrides: Sequence[res
         UsageError: The row names a stage that its method does not have, or nothing is left for a guest.
     """
     there = _there(suite, document, line, overrides)
-    if line.place:
-        if lacking := [stage for stage in line.named if stage not in there]:
-            raise UsageError(f"{line.place}.{_refusal(document, line, lacking[0], there)}")
-        return replace(line, scored=tuple(stage for stage in line.scored if stage in there))
+    return _own_row(document, line, there) if line.place else _guest(document, line, there)
+
+
+def _own_row(document: Document, line: Line, there: Sequence[Shown]) -> Line:
+    """A row of the suite whose method has the stages `there`."""
+    if lacking := [stage for stage in line.named if stage not in there]:
+        (row,) = (row for row in document.row if row.id == line.row.id)
+        key = "stage" if row.stage == lacking[0] or row.stages is None else "stages"
+        raise UsageError(f"{line.place}.{key}: {_refusal(document, line, lacking[0], there)}")
+    return replace(line, scored=tuple(stage for stage in line.scored if stage in there))
+
+
+def _guest(document: Document, line: Line, there: Sequence[Shown]) -> Line:
+    """A guest whose method has the stages `there`."""
     seen = {stage for row in document.row for stage in document.shown(row)}
     best = [stage for stage in _PREFERRED if stage in seen and stage in there][:1]
     shown = tuple(stage for stage in document.layout.stages or best if stage in there)
@@ -61,5 +86,5 @@ def _refusal(document: Document, line: Line, stage: Shown, there: Sequence[Shown
     elif own and stages.personal and stages.personal_needs:
         why = f" without a value for {stages.personal_needs}"
     has = f"it has {', '.join(there)}" if there else "it has none"
-    place = "stages: " if line.place else ""
-    return f"{place}{line.info.name} has no stage {stage!r}{why}; {has}."
+    hook = "" if why or not names.is_users(line.info.reference) else _HOOKS.get(stage, "")
+    return f"{line.info.name} has no stage {stage!r}{why}; {has}.{hook}"

@@ -58,15 +58,16 @@ def explain(error: Mapping[str, Any]) -> str:
 class Table(BaseModel):
     """A TOML table. Its unknown keys are found before anything else, so that they hide the errors they cause."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, table: Any) -> Any:
         if isinstance(table, dict):
+            fields = cls.__pydantic_fields__  # what `model_fields` gives, slowly
             for key, value in table.items():
-                if key not in cls.model_fields and not cls.admits(value):
-                    raise unknown_key((key,), list(cls.model_fields))
+                if key not in fields and not cls.admits(value):
+                    raise unknown_key((key,), list(fields))
         return table
 
     @classmethod

@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
+from typing_extensions import Unpack
+
 from pflbench.catalog import MethodInfo, parse
 from pflbench.errors import UsageError
 from pflbench.names import Places
-from pflbench.spec import Precision, RunSpec
+from pflbench.selection import EVERYTHING, Choices, Selection
+from pflbench.spec import RunSpec
 from pflbench.stages import Shown
 from pflbench.suite import resolve
-from pflbench.suite.cells import Cell, TableColumn
+from pflbench.suite.cells import Cell, Reading, TableColumn
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.own import Own
-from pflbench.suite.schema import Mean, Tune
+from pflbench.suite.schema import Tune
 from pflbench.suite.select import Line, all_known, select_lines, suite_lines
 from pflbench.suite.strict import at
 
@@ -38,7 +41,7 @@ class Trial(NamedTuple):
 class Search:
     """The trials of a method in a column, the first key of the grid changing slowest.
 
-    They are compared by their scores at `stage`, of the fine-tuning `steps`, with clients averaged as `mean` says.
+    They are compared by their scores, read as `reading` says.
     `line` is the method's row; `guest`: it is none of the suite's. `places`: where the user's own code is.
     """
 
@@ -46,10 +49,8 @@ class Search:
     line: Line
     guest: bool
     grid: Mapping[str, Sequence[Any]]
-    stage: Shown
-    steps: tuple[int, ...]
+    reading: Reading
     trials: tuple[Trial, ...]
-    mean: Mean
     places: Places
 
     @property
@@ -77,76 +78,75 @@ def check_tuning(suite: Suite) -> None:
 def searches(
     suite: Suite,
     method: str,
+    part: Selection = EVERYTHING,
     *,
-    profile: str = "paper",
-    columns: Sequence[str] | None = None,
     full: bool = False,
     grid: Sequence[str] = (),
     seed: int | None = None,
-    rounds: int | None = None,
-    sets: Sequence[str] = (),
-    precision: Precision = "fp32",
+    **choices: Unpack[Choices],
 ) -> list[Search]:
     """What to try for a method: one search for each column.
 
     Args:
         suite: The suite, from `load.load`.
         method: A row's id, a method that has a single row, or `file.py:Class`.
-        profile: Which of the suite's profiles.
-        columns: By id, instead of those that the suite tunes.
+        part: Columns instead of those that the suite tunes, profile, rounds, precision, and overrides: what these fix
+            of the suite's grid is not varied.
         full: All keys of the suite's grid, not only those of its reduced one.
         grid: `key=value,value`, instead of the suite's grid.
         seed: Instead of the suite's for tuning; none of those that it reports.
-        rounds: Instead of each column's.
-        sets: As `expand` takes them; what they fix of the suite's grid is not varied.
-        precision: Of the runs.
+        **choices: Fields that are other than in `part`.
     """
-    document = suite.document(profile)
+    part = part.but(**choices)
+    document = suite.document(part.profile or "paper")
     tune = document.tune
     seed = tune.seed if seed is None else seed
     if seed in (*document.suite.seeds, *suite.document().suite.seeds):
         raise UsageError(f"Nothing is chosen on seed {seed}, which the suite reports: take another with --seed.")
-    if not (columns or tune.columns):
+    if not (part.columns or tune.columns):
         raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
     own = suite_lines(suite, document)
     line = _line(own, method, document, suite.own)
     guest = line not in own
-    fixed = {key for target, key, _ in resolve.settings(document, sets, [line]) if target in line.aliases}
+    fixed = {key for target, key, _ in resolve.settings(document, part.overrides, [line]) if target in line.aliases}
     varied = _asked(line.info, grid, fixed) if grid else _suggested(suite, document, line, full, fixed)
 
     points = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
-    cells: dict[str, list[Cell]] = {}  # by column: one for each point
-    locations: dict[str, Places] = {}
-    for point in points:
-        table = expand(
-            suite,
-            profile=profile,
-            rows=None if guest else [line.row.id],
-            methods=[method] if guest else None,
-            columns=columns or tune.columns,
-            seeds=[seed],
-            rounds=rounds,
-            sets=[*sets, *(f"{line.info.name}.{key}={text(value)}" for key, value in point.items())],
-            precision=precision,
-        )
-        locations |= table.locations
-        for column in table.columns:
-            cells.setdefault(column.id, []).append(_scored([c for c in table.cells if c.column.id == column.id]))
-    update = {"validation": tune.validation}
+    rows, methods = ((), (method,)) if guest else ((line.row.id,), ())
+    asked = part.but(rows=rows, methods=methods, columns=part.columns or tune.columns, seeds=[seed])
+    cells, locations = _of_points(suite, asked, line.info.name, points)
     return [
         Search(
-            found[0].column,
+            of_column[0].column,
             line,
             guest,
             varied,
-            found[0].stage,
-            found[0].steps,
-            tuple(Trial(p, c.runs[0].model_copy(update=update)) for p, c in zip(points, found, strict=True)),
-            document.evaluation.mean,
-            locations.get(found[0].runs[0].id, {}),
+            of_column[0].reading,
+            tuple(_trial(point, cell, tune) for point, cell in zip(points, of_column, strict=True)),
+            locations.get(of_column[0].runs[0].id, {}),
         )
-        for found in cells.values()
+        for of_column in cells
     ]
+
+
+def _of_points(
+    suite: Suite, part: Selection, method: str, points: Sequence[Mapping[str, Any]]
+) -> tuple[list[list[Cell]], dict[str, Places]]:
+    """For each column the cell at every point of the grid, and where the user's own code is, by run."""
+    cells: dict[str, list[Cell]] = {}
+    locations: dict[str, Places] = {}
+    for point in points:
+        values = [f"{method}.{key}={text(value)}" for key, value in point.items()]
+        table = expand(suite, part, overrides=[*part.overrides, *values])
+        locations |= table.locations
+        for column in table.columns:
+            cells.setdefault(column.id, []).append(_scored([c for c in table.cells if c.column.id == column.id]))
+    return list(cells.values()), locations
+
+
+def _trial(point: Mapping[str, Any], cell: Cell, tune: Tune) -> Trial:
+    """The run of a cell with validation rows held out."""
+    return Trial(point, cell.runs[0].model_copy(update={"validation": tune.validation}))
 
 
 def _scored(cells: Sequence[Cell]) -> Cell:
@@ -155,16 +155,14 @@ def _scored(cells: Sequence[Cell]) -> Cell:
     return next(cell for cell in cells if cell.stage == stage)
 
 
-def judged_by(stages: Sequence[str]) -> str:
+def judged_by(stages: Sequence[Shown]) -> Shown:
     """By which of these stages of a row its values are chosen."""
     return min(stages, key=_PREFERRED.index)
 
 
 def _line(lines: list[Line], method: str, document: Document, own: Own) -> Line:
-    if any(line.row.id == method for line in lines):
-        found = select_lines(lines, [method], None, document, own)
-    else:
-        found = select_lines(lines, None, [method], document, own)
+    named = Selection(rows=(method,)) if any(line.row.id == method for line in lines) else Selection(methods=(method,))
+    found = select_lines(lines, named, document, own)
     if len(found) > 1:
         raise UsageError(f"{method} has several rows: name one, {' or '.join(line.row.id for line in found)}.")
     (line,) = found

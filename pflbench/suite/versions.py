@@ -73,6 +73,30 @@ def most_read(runs: Mapping[RunSpec, bool], seed: int) -> Read | None:
     return None
 
 
+def rivals(runs: Mapping[RunSpec, bool], name: str, chosen: str | None, seed: int) -> Counter[str]:
+    """How many finished runs of a seed read what of a dataset or partition, the chosen one among it.
+
+    What is made from another seed is no rival of what is made from this one.
+
+    Args:
+        runs: Stored runs that differ at most by method, seed, network and what they read, each with whether it is
+            finished.
+        name: "dataset" or "partition".
+        chosen: What is read at this seed.
+        seed: Which.
+    """
+    seeds: dict[str | None, set[int]] = {}
+    for run in runs:
+        seeds.setdefault(getattr(run, name).content, set()).add(run.seed)
+    several = len(seeds.get(chosen, ())) > 1
+    here = {one for one, found in seeds.items() if several or seed in found or len(found) > 1}
+    counted = Counter({str(one or "nothing"): 0 for one in here})
+    for run, finished in runs.items():
+        if finished and getattr(run, name).content in here:
+            counted[str(getattr(run, name).content or "nothing")] += 1
+    return counted
+
+
 def _shown(finished: Iterable[RunSpec]) -> int:
     """How many of these runs stand in a table that has one version of each method, and one of what a column reads."""
     columns: dict[str, dict[RunSpec, bool]] = {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.utils import _pytree as pytree
 from pflbench.engine import returned
 from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import Item
-from pflbench.methods.base import Batches, Objective, Round
+from pflbench.methods.base import Batches, Method, Objective, Round
 from pflbench.testing.case import SMALL, Case, Tree, key
 from pflbench.testing.rounding import gaps
 from pflbench.testing.tiny import tiny_federation
@@ -66,7 +67,11 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
     uploads = pytree.tree_map(lambda *u: torch.stack(u), sent, other)
     n = torch.tensor([0.75, 0.25], dtype=torch.float64)
     arguments = {"server": server, "uploads": uploads, "n": n}
-    call("server", arguments, lambda: method.server(server, uploads, n, Round(0)))
+    if type(method).server is Method.server:
+        returned.averaged(uploads, server)
+    with _uploads_to_blame(uploads, dtype):
+        after = call("server", arguments, lambda: method.server(server, uploads, n, Round(0)))
+        _alike("server()", "the server's state", server, after)
 
     def models(f: Objective, server: Tree, own: Tree, support: Batches, *taken: Batches) -> Tree:
         state, sent, mine = own
@@ -84,13 +89,23 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
     clients(models, [server], [Item(0, (state, sent, key(3)), ([federation.support[3]], *adapting))])
 
 
+@contextmanager
+def _uploads_to_blame(uploads: Tree, dtype: torch.dtype) -> Iterator[None]:
+    """What goes wrong in here is told as the mistake of uploads that are in another precision than the run's."""
+    try:
+        yield
+    except Exception as error:
+        if told := returned.foreign(uploads, dtype):
+            raise AssertionError(f"{told}, and server() makes nothing of it ({error})") from error
+        raise
+
+
 def returns(case: Case) -> None:
     """Each function returns what it should, in the run's precision; states keep their structure."""
     returned.takes(case.method.takes(), "takes")
     for dtype in (torch.float64, torch.float32):
         found: dict[str, list[Any]] = defaultdict(list)
         walk(case, _recording(found), dtype=dtype)
-        _alike("server()", "the server's state", found["init"][0], found["server"][0])
         _alike("client()", "the client's state", found["init_client"][0], found["client"][0][1])
         made = [
             ("deploy()", found["deploy"][0]),
@@ -117,7 +132,7 @@ def _alike(function: str, what: str, before: Tree, after: Tree) -> None:
     )
     for x, y in zip(old, new, strict=True):
         assert x.shape == y.shape, f"{function} must return {what} of shape {tuple(x.shape)}, not {tuple(y.shape)}"
-        names = [str(t.dtype).removeprefix("torch.") for t in (x, y)]
+        names = [returned.precision(t.dtype) for t in (x, y)]
         hint = "; the weights n are float64 in every run: n.to(uploads.dtype)" if function == "server()" else ""
         assert x.dtype == y.dtype, f"{function} must return {what} in {names[0]}, as it was, not in {names[1]}{hint}"
 

@@ -18,7 +18,7 @@ from pflbench.engine import returned
 from pflbench.engine.batches import Drawn, Stream, support_streams
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item
 from pflbench.engine.objective import Task
-from pflbench.engine.simulate import Outcome, Setup, Simulation
+from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Initializer, Method, Objective, Round
 from pflbench.models.network import Network
@@ -43,7 +43,7 @@ class Case:
     method: AnyMethod
     remarks: list[str] = field(default_factory=list, init=False)
     """What the checks so far found worth saying, though nothing is wrong."""
-    _again: dict[int, list[Outcome]] = field(default_factory=dict, init=False)
+    _again: dict[int, list[RunOutcome]] = field(default_factory=dict, init=False)
 
     @cached_property
     def plain(self) -> Network:
@@ -94,7 +94,7 @@ class Case:
         chunk: int | None = None,
         network: Network | None = None,
         nudge: int | None = None,
-    ) -> list[Outcome]:
+    ) -> list[RunOutcome]:
         """Whole runs of these specs as one group; `nudge`: from states moved by one rounding, as it draws them."""
         federations = [tiny_federation(spec.seed) for spec in specs]
         setup = Setup(execution=execution, chunk=chunk, most_padding=math.inf)
@@ -113,11 +113,11 @@ class Case:
         return [self.spec(0), self.spec(1)]
 
     @cached_property
-    def looped(self) -> list[Outcome]:
+    def looped(self) -> list[RunOutcome]:
         """Both, one client at a time."""
         return self.run(self.pair, "loop")
 
-    def looped_again(self, nudge: int) -> list[Outcome]:
+    def looped_again(self, nudge: int) -> list[RunOutcome]:
         """The same from states moved by one rounding, as `nudge` draws them."""
         if nudge not in self._again:
             self._again[nudge] = self.run(self.pair, "loop", nudge=nudge)
@@ -216,10 +216,10 @@ class Case:
 
     def same_runs(
         self,
-        found: Sequence[Outcome],
-        expected: Sequence[Outcome],
+        found: Sequence[RunOutcome],
+        expected: Sequence[RunOutcome],
         what: str,
-        again: Callable[[int], Sequence[Outcome]] | None = None,
+        again: Callable[[int], Sequence[RunOutcome]] | None = None,
     ) -> None:
         """Server states and scores of two lists of runs; `again` as in `compare`. Raises AssertionError."""
         moments = [
@@ -229,7 +229,7 @@ class Case:
         self.compare(_results(found), _results(expected), what, again and (lambda nudge: _results(again(nudge))))
 
 
-def _results(runs: Sequence[Outcome]) -> Tree:
+def _results(runs: Sequence[RunOutcome]) -> Tree:
     """What runs came to as tensors: server states, and the losses of all scores, as precise as the parameters."""
     found = []
     for run in runs:

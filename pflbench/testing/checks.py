@@ -20,7 +20,7 @@ from pflbench.engine.client_map import Item
 from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.returned import Malformed
-from pflbench.engine.simulate import Outcome, simulate
+from pflbench.engine.simulate import RunOutcome, simulate
 from pflbench.errors import PflbenchError
 from pflbench.methods.base import Batch, Batches, Method, Objective, Round
 from pflbench.models.network import Network
@@ -54,7 +54,7 @@ def _noisy(case: Case) -> None:
 
 
 def _looped_and_stacked(case: Case, specs: list[RunSpec], what: str, network: Network | None = None) -> None:
-    def looped(nudge: int | None = None) -> list[Outcome]:
+    def looped(nudge: int | None = None) -> list[RunOutcome]:
         return case.run(specs, "loop", network=network, nudge=nudge)
 
     case.same_runs(case.run(specs, "vectorized", network=network), looped(), what, looped)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,21 +59,40 @@ def tiny_federation(seed: int, sizes: Sequence[int] = SIZES) -> Federation:
     )
 
 
-def tiny_spec(seed: int = 0, *, clients: int = len(SIZES), cohort: int = 3, rounds: int = 2, batch: int = 5) -> RunSpec:
-    """The spec that goes with `tiny_federation`; dataset, partition and model are names only."""
-    return RunSpec(
-        method=MethodSpec(name="checked", version="0"),
-        dataset=Named(name="generated"),
-        partition=Named(name="generated"),
-        model="tiny",
-        clients=clients,
-        training_clients=clients - 2,
-        cohort=cohort,
-        query=0.25,
-        batch=batch,
-        tail="keep",
-        rounds=rounds,
-        scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=3, lr=0.05)),
-        precision="fp64",
-        seed=seed,
-    )
+def tiny_spec(
+    seed: int = 0,
+    method: MethodSpec | str = "checked",
+    *,
+    version: str = "1",
+    hyper: Mapping[str, object] | None = None,
+    **fields: Any,
+) -> RunSpec:
+    """The spec that goes with `tiny_federation`, or any other run: what a test does not care about has a value here.
+
+    Args:
+        seed: The run's seed.
+        method: Its method, or only the name of one that has this `version` and these hyperparameters.
+        version: The version of a method that is given by name.
+        hyper: The hyperparameters of a method that is given by name.
+        fields: Other fields of `RunSpec`. A dataset or partition without options is given by its name. All clients but
+            two train, where `training_clients` does not say how many.
+    """
+    if isinstance(method, str):
+        method = MethodSpec(name=method, version=version, hyper=dict(hyper or {}))
+    named = {key: Named(name=fields[key]) for key in ("dataset", "partition") if isinstance(fields.get(key), str)}
+    clients = fields.get("clients", len(SIZES))
+    usual: dict[str, Any] = {
+        "dataset": Named(name="generated"),
+        "partition": Named(name="generated"),
+        "model": "tiny",
+        "clients": clients,
+        "training_clients": clients - 2,
+        "cohort": 3,
+        "query": 0.25,
+        "batch": 5,
+        "tail": "keep",
+        "rounds": 2,
+        "scoring": Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=3, lr=0.05)),
+        "precision": "fp64",
+    }
+    return RunSpec.model_validate(usual | fields | named | {"method": method, "seed": seed})

@@ -49,6 +49,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PFLBENCH_JOBS", "1")  # in this process, without workers
     monkeypatch.setenv("PFLBENCH_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("PFLBENCH_REPORT_FULL", "1")  # the short form has tests of its own
+    monkeypatch.setenv("PFLBENCH_ALL", "1")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(SUITE)
     (tmp_path / "partly.toml").write_text(SUITE + MISSING_COLUMN)
@@ -79,7 +81,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def simulate(*_: object) -> None:
         raise AssertionError("something was trained")
 
-    monkeypatch.setattr("pflbench.executor.work.Simulation.run", simulate)
+    monkeypatch.setattr("pflbench.executor.task.Simulation.run", simulate)
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,16 @@
 """`pflbench explain`: one cell, what its number rests on, and what may be concluded from it."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from cli_kit import METHOD, SUITE, make_up
 
-from pflbench.reading.facts import Facts, facts
+from pflbench.reading.conclusion import conclusion
+from pflbench.reading.explaining import explain
+from pflbench.reading.facts import Facts, Numbers
 from pflbench.result import RunResult, Score
 from pflbench.spec import MethodSpec
 from pflbench.store import Store
@@ -26,6 +29,7 @@ def sourced(source: str) -> str:
     text = SUITE.replace("ditto = { steps = 1 }", f"ditto = {{ {values} }}").replace(
         "seeds = [0, 1]", "seeds = [0, 1, 2]"
     )
+    text = text.replace('paper = "none"', 'paper = "arXiv:0000.00000"')
     return text + REFERENCE
 
 
@@ -76,7 +80,7 @@ def test_the_number_is_the_reports_with_its_runs(cli, results: Path, folder: Pat
     for id, seed in runs.items():
         assert f"Seed {seed}: {id}; commit unknown" in part(out, "Where it comes from")
         assert re.search(rf" {seed}: \d+\.\d\d[,.]", part(out, "The number"))
-    assert "Paper     prints no number here" in out and "90 clients: 88 train, 2 are held out" in out
+    assert "Paper     none has this table" in out and "90 clients: 88 train, 2 are held out" in out
     assert re.search(r"steps +1 +not said +Local steps", out)
     assert "1. The global part is" in out  # of the method's docstring
     assert max(map(len, out.splitlines())) <= 100
@@ -271,11 +275,12 @@ def test_what_the_papers_spread_is_stands_beside_it(cli, suite) -> None:
     assert "The paper's ± is a range." in cli(*CELL).out
 
 
-def test_a_method_without_minibatches_has_no_batch_size(cli, folder: Path) -> None:
-    (run, *_) = expand(load(str(folder / "tiny.toml")), rows=["ditto"], columns=["shards"]).runs
-    assert (found := facts(run, folder, {})) and isinstance(found, Facts) and found.minibatches and not found.warnings
-    bayes = run.model_copy(update={"method": MethodSpec(name="pfedbayes", version="1")})
-    assert (found := facts(bayes, folder, {})) and isinstance(found, Facts) and not found.minibatches
+def test_a_method_without_minibatches_has_no_batch_size(cli, tmp_path: Path) -> None:
+    told = {
+        row: cli("explain", "pfedvem-table1", row, "fashion-mnist-50", "--no-data").out
+        for row in ("pfedbayes", "fedper")
+    }
+    assert {row: "batch = 10" in out for row, out in told.items()} == {"pfedbayes": False, "fedper": True}
 
 
 def test_a_difference_is_explained_by_its_parts(cli, results: Path, folder: Path) -> None:
@@ -347,3 +352,77 @@ def test_a_global_models_last_round_stands_beside_the_rounds_before(cli) -> None
     trials = part(out, "Trials behind what is tuned")
     assert "the server's model; scored on a held-out 10 % of each client's training images" in trials
     assert trials.count("<- used here") == 1 and "the best of the stored trials" in " ".join(out.split())
+
+
+def test_a_suspect_number_is_said_first_and_nothing_agrees_with_it(cli, suite) -> None:
+    suite(sourced("paper").replace("[reference]", '[[suspect]]\nrows = ["ditto"]\nwhy = "a misprint"\n[reference]'))
+    out = short(cli(*CELL).out)
+    assert out.startswith("The paper's number is suspect: a misprint; so neither agreement nor difference says")
+    assert "Beside the suspect number:" in out and "Agrees" not in out and "Differs" not in out
+
+
+def test_a_table_of_no_paper_is_held_against_none(cli, results: Path) -> None:
+    out = cli(*CELL).out
+    assert (
+        out.startswith("Tiny (no paper has it)")
+        and short(out) == "No paper has this table. pflbench's number stands for itself."
+    )
+    assert "The suite lists no difference" not in out
+
+
+def test_what_a_departure_guesses_is_not_denied(tmp_path: Path) -> None:
+    reasons = conclusion(explain("fedec-table2", "fedper", "cifar10-100-2", Store(tmp_path))).reasons
+    assert any("what the suite lists as guessed or tuned is private parts at the start." in line for line in reasons)
+
+
+def test_files_that_are_not_the_official_ones_are_in_the_conclusion(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(Path(__file__).parents[2] / "results")
+    known = explain("fedec-table2", "fedper", "cifar10-100-2", store)
+    hashes = known.ran[0].data_hash if known.ran else ""
+    if not hashes:
+        pytest.skip("no run of the cell is committed")
+    numbers = Numbers(1, 1, 1)
+    facts = Facts(42, hashes, numbers, numbers, None, numbers, 10, 0, 0, None, ("Not the official file.",))
+    assert any("Not the official file." in line for line in conclusion(replace(known, facts=facts)).short)
+
+
+def test_rounds_seeds_and_values_are_selected_as_a_run_is_told_them(cli, results: Path, folder: Path) -> None:
+    out = cli(*CELL, "--rounds", "1", "--seeds", "0,7", "--set", "ditto.lam=0.5").out
+    assert "Rounds: 1." in out and "Seeds: 0, 7 (n = 2)." in out and re.search(r"lam +0\.5 +not said", out)
+    assert "Nothing can be concluded: none of 2 seeds is done." in out
+    again = "--suite tiny --column shards --method ditto --rounds 1 --seeds 0,7 --set ditto.lam=0.5` trains them"
+    assert again in " ".join(out.split())
+    assert "Set by the profile or by options, or of no known source: " in " ".join(out.split())
+    refused = cli(*CELL, "--set", "ditto.lamb=1")
+    assert refused.code == 2 and "lamb" in refused.err and "Traceback" not in refused.err
+
+
+def test_departures_of_the_whole_protocol_are_not_told_of_another_one(cli, folder: Path) -> None:
+    for options, told in (((), True), (("--rounds", "3"), True), (("--profile", "smoke"), False)):
+        out = cli("explain", "pfedvem-table1", "fedavg", "fashion-mnist-100", "--no-data", *options).out
+        assert ("FMNIST's own mean" in out) == told, options
+        assert ("so what is said of that one is not repeated here" in " ".join(out.split())) == (not told), options
+
+
+def test_a_method_that_sends_nothing_has_no_uploads(cli, folder: Path) -> None:
+    out = {
+        row: cli("explain", "pfedvem-table1", row, "fashion-mnist-100", "--no-data").out for row in ("local", "fedavg")
+    }
+    assert {row: "an upload arrives" in text for row, text in out.items()} == {"local": False, "fedavg": True}
+    assert "They send nothing." in out["local"]
+
+
+def test_a_row_of_ones_own_rests_on_the_columns_guesses(cli, suite, folder: Path) -> None:
+    (folder / "own.py").write_text(METHOD)
+    path = suite(sourced("paper") + '\n[sources]\ndataset = "guess"\n')
+    run = expand(load(str(path)), methods=[f"{folder / 'own.py'}:Foo"], columns=["shards"], seeds=[0]).runs[0]
+    moments = [("global", 2, 0), *(("finetuned", 2, step) for step in (0, 1, 2))]
+    Store(folder / "results").write(
+        RunResult(run, tuple(Score(*m, 88, 5, 10, 1.0, 0.5) for m in moments), {"data_hash": "d"})
+    )
+    out = cli("explain", "tiny.toml", "Foo", "shards", "--no-data").out
+    reasons = part(out, "What speaks for and against the number")
+    assert (
+        "its own values are those of whoever ran it" in reasons
+        and "It rests on guesses (how the dataset is prepared, " in reasons
+    )

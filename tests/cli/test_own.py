@@ -1,13 +1,14 @@
 """A user's own network, dataset and partition: an edit of any of it makes new runs, and never shows old ones."""
 
 import csv
+import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_kit import method_file, stored
+from cli_kit import method_file, start, stored
 from own_kit import images, lab, split
 
 from pflbench.store import Store
@@ -45,7 +46,7 @@ def test_each_edit_makes_new_runs_beside_the_old(
     monkeypatch.syspath_prepend(folder)
     first = cli(*RUN)
     assert first.code == 0, first.err
-    assert cli(*RUN).out == "2 runs: 2 done, 0 failed before, 0 to do.\n"
+    assert cli(*RUN).out.startswith("2 runs: 2 done, 0 failed before, 0 to do.\n")
     before = shown(cli)
     assert [line[:2] for line in before] == [("FedAvg", "2")]
     for number, (name, edit) in enumerate(EDITS.items(), 2):
@@ -63,7 +64,7 @@ def test_each_edit_makes_new_runs_beside_the_old(
         assert len(now) == 2 * number and old.items() <= now.items()
         assert [line[:2] for line in shown(cli)] == [("FedAvg", "2")]
     lab(folder, declared=declared, module=module)  # everything as it was, the first results again
-    assert cli(*RUN).out == "2 runs: 2 done, 0 failed before, 0 to do.\n"
+    assert cli(*RUN).out.startswith("2 runs: 2 done, 0 failed before, 0 to do.\n")
     assert shown(cli) == before
 
 
@@ -76,7 +77,7 @@ def test_where_files_lie_is_no_part_of_a_run(cli, folder: Path, monkeypatch: pyt
     assert str(folder) not in spec.canonical() and "here" not in spec.canonical()
     shutil.move(folder / "here", folder / "there")
     moved = cli("run", "-s", "there/own.toml", "--data-dir", "there/data")
-    assert moved.out == "2 runs: 2 done, 0 failed before, 0 to do.\n"
+    assert moved.out.startswith("2 runs: 2 done, 0 failed before, 0 to do.\n")
 
 
 def test_the_sources_are_stored(cli, folder: Path) -> None:
@@ -93,6 +94,33 @@ def test_the_sources_are_stored(cli, folder: Path) -> None:
     assert "mynets.py:net" in cli("show", run.spec.id).out
 
 
+def test_lists_tell_versions_and_contents_apart(cli, folder: Path) -> None:
+    lab(folder)
+    method = method_file(folder / "foo.py")
+    assert cli("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0").code == 0
+    assert "_version" not in cli("ls", "runs").out and "unchecked" not in cli("ls", "runs").out
+    assert cli(*RUN, "--seeds", "0").code == 0
+    EDITS["arrays"](folder)
+    assert cli(*RUN, "--seeds", "0", "-m", method, "-m", "fedavg", "--unchecked").code == 0
+    runs = {run.spec.id: run for run in Store(folder / "results").list()}
+    for verb in (("ls", "runs", "--format", "csv"), ("scores",)):
+        lines = list(csv.DictReader(cli(*verb).out.splitlines()))
+        assert len({line["dataset_content"] for line in lines} - {""}) == 2
+        for line in lines:
+            spec = runs[line["run"]].spec
+            told = {
+                "dataset_version": spec.dataset.version,
+                "dataset_content": spec.dataset.content,
+                "partition_version": spec.partition.version,
+                "partition_content": spec.partition.content,
+                "model_version": spec.model_version,
+            }
+            assert {key: line[key] or None for key in told} == told
+            unchecked = bool(runs[line["run"]].provenance.get("unchecked"))
+            assert line["unchecked"] == (("yes" if unchecked else "") if verb[0] == "ls" else str(unchecked).lower())
+    assert {"unchecked", *told} <= set(cli("ls", "runs").out.splitlines()[0].split())
+
+
 def test_workers_find_the_files_too(cli, folder: Path) -> None:
     lab(folder / "sub")
     shutil.move(folder / "sub/data", folder / "data")
@@ -104,14 +132,14 @@ def test_what_changes_after_the_runs_are_planned_is_refused(cli, folder: Path, m
     from pflbench.executor import build
 
     lab(folder)
-    check = build.check
+    check = build.check_all
     for name, what in (("arrays", "mylab.py:Npz"), ("split", "mylab.py:Given"), ("neighbor", "mynets.py")):
 
         def edited(specs, name: str = name) -> None:
             check(specs)
             EDITS[name](folder)
 
-        monkeypatch.setattr(build, "check", edited)
+        monkeypatch.setattr(build, "check_all", edited)
         refused = cli(*RUN, "--seeds", "0")
         assert refused.code == 1 and re.search(f"{what}.* changed while the suite was running", refused.err)
         assert not Store(folder / "results").list()
@@ -237,6 +265,32 @@ def test_every_verb_takes_them(cli, folder: Path) -> None:
     assert explained.code == 0 and "4 clients: 4 train." in explained.out
 
 
+def test_a_module_elsewhere_on_the_import_path_makes_new_runs(folder: Path) -> None:
+    lab(folder)
+    (folder / "lib").mkdir()
+    (folder / "widths.py").rename(folder / "lib/widths.py")
+    path = os.pathsep.join(filter(None, [str(folder / "lib"), os.environ.get("PYTHONPATH")]))
+    for width, how, done in ((4, "--jobs=1", 0), (5, "--jobs=2", 0), (5, "--dry-run", 2)):
+        (folder / "lib/widths.py").write_text(f"WIDTH = {width}\n")
+        program = start(*RUN, how, "--data-dir", "data", cwd=folder, PYTHONPATH=path)
+        out, err = program.communicate(timeout=300)
+        assert program.returncode == 0 and f"2 runs: {done} done" in out, err
+    runs = Store(folder / "results").list()
+    assert {run.provenance["model_neighbors"]["widths.py"] for run in runs} == {"WIDTH = 4\n", "WIDTH = 5\n"}
+    assert len(runs) == 4 and len({run.spec.model_version for run in runs}) == 2
+
+
+@pytest.mark.parametrize("said", ["makes no network of (1, 4, 4) images", "is a module of Python itself"])
+def test_what_makes_no_network_is_refused_before_a_dry_run_says_what_would_run(cli, folder: Path, said: str) -> None:
+    lab(folder)
+    (folder / "mynets.py").write_text("def net(text):\n    return text\n")
+    if "Python" in said:
+        (folder / "own.toml").write_text((folder / "own.toml").read_text().replace("mynets.py:net", "json:loads"))
+    for options in ((), ("--dry-run",)):
+        refused = cli(*RUN, *options)
+        assert refused.code == 2 and said in refused.err and "Traceback" not in refused.err
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -275,6 +329,80 @@ def test_code_that_is_no_such_thing_or_ends_the_process_is_refused(
     assert refused.code == 2 and said in refused.err and "bug in pflbench" not in refused.err
 
 
+OWN_FORWARD = """
+    made = ConvNet((WIDTH,), kernel=3, padding=1, flat=4 * WIDTH, hidden=(8,), before=(2, 1), after=(1,)).network(
+        shape, classes
+    )
+
+    def forward(ops, p, x, gate):
+        h = made.forward(ops, p, x, gate)
+        BODY
+
+    from dataclasses import replace
+
+    return replace(made, forward=forward)
+"""
+
+
+def line_of(file: Path, part: str) -> str:
+    (number,) = [i for i, line in enumerate(file.read_text().splitlines(), 1) if part in line]
+    return f"{file.name}, line {number})"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        ("raise KeyError('heart')", 2, "fails: KeyError: 'heart' ("),
+        ("return h @ h", 2, "fails: RuntimeError: mat1 and mat2"),
+        ("return h[:, :1]", 2, "must return logits [rows, classes], for three images (3, 2), not (3, 1)."),
+        # Only a minibatch has four rows: nothing shows before it trains.
+        ("return h if x.shape[-4] < 4 else h + torch.rand(3)", 1, "NameError: name 'torch' is not defined ("),
+    ],
+)
+def test_an_error_in_a_network_is_the_networks(cli, folder: Path, body: str, code: int, said: str) -> None:
+    lab(folder)
+    text = (folder / "mynets.py").read_text()
+    (folder / "mynets.py").write_text(text[: text.index("    return ConvNet(")] + OWN_FORWARD.replace("BODY", body))
+    refused = cli(*RUN, "--seeds", "0")
+    assert refused.code == code and said in refused.err and "fedavg.py" not in refused.err
+    if said.endswith("("):
+        assert line_of(folder / "mynets.py", body) in refused.err and "round.noise" not in refused.err
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["files", "no files"])
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "with np.load(",
+            "with np.zeros(3).reshape(2, 2), np.load(",
+            "cannot reshape array of size 3 into shape (2,2) (",
+        ),
+        ("return Source(", "Source(", "load() of the dataset mylab.py:Npz must return a pflbench.data.source.Source"),
+        (", y, None", ", y.astype(float), None", "must return labels as an int64 numpy array"),
+        (", y, None", ", y[:7], None", "one for each of 40 images, not ndarray of int64, (7,)"),
+        (", y, None", ", y + 5, None", "must return labels from 0 to 1, not from 5 to 6."),
+        ("torch.from_numpy(x)", "x", "must return images as a uint8 tensor"),
+        ("torch.from_numpy(x)", "torch.from_numpy(x)[:, :, :3]", "must return images of its `shape` (1, 4, 4), not"),
+        ("return [np.array(", "[np.array(", "The partition must return a list of one int64 array of row numbers"),
+        ("np.array(rows)", "rows", "per client, not a list of list."),
+        ("given = json", "given = None + json", "unsupported operand type(s) for +: 'NoneType' and 'list' ("),
+    ],
+)
+def test_an_error_in_data_or_partition_is_theirs(
+    cli, folder: Path, declared: bool, old: str, new: str, said: str
+) -> None:
+    lab(folder, declared=declared)
+    text = (folder / "mylab.py").read_text()
+    assert old in text
+    (folder / "mylab.py").write_text(text.replace(old, new, 1))
+    refused = cli(*RUN, "--seeds", "0")
+    assert refused.code == 1 and said in refused.err and "pflbench/" not in refused.err
+    if said.endswith("("):
+        assert "mylab.py, line" in refused.err
+    assert not Store(folder / "results").list()
+
+
 def test_a_methods_neighbor_makes_a_new_row_beside_the_old(cli, folder: Path) -> None:
     method_file(folder / "foo.py", ("lr: float = 0.05", "lr: float = RATE"))
     (folder / "foo.py").write_text("from rates import RATE\n" + (folder / "foo.py").read_text())
@@ -287,3 +415,42 @@ def test_a_methods_neighbor_makes_a_new_row_beside_the_old(cli, folder: Path) ->
     assert {run.spec.method.hyper["lr"] for run in runs} == {0.05, 0.06}
     table = cli("report", "-s", "tiny.toml", "--seeds", "0").out
     assert all(f"Foo@{run.spec.method.version}" in table for run in runs)
+
+
+def seeded(folder: Path) -> None:
+    """Let the partition deal other rows for each seed."""
+    lab(folder, declared=False)
+    text = (folder / "mylab.py").read_text()
+    dealt = "return [np.array(rows) for rows in given]"
+    assert dealt in text
+    by_seed = "return list(np.roll(np.array(given).ravel(), seed).reshape(4, 10))"
+    (folder / "mylab.py").write_text(text.replace(dealt, by_seed))
+
+
+def test_what_is_dealt_anew_for_each_seed_is_no_other_version(cli, folder: Path) -> None:
+    seeded(folder)
+    assert cli(*RUN, "--seeds", "0-2").code == 0
+    assert len({run.spec.partition.content for run in Store(folder / "results").list()}) == 3
+    here = cli("report", "-s", "own.toml").out
+    assert "another version" not in here and "MIXED" not in here
+    assert "Not shown: 1 stored run(s) of fedavg with other seeds than the table's (2)." in here
+    assert [line[:2] for line in shown(cli)] == [("FedAvg", "2")]
+    gone(folder)
+    assert cli("report", "-s", "own.toml").out == here
+
+
+def test_without_the_files_seeds_of_two_versions_are_never_averaged_silently(cli, folder: Path) -> None:
+    seeded(folder)
+    text = (folder / "mylab.py").read_text()
+    (folder / "mylab.py").write_text(text.replace("content_hash(x, y))", '"whatever")'))
+    assert cli(*RUN, "--seeds", "0").code == 0
+    EDITS["arrays"](folder)
+    assert cli(*RUN, "--seeds", "1-2").code == 0
+    gone(folder)
+    table = " ".join(cli("report", "-s", "own.toml", "--seeds", "0-2").out.split())
+    assert re.search(
+        r"† MIXED VERSIONS of what is read by mylab\.py:Npz in Own: \w{12} in FedAvg \(seeds 0\); \w{12} in FedAvg "
+        r"\(seeds 1, 2\)\. These cells cannot be compared\.",
+        table,
+    )
+    assert " † " in table.split("Paper:")[0] and "Given in Own" not in table

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from cli_kit import SUITE
 
-from pflbench.cli.plot import figures
 from pflbench.store import Store
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
+from pflbench.suite.load import figures, load
 
 SHIPPED = [f"pfedvem-fig{n}" for n in (2, 3, 4, 5, 6, 10, 11, 12)]
 DEVICE = ("--profile", "smoke", "--device", "cpu", "-q")
@@ -74,7 +73,7 @@ def test_without_runs_it_says_what_makes_them(cli) -> None:
     result = cli("plot", "pfedvem-fig12", "-o", "a.png")
     assert result.code == 2 and "No results of pfedvem-fig12 in 'results' to draw." in result.err
     assert "`pflbench run --suite pfedvem-fig12 --evaluate-every 5` makes them." in result.err
-    options = ("--profile", "smoke", "--seeds", "0-1", "--rounds", "2", "--results", "my runs")
+    options = ("--profile", "smoke", "--rounds", "2", "--seeds", "0-1", "--results", "my runs")
     result = cli("plot", "pfedvem-fig2", "-o", "a.png", *options)
     assert f"--suite pfedvem-fig2 {' '.join(options[:-1])} 'my runs'` makes them." in result.err
 

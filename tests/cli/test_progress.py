@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from cli_kit import stored
 
-from pflbench.cli import common, progress
+from pflbench import units
+from pflbench.cli import progress
 from pflbench.cli.progress import SPEAK_EVERY, Display, Pace
 from pflbench.errors import UsageError
 from pflbench.executor.local import Progress as Moved
-from pflbench.executor.work import Done, Task
+from pflbench.executor.task import Done, Task
+from pflbench.running.events import Training
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
 
@@ -35,21 +38,21 @@ SHORT = ("-s", "tiny.toml", "--column", "shards", "-m", "fedavg", "--seeds", "0"
     ],
 )
 def test_amounts_of_memory_are_read(text: str, expected: int) -> None:
-    assert common.size(text) == expected
+    assert units.size(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "4", "GB", "4XB", "-1GB", "0GB", "1.2.3GB", ".GB", "4GB please", "nan GB"])
 def test_what_is_no_amount_of_memory_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError, match="not an amount of memory; write 4GB"):
-        common.size(text)
+        units.size(text)
 
 
 def test_durations_are_in_words_and_grow() -> None:
-    assert [common.duration(s) for s in (0, 12.4, 61, 420, 3600, 7200, 12_600, 1e6)] == [
+    assert [units.duration(s) for s in (0, 12.4, 61, 420, 3600, 7200, 12_600, 1e6)] == [
         "0 s", "12 s", "1 min", "7 min", "60 min", "2.0 h", "3.5 h", "277.8 h",
     ]  # fmt: skip
-    units = {"s": 1, "min": 60, "h": 3600}
-    read = [float(number) * units[unit] for number, unit in (common.duration(s).split() for s in range(0, 20_000, 7))]
+    lengths = {"s": 1, "min": 60, "h": 3600}
+    read = [float(number) * lengths[unit] for number, unit in (units.duration(s).split() for s in range(0, 20_000, 7))]
     assert read == sorted(read) and all(abs(a - b) <= 181 for a, b in zip(read, range(0, 20_000, 7), strict=True))
 
 
@@ -88,12 +91,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def display(*tasks: Task, quiet: bool = False) -> Display:
-    specs = [spec for t in tasks for spec in t.specs]
-    return Display(specs=specs, names={spec.id: "cifar · checked" for spec in specs}, quiet=quiet)
+@pytest.fixture
+def display(clock: Clock, capsys: pytest.CaptureFixture[str]) -> Callable[..., Display]:
+    """A display of these tasks, of which training has just begun."""
+
+    def begun(*tasks: Task, quiet: bool = False) -> Display:
+        shown = Display(quiet)
+        shown.event(Training(tasks, {spec.id: "cifar · checked" for t in tasks for spec in t.specs}, "a machine"))
+        assert ("Running on a machine." in capsys.readouterr().out) != quiet
+        return shown
+
+    return begun
 
 
-def test_a_long_run_says_a_line_a_minute(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_run_says_a_line_a_minute(
+    clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]
+) -> None:
     mine = task(3)
     with display(mine) as shown:
         shown.event(Moved(mine, None))
@@ -106,7 +119,9 @@ def test_a_long_run_says_a_line_a_minute(clock: Clock, capsys: pytest.CaptureFix
     assert [int(line.split("round ")[1].split("/")[0]) for line in lines] == [120, 240, 360, 480, 600]
 
 
-def test_runs_of_less_than_a_minute_say_their_results_only(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_less_than_a_minute_say_their_results_only(
+    clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]
+) -> None:
     tasks = [task(seed, rounds=100) for seed in range(3)]
     with display(*tasks) as shown:
         for t in tasks:
@@ -123,7 +138,9 @@ def test_runs_of_less_than_a_minute_say_their_results_only(clock: Clock, capsys:
     ]
 
 
-def test_a_group_counts_all_its_runs(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_counts_all_its_runs(
+    clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]
+) -> None:
     group, single = task(0, rounds=100, seeds=5), task(9, rounds=100)
     shown = display(group, single)
     shown.event(Moved(group, None))
@@ -137,16 +154,22 @@ def test_a_group_counts_all_its_runs(clock: Clock, capsys: pytest.CaptureFixture
     assert last.startswith("[5/6]") and last.endswith("2.78 rounds/s, about 36 s left"), "100 of 600 rounds are left"
 
 
-def test_failures_are_told_and_count_as_over(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("status", ["failed", "error"])
+def test_failures_are_told_and_count_as_over(
+    clock: Clock,
+    display: Callable[..., Display],
+    capsys: pytest.CaptureFixture[str],
+    status: Literal["failed", "error"],
+) -> None:
     bad, good = task(0, rounds=100), task(1, rounds=100)
     shown = display(bad, good)
     shown.event(Moved(bad, None))
     clock.now += 30
-    shown.event(Done(bad.specs[0], "failed", "diverged", seconds=30.0))
+    shown.event(Done(bad.specs[0], status, "diverged", seconds=30.0))
     assert capsys.readouterr().out == "[1/2] cifar · checked · seed 0: FAILED, about 30 s left\n"
 
 
-def test_a_first_round_within_the_clocks_resolution_is_shown(clock: Clock) -> None:
+def test_a_first_round_within_the_clocks_resolution_is_shown(clock: Clock, display: Callable[..., Display]) -> None:
     """Some clocks tick 64 times a second."""
     mine = task(0)
     shown = display(mine)
@@ -154,7 +177,7 @@ def test_a_first_round_within_the_clocks_resolution_is_shown(clock: Clock) -> No
     shown.event(Moved(mine, 1))
 
 
-def test_quiet_is_quiet(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_is_quiet(clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]) -> None:
     mine = task(0)
     with display(mine, quiet=True) as shown:
         shown.say("Running")
@@ -165,7 +188,9 @@ def test_quiet_is_quiet(clock: Clock, capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == ""
 
 
-def test_bars_on_a_terminal(clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_on_a_terminal(
+    clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     mine, other = task(0), task(1)

@@ -2,12 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_kit import method_file
 
 from pflbench.cli import queue as module
-from pflbench.cli import run
 from pflbench.result import RunResult
 from pflbench.store import Store
 
@@ -70,7 +70,7 @@ def test_runs_packs_and_then_has_nothing_to_do(cli, results: Path, nice: list[in
     assert lines[-1] == "Nothing left to do in 'results/QUEUE.toml': 5 runs done."
     assert singles(results) == 0 and len(packs(results)) == 1
 
-    monkeypatch.setattr(run, "run", None)  # cannot be called
+    monkeypatch.setattr(module, "train_part", None)  # cannot be called
     before = [(path, path.stat().st_mtime_ns) for path in packs(results)]
     again = cli("queue")
     assert again == (0, "Nothing left to do in 'results/QUEUE.toml': 5 runs done.\n", "")
@@ -101,16 +101,16 @@ def test_a_dry_run_changes_nothing(cli, results: Path, nice: list[int]) -> None:
 def clock(monkeypatch: pytest.MonkeyPatch, minutes_a_run: float) -> list[list[int]]:
     """Runs take so many minutes, and how many ran at a time is written down."""
     now, asked = [0.0], []
-    real = run.run
+    real = module.train_part
 
-    def slow(**options: object) -> int:
+    def slow(*asked_for: Any, **options: Any) -> bool:
         before = len(Store(Path("results")).list())
-        code = real(**options)  # type: ignore[arg-type]
+        good = real(*asked_for, **options)
         asked.append(len(Store(Path("results")).list()) - before)
         now[0] += 60 * minutes_a_run
-        return code
+        return good
 
-    monkeypatch.setattr(run, "run", slow)
+    monkeypatch.setattr(module, "train_part", slow)
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
     return asked  # type: ignore[return-value]
 

@@ -5,9 +5,13 @@ import io
 from pathlib import Path
 
 import pytest
-from cli_kit import stored
+from cli_kit import method_file, stored
 
+from pflbench import names
+from pflbench.result import RunResult
+from pflbench.spec import MethodSpec
 from pflbench.store import Store
+from pflbench.testing import tiny_spec
 
 
 def ids(results: Path) -> set[str]:
@@ -120,6 +124,65 @@ def test_a_wrong_request_removes_nothing(cli, results: Path, arguments: tuple[st
     result = cli("rm", *arguments)
     assert result.code == 2 and part in result.err and len(result.err.splitlines()) == 1
     assert stored(results) == before
+
+
+def own(results: Path, *changes: dict[str, object]) -> list[str]:
+    """Store a run for each of these changes of a method of one's own; their ids."""
+    found = []
+    for change in changes:
+        hyper = {"epochs": 1, "lr": change.pop("lr", 0.1)}
+        method = MethodSpec(name="foo.py:Foo", version=str(change.pop("version", "abc123")), hyper=hyper)
+        spec = tiny_spec().model_copy(update={"method": method, **change})
+        Store(results).write(RunResult(spec, (), {}, None))
+        found.append(spec.id)
+    return found
+
+
+def test_runs_that_look_alike_are_told_apart_by_what_differs(cli, folder: Path) -> None:
+    first, *_ = own(
+        folder / "results", {}, {"lr": 0.2}, {"version": "def456"}, {"cohort": 4, "seed": 7}, {"rounds": 99}
+    )
+    differs = {line["run"]: line["differs"] for line in listed(cli)}
+    assert differs.pop(first) == "method.version=abc123, lr=0.1, cohort=3"
+    assert sorted(differs.values()) == [
+        "",  # other rounds: a column shows that
+        "method.version=abc123, lr=0.1, cohort=4",
+        "method.version=abc123, lr=0.2, cohort=3",
+        "method.version=def456, lr=0.1, cohort=3",
+    ]
+    assert {line["hyper"] for line in listed(cli)} == {"epochs=1, lr=0.1", "epochs=1, lr=0.2"}
+    table = cli("ls", "runs").out
+    assert table.splitlines()[0].endswith("differs") and "method.version=def456, lr=0.1" in table
+
+
+def test_of_two_folders_files_of_one_name_each_goes_by_its_path(cli, folder: Path) -> None:
+    versions = {}
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        reference = method_file(folder / name / "foo.py", ("0.05", "0.05" if name == "one" else "0.06"))
+        versions[name] = names.code(reference).version
+    one, two, gone = own(folder / "results", *({"version": v} for v in (*versions.values(), "abc123")))
+    for asked, expected in (
+        ("foo.py:Foo", {one, two, gone}),
+        ("Foo", {one, two, gone}),
+        ("one/foo.py:Foo", {one}),
+        (f"{folder}/two/foo.py:Foo", {two}),
+        ("./two/foo.py:Foo", {two}),
+        ("foo.py:Foo@abc123", {gone}),
+        (f"Foo@{versions['two'][:6]}", {two}),
+    ):
+        assert {line["run"] for line in listed(cli, "-m", asked)} == expected, asked
+    assert cli("ls", "runs", "-m", "Fo").code == 2
+    missing = cli("rm", "--yes", "-m", "three/foo.py:Foo")
+    assert missing.code == 2 and "There is no file" in missing.err and len(ids(folder / "results")) == 3
+    assert cli("rm", "--yes", "-m", "one/foo.py:Foo").code == 0 and ids(folder / "results") == {two, gone}
+
+
+def test_what_clients_choose_by_is_no_trial(cli, folder: Path) -> None:
+    whole, choice, trial = own(folder / "results", {}, {"validation": 0.1}, {"validation": 0.1, "lr": 0.2})
+    assert {line["run"]: line["why"] for line in listed(cli)} == {whole: "", choice: "choice", trial: "trial"}
+    assert [line["run"] for line in listed(cli, "--trials")] == [trial]
+    assert cli("rm", "--trials", "--yes").code == 0 and ids(folder / "results") == {whole, choice}
 
 
 def test_the_options_are_for_runs_alone(cli) -> None:

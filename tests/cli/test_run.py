@@ -17,14 +17,16 @@ def test_runs_to_a_table_and_again_to_nothing(cli, folder: Path, monkeypatch) ->
     assert first.code == 0 and not first.err
     assert first.out.splitlines()[0] == "4 runs: 0 done, 0 failed before, 4 to do."
     assert "[4/4] shards · ditto · seed 1: " in first.out
-    assert first.out.endswith("4 runs finished, 0 failed.\n")
+    *_, finished, last = first.out.splitlines()
+    assert finished == "4 runs finished, 0 failed."
+    assert last == "The table: pflbench report --suite tiny.toml --column shards"
     kept = stored(folder / "results")
     assert len(kept) == 4
 
     monkeypatch.setattr("pflbench.executor.local.execute", None)  # cannot be called
     again = cli("run", "-s", "tiny.toml", "--column", "shards")
     assert (again.code, again.err) == (0, "")
-    assert again.out == "4 runs: 4 done, 0 failed before, 0 to do.\n"
+    assert again.out.splitlines() == ["4 runs: 4 done, 0 failed before, 0 to do.", last]
     assert stored(folder / "results") == kept
     table = cli("report", "-s", "tiny.toml", "--format", "csv")
     assert table.code == 0 and "ditto" in table.out
@@ -135,7 +137,7 @@ def test_divergence_is_stored_shown_left_alone_and_retried(cli, folder: Path) ->
 
     left = cli("run", *nan)
     assert left.code == 1
-    assert left.out == "2 runs: 1 done, 1 failed before, 0 to do.\n"
+    assert left.out.splitlines()[0] == "2 runs: 1 done, 1 failed before, 0 to do."
     assert "1 run that failed before was left alone; --redo failed tries again." in left.err
     assert "fedavg · seed 0 · 2 rounds: diverged" in left.err
 

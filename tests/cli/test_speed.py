@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pflbench.executor import measured
+from pflbench.errors import PflbenchError
+from pflbench.speed import records
 
 
 @pytest.fixture(autouse=True)
@@ -20,15 +21,47 @@ TINY = ("speed", "-n", "mlp", "--scale", "tiny", "--passes", "2", "--seconds", "
 def test_the_engine_races_the_careful_loop(cli, folder: Path) -> None:
     done = cli(*TINY, "--cores", "1", "-o", "speed.json")
     assert done.code == 0, done.err
+    assert done.err.startswith("Measuring 1 network: about "), "how long it takes is said before anything is timed"
     assert "mlp · 2 clients × 2 steps × batch 4 · training only, equal client-steps" in done.out
-    for text in ("careful, 1 thread", "patched, 1 thread", "engine, 1 core", "load average before", "torch 2"):
+    for text in (
+        "careful, 1 thread",
+        "patched, 1 thread",
+        "engine, 1 core",
+        "matmul, 1 core",
+        "load average before",
+        "torch 2",
+    ):
         assert text in done.out
     document = json.loads((folder / "speed.json").read_text())
     assert {"schema", "what", "machine", "versions", "commit", "dirty", "options", "networks"} == set(document)
     contenders = document["networks"]["mlp"]["contenders"]
-    assert set(contenders) == {"careful-1", "patched-1", "engine-1"}
-    assert all(len(c["seconds"]) == 2 and c["ready"]["parameters"] == 79510 for c in contenders.values())
-    assert not measured.file().exists(), "tiny numbers are no measurements"
+    assert set(contenders) == {"careful-1", "patched-1", "engine-1", "matmul-1"}
+    assert all(len(c["seconds"]) == 2 for c in contenders.values())
+    assert {c["ready"]["parameters"] for c in contenders.values()} == {79510, None}
+    shares = {row["contender"]: row["share_of_matmul"] for row in document["networks"]["mlp"]["rows"]}
+    assert shares["careful-1"] is None and shares["engine-1"]["median"] > 0
+    assert not records.file().exists(), "tiny numbers are no measurements"
+
+
+def test_each_network_is_printed_and_kept_as_soon_as_it_is_done(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends it in the middle costs the networks only that were not measured yet."""
+    from pflbench.speed import measuring
+
+    real, networks = measuring.time_all, []
+
+    def time_all(*given, **options):
+        networks.append(given)
+        if len(networks) == 2:
+            raise PflbenchError("The second one died.")
+        return real(*given, **options)
+
+    monkeypatch.setattr(measuring, "time_all", time_all)
+    monkeypatch.setattr(measuring, "FOREIGN", 100.0)  # whatever else this machine does
+    monkeypatch.setattr("pflbench.speed.options.Options.rehearsal", False)
+    told = cli(*TINY, "-n", "lenet", "--cores", "1")
+    assert told.code == 1 and "The second one died." in told.err
+    assert "mlp · 2 clients" in told.out and "lenet" not in told.out
+    assert set(records.measured()) == {"mlp"}
 
 
 def test_a_stack_can_be_raced_on_a_processor_and_printed_as_json(cli) -> None:
@@ -62,10 +95,10 @@ def test_a_peer_that_is_not_installed_is_one_message(cli) -> None:
 def test_what_is_wrong_is_said_at_once(
     cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
-    def compete(*_: object, **__: object) -> None:
+    def time_all(*_: object, **__: object) -> None:
         raise AssertionError("something was timed")
 
-    monkeypatch.setattr("pflbench.executor.throughput.compete", compete)
+    monkeypatch.setattr("pflbench.speed.measuring.time_all", time_all)
     done = cli("speed", "--device", "cpu", *arguments)
     assert done.code == 2 and message in done.err
 

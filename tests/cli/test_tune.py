@@ -1,10 +1,10 @@
 """`pflbench tune`: trials like any other runs, the choice among them, and TOML that a suite file takes."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tomli
 from cli_kit import SEVERAL, SUITE, method_file, stored
 
 from pflbench.result import RunResult, Score
@@ -12,11 +12,6 @@ from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 from pflbench.suite.tuning import Search, searches
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 TUNE = """
 [tune]
@@ -55,7 +50,9 @@ def there(results: Path) -> Stub:
             if accuracy == "":
                 continue
             failure = "diverged in round 1" if accuracy is None else None
-            scores = () if failure else tuple(_scores(trial.run.scoring.stages, search.stage, float(accuracy or 0)))
+            scores = (
+                () if failure else tuple(_scores(trial.run.scoring.stages, search.reading.stage, float(accuracy or 0)))
+            )
             Store(results).write(RunResult(trial.run, scores, {"data_hash": "d"}, failure))
         return search
 
@@ -152,7 +149,7 @@ def test_what_diverged_loses(cli, there: Stub) -> None:
         result.out.count("failed: diverged in round 1") == 2
         and "the best of 4 trials, 2 of which failed: " in result.out
     )
-    assert tomllib.loads(toml(result.out))["column"]["hyper"]["fedavg"]["epochs"]["value"] == 2
+    assert tomli.loads(toml(result.out))["column"]["hyper"]["fedavg"]["epochs"]["value"] == 2
 
 
 @pytest.mark.usefixtures("no_training")
@@ -207,7 +204,7 @@ def test_an_own_method_with_a_grid(cli, folder: Path) -> None:
         "tune", "-s", "tiny.toml", "-m", "mine.py:Foo", "--column", "shards", "--grid", "lr=0.1,1e-5", "--rounds", "1"
     )
     assert (result.code, result.err) == (0, "")
-    pasted = tomllib.loads(toml(result.out))["column"]["hyper"]["mine.py:Foo"]
+    pasted = tomli.loads(toml(result.out))["column"]["hyper"]["mine.py:Foo"]
     assert pasted["lr"]["value"] in (0.1, 1e-5) and pasted["lr"]["source"] == "tuned"
     assert f"# Or: --set Foo.lr={pasted['lr']['value']}\n" in result.out
     assert reference.endswith("mine.py:Foo")
@@ -266,7 +263,7 @@ def test_values_that_the_row_has_itself_are_pasted_under_the_rows_id(cli, folder
     command = ("tune", "-s", "tuned.toml", "-m", "near", "--column", "shards", "--rounds", "1")
     (search,) = searches(load("tuned.toml"), "near", columns=["shards"], rounds=1, grid=["steps=3,4"])
     for trial, percent in zip(search.trials, (10.0, 20.0), strict=True):
-        scores = tuple(_scores(trial.run.scoring.stages, search.stage, percent))
+        scores = tuple(_scores(trial.run.scoring.stages, search.reading.stage, percent))
         last = tuple(score._replace(round=1) for score in scores if score.round == 2)
         Store(folder / "results").write(RunResult(trial.run, last, {"data_hash": "d"}, None))
     result = cli(*command, "--grid", "steps=3,4")

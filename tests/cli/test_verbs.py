@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 import pflbench
 from pflbench.cli import main as program
-from pflbench.executor.measured import Measured, processor, remember
+from pflbench.executor.machine import processor
 from pflbench.result import RunResult
+from pflbench.speed.records import Measured, remember
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -137,7 +138,7 @@ def test_data_status_and_fetch(cli, folder: Path, monkeypatch) -> None:
 
 
 def test_every_option_has_a_help_and_an_environment_variable() -> None:
-    group = typer.main.get_command(program.app)
+    group = typer.main.get_command(program.program())
     commands = dict(group.commands) | {f"data {n}": c for n, c in group.commands["data"].commands.items()}  # type: ignore[attr-defined]
     for name, command in commands.items():
         for parameter in command.params:
@@ -162,7 +163,7 @@ def test_help_of_every_verb() -> None:
         "check",
     )
     for verb in (*verbs, "speed", "info"):
-        result = CliRunner().invoke(program.app, [*verb.split(), "-h"])
+        result = CliRunner().invoke(program.program(), [*verb.split(), "-h"])
         assert result.exit_code == 0 and f"Usage: pflbench {verb}" in result.output.replace("root", "pflbench")
 
 
@@ -177,15 +178,14 @@ def test_plan_says_what_it_knows_a_time_from(cli, two_runs: list[str]) -> None:
 
 
 def test_statistics_are_counted_and_train_nothing(cli, tmp_path: Path) -> None:
-    done = cli("report", "--suite", "fedec-table1", "--data-dir", str(tmp_path))
-    assert done.code == 0
-    assert "CIFAR100" in done.out and "FEMNIST: femnist-letters lacks" in " ".join(done.out.split())
-    refused = cli("run", "--suite", "fedec-table1")
-    assert (
-        refused.code == 2
-        and "trains nothing" in refused.err
-        and "pflbench report --suite fedec-table1" in " ".join(refused.err.split())
-    )
+    before = cli("report", "--suite", "fedec-table1")
+    assert before.code == 0 and "`pflbench run --suite fedec-table1` counts what" in " ".join(before.out.split())
+    lacking = cli("run", "--suite", "fedec-table1", "--data-dir", str(tmp_path))
+    assert lacking.code == 1 and "FEMNIST cannot be counted. femnist-letters lacks" in " ".join(lacking.err.split())
+    counted = cli("run", "--suite", "fedec-table1", "--profile", "smoke")
+    assert (counted.code, counted.err) == (0, "") and "CIFAR10: 1797 images" in counted.out
+    after = cli("report", "--suite", "fedec-table1", "--profile", "smoke").out
+    assert "1797" in after and "Not counted yet" not in after
 
 
 def test_one_column_of_a_table(cli, two_runs: list[str]) -> None:
@@ -243,7 +243,7 @@ def test_plan_goes_on_after_suites_that_train_nothing(cli) -> None:
     result = cli("plan", "-s", "fedec-table1", "-s", "tiny.toml", "-s", "pfedvem-fig3")
     assert (result.code, result.err) == (0, "")
     first, second, *rest = result.out.splitlines()
-    assert first.startswith("fedec-table1 trains nothing") and "pflbench report --suite fedec-table1" in first
+    assert first.startswith("fedec-table1 trains nothing") and "pflbench run --suite fedec-table1" in first
     assert second.startswith("pfedvem-fig3 trains nothing") and "Tiny · profile paper" in rest[0]
     assert "8 runs to do" in result.out
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torchvision.datasets import CIFAR100 as TorchvisionCIFAR100
 
-from pflbench.data import cifar100
-from pflbench.data.cifar100 import CIFAR100
+from pflbench.data.datasets import cifar100
+from pflbench.data.datasets.cifar100 import CIFAR100
 from pflbench.data.source import Dataset, UnofficialFile
 from pflbench.errors import PflbenchError, UsageError
 

@@ -18,20 +18,23 @@ import torch
 from torchvision.datasets import CIFAR10 as TorchvisionCIFAR10
 from torchvision.transforms.functional import rotate
 
-from pflbench import names
+from pflbench import data, names
 from pflbench.catalog import coerce, complete, describe_options, parse
-from pflbench.data import cifar, cifar10, mnist
-from pflbench.data.cifar10 import CIFAR10
-from pflbench.data.cifar100 import CIFAR100
-from pflbench.data.digit_five import DigitFive
-from pflbench.data.digits import Digits, RotatedDigits
-from pflbench.data.fashion_mnist import FashionMNIST
-from pflbench.data.femnist import FEMNISTLetters
-from pflbench.data.mnist import MNIST, RMNIST
+from pflbench.data.datasets import cifar10, mnist
+from pflbench.data.datasets.cifar10 import CIFAR10
+from pflbench.data.datasets.cifar100 import CIFAR100
+from pflbench.data.datasets.digit_five import DigitFive
+from pflbench.data.datasets.digits import Digits
+from pflbench.data.datasets.fashion_mnist import FashionMNIST
+from pflbench.data.datasets.femnist_letters import FEMNISTLetters
+from pflbench.data.datasets.mnist import MNIST
+from pflbench.data.datasets.rmnist import RMNIST
+from pflbench.data.datasets.rotated_digits import RotatedDigits
+from pflbench.data.datasets.rotation import rotate_by_group, rotation_groups
+from pflbench.data.datasets.sun397 import SUN397
+from pflbench.data.formats import cifar
 from pflbench.data.root import data_root
-from pflbench.data.rotation import rotate_by_group, rotation_groups
 from pflbench.data.source import Dataset, UnofficialFile
-from pflbench.data.sun397 import SUN397
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 
 FILES: list[tuple[Dataset, str]] = [
@@ -78,7 +81,8 @@ def test_data_root_precedence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 def test_importing_and_asking_for_status_leaves_torch_out() -> None:
-    modules = sorted(p.stem for p in Path(mnist.__file__).parent.glob("*.py") if p.stem != "__init__")
+    rooms = Path(data.__file__).parent
+    modules = [".".join(p.relative_to(rooms).with_suffix("").parts) for p in sorted(rooms.rglob("*.py"))]
     program = (
         "import sys\nfrom pathlib import Path\nfrom importlib import import_module\n"
         f"for name in {modules}: import_module('pflbench.data.' + name)\n"

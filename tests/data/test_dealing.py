@@ -14,13 +14,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pflbench.data.cifar10 import CIFAR10
-from pflbench.data.cifar100 import CIFAR100
-from pflbench.data.dealing import ClassShards, Hand
-from pflbench.data.digits import Digits
+from pflbench.data.datasets.cifar10 import CIFAR10
+from pflbench.data.datasets.cifar100 import CIFAR100
+from pflbench.data.datasets.digits import Digits
 from pflbench.data.federation import Federation, build
-from pflbench.data.letter_users import LetterUsers
-from pflbench.data.partition import Shards
+from pflbench.data.partition import Hand
+from pflbench.data.partitions.class_shards import ClassShards
+from pflbench.data.partitions.letter_users import LetterUsers
+from pflbench.data.partitions.shards import Shards
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import UsageError
 from pflbench.rng import stream

@@ -14,9 +14,9 @@ import torch
 from PIL import Image
 from torchvision import datasets as torchvision
 
-from pflbench.data import digit_five, digit_sources, mnist
-from pflbench.data.digit_five import DigitFive
-from pflbench.data.digit_sources import SOURCES, Which, as_color
+from pflbench.data.datasets import digit_five, digit_sources, mnist
+from pflbench.data.datasets.digit_five import DigitFive
+from pflbench.data.datasets.digit_sources import SOURCES, Which, as_color
 from pflbench.data.source import Dataset, UnofficialFile
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 

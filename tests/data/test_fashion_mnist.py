@@ -13,11 +13,11 @@ import pytest
 import torch
 from torchvision import datasets as torchvision
 
-from pflbench.data import fashion_mnist
-from pflbench.data.digit_five import DigitFive
-from pflbench.data.fashion_mnist import FashionMNIST
-from pflbench.data.idx import IdxFiles
-from pflbench.data.mnist import TEST, TRAIN
+from pflbench.data.datasets import fashion_mnist
+from pflbench.data.datasets.digit_five import DigitFive
+from pflbench.data.datasets.fashion_mnist import FashionMNIST
+from pflbench.data.datasets.mnist import TEST, TRAIN
+from pflbench.data.formats.idx import IdxFiles
 from pflbench.data.source import Dataset, UnofficialFile
 from pflbench.errors import PflbenchError
 

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pflbench.data.federation import Federation, build, split_clients
-from pflbench.data.partition import Dirichlet, Partition, Shards
-from pflbench.data.slicing import PairSlicing, RandomSlicing
+from pflbench.data.partition import Partition
+from pflbench.data.partitions.dirichlet import Dirichlet
+from pflbench.data.partitions.pair_slicing import PairSlicing
+from pflbench.data.partitions.random_slicing import RandomSlicing
+from pflbench.data.partitions.shards import Shards
 from pflbench.data.source import Normalization, Source
 from pflbench.errors import UsageError
 from pflbench.rng import stream

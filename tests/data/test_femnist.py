@@ -6,29 +6,24 @@ import gzip
 import json
 import re
 import struct
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tomli
 import torch
 import torchvision
 from PIL import Image
 
 from pflbench.catalog import coerce, describe_options
+from pflbench.data.datasets.femnist_letters import FEMNISTLetters
+from pflbench.data.datasets.letter_sources import EMNIST, shrunk
 from pflbench.data.federation import build
-from pflbench.data.femnist import FEMNISTLetters
-from pflbench.data.letter_sources import EMNIST, shrunk
-from pflbench.data.letter_users import LetterUsers
+from pflbench.data.partitions.letter_users import LetterUsers
 from pflbench.data.source import Dataset
 from pflbench.errors import DataMissing, PflbenchError, UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SOURCES = ("nist", "emnist", "leaf")
 CODES = ["61", "62", "63", "64", "65", "66", "67", "68", "69", "6a"]
@@ -226,7 +221,7 @@ def test_a_source_that_is_there_is_offered_as_a_suite_writes_it(tmp_path: Path) 
         FEMNISTLetters().load(tmp_path, 0)
     written = re.search(r"dataset = \{.*?\}", str(error.value))
     assert written is not None
-    named = tomllib.loads(written[0])["dataset"]
+    named = tomli.loads(written[0])["dataset"]
     assert named.pop("name") == "femnist-letters"
     assert FEMNISTLetters(**named).status(tmp_path).startswith("ready: ")
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pflbench.data.dealing import Hand
-from pflbench.data.digits import Digits
+from pflbench.data.datasets.digits import Digits
 from pflbench.data.federation import build
-from pflbench.data.letter_users import LetterUsers
+from pflbench.data.partition import Hand
+from pflbench.data.partitions.letter_users import LetterUsers
 from pflbench.errors import UsageError
 from pflbench.rng import stream
 

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pflbench.data.partition import Dirichlet, Kinds, Partition, Shards, legacy_stream, shuffled
-from pflbench.data.rotation import rotation_groups
+from pflbench.data.datasets.rotation import rotation_groups
+from pflbench.data.partition import Partition, legacy_stream, shuffled
+from pflbench.data.partitions.dirichlet import Dirichlet
+from pflbench.data.partitions.kinds import Kinds
+from pflbench.data.partitions.shards import Shards
 from pflbench.errors import UsageError
 
 CIFAR = np.repeat(np.arange(10), 5000)

@@ -13,10 +13,10 @@ import pytest
 import torch
 from PIL import Image
 
-from pflbench.data import sun397
+from pflbench.data.datasets import sun397
+from pflbench.data.datasets.sun397 import SUN397, categories, prepared
+from pflbench.data.formats.xlsx import read_sheet
 from pflbench.data.source import Dataset
-from pflbench.data.sun397 import SUN397, categories, prepared
-from pflbench.data.xlsx import read_sheet
 from pflbench.errors import DataMissing, PflbenchError
 
 TITLES = ["category", *sun397.SUPERCLASSES, "shopping and dining"]

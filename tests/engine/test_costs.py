@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
+import torch
 from torch import Tensor
 
 from pflbench import names
-from pflbench.engine.costs import Span, Tally
+from pflbench.engine import shapes
+from pflbench.engine.costs import Counting, Span, Tally
+from pflbench.engine.shapes import Shapes
 from pflbench.engine.simulate import Setup, Simulation, simulate
 from pflbench.methods.base import Method, Take
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fo_maml import FOMaml
 from pflbench.methods.ifca import IFCA
 from pflbench.methods.l2gd import L2GD
+from pflbench.methods.local import Local
 from pflbench.methods.per_fedavg import PerFedAvg
+from pflbench.methods.pfedme import PFedMe
 from pflbench.methods.reptile import Reptile
 from pflbench.methods.scaffold import Scaffold
 from pflbench.spec import RunSpec, Scoring
@@ -64,6 +71,8 @@ def test_what_is_sent_up_and_down() -> None:
         (FedAvg(epochs=1), SIZE, SIZE),
         (Scaffold(epochs=1), 2 * SIZE, 2 * SIZE + 1),
         (IFCA(epochs=1, clusters=3), SIZE + 1, 3 * SIZE),
+        (PFedMe(steps=1), SIZE, SIZE),  # the personal model is in the upload to be scored, and never sent
+        (Local(epochs=1), 0, SIZE),
     ):
         found = counted(method)
         assert (found["floats_up"], found["floats_down"]) == (up, down), type(method).__name__
@@ -116,6 +125,55 @@ class Strange(Method[Tensor, tuple[()], Tensor]):
 def test_a_round_that_is_asked_for_its_number_counts_by_itself() -> None:
     found = counted(Strange(), rounds=3)
     assert (found["client_gradients_least"], found["client_gradients_most"]) == (1.0, 3.0)
+
+
+def test_a_method_that_asks_for_the_rounds_number_is_followed_once_in_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[int] = []
+    client = Strange.client
+
+    def watched(self: Strange, f: Any, *given: Any, round: Any) -> Any:
+        if isinstance(f, Counting):
+            followed.append(round.index)
+        return client(self, f, *given, round=round)
+
+    monkeypatch.setattr(Strange, "client", watched)
+    assert counted(Strange(), rounds=3)["client_gradients"] == 2.0  # of the rounds' one, two and three
+    assert followed == [0, 1, 2]
+
+
+def test_steps_are_counted_without_finding_shapes_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked_out: list[Any] = []
+    result = shapes._result
+    monkeypatch.setattr(shapes, "_result", lambda func, *given: worked_out.append(func) or result(func, *given))
+    once = counted(Local(epochs=1, momentum=0.9), rounds=1), len(worked_out)
+    often = counted(Local(epochs=20, momentum=0.9), rounds=1), len(worked_out) - once[1]
+    assert often[0]["client_gradients"] == 20 * once[0]["client_gradients"]
+    assert often[1] == once[1] < 20
+
+
+def test_the_compiler_is_not_imported_to_count() -> None:
+    code = """if True:
+        import sys
+        from pflbench.engine.simulate import Simulation
+        from pflbench.methods.local import Local
+        from pflbench.testing import tiny_federation, tiny_network, tiny_spec
+        Simulation([tiny_spec()], [tiny_federation(0)], Local(epochs=1, momentum=0.9), tiny_network()).count()
+        sys.exit("torch._dynamo" in sys.modules)
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_reads_content_is_refused_and_the_rest_has_the_shapes_that_pytorch_gives_it() -> None:
+    a, b = torch.empty(3, 4, device="meta"), torch.empty(4, dtype=torch.float64, device="meta")
+    with Shapes():
+        assert ((a + b).shape, (a + b).dtype) == ((3, 4), torch.float64)
+        assert (a.T @ a)[1:].shape == (3, 4) and a.t().stride() == (1, 4)
+        assert torch.cat([a, a]).shape == (6, 4) and [len(part) for part in a.split(2)] == [2, 1]
+        assert a.add_(1) is a and a.max(1).indices.dtype == torch.int64
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            bool(a.sum() > 0)
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            a.nonzero()
 
 
 def test_what_cannot_be_followed_without_content_is_not_known() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pflbench.engine.batches import Reshuffled, Static
 from pflbench.engine.cohort import coin, sample_cohort
-from pflbench.engine.simulate import Outcome, Setup, simulate
+from pflbench.engine.simulate import RunOutcome, Setup, simulate
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Method, Objective, Round, Take
 from pflbench.methods.fedavg import FedAvg
@@ -23,7 +23,7 @@ EXECUTIONS = ("loop", "vectorized")
 TRAINING = len(SIZES) - 2
 
 
-def run(method: Method[Any, Any, Any], *specs: RunSpec, execution: str = "loop", **setup: Any) -> list[Outcome]:
+def run(method: Method[Any, Any, Any], *specs: RunSpec, execution: str = "loop", **setup: Any) -> list[RunOutcome]:
     federations = [tiny_federation(spec.seed) for spec in specs]
     outcomes = simulate(specs, federations, method, tiny_features(), Setup(execution=execution, **setup))
     for outcome in outcomes:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.cohort import arrived, sample_cohort
-from pflbench.engine.simulate import Outcome, Setup, simulate
+from pflbench.engine.simulate import RunOutcome, Setup, simulate
 from pflbench.methods.base import Batches, Method, Objective, Round, Take
 from pflbench.methods.fedavg import FedAvg
 from pflbench.result import Score
@@ -30,7 +30,7 @@ def spec(**changes: Any) -> RunSpec:
     return tiny_spec().model_copy(update=fields | changes)
 
 
-def run(method: Method[Any, Any, Any], setup: Setup | None = None, **changes: Any) -> Outcome:
+def run(method: Method[Any, Any, Any], setup: Setup | None = None, **changes: Any) -> RunOutcome:
     (outcome,) = simulate([spec(**changes)], [FEDERATION], method, tiny_features(), setup)
     assert outcome.failure is None
     return outcome
@@ -116,7 +116,7 @@ class Keeps(Counting):
         return {"personalized": server}
 
 
-def personal(outcome: Outcome, stage: str = "personalized") -> list[Score]:
+def personal(outcome: RunOutcome, stage: str = "personalized") -> list[Score]:
     return sorted(s for s in outcome.scores if s.stage == stage)
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from pflbench.executor.allocator import limited, tune
+from pflbench.executor.allocator import limited, tune_allocator
 
 CPU = torch.device("cpu")
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator is tuned on Linux only")
@@ -22,7 +22,7 @@ def glibc() -> bool:
 
 
 def test_tuning_works_with_glibc_alone_and_may_be_repeated() -> None:
-    assert tune() == tune() == glibc()
+    assert tune_allocator() == tune_allocator() == glibc()
 
 
 def test_elsewhere_nothing_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,9 +31,9 @@ def test_elsewhere_nothing_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr(ctypes, "CDLL", missing)
-        assert not tune()
+        assert not tune_allocator()
     monkeypatch.setattr(sys, "platform", "win32")
-    assert not tune()
+    assert not tune_allocator()
 
 
 @pytest.mark.skipif(not glibc(), reason="tuned with glibc only")
@@ -53,7 +53,7 @@ def test_tuned_memory_is_kept_for_the_next_step() -> None:
         ctypes.memset(block, 1, size)
         libc.free(block)
 
-    tune()
+    tune_allocator()
     step()
     before = faults()
     for _ in range(5):

@@ -11,7 +11,7 @@ import pytest
 from pflbench import names
 from pflbench.errors import UsageError
 from pflbench.executor import build, conformance
-from pflbench.executor.conformance import Verdict, hold
+from pflbench.executor.conformance import Conformance, hold
 from pflbench.spec import MethodSpec
 from pflbench.testing import CHECKS, Finding, examine
 
@@ -72,8 +72,8 @@ def test_what_passed_is_remembered_by_source_and_hyperparameters(
     tmp_path: Path, cache: Path, passed: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, started = method(tmp_path), list[str]()
-    assert list(hold([good, good], started.append)) == [("foo.py:Foo", Verdict())]
-    assert list(hold([good], started.append)) == [("foo.py:Foo", Verdict())]
+    assert list(hold([good, good], started.append)) == [("foo.py:Foo", Conformance())]
+    assert list(hold([good], started.append)) == [("foo.py:Foo", Conformance())]
     assert started == ["foo.py:Foo"] and len(passed) == len(list(cache.iterdir())) == 1
     list(hold([method(tmp_path, lr=0.04)]))
     assert len(passed) == 2
@@ -90,7 +90,7 @@ def test_a_damaged_memory_is_none(tmp_path: Path, cache: Path, passed: list[Any]
     (file,) = cache.iterdir()
     for text in ("", "[]", "{}", '{"remarks": 3, "warning": ""}'):
         file.write_text(text)
-        assert list(hold([good])) == [("foo.py:Foo", Verdict())]
+        assert list(hold([good])) == [("foo.py:Foo", Conformance())]
     assert len(passed) == 5
 
 
@@ -154,4 +154,4 @@ def test_own_code_that_ends_its_process_ends_the_worker_only(tmp_path: Path, cac
 def test_the_worker_finds_what_this_process_finds(tmp_path: Path) -> None:
     """With what own code prints left out."""
     prints = method(tmp_path, f"print('here')\n        {GOOD}")
-    assert list(hold([prints])) == [("foo.py:Foo", Verdict())]
+    assert list(hold([prints])) == [("foo.py:Foo", Conformance())]

@@ -9,24 +9,25 @@ import pytest
 from pflbench import names
 from pflbench.executor import build
 from pflbench.executor.estimate import gradient_rows, relative_work, seconds
-from pflbench.executor.measured import Measured
-from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.spec import Finetune, Named, RunSpec, Scoring
+from pflbench.testing import tiny_spec
 
 
 def spec(method: str, model: str = "cnn2", **hyper: Any) -> RunSpec:
-    return RunSpec(
-        method=MethodSpec(name=method, version="1", hyper=hyper),
+    return tiny_spec(
+        method=method,
+        hyper=hyper,
         dataset=Named(name="digits", options={"size": 28}),
         partition=Named(name="shards", options={"shards": 40}),
         model=model,
         clients=20,
         training_clients=15,
-        cohort=3,
         query=0.2,
         batch=10,
+        tail="drop",
         rounds=4,
         scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=6, lr=0.1)),
-        seed=0,
+        precision="fp32",
     )
 
 
@@ -64,12 +65,11 @@ def test_a_larger_network_counts_by_its_size() -> None:
 
 
 def test_seconds_are_rows_at_the_speed_measured() -> None:
-    speed = Measured(batch=30, seconds_per_client_step=0.06, torch="", pflbench="")
     where = names.locate("methods", "fedavg")
-    assert seconds(spec("fedavg"), where, {"cnn2": speed}) == pytest.approx(rows("fedavg") * 0.002)
-    assert seconds(spec("fedavg"), where, {"lenet": speed}) is None
+    assert seconds(spec("fedavg"), where, {"cnn2": 0.002}) == pytest.approx(rows("fedavg") * 0.002)
+    assert seconds(spec("fedavg"), where, {"lenet": 0.002}) is None
     in_double = spec("fedavg").model_copy(update={"precision": "fp64"})
-    assert seconds(in_double, where, {"cnn2": speed}) is None
+    assert seconds(in_double, where, {"cnn2": 0.002}) is None
 
 
 def test_the_pools_sizes_are_true() -> None:

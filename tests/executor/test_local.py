@@ -18,29 +18,31 @@ import torch
 from pflbench import names
 from pflbench.catalog import complete, describe
 from pflbench.executor.local import Progress, execute
-from pflbench.executor.work import Done, Place, Task, work
+from pflbench.executor.task import Done, Place, Task, run_task
 from pflbench.result import RunResult
-from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.spec import Finetune, Named, Scoring
 from pflbench.store import Store
+from pflbench.testing import tiny_spec
 
 ROUNDS = 5
 
 
 def task(seed: int = 0, name: str = "fedavg", **hyper: Any) -> Task:
     info = describe(name)
-    spec = RunSpec(
-        method=MethodSpec(name=info.name, version=info.version, hyper=complete(info, hyper)),
-        dataset=Named(name="digits"),
+    spec = tiny_spec(
+        *(seed, info.name),
+        version=info.version,
+        hyper=complete(info, hyper),
+        dataset="digits",
         partition=Named(name="shards", options={"shards": 180}),
         model="cnn2",
         clients=90,
-        training_clients=88,
-        cohort=3,
         query=0.2,
         batch=10,
+        tail="drop",
         rounds=ROUNDS,
         scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=1, lr=0.05)),
-        seed=seed,
+        precision="fp32",
     )
     return Task((spec,), names.locate("methods", spec.method.name))
 
@@ -97,7 +99,7 @@ def test_a_run_says_what_it_took_and_how_it_was_computed(results: list[RunResult
     assert found["peak_memory"] > 100e6 and found["peak_device_memory"] is None
     group = Task(tuple(quick(seed).specs[0] for seed in (0, 1)), quick().reference)
     place = Place(tmp_path, tmp_path, execution="vectorized", evaluate_every=2)
-    assert [done.status for done in work(group, place)] == ["done"] * 2
+    assert [done.status for done in run_task(group, place)] == ["done"] * 2
     for spec in group.specs:
         run = Store(tmp_path).read(spec.id)
         assert run.provenance["execution"] == "vectorized" and run.provenance["seeds_together"] == "0,1"
@@ -125,9 +127,9 @@ def test_deterministic_runs_are_the_same_twice_and_as_without(execution: Any, tm
 @pytest.mark.usefixtures("restored")
 def test_deterministic_is_of_its_own_runs_only(tmp_path: Path) -> None:
     place = Place(tmp_path, tmp_path, deterministic=True)
-    work(quick(), place)
+    run_task(quick(), place)
     assert torch.are_deterministic_algorithms_enabled()
-    work(quick(), replace(place, deterministic=False))
+    run_task(quick(), replace(place, deterministic=False))
     assert not torch.are_deterministic_algorithms_enabled()
 
 
@@ -137,14 +139,14 @@ from pathlib import Path
 import torch
 from test_local import quick
 from pflbench.engine import memory
-from pflbench.executor.work import Place, work
+from pflbench.executor.task import Place, run_task
 from pflbench.store import Store
 
 torch.set_num_threads(1)
 folder, execution, more = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-work(quick(1), Place(folder / "before", folder))
+run_task(quick(1), Place(folder / "before", folder))
 limit = memory.in_use(torch.device("cpu")) + (more << 20)
-(done,) = work(quick(), Place(folder / "limited", folder, execution=execution, memory_limit=limit))
+(done,) = run_task(quick(), Place(folder / "limited", folder, execution=execution, memory_limit=limit))
 print(json.dumps([done.status, done.message, len(Store(folder / "limited").list())]))
 """
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_work import spec, task
+from test_task import spec, task
 
 from pflbench.executor.recount import TITLE, recounting
-from pflbench.executor.work import Place, work
+from pflbench.executor.task import Place, run_task
 from pflbench.result import RunResult
 from pflbench.store import Store
-from pflbench.store.pack import pack
+from pflbench.store.packing import pack
 from pflbench.store.upgrade import upgrade
 
 KEYS = {"client_gradients", "floats_up", "bytes_up", "floats_down", "bytes_down"}
@@ -22,7 +22,7 @@ def trained(folder: Path) -> tuple[Store, RunResult]:
     """A store with a run as it is written today."""
     one = spec(rounds=3)
     place = Place(folder / "results", folder)
-    assert [done.status for done in work(task(one), place)] == ["done"]
+    assert [done.status for done in run_task(task(one), place)] == ["done"]
     store = Store(place.results)
     return store, store.read(one.id)
 

@@ -13,7 +13,7 @@ from torch.distributions import Normal, kl_divergence
 
 from pflbench import noise
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.simulate import Outcome, Setup, simulate
+from pflbench.engine.simulate import RunOutcome, Setup, simulate
 from pflbench.methods import gaussian as g
 from pflbench.methods.base import Batch, Round, Take
 from pflbench.methods.gaussian import Gaussian
@@ -174,13 +174,13 @@ def spec(rounds: int = 3) -> RunSpec:
     return tiny_spec(0, cohort=len(SIZES) - 2, rounds=rounds).model_copy(update=changes)
 
 
-def run(method: PFedBayes, execution: Any = "loop", rounds: int = 3) -> Outcome:
+def run(method: PFedBayes, execution: Any = "loop", rounds: int = 3) -> RunOutcome:
     (outcome,) = simulate([spec(rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution))
     assert outcome.failure is None, outcome.failure
     return outcome
 
 
-def same(a: Outcome, b: Outcome, tolerance: float = 1e-9) -> None:
+def same(a: RunOutcome, b: RunOutcome, tolerance: float = 1e-9) -> None:
     near(a.server, b.server, tolerance)
     for x, y in zip(sorted(a.scores), sorted(b.scores), strict=True):
         assert x[:4] == y[:4] and x.count == y.count and x.loss_sum == pytest.approx(y.loss_sum, rel=tolerance)

@@ -14,7 +14,7 @@ from torch.distributions import Normal, kl_divergence
 
 from pflbench import noise
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.simulate import Outcome, Setup, simulate
+from pflbench.engine.simulate import RunOutcome, Setup, simulate
 from pflbench.errors import UsageError
 from pflbench.methods import gaussian as g
 from pflbench.methods.base import Batch, Round, Take
@@ -243,13 +243,13 @@ def spec(rounds: int = 3, seed: int = 0) -> RunSpec:
     return tiny_spec(seed, cohort=len(SIZES) - 2, rounds=rounds).model_copy(update=changes)
 
 
-def run(method: PFedVEM, execution: Any = "loop", rounds: int = 3) -> Outcome:
+def run(method: PFedVEM, execution: Any = "loop", rounds: int = 3) -> RunOutcome:
     (outcome,) = simulate([spec(rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution))
     assert outcome.failure is None, outcome.failure
     return outcome
 
 
-def recorded(outcome: Outcome, name: str) -> list[float]:
+def recorded(outcome: RunOutcome, name: str) -> list[float]:
     return [m.value for m in outcome.metrics if m.name == name]
 
 

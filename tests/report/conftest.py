@@ -4,14 +4,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from table_kit import expansion, row
 
-from pflbench.report.table import CellInput, ColumnHead, Reading, Reference, RowHead, Spread, TableInput
 from pflbench.result import Metric, RunResult, Score
-from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.spec import Finetune, Named, RunSpec, Scoring
+from pflbench.stages import Shown
 from pflbench.store import Store
+from pflbench.suite.cells import Cell, Expansion, Reading, Reference, TableColumn
+from pflbench.suite.schema import Spread
+from pflbench.testing import tiny_spec
 
 STEPS = (1, 2)
 LABELS = {"personalized": "PM", "global": "GM"}
+ALPHAS = {"digits-a": 0.3, "digits-b": 5.0}
 
 
 class Build:
@@ -28,19 +33,16 @@ class Build:
         rounds: int = 3,
         **hyper: object,
     ) -> RunSpec:
-        return RunSpec(
-            method=MethodSpec(name=name, version=version, hyper=hyper),
-            dataset=Named(name="digits"),
+        return tiny_spec(
+            *(seed, name),
+            version=version,
+            hyper=hyper,
+            dataset="digits",
             partition=Named(name="dirichlet", options={"alpha": alpha}),
-            model="cnn2",
             clients=4,
-            training_clients=2,
-            cohort=2,
-            query=0.25,
-            batch=10,
             rounds=rounds,
             scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=2, lr=finetune_lr)),
-            seed=seed,
+            precision="fp32",
         )
 
     def result(
@@ -65,29 +67,27 @@ class Build:
         spread: Spread | None = None,
         references: dict[tuple[str, str], Reference] | None = None,
         **changes: object,
-    ) -> TableInput:
-        rows = (RowHead("fedavg", "FedAvg"), RowHead("fedavg-ft", "FedAvg-FT"))
-        columns = (
-            ColumnHead("digits-a", "Dir 0.3", "Digits", "digits-a", "digits", "dirichlet", 4, 3),
-            ColumnHead("digits-b", "Dir 5", "Digits", "digits-b", "digits", "dirichlet", 4, 3),
+    ) -> Expansion:
+        rows = (row("fedavg", "FedAvg"), row("fedavg-ft", "FedAvg-FT"))
+        columns = tuple(
+            TableColumn(id, "Digits", f"Dir {alpha:g}", "digits", "dirichlet", "cnn2", 4, 3)
+            for id, alpha in ALPHAS.items()
         )
-        cells = {}
-        for column, alpha in (("digits-a", 0.3), ("digits-b", 5.0)):
-            runs = tuple(self.spec(seed, alpha=alpha) for seed in range(seeds))
-            for row, stage, steps in (("fedavg", "global", None), ("fedavg-ft", "finetuned", STEPS)):
-                reference = (references or {}).get((row, column))
-                cells[row, column] = CellInput(row, column, Reading(stage, steps), runs, reference)
+        cells = []
+        for column in columns:
+            runs = tuple(self.spec(seed, alpha=ALPHAS[column.id]) for seed in range(seeds))
+            for of, reading in zip(rows, (Reading("global"), Reading("finetuned", STEPS)), strict=True):
+                reference = (references or {}).get((of.id, column.id))
+                cells.append(Cell(of, column, reading, runs, reference))
         fields = {
-            "suite": "demo",
             "title": "Demo, Table 1",
             "paper": "arXiv:0000.00000",
-            "profile": "paper",
             "rows": rows,
             "columns": columns,
-            "cells": cells,
-            "spread": spread or Spread("std", 0, "mean"),
+            "cells": tuple(cells),
+            "spread": spread or Spread(kind="std", ddof=0),
         }
-        return TableInput(**(fields | changes))  # type: ignore[arg-type]
+        return expansion(**(fields | changes))
 
     def fill(self, store: Store, seeds: int = 3, **provenance: object) -> None:
         """Column a: global 20, 30, 40 and fine-tuned 60 / 70, 70 / 80, 80 / 90; column b ten points higher."""
@@ -113,17 +113,16 @@ class Personal:
         **hyper: object,
     ) -> RunSpec:
         group, clients = column.split("-")
-        return RunSpec(
-            method=MethodSpec(name=name, version="1", hyper=hyper),
-            dataset=Named(name=group),
-            partition=Named(name="slices"),
-            model="mlp",
+        return tiny_spec(
+            *(seed, name),
+            hyper=hyper,
+            dataset=group,
+            partition="slices",
             clients=int(clients),
             training_clients=int(clients),
             cohort=int(clients),
             query="test-split",
             validation=validation,
-            batch=10,
             rounds=rounds,
             scoring=Scoring(
                 clients="all",
@@ -132,7 +131,7 @@ class Personal:
                 global_on="test-set",
                 moment="before-aggregation",
             ),
-            seed=seed,
+            precision="fp32",
         )
 
     def result(
@@ -150,52 +149,47 @@ class Personal:
         metrics = tuple(Metric(0, client, "support", float(size)) for client, size in enumerate(sizes))
         return RunResult(spec, tuple(scores), {"data_hash": "d1"} | provenance, None, metrics)
 
-    def heads(self, *columns: str, stages: bool = True) -> tuple[ColumnHead, ...]:
-        """Heads of columns like `a-2`: group A, two clients."""
-        found = []
-        for column in columns:
-            group, clients = column.split("-")
-            own = (f"{clients} Clients", group.upper(), column, group, "slices", int(clients), 3)
-            if stages:
-                found += [ColumnHead(f"{column}/{s}", *own, s, label) for s, label in LABELS.items()]
-            else:
-                found.append(ColumnHead(column, *own))
-        return tuple(found)
+    def columns(self, *ids: str) -> tuple[TableColumn, ...]:
+        """Columns like `a-2`: group A, two clients."""
+        parts = [(id, *id.split("-")) for id in ids]
+        return tuple(
+            TableColumn(id, group.upper(), f"{clients} Clients", group, "slices", "mlp", int(clients), 3)
+            for id, group, clients in parts
+        )
 
-    def cell(self, row: str, head: ColumnHead, stage: str, smallest: int | None = None, **spec: object) -> CellInput:
+    def cell(self, of: str, column: TableColumn, stage: Shown, smallest: int | None = None, **spec: object) -> Cell:
         """Two seeds of the method that the row is named after."""
-        runs = tuple(self.spec(seed, row, head.column, **spec) for seed in (0, 1))  # type: ignore[arg-type]
-        return CellInput(row, head.id, Reading(stage, None, smallest), runs)
+        runs = tuple(self.spec(seed, of, column.id, **spec) for seed in (0, 1))  # type: ignore[arg-type]
+        return Cell(row(of), column, Reading(stage, None, smallest), runs)
 
-    def table(self, *columns: str, **changes: object) -> TableInput:
+    def table(self, *ids: str, **changes: object) -> Expansion:
         """Rows pFedVEM (PM and GM), FedAvg (GM) and Local (PM, one round)."""
-        heads = self.heads(*columns)
-        cells = {}
-        for head in heads:
-            assert head.stage
-            cells["pfedvem", head.id] = self.cell("pfedvem", head, head.stage)
-            if head.stage == "global":
-                cells["fedavg", head.id] = self.cell("fedavg", head, head.stage, stages=("global",))
-            else:
-                cells["local", head.id] = self.cell("local", head, head.stage, stages=("personalized",), rounds=1)
+        columns = self.columns(*ids)
+        cells = []
+        for column in columns:
+            cells.append(self.cell("pfedvem", column, "personalized"))
+            cells.append(self.cell("local", column, "personalized", stages=("personalized",), rounds=1))
+            cells.append(self.cell("pfedvem", column, "global"))
+            cells.append(self.cell("fedavg", column, "global", stages=("global",)))
         fields = {
-            "suite": "demo",
-            "title": "Demo",
-            "paper": "none",
-            "profile": "paper",
-            "rows": (RowHead("local", "Local"), RowHead("fedavg", "FedAvg"), RowHead("pfedvem", "Ours")),
-            "columns": heads,
-            "cells": cells,
-            "spread": Spread("sem", 1),
+            "rows": (row("local", "Local"), row("fedavg", "FedAvg"), row("pfedvem", "Ours")),
+            "columns": columns,
+            "cells": tuple(cells),
+            "stages": LABELS,
+            "spread": Spread(kind="sem"),
             "decimals": 1,
             "blocks": True,
         }
-        return TableInput(**(fields | changes))  # type: ignore[arg-type]
+        return expansion(**(fields | changes))
 
-    def fill(self, store: Store, table: TableInput) -> None:
+    def alone(self, *cells: Cell, **changes: object) -> Expansion:
+        """A table with the column of these cells alone, which does not tell stages apart."""
+        return self.table(**({"columns": (cells[0].column,), "cells": cells, "stages": {}} | changes))
+
+    def fill(self, store: Store, table: Expansion) -> None:
         """PM: Local 30 ± 10, pFedVEM 60 ± 10; GM: FedAvg 50 ± 10, pFedVEM 40 ± 10; in every column."""
         pm, gm = {"local": 0.2, "pfedvem": 0.5}, {"fedavg": 0.4, "pfedvem": 0.3}
-        for run in {run.id: run for cell in table.cells.values() for run in cell.asked}.values():
+        for run in dict.fromkeys(run for cell in table.cells for run in cell.needed):
             up, name = run.seed / 5, run.method.name
             half = [pm.get(name, 0) + up - 0.1, pm.get(name, 0) + up + 0.1]
             store.write(self.result(run, half, gm.get(name, 0) + up, (1, 2)))

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from table_kit import with_cells
 
 from pflbench.errors import PflbenchError
-from pflbench.report.choose import choose
+from pflbench.report.cells import choose
 from pflbench.report.layout import lay_out
 from pflbench.report.reading import Rounds, Scored
 from pflbench.report.render import render
-from pflbench.report.table import CellValue, Choice, Table, TableInput
+from pflbench.report.table import CellValue, Table
 from pflbench.report.text import cell as text
 from pflbench.store import Store
+from pflbench.suite.cells import Choice, Expansion
 
 if TYPE_CHECKING:
     from conftest import Personal
@@ -71,23 +73,22 @@ def test_choosing_by_the_scores_themselves_is_the_best_there_is(grid: list[list[
 
 
 @pytest.fixture
-def table(personal: Personal) -> TableInput:
+def table(personal: Personal) -> Expansion:
     """Local with a grid of two rates in the table's only column."""
     table = personal.table("a-2")
-    place = "local", "a-2/personalized"
 
     def run(seed: int, lr: float, validation: float = 0.0):  # type: ignore[no-untyped-def]
         stages = ("personalized",)
         return personal.spec(seed, "local", stages=stages, rounds=1, validation=validation, lr=lr)
 
     choices = tuple(tuple(Choice(run(seed, lr), run(seed, lr, 0.1)) for lr in RATES) for seed in (0, 1))
-    cell = replace(table.cells[place], runs=tuple(p[0].run for p in choices), choices=choices)
-    return replace(table, cells={**table.cells, place: cell})
+    cell = table.places["local", "a-2/personalized"]
+    return with_cells(table, replace(cell, runs=tuple(p[0].run for p in choices), choices=choices))
 
 
-def put(personal: Personal, store: Store, table: TableInput, seed: int, held_out: dict[float, list[float]]) -> None:
+def put(personal: Personal, store: Store, table: Expansion, seed: int, held_out: dict[float, list[float]]) -> None:
     """The seed's runs, with these validation accuracies."""
-    for run, validation in table.cells["local", "a-2/personalized"].choices[seed]:
+    for run, validation in table.places["local", "a-2/personalized"].choices[seed]:
         lr = run.method.hyper["lr"]
         store.write(personal.result(run, TESTS[lr]))
         store.write(personal.result(validation, held_out[lr]))
@@ -99,7 +100,7 @@ def local(table: Table) -> CellValue:
     return found
 
 
-def test_a_cell_of_choices(personal: Personal, store: Store, table: TableInput) -> None:
+def test_a_cell_of_choices(personal: Personal, store: Store, table: Expansion) -> None:
     put(personal, store, table, 0, {0.1: [0.5, 0.5], 0.2: [0.4, 0.6]})  # 0.1 and 0.2: test accuracies 0.2 and 0.5
     put(personal, store, table, 1, {0.1: [0.5, 0.5], 0.2: [0.6, 0.5]})  # 0.2 and 0.1 (a tie): 0.6 and 0.9
     found = local(lay_out(table, store))
@@ -122,10 +123,10 @@ def test_a_cell_of_choices(personal: Personal, store: Store, table: TableInput) 
     assert ids <= set(render(lay_out(table, store), "csv").replace(",", " ").split())
 
 
-def test_a_seed_needs_every_run(personal: Personal, store: Store, table: TableInput) -> None:
+def test_a_seed_needs_every_run(personal: Personal, store: Store, table: Expansion) -> None:
     put(personal, store, table, 0, {0.1: [1, 1], 0.2: [0, 0]})
     put(personal, store, table, 1, {0.1: [1, 1], 0.2: [0, 0]})
-    missing = table.cells["local", "a-2/personalized"].choices[1][1].validation
+    missing = table.places["local", "a-2/personalized"].choices[1][1].validation
     (store.runs / f"{missing.id}.parquet").unlink()
     assert text(local(lay_out(table, store)), 1) == "55.0 (1/2)"
     store.write(replace(personal.result(missing), scores=(), failure="diverged"))
@@ -133,13 +134,13 @@ def test_a_seed_needs_every_run(personal: Personal, store: Store, table: TableIn
     assert lay_out(table, store).footer[0] == "Failed: diverged (Local × A 2 Clients, seed 1)"
 
 
-def test_nothing_done_has_no_footnote(store: Store, table: TableInput) -> None:
+def test_nothing_done_has_no_footnote(store: Store, table: Expansion) -> None:
     shown = lay_out(table, store)
     assert text(local(shown), 1) == "0/2"
     assert not any("optimistic" in line for line in shown.footer)
 
 
-def test_grid_points_are_no_rows_of_their_own(personal: Personal, store: Store, table: TableInput) -> None:
+def test_grid_points_are_no_rows_of_their_own(personal: Personal, store: Store, table: Expansion) -> None:
     put(personal, store, table, 0, {0.1: [1, 1], 0.2: [0, 0]})
     other = personal.spec(0, "local", stages=("personalized",), rounds=1, lr=0.3)
     store.write(personal.result(other, [0.5, 0.7]))
@@ -152,6 +153,6 @@ def test_grid_points_are_no_rows_of_their_own(personal: Personal, store: Store, 
     )
 
 
-def test_rounds_of_one_row_admit_no_other_method(personal: Personal, store: Store, table: TableInput) -> None:
+def test_rounds_of_one_row_admit_no_other_method(personal: Personal, store: Store, table: Expansion) -> None:
     store.write(personal.result(personal.spec(0, "lab/foo.py:Foo", rounds=1), [0.5, 0.5], 0.5))
     assert lay_out(table, store).extra == ()

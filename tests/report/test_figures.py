@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from scipy.stats import gaussian_kde
+from table_kit import row
 
-from pflbench.data.slicing import RandomSlicing, size_law
+from pflbench.data.partitions.random_slicing import RandomSlicing
+from pflbench.data.partitions.slices import size_law
 from pflbench.errors import PflbenchError, UsageError
 from pflbench.report.figures.density import density, dimension, round_to_whole
-from pflbench.report.figures.draw import METADATA, picture
-from pflbench.report.figures.drawing import Drawing, Panel, Point, Series, to_csv
 from pflbench.report.figures.make import draw_runs, draw_sizes
+from pflbench.report.figures.panels import Drawing, Panel, Point, Series, to_csv
+from pflbench.report.figures.pictures import METADATA, picture
 from pflbench.report.figures.scatter import binned, cuts
 from pflbench.report.figures.sizes import Shape, Slicing, histogram
-from pflbench.report.shelf import Shelf
-from pflbench.report.table import CellInput, Choice, Reading
+from pflbench.report.reading import Shelf
 from pflbench.result import Metric, RunResult, Score
 from pflbench.store import Store
+from pflbench.suite.cells import Cell, Choice, Reading
 from pflbench.suite.figure import Curve, Histogram, Kde, Scatter
 
 if TYPE_CHECKING:
@@ -55,9 +57,9 @@ def test_bins_are_quantiles_and_edges_belong_below() -> None:
 
 
 def test_scatter_pools_seeds(personal: Personal, store: Store) -> None:
-    (head,) = personal.heads("a-2", stages=False)
-    cell = personal.cell("pfedvem", head, "personalized")
-    table = personal.table("a-2", columns=(head,), cells={("pfedvem", head.id): cell}, notes=("A note.",))
+    (column,) = personal.columns("a-2")
+    cell = personal.cell("pfedvem", column, "personalized")
+    table = personal.alone(cell, notes=("A note.",))
     for run, pm, sizes in zip(cell.runs, ((0.1, 0.5), (0.3, 0.9)), ((10, 40), (20, 30)), strict=True):
         store.write(personal.result(run, pm, 0.0, sizes))
     drawing = draw_runs(table, SCATTER, Shelf(store))
@@ -70,10 +72,10 @@ def test_scatter_pools_seeds(personal: Personal, store: Store) -> None:
 
 
 def test_all_rows_have_the_same_bins(personal: Personal, store: Store) -> None:
-    (head,) = personal.heads("a-2", stages=False)
-    cells = {(row, head.id): personal.cell(row, head, "personalized") for row in ("pfedvem", "fedavg")}
-    table = personal.table("a-2", columns=(head,), cells=cells)
-    both, one = cells["pfedvem", head.id].runs, cells["fedavg", head.id].runs[:1]
+    (column,) = personal.columns("a-2")
+    cells = [personal.cell(of, column, "personalized") for of in ("pfedvem", "fedavg")]
+    table = personal.alone(*cells)
+    both, one = cells[0].runs, cells[1].runs[:1]
     for run in (*both, *one):
         store.write(personal.result(run, (0.1, 0.2), 0.0, (10, 20) if run.seed == 0 else (30, 40)))
     drawing = draw_runs(table, SCATTER, Shelf(store))
@@ -84,15 +86,15 @@ def test_all_rows_have_the_same_bins(personal: Personal, store: Store) -> None:
 
 
 def test_clients_that_choose_are_read_from_their_choice(personal: Personal, store: Store) -> None:
-    (head,) = personal.heads("a-2", stages=False)
+    (column,) = personal.columns("a-2")
     points = [
         Choice(
             *(personal.spec(0, "local", stages=("personalized",), rounds=1, validation=v, lr=lr) for v in (0.0, 0.1))
         )
         for lr in (0.1, 0.2)
     ]
-    cell = CellInput("local", head.id, Reading("personalized"), (points[0].run,), None, (tuple(points),))
-    table = personal.table("a-2", columns=(head,), cells={("local", head.id): cell})
+    cell = Cell(row("local"), column, Reading("personalized"), (points[0].run,), choices=(tuple(points),))
+    table = personal.alone(cell)
     tests, held_out = ((0.2, 0.9), (0.6, 0.5)), ((0.9, 0.0), (0.1, 1.0))  # the worse ones, by what was held out
     for point, test, validation in zip(points, tests, held_out, strict=True):
         store.write(personal.result(point.run, test, 0.0, (10, 20)))
@@ -103,10 +105,10 @@ def test_clients_that_choose_are_read_from_their_choice(personal: Personal, stor
 
 
 def test_a_run_that_does_not_know_its_sizes(personal: Personal, store: Store) -> None:
-    (head,) = personal.heads("a-2", stages=False)
+    (column,) = personal.columns("a-2")
     for stage, who in (("personalized", "client 0"), ("global", "one for all")):
-        cell = personal.cell("pfedvem", head, stage)
-        table = personal.table("a-2", columns=(head,), cells={("pfedvem", head.id): cell})
+        cell = personal.cell("pfedvem", column, stage)
+        table = personal.alone(cell)
         store.write(personal.result(cell.runs[0], (0.1, 0.2), 0.5))
         with pytest.raises(PflbenchError, match=f"{cell.runs[0].id} does not say how many support rows.*{who}"):
             draw_runs(table, SCATTER, Shelf(store))
@@ -211,9 +213,9 @@ def confident(run: RunResult, rounds: dict[int, tuple[Sequence[float], Sequence[
 
 
 def test_shares_and_deviations_of_all_seeds(personal: Personal, store: Store) -> None:
-    (head,) = personal.heads("a-3", stages=False)
-    cell = personal.cell("pfedvem", head, "personalized")
-    table = personal.table("a-3", columns=(head,), cells={("pfedvem", head.id): cell})
+    (column,) = personal.columns("a-3")
+    cell = personal.cell("pfedvem", column, "personalized")
+    table = personal.alone(cell)
     first = {1: ((1.0, 1.0, 1.0), (0.0, 0.0, 0.0)), 3: ((1.0, 2.0, 1.0), (0.5, 1.5, 2.5))}
     second = {2: ((3.0, 1.0, 4.0), (1.0, 2.0, 0.5)), 3: ((1.0, 3.0, 4.0), (0.5, 1.0, 0.0))}
     for run, rounds in zip(cell.runs, (first, second), strict=True):
@@ -251,18 +253,18 @@ def test_the_dimension_of_heads(personal: Personal) -> None:
 
 
 def test_values_that_are_not_finite_are_left_out(personal: Personal, store: Store) -> None:
-    (head,) = personal.heads("a-3", stages=False)
-    cell = replace(personal.cell("pfedvem", head, "personalized"), runs=(personal.spec(0, column="a-3"),))
-    table = personal.table("a-3", columns=(head,), cells={("pfedvem", head.id): cell})
+    (column,) = personal.columns("a-3")
+    cell = replace(personal.cell("pfedvem", column, "personalized"), runs=(personal.spec(0, column="a-3"),))
+    table = personal.alone(cell)
     store.write(confident(personal.result(cell.runs[0]), {2: ((1.0, float("nan"), 3.0), (0.0, 0.0, 0.0))}))
     (panel,) = draw_runs(table, TAU, Shelf(store)).panels
     assert {p.n for p in panel.series[0].points} == {2}
 
 
 def test_a_metric_that_no_run_has(personal: Personal, store: Store) -> None:
-    (head,) = personal.heads("a-2", stages=False)
-    cell = personal.cell("pfedvem", head, "personalized")
-    table = personal.table("a-2", columns=(head,), cells={("pfedvem", head.id): cell})
+    (column,) = personal.columns("a-2")
+    cell = personal.cell("pfedvem", column, "personalized")
+    table = personal.alone(cell)
     store.write(confident(personal.result(cell.runs[0]), {2: ((1.0, 2.0), (0.0, 0.0))}))
     with pytest.raises(UsageError, match=r"Unknown metric of pfedvem 'tua'. Did you mean 'tau'"):
         draw_runs(table, TAU.model_copy(update={"metric": "tua"}), Shelf(store))
@@ -271,9 +273,7 @@ def test_a_metric_that_no_run_has(personal: Personal, store: Store) -> None:
 # Curves
 
 
-def often(
-    personal: Personal, cell: CellInput, seed: int, rounds: dict[int, tuple[tuple[float, ...], float]]
-) -> RunResult:
+def often(personal: Personal, cell: Cell, seed: int, rounds: dict[int, tuple[tuple[float, ...], float]]) -> RunResult:
     run = personal.result(cell.runs[seed])
     scores = [
         Score(stage, round, 0, client, 0, 10, 0.0, accuracy)
@@ -288,7 +288,7 @@ def often(
 
 def test_curves_by_stage(personal: Personal, store: Store) -> None:
     table = personal.table("a-2", "b-2")
-    cell = table.cells["pfedvem", "a-2/global"]
+    cell = table.places["pfedvem", "a-2/global"]
     store.write(often(personal, cell, 0, {1: ((0.1, 0.3), 0.2), 3: ((0.5, 0.7), 0.4)}))
     store.write(often(personal, cell, 1, {1: ((0.2, 0.4), 0.4), 3: ((0.6, 1.0), 0.6)}))
     drawing = draw_runs(table, CURVE, Shelf(store))
@@ -304,8 +304,9 @@ def test_curves_by_stage(personal: Personal, store: Store) -> None:
 
 
 def test_curves_that_were_scored_too_rarely_say_so(personal: Personal, store: Store) -> None:
-    table = personal.table("a-2", cells={k: c for k, c in personal.table("a-2").cells.items() if k[0] == "pfedvem"})
-    cell = table.cells["pfedvem", "a-2/global"]
+    cells = tuple(cell for cell in personal.table("a-2").cells if cell.row.id == "pfedvem")
+    table = personal.table("a-2", cells=cells)
+    cell = table.places["pfedvem", "a-2/global"]
     store.write(personal.result(cell.runs[0], (0.1, 0.2), 0.3))
     drawing = draw_runs(table, CURVE, Shelf(store))
     assert [len(points) for points in lines(drawing).values()] == [1, 1]
@@ -319,7 +320,7 @@ def test_curves_that_were_scored_too_rarely_say_so(personal: Personal, store: St
 
 def test_mixed_data_are_named(personal: Personal, store: Store) -> None:
     table = personal.table("a-2")
-    cell = table.cells["pfedvem", "a-2/global"]
+    cell = table.places["pfedvem", "a-2/global"]
     store.write(personal.result(cell.runs[0], (0.1, 0.2), 0.3))
     store.write(personal.result(cell.runs[1], (0.1, 0.2), 0.3, data_hash="d2"))
     assert "MIXED DATA in A 2 Clients" in draw_runs(table, CURVE, Shelf(store)).notes[0]

@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from table_kit import row, with_cells
 
 from pflbench.report.layout import lay_out
 from pflbench.report.render import render
-from pflbench.report.table import CellInput, CellValue, Reading, Reference, RowHead, Spread, Table
+from pflbench.report.table import CellValue, Table
 from pflbench.report.text import cell as text
 from pflbench.report.text import ranges
 from pflbench.store import CorruptFile, Store
+from pflbench.suite.cells import Reference
+from pflbench.suite.schema import Spread
+from pflbench.suite.shortfall import Shortfall
 
 if TYPE_CHECKING:
     from conftest import Build
@@ -35,7 +39,7 @@ def foot(table: Table, start: str) -> str:
 
 def test_one_run_fills_two_rows(build: Build, store: Store) -> None:
     build.fill(store)
-    table = lay_out(build.table(spread=Spread("std", 0, "each-step")), store)
+    table = lay_out(build.table(spread=Spread(kind="std", ddof=0, of="each-step")), store)
     before, after = value(table, "fedavg"), value(table, "fedavg-ft")
     assert (before.stage, after.stage) == ("global", "finetuned")
     assert [before.mean, before.spread] == pytest.approx([30, DEVIATION])
@@ -99,7 +103,7 @@ def test_damaged_files_are_missing_seeds(build: Build, store: Store) -> None:
 
 def test_cells_the_paper_leaves_out(build: Build, store: Store) -> None:
     given = build.table()
-    cells = {place: cell for place, cell in given.cells.items() if place != ("fedavg", "digits-b")}
+    cells = tuple(cell for place, cell in given.places.items() if place != ("fedavg", "digits-b"))
     table = lay_out(replace(given, cells=cells), store)
     assert [text(c, 2) for c in table.rows[0].cells] == ["0/3", "–"]
 
@@ -108,7 +112,7 @@ def test_the_best_of_a_column(build: Build, store: Store) -> None:
     build.fill(store)
     table = lay_out(build.table(), store)
     assert [value(table, row, c).best for row in ("fedavg", "fedavg-ft") for c in (A, B)] == [False, False, True, True]
-    assert not value(lay_out(build.table(bold_best=False), store), "fedavg-ft").best
+    assert not value(lay_out(build.table(bold="none"), store), "fedavg-ft").best
     assert not value(lay_out(build.table(seeds=4), store), "fedavg-ft").best  # incomplete: does not compete
 
 
@@ -138,7 +142,7 @@ def test_verdicts(build: Build, store: Store) -> None:
 def test_less_than_the_whole_is_marked_once(build: Build, store: Store) -> None:
     build.fill(store)
     references = {("fedavg", "digits-a"): Reference(31.0, 1.0), ("fedavg", "digits-b"): Reference(90.0, 1.0)}
-    less = {"counts": ("3 of 9 rounds", "3 of 5 seeds"), "shortfall": "3 of 9 rounds; digits for cifar10"}
+    less = {"shortfall": Shortfall("3 of 9 rounds", "3 of 5 seeds", other=("digits for cifar10",))}
     table = lay_out(build.table(references=references, **less), store)
     verdict = value(table, "fedavg").verdict
     assert verdict and verdict.label == "not comparable"
@@ -148,7 +152,7 @@ def test_less_than_the_whole_is_marked_once(build: Build, store: Store) -> None:
         assert shown.count("nothing compares with the paper: 3 of 9 rounds; digits for cifar10.") == 1
         assert "not comparable" not in shown and "31.00" not in shown
     assert render(table, "csv").count("not comparable") == 2
-    other = build.table(references=references, profile="smoke", counts=("3 of 5 seeds",))
+    other = build.table(references=references, profile="smoke", shortfall=Shortfall(seeds="3 of 5 seeds"))
     table = lay_out(other, store)  # fewer seeds alone: each cell is what it says
     assert table.title == "Demo, Table 1 [profile: smoke; 3 of 5 seeds]"
     assert "off" in render(table, "markdown")
@@ -195,8 +199,7 @@ def test_mixed_versions_are_never_silent(build: Build, store: Store) -> None:
     old = tuple(build.spec(seed, version="0") for seed in range(3))
     for spec in old:
         store.write(build.result(spec, 0.5))
-    cells = dict(given.cells) | {("fedavg", "digits-a"): CellInput("fedavg", "digits-a", Reading("global"), old)}
-    table = lay_out(replace(given, cells=cells), store)
+    table = lay_out(with_cells(given, replace(given.places["fedavg", "digits-a"], runs=old)), store)
     assert foot(table, "†").startswith("† MIXED VERSIONS of fedavg in Digits Dir 0.3: 0, 1")
     assert value(table, "fedavg").mixed
 
@@ -247,11 +250,11 @@ def test_extra_rows_join_over_columns(build: Build, store: Store) -> None:
 
 
 def test_an_extra_row_never_takes_a_suite_rows_place(build: Build, store: Store) -> None:
-    given = build.table(rows=(RowHead("ditto", "Ditto"),))
-    cells = {
-        ("ditto", c.column): replace(c, row="ditto", runs=tuple(build.spec(s, "ditto", alpha=a) for s in range(3)))
-        for a, c in ((0.3, given.cells["fedavg", "digits-a"]), (5.0, given.cells["fedavg", "digits-b"]))
-    }
+    given = build.table(rows=(row("ditto", "Ditto"),))
+    cells = tuple(
+        replace(cell, row=given.rows[0], runs=tuple(build.spec(s, "ditto", alpha=alpha) for s in range(3)))
+        for alpha, cell in ((0.3, given.places["fedavg", "digits-a"]), (5.0, given.places["fedavg", "digits-b"]))
+    )
     store.write(build.result(build.spec(0, "file.py:ditto"), 0.5))
     table = lay_out(replace(given, cells=cells), store)
     assert text(table.rows[0].cells[A], 2) == "0/3"
@@ -303,9 +306,9 @@ def test_only_the_same_seeds_are_compared_for_the_best(build: Build, store: Stor
 
 def test_means_of_different_seeds_are_told(build: Build, store: Store) -> None:
     table = build.table()
-    own = table.cells["fedavg", "digits-a"]
-    other = replace(own, row="fedavg-ft", runs=tuple(build.spec(seed, "fedprox") for seed in range(3)))
-    table = replace(table, cells={("fedavg", "digits-a"): own, ("fedavg-ft", "digits-a"): other})
+    own = table.places["fedavg", "digits-a"]
+    other = replace(own, row=table.rows[1], runs=tuple(build.spec(seed, "fedprox") for seed in range(3)))
+    table = replace(table, cells=(own, other))
     store.write(build.result(build.spec(0), 0.2))
     store.write(build.result(build.spec(1, "fedprox"), 0.2))
     told = "Rows whose means are of different seeds, and so not to be compared: Digits Dir 0.3: FedAvg 0, FedAvg-FT 1."
@@ -316,7 +319,7 @@ def test_means_of_different_seeds_are_told(build: Build, store: Store) -> None:
 
 def test_the_footer_says_what_the_numbers_are(build: Build, store: Store) -> None:
     build.fill(store, commit="0123456789abcdef", dirty=True, device="NVIDIA H200")
-    table = lay_out(build.table(spread=Spread("std", 0, "each-step"), notes=("A note.",)), store)
+    table = lay_out(build.table(spread=Spread(kind="std", ddof=0, of="each-step"), notes=("A note.",)), store)
     assert table.footer == (
         "Paper: arXiv:0000.00000. Protocol: not said.",
         "Selection: global (the server's model); finetuned (fine-tuned on each client's support), mean of fine-tuning "
@@ -329,7 +332,9 @@ def test_the_footer_says_what_the_numbers_are(build: Build, store: Store) -> Non
         "Data: d1.",
         "A note.",
     )
-    assert "standard error of the mean" in foot(lay_out(build.table(spread=Spread("sem", 1)), store), "Seeds:")
+    assert "standard error of the mean" in foot(
+        lay_out(build.table(spread=Spread(kind="sem", ddof=1)), store), "Seeds:"
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,10 +356,41 @@ def test_it_depends_on_nothing_else(
 
 def test_what_a_round_costs_stands_below_the_table_if_asked_for(build: Build, store: Store) -> None:
     table = build.table()
-    run = table.cells["fedavg", "digits-a"].runs[0]
+    run = table.places["fedavg", "digits-a"].runs[0]
     store.write(build.result(run, 0.5, client_seconds=6.0, shared_rows=17))
     lines = lay_out(replace(table, costs=True), store).footer
     costs = [line for line in lines if line.startswith("A round of ")]
     assert costs and all("2 s" in line for line in costs)  # six seconds over three rounds
     assert not any(line.startswith("A round of ") for line in lay_out(table, store).footer)
     assert "Several clients hold the same 17 images of digits (by seed)." in lines
+
+
+def test_extra_rows_rest_on_the_columns_settings_and_on_values_they_have_in_common(build: Build, store: Store) -> None:
+    rests_on = {"dataset": "guess", "finetune.lr": "guess", "lr": "tuned", "epochs": "guess", "rounds": "guess"}
+    given = build.table()
+    named = [build.spec(seed, lr=0.1, epochs=5) for seed in range(3)]
+    cells = []
+    for id in ("fedavg", "fedavg-ft"):
+        told = rests_on if id == "fedavg-ft" else {k: s for k, s in rests_on.items() if k != "finetune.lr"}
+        cells.append(replace(given.places[id, "digits-a"], runs=tuple(named), sources=told))
+    table = with_cells(given, *cells)
+    guests = [
+        build.spec(lr=0.1, epochs=7),  # the suite's method with one value of its user's
+        build.spec(name="mine.py:Mine", version="abc", lr=0.1),
+        build.spec(name="pfedbayes"),
+    ]
+    for guest in guests:
+        store.write(build.result(guest, 0.5))
+    found = {row.title: row.cells[0].rests_on for row in lay_out(table, store).extra if row.cells[0]}
+    shared = {"dataset": "guess", "finetune.lr": "guess", "rounds": "guess"}
+    assert found == {"fedavg (epochs=7)": shared | {"lr": "tuned"}, "Mine": shared, "pfedbayes": shared}
+    shown = render(lay_out(table, store), "markdown")
+    assert "Mine, fedavg (epochs=7), pfedbayes (dataset, finetune.lr, rounds)" in shown
+    assert "ᵗ rests on values that we tuned: fedavg (epochs=7) (lr)." in shown
+
+
+def test_a_table_that_no_paper_has_is_not_held_against_one(build: Build, store: Store) -> None:
+    build.fill(store)
+    shown = render(lay_out(build.table(paper="none", shortfall=Shortfall("3 of 9 rounds")), store), "markdown")
+    assert "- Less than the whole protocol: 3 of 9 rounds." in shown and "- No paper has this table. Protocol:" in shown
+    assert "nothing compares" not in shown and "Paper: none" not in shown

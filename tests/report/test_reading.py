@@ -8,24 +8,12 @@ from hypothesis import strategies as st
 
 from pflbench.errors import PflbenchError
 from pflbench.report.reading import average, by_client, scored
-from pflbench.report.table import Reading
 from pflbench.result import Metric, RunResult, Score
-from pflbench.spec import MethodSpec, Named, RunSpec
+from pflbench.spec import Scoring
+from pflbench.suite.cells import Reading
+from pflbench.testing import tiny_spec
 
-SPEC = RunSpec(
-    method=MethodSpec(name="m", version="1"),
-    dataset=Named(name="d"),
-    partition=Named(name="p"),
-    model="mlp",
-    clients=9,
-    training_clients=9,
-    cohort=9,
-    query=0.5,
-    batch=1,
-    rounds=2,
-    scoring={},
-    seed=0,
-)
+SPEC = tiny_spec(clients=9, training_clients=9, scoring=Scoring())
 
 
 def score(stage: str, round: int, step: int, client: int, accuracy: float, count: int = 10) -> Score:

@@ -9,10 +9,10 @@ import pytest
 
 from pflbench.report.layout import lay_out
 from pflbench.report.recent import recent
-from pflbench.report.table import Reading, TableInput
 from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.suite.cells import Expansion, Reading
 
 if TYPE_CHECKING:
     from conftest import Build
@@ -33,23 +33,20 @@ def walk(build: Build, spec: RunSpec, accuracies: list[float]) -> RunResult:
 
 
 @pytest.fixture
-def table(build: Build) -> TableInput:
+def table(build: Build) -> Expansion:
     """The global row alone, of runs of twenty rounds."""
     given = build.table(seeds=2, decimals=1)
-    cells = {
-        place: replace(cell, runs=tuple(run.model_copy(update={"rounds": 20}) for run in cell.runs))
-        for place, cell in given.cells.items()
-        if place == ("fedavg", "digits-a")
-    }
-    return replace(given, cells=cells)
+    cell = given.places["fedavg", "digits-a"]
+    runs = tuple(run.model_copy(update={"rounds": 20}) for run in cell.runs)
+    return replace(given, cells=(replace(cell, runs=runs),))
 
 
-def lines(table: TableInput, store: Store) -> list[str]:
+def lines(table: Expansion, store: Store) -> list[str]:
     return [line for line in lay_out(table, store).footer if "scored rounds" in line or "moves by" in line]
 
 
-def test_the_last_round_stands_beside_the_rounds_before_it(build: Build, store: Store, table: TableInput) -> None:
-    first, second = table.cells["fedavg", "digits-a"].runs
+def test_the_last_round_stands_beside_the_rounds_before_it(build: Build, store: Store, table: Expansion) -> None:
+    first, second = table.places["fedavg", "digits-a"].runs
     store.write(walk(build, first, [0.1, *SWINGING[1:]]))
     store.write(walk(build, second, [0.0, 0.0, *[0.7] * 10]))  # the first two are out of the window
     assert lines(table, store) == [
@@ -59,22 +56,22 @@ def test_the_last_round_stands_beside_the_rounds_before_it(build: Build, store: 
     ]
 
 
-def test_clients_weigh_as_in_the_cell(build: Build, table: TableInput) -> None:
-    (run, _) = table.cells["fedavg", "digits-a"].runs
+def test_clients_weigh_as_in_the_cell(build: Build, table: Expansion) -> None:
+    (run, _) = table.places["fedavg", "digits-a"].runs
     found = recent([walk(build, run, [0.6] * 10)], Reading("global", mean="examples"))
     assert found and (found.mean, found.last, found.step) == (pytest.approx(61.5), pytest.approx(61.5), 0)
 
 
-def test_seeds_without_enough_rounds_are_left_out_and_said(build: Build, store: Store, table: TableInput) -> None:
-    first, second = table.cells["fedavg", "digits-a"].runs
+def test_seeds_without_enough_rounds_are_left_out_and_said(build: Build, store: Store, table: Expansion) -> None:
+    first, second = table.places["fedavg", "digits-a"].runs
     store.write(walk(build, first, [0.2] * 9))
     assert lines(table, store) == []
     store.write(walk(build, second, SWINGING))
     assert "FedAvg 70.0 (50.0–90.0, last 90.0; seeds 1)" in lines(table, store)[0]
 
 
-def test_only_what_the_last_round_alone_decides(build: Build, table: TableInput) -> None:
-    (run, _) = table.cells["fedavg", "digits-a"].runs
+def test_only_what_the_last_round_alone_decides(build: Build, table: Expansion) -> None:
+    (run, _) = table.places["fedavg", "digits-a"].runs
     result = walk(build, run, SWINGING)
     assert recent([result], Reading("global"))
     assert recent([result], Reading("finetuned")) is None

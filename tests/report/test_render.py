@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
+from table_kit import caption, with_cells
 
 from pflbench.report import text
-from pflbench.report.derive import difference
+from pflbench.report.differences import difference
 from pflbench.report.layout import lay_out
 from pflbench.report.render import CSV_COLUMNS, render
-from pflbench.report.table import Reference, Spread, Table, TableInput
+from pflbench.report.table import Table
 from pflbench.store import Store
+from pflbench.suite.cells import Reference
 
 if TYPE_CHECKING:
     from conftest import Build
@@ -153,11 +155,8 @@ def marked(build: Build, store: Store) -> Table:
     build.fill(store)
     given = build.table()
     rests_on = {"fedavg": {"lr": "guess"}, "fedavg-ft": {"epochs": "guess", "lr": "tuned"}}
-    cells = {
-        (row, column): replace(cell, rests_on=rests_on[row] if column == "digits-a" else {})
-        for (row, column), cell in given.cells.items()
-    }
-    return lay_out(replace(given, cells=cells), store)
+    cells = [replace(given.places[row, "digits-a"], sources=sources) for row, sources in rests_on.items()]
+    return lay_out(with_cells(given, *cells), store)
 
 
 def test_cells_that_rest_on_a_guess_or_our_tuning_are_marked(marked: Table) -> None:
@@ -186,8 +185,7 @@ def test_marks_leave_numbers_aligned(marked: Table) -> None:
 def test_a_difference_rests_on_what_both_sides_rest_on(marked: Table) -> None:
     guessed, both = (row.cells[0] for row in marked.rows)
     assert guessed and both
-    table = TableInput("demo", "Demo", "none", "paper", (), (), {}, Spread())
-    assert difference(guessed, both, None, table).rests_on == {"lr": "guess", "epochs": "guess"}
+    assert difference(guessed, both, None, caption()).rests_on == {"lr": "guess", "epochs": "guess"}
 
 
 def test_an_output_without_these_characters_gets_others(marked: Table) -> None:
@@ -201,8 +199,8 @@ def test_an_output_without_these_characters_gets_others(marked: Table) -> None:
 
 def test_nothing_is_marked_or_explained_without_a_number(build: Build, store: Store) -> None:
     given = build.table()
-    cells = {place: replace(cell, rests_on={"lr": "guess"}) for place, cell in given.cells.items()}
-    assert "ᵍ" not in render(lay_out(replace(given, cells=cells), store), "terminal", width=100)
+    cells = [replace(cell, sources={"lr": "guess"}) for cell in given.cells]
+    assert "ᵍ" not in render(lay_out(with_cells(given, *cells), store), "terminal", width=100)
 
 
 def test_csv_leaves_out_what_has_no_run_but_not_what_failed(build: Build, store: Store) -> None:

@@ -8,16 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from table_kit import row
 
 from pflbench.errors import PflbenchError
 from pflbench.report.figures.make import draw_runs
 from pflbench.report.layout import lay_out
+from pflbench.report.reading import Shelf
 from pflbench.report.render import render
-from pflbench.report.shelf import Shelf
-from pflbench.report.table import CellInput, Reading, Reference, RowHead, Table, TableInput
+from pflbench.report.table import Table
 from pflbench.result import Metric, RunResult, Score
 from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.suite.cells import Cell, Expansion, Reading, Reference
 from pflbench.suite.figure import Curve, Scatter
 
 if TYPE_CHECKING:
@@ -46,12 +48,11 @@ def scores(spec: RunSpec) -> RunResult:
     return RunResult(spec, tuple(found), {"data_hash": "d1"}, None, sizes)
 
 
-def make(personal: Personal, stage: str = "personalized", mean: str = "examples", **changes: object) -> TableInput:
-    (head,) = personal.heads("a-2", stages=False)
+def make(personal: Personal, stage: str = "personalized", mean: str = "examples", **changes: object) -> Expansion:
+    (column,), fedec = personal.columns("a-2"), row("fedec", "FedEC")
     reading = Reading(stage, mean=mean)  # type: ignore[arg-type]
-    cell = CellInput("fedec", head.id, reading, tuple(run(personal, seed) for seed in (0, 1)))
-    fields = {"rows": (RowHead("fedec", "FedEC"),), "columns": (head,), "cells": {("fedec", head.id): cell}}
-    return personal.table("a-2", **(fields | {"blocks": False} | changes))
+    cell = Cell(fedec, column, reading, tuple(run(personal, seed) for seed in (0, 1)))
+    return personal.alone(cell, **({"rows": (fedec,), "blocks": False} | changes))
 
 
 @pytest.fixture
@@ -100,10 +101,8 @@ def test_a_run_that_lacks_a_round(personal: Personal, store: Store) -> None:
 
 def test_without_spread_numbers_stand_as_the_paper_prints_them(personal: Personal, filled: Store) -> None:
     given = make(personal)
-    place = next(iter(given.cells))
-    cells = {place: replace(given.cells[place], reference=Reference(50.0))}
-    given = replace(given, cells=cells)
-    spread, without = (lay_out(replace(given, with_spread=one), filled) for one in (True, False))
+    given = replace(given, cells=(replace(given.cells[0], reference=Reference(50.0)),))
+    spread, without = (lay_out(given.with_spread(one), filled) for one in (True, False))
     for format in ("terminal", "markdown"):
         assert "56.2 ± 6.2" in render(spread, format, width=200) and "±" not in render(without, format, False)
         assert "56.2" in render(without, format, width=200)

@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
+from table_kit import with_cells
 
 from pflbench.report.layout import lay_out
 from pflbench.report.render import render
-from pflbench.report.table import Reference, TableInput
 from pflbench.report.text import cell as text
 from pflbench.report.text import comparison
 from pflbench.store import Store
+from pflbench.suite.cells import Expansion, Reference
 
 if TYPE_CHECKING:
     from conftest import Personal
 
 
 @pytest.fixture
-def table(personal: Personal, store: Store) -> TableInput:
+def table(personal: Personal, store: Store) -> Expansion:
     table = personal.table("a-2", "a-3", "b-2")
     personal.fill(store, table)
     return table
 
 
-def test_terminal_blocks(table: TableInput, store: Store) -> None:
+def test_terminal_blocks(table: Expansion, store: Store) -> None:
     shown = render(lay_out(table, store), "terminal", width=100)
     assert "\n".join(shown.splitlines()[:15]) == (
         """\
@@ -45,18 +46,18 @@ B      ┃          PM ┃          GM
 Local  │ 30.0 ± 10.0 │           –
 FedAvg │           – │ 50.0 ± 10.0
 Ours   │ 60.0 ± 10.0 │ 40.0 ± 10.0
-Paper: none. Protocol: not said."""
+No paper has this table. Protocol: not said."""
     )
 
 
 @pytest.mark.parametrize("width", [30, 45])
-def test_narrow_blocks(table: TableInput, store: Store, width: int) -> None:
+def test_narrow_blocks(table: Expansion, store: Store, width: int) -> None:
     shown = render(lay_out(table, store), "terminal", width=width)
     assert max(map(len, shown.splitlines())) <= width
     assert shown.count("60.0 ± 10.0") == 3
 
 
-def test_markdown_blocks(table: TableInput, store: Store) -> None:
+def test_markdown_blocks(table: Expansion, store: Store) -> None:
     shown = render(lay_out(table, store), "markdown")
     assert shown.startswith(
         """\
@@ -72,14 +73,14 @@ def test_markdown_blocks(table: TableInput, store: Store) -> None:
     )
 
 
-def test_without_blocks_the_group_stands_above(table: TableInput, store: Store) -> None:
+def test_without_blocks_the_group_stands_above(table: Expansion, store: Store) -> None:
     shown = lay_out(replace(table, blocks=False), store)
     assert "|        |   A 2 Clients PM |" in render(shown, "markdown")
     lines = render(shown, "terminal", width=100).splitlines()
     assert [line.split("┃")[1].strip() for line in lines[1:4]] == ["A", "2 Clients", "PM"]
 
 
-def test_csv_has_a_line_per_cell_and_stage(table: TableInput, store: Store) -> None:
+def test_csv_has_a_line_per_cell_and_stage(table: Expansion, store: Store) -> None:
     frame = pd.read_csv(io.StringIO(render(lay_out(table, store), "csv")))
     assert len(frame) == 12
     assert set(frame.column) == {"a-2", "a-3", "b-2"}
@@ -89,10 +90,10 @@ def test_csv_has_a_line_per_cell_and_stage(table: TableInput, store: Store) -> N
     assert set(ours.clients) == {3} and set(ours["sem"]) == {10.0}
 
 
-def test_the_footer_describes_the_models(table: TableInput, store: Store) -> None:
+def test_the_footer_describes_the_models(table: Expansion, store: Store) -> None:
     foot = lay_out(table, store).footer
     assert foot == (
-        "Paper: none. Protocol: not said.",
+        "No paper has this table. Protocol: not said.",
         "Selection: personalized (each client's own model, as its training of the last round leaves it, if it leaves "
         "one); global (the server's model, on the test set); after the last round, no round or fine-tuning step is selected on test data.",
         "Seeds: 0, 1 (n = 2). ± is the standard error of the mean over seeds (ddof = 1).",
@@ -104,39 +105,36 @@ def test_the_footer_describes_the_models(table: TableInput, store: Store) -> Non
     )
 
 
-def test_rounds_of_a_row_may_differ_by_column(table: TableInput, store: Store) -> None:
-    heads = tuple(replace(head, rounds=1) if head.column == "b-2" else head for head in table.columns)
-    foot = lay_out(replace(table, columns=heads), store).footer
+def test_rounds_of_a_row_may_differ_by_column(table: Expansion, store: Store) -> None:
+    short = [replace(cell, column=replace(cell.column, rounds=1)) for cell in table.cells if cell.column.id == "b-2"]
+    foot = lay_out(with_cells(table, *short), store).footer
     (line,) = [line for line in foot if line.startswith("Rounds")]
     assert line == "Rounds: 3 (A 2 Clients, A 3 Clients), 1 (B 2 Clients) (Local: 1; FedAvg: 3; Ours: 3)."
 
 
-def test_global_models_alone_have_no_scored_clients(table: TableInput, store: Store) -> None:
-    cells = {place: cell for place, cell in table.cells.items() if cell.reading.stage == "global"}
+def test_global_models_alone_have_no_scored_clients(table: Expansion, store: Store) -> None:
+    cells = tuple(cell for cell in table.cells if cell.stage == "global")
     assert not any(line.startswith("Scored") for line in lay_out(replace(table, cells=cells), store).footer)
 
 
-def test_comparison_names_the_stage(table: TableInput, store: Store) -> None:
-    cell = table.cells["pfedvem", "a-2/personalized"]
-    cells = {**table.cells, ("pfedvem", "a-2/personalized"): replace(cell, reference=Reference(61.0))}
-    lines, _ = comparison(lay_out(replace(table, cells=cells), store))
+def test_comparison_names_the_stage(table: Expansion, store: Store) -> None:
+    cell = replace(table.places["pfedvem", "a-2/personalized"], reference=Reference(61.0))
+    lines, _ = comparison(lay_out(with_cells(table, cell), store))
     (line,) = [line for line in lines if line.paper != "–"]
     assert line[:5] == ("Ours", "A 2 Clients PM", "60.0 ± 10.0", "61.0", "-1.0")
 
 
 def test_a_stage_that_the_runs_lack_is_a_dash(personal: Personal, store: Store) -> None:
     table = personal.table("a-2")
-    place = "pfedvem", "a-2/personalized"
-    cells = {**table.cells, place: replace(table.cells["fedavg", "a-2/global"], row=place[0], column=place[1])}
-    cells[place] = replace(cells[place], reading=table.cells[place].reading)
+    cell = replace(table.places["pfedvem", "a-2/personalized"], runs=table.places["fedavg", "a-2/global"].runs)
     store.write(personal.result(personal.spec(0, "fedavg", stages=("global",)), [], 0.5))
-    shown = lay_out(replace(table, cells=cells), store)
+    shown = lay_out(with_cells(table, cell), store)
     assert text(shown.rows[2].cells[0], 1) == "–"
     assert text(shown.rows[1].cells[1], 1) == "50.0 (1/2)"
     assert shown.extra == ()
 
 
-def test_mixed_data_marks_every_stage_of_a_column_once(personal: Personal, table: TableInput, store: Store) -> None:
+def test_mixed_data_marks_every_stage_of_a_column_once(personal: Personal, table: Expansion, store: Store) -> None:
     store.write(personal.result(personal.spec(0, "pfedvem"), [0.5, 0.5], 0.5, data_hash="d2"))
     shown = lay_out(table, store)
     assert [line for line in shown.footer if line.startswith("†")] == [
@@ -146,7 +144,7 @@ def test_mixed_data_marks_every_stage_of_a_column_once(personal: Personal, table
     assert [cell.mixed for cell in shown.rows[2].cells if cell] == [True, True, False, False, False, False]
 
 
-def test_a_failure_is_named_once(personal: Personal, table: TableInput, store: Store) -> None:
+def test_a_failure_is_named_once(personal: Personal, table: Expansion, store: Store) -> None:
     run = personal.spec(0, "pfedvem", "b-2")
     (store.runs / f"{run.id}.parquet").unlink()
     store.write(replace(personal.result(run), scores=(), failure="diverged"))
@@ -155,7 +153,7 @@ def test_a_failure_is_named_once(personal: Personal, table: TableInput, store: S
     assert [text(cell, 1) for cell in shown.rows[2].cells[4:]] == ["70.0 (1/2, 1 failed)", "50.0 (1/2, 1 failed)"]
 
 
-def test_extra_rows_fill_every_stage_they_have(personal: Personal, table: TableInput, store: Store) -> None:
+def test_extra_rows_fill_every_stage_they_have(personal: Personal, table: Expansion, store: Store) -> None:
     store.write(personal.result(personal.spec(0, "foo.py:Foo", "a-2"), [0.5, 0.7], 0.25))
     store.write(personal.result(personal.spec(0, "foo.py:Foo", "b-2", stages=("global",)), [], 0.75))
     shown = lay_out(table, store)
@@ -168,7 +166,7 @@ def test_extra_rows_fill_every_stage_they_have(personal: Personal, table: TableI
         assert render(lay_out(table, store), format, width=100).count("Bar") == 1  # in the block that has its run
 
 
-def test_a_seed_scored_at_more_stages_goes_first(personal: Personal, table: TableInput, store: Store) -> None:
+def test_a_seed_scored_at_more_stages_goes_first(personal: Personal, table: Expansion, store: Store) -> None:
     store.write(personal.result(personal.spec(0, "foo.py:Foo"), [0.5, 0.7], 0.25))
     store.write(personal.result(personal.spec(0, "foo.py:Foo", stages=("global",)), [], 0.25))
     (row,) = lay_out(table, store).extra
@@ -176,16 +174,15 @@ def test_a_seed_scored_at_more_stages_goes_first(personal: Personal, table: Tabl
 
 
 def test_without_stages_an_extra_row_is_read_as_the_column_is(personal: Personal, store: Store) -> None:
-    (head,) = personal.heads("a-2", stages=False)
-    table = personal.table(columns=(head,), blocks=False)
-    cells = {("local", "a-2"): personal.cell("local", head, "personalized")}
+    (column,) = personal.columns("a-2")
+    table = personal.alone(personal.cell("local", column, "personalized"), blocks=False)
     store.write(personal.result(personal.spec(0, "foo.py:Foo"), [0.5, 0.7], 0.25))
     store.write(personal.result(personal.spec(0, "bar.py:Bar", stages=("global",)), [], 0.25))
-    shown = lay_out(replace(table, cells=cells), store)
+    shown = lay_out(table, store)
     assert [(row.title, text(row.cells[0], 1)) for row in shown.extra] == [("Foo", "60.0 (1/2)")]
 
 
-def test_runs_of_a_row_scored_elsewhere_are_counted(personal: Personal, table: TableInput, store: Store) -> None:
+def test_runs_of_a_row_scored_elsewhere_are_counted(personal: Personal, table: Expansion, store: Store) -> None:
     store.write(personal.result(personal.spec(0, "fedavg"), [0.5, 0.7], 0.25))
     shown = lay_out(table, store)
     assert shown.extra == ()

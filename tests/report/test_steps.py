@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pflbench.engine.costs import SECOND
-from pflbench.report.figures.draw import picture
-from pflbench.report.figures.drawing import Point, to_csv
 from pflbench.report.figures.make import draw_runs
+from pflbench.report.figures.panels import Point, to_csv
+from pflbench.report.figures.pictures import picture
 from pflbench.report.figures.steps import DOWN, GRADIENTS, SECONDS, UP, beside, costs, unknown_costs
-from pflbench.report.shelf import Shelf
-from pflbench.report.table import TableInput
+from pflbench.report.reading import Shelf
 from pflbench.store import Store
+from pflbench.suite.cells import Expansion
 from pflbench.suite.figure import Steps
 
 if TYPE_CHECKING:
@@ -26,14 +26,13 @@ FIGURE = Steps(kind="steps")
 
 
 @pytest.fixture
-def table(build: Build) -> TableInput:
+def table(build: Build) -> Expansion:
     """The fine-tuned row alone, in two columns."""
     whole = build.table()
-    tuned = {key: cell for key, cell in whole.cells.items() if key[0] == "fedavg-ft"}
-    return replace(whole, rows=whole.rows[1:], cells=tuned)
+    return replace(whole, rows=whole.rows[1:], cells=tuple(c for c in whole.cells if c.row.id == "fedavg-ft"))
 
 
-def test_curves_are_means_over_seeds_after_each_step(build: Build, store: Store, table: TableInput) -> None:
+def test_curves_are_means_over_seeds_after_each_step(build: Build, store: Store, table: Expansion) -> None:
     build.fill(store, client_seconds=6.0)
     drawing = draw_runs(table, FIGURE, Shelf(store))
     assert (drawing.x, drawing.y) == ("fine-tuning step", "accuracy (%)")
@@ -52,7 +51,7 @@ def test_curves_are_means_over_seeds_after_each_step(build: Build, store: Store,
     assert len(picture(drawing, "png")) > 5000
 
 
-def test_missing_runs_are_left_out_and_named(build: Build, store: Store, table: TableInput) -> None:
+def test_missing_runs_are_left_out_and_named(build: Build, store: Store, table: Expansion) -> None:
     for seed in (0, 2):
         store.write(build.result(build.spec(seed), 0.2 + seed / 10, (0.6, 0.7)))
     drawing = draw_runs(table, FIGURE, Shelf(store))
@@ -65,27 +64,22 @@ def test_missing_runs_are_left_out_and_named(build: Build, store: Store, table: 
     assert f"Not known: {lacking}." in drawing.notes  # these runs do not tell
 
 
-def test_nothing_done_is_no_curve(store: Store, table: TableInput) -> None:
+def test_nothing_done_is_no_curve(store: Store, table: Expansion) -> None:
     drawing = draw_runs(table, FIGURE, Shelf(store))
     assert [panel.series for panel in drawing.panels] == [(), ()] and drawing.beside == {}
 
 
-def test_other_stages_have_no_panel(build: Build, store: Store, table: TableInput) -> None:
+def test_other_stages_have_no_panel(build: Build, store: Store, table: Expansion) -> None:
     build.fill(store)
-    heads = [
-        replace(head, id=f"{head.id}/{stage}", stage=stage, label=stage)
-        for head in table.columns
-        for stage in ("global", "finetuned")
-    ]
-    cells = {("fedavg-ft", f"{head}/finetuned"): cell for (_, head), cell in table.cells.items()}
-    drawing = draw_runs(replace(table, columns=tuple(heads), cells=cells), FIGURE, Shelf(store))
+    stages = {"global": "before", "finetuned": "after"}
+    drawing = draw_runs(replace(build.table(), rows=table.rows, stages=stages), FIGURE, Shelf(store))
     assert [(panel.title, len(panel.series)) for panel in drawing.panels] == [
         ("Digits Dir 0.3", 1),
         ("Digits Dir 5", 1),
     ]
 
 
-def test_csv_has_the_costs(build: Build, store: Store, table: TableInput) -> None:
+def test_csv_has_the_costs(build: Build, store: Store, table: Expansion) -> None:
     build.fill(store, client_seconds=1.5, client_gradients=2.5, floats_up=7.0, floats_down=14.0)
     rows = list(csv.DictReader(io.StringIO(to_csv(draw_runs(table, FIGURE, Shelf(store))))))
     assert len(rows) == 2 * 3

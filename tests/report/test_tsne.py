@@ -14,18 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from table_kit import row
 
 from pflbench.errors import UsageError
-from pflbench.report.figures.draw import METADATA, picture
-from pflbench.report.figures.drawing import Drawing, to_csv
 from pflbench.report.figures.make import draw_runs
+from pflbench.report.figures.panels import Drawing, to_csv
+from pflbench.report.figures.pictures import METADATA, picture
 from pflbench.report.figures.runs import features
 from pflbench.report.figures.tsne import FLUCTUATION, embed, fluctuation
-from pflbench.report.shelf import Shelf
-from pflbench.report.table import CellInput, Reading, RowHead, TableInput
+from pflbench.report.reading import Shelf
 from pflbench.result import Metric, RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.suite.cells import Cell, Expansion, Reading
 from pflbench.suite.figure import Tsne
 
 if TYPE_CHECKING:
@@ -98,20 +99,18 @@ def test_the_same_points_lie_at_the_same_places() -> None:
 
 
 @pytest.fixture
-def table(personal: Personal) -> TableInput:
+def table(personal: Personal) -> Expansion:
     """Without and with a constraint, two seeds, features stored after every one of eight rounds."""
-    (head,) = personal.heads("a-2", stages=False)
+    (column,), rows = personal.columns("a-2"), (row("wo", "Without"), row("ec", "With"))
 
-    def spec(row: str, seed: int) -> RunSpec:
-        one = personal.spec(seed, row, stages=("personalized",), rounds=ROUNDS)
+    def spec(name: str, seed: int) -> RunSpec:
+        one = personal.spec(seed, name, stages=("personalized",), rounds=ROUNDS)
         scoring = one.scoring.model_copy(update={"features": True, "last": ROUNDS})
         return one.model_copy(update={"scoring": scoring})
 
-    cells = {
-        (row, head.id): CellInput(row, head.id, Reading("personalized"), tuple(spec(row, s) for s in (0, 1)))
-        for row in ("wo", "ec")
-    }
-    return personal.table("a-2", rows=(RowHead("wo", "Without"), RowHead("ec", "With")), columns=(head,), cells=cells)
+    return personal.alone(
+        *(Cell(of, column, Reading("personalized"), tuple(spec(of.id, s) for s in (0, 1))) for of in rows), rows=rows
+    )
 
 
 def moved(personal: Personal, run: RunSpec, walk: Walk, rounds: int = ROUNDS, clients: int = 2) -> RunResult:
@@ -136,20 +135,20 @@ def growing(client: int, round: int) -> tuple[float, ...]:
     return (float(round) * (1 + client), *[0.0] * 10)
 
 
-def fill(personal: Personal, store: Store, table: TableInput, seed: int = 0) -> None:
-    for row, walk in (("wo", swinging), ("ec", growing)):
-        store.write(moved(personal, table.cells[row, "a-2"].runs[seed], walk))
+def fill(personal: Personal, store: Store, table: Expansion, seed: int = 0) -> None:
+    for id, walk in (("wo", swinging), ("ec", growing)):
+        store.write(moved(personal, table.places[id, "a-2"].runs[seed], walk))
 
 
-def test_features_are_read_in_the_order_of_their_numbers(personal: Personal, table: TableInput) -> None:
-    run = table.cells["wo", "a-2"].runs[0]
+def test_features_are_read_in_the_order_of_their_numbers(personal: Personal, table: Expansion) -> None:
+    run = table.places["wo", "a-2"].runs[0]
     found = features(moved(personal, run, lambda client, round: tuple(100.0 * client + round + i for i in range(12))))
     assert list(found) == [0, 1] and list(found[1]) == list(range(1, ROUNDS + 1))
     assert found[1][3].tolist() == [103 + i for i in range(12)]
     assert features(personal.result(run)) == {}
 
 
-def test_panels_for_clients_rounds_and_rows(personal: Personal, store: Store, table: TableInput) -> None:
+def test_panels_for_clients_rounds_and_rows(personal: Personal, store: Store, table: Expansion) -> None:
     fill(personal, store, table)
     drawing = draw_runs(table, FIGURE, Shelf(store))
     numbers = (4, 8)  # the runs have no 99 rounds
@@ -176,7 +175,7 @@ def test_panels_for_clients_rounds_and_rows(personal: Personal, store: Store, ta
     assert not any("Missing" in note or "finite" in note for note in drawing.notes)
 
 
-def test_rows_together_lie_in_one_plane(personal: Personal, store: Store, table: TableInput) -> None:
+def test_rows_together_lie_in_one_plane(personal: Personal, store: Store, table: Expansion) -> None:
     fill(personal, store, table)
     panel = draw_runs(table, FOUR, Shelf(store)).panels[2]
     walks = [np.array([walk(0, t) for t in range(1, 5)]) for walk in (swinging, growing)]
@@ -184,8 +183,8 @@ def test_rows_together_lie_in_one_plane(personal: Personal, store: Store, table:
     assert np.array([point[:2] for series in panel.series for point in series.points]) == pytest.approx(expected)
 
 
-def test_the_seed_that_all_rows_have_is_drawn(personal: Personal, store: Store, table: TableInput) -> None:
-    wo, ec = (table.cells[row, "a-2"].runs for row in ("wo", "ec"))
+def test_the_seed_that_all_rows_have_is_drawn(personal: Personal, store: Store, table: Expansion) -> None:
+    wo, ec = (table.places[row, "a-2"].runs for row in ("wo", "ec"))
     store.write(moved(personal, wo[0], swinging))
     drawing = draw_runs(table, FOUR, Shelf(store))
     assert "Missing or failed runs of seed 0: With." in drawing.notes
@@ -197,8 +196,8 @@ def test_the_seed_that_all_rows_have_is_drawn(personal: Personal, store: Store, 
     assert drawing.panels[0].series[0].numbers[FLUCTUATION] == pytest.approx(0.4)
 
 
-def test_rounds_that_are_not_there_leave_panels_empty(personal: Personal, store: Store, table: TableInput) -> None:
-    wo, ec = (table.cells[row, "a-2"].runs[0] for row in ("wo", "ec"))
+def test_rounds_that_are_not_there_leave_panels_empty(personal: Personal, store: Store, table: Expansion) -> None:
+    wo, ec = (table.places[row, "a-2"].runs[0] for row in ("wo", "ec"))
     store.write(moved(personal, wo, swinging, rounds=6))
     blown = moved(personal, ec, lambda client, t: (math.inf,) if (client, t) == (1, 3) else growing(client, t))
     store.write(blown)
@@ -208,7 +207,7 @@ def test_rounds_that_are_not_there_leave_panels_empty(personal: Personal, store:
     assert f"Without finite features after every one of these rounds: {lacking}." in drawing.notes
 
 
-def test_runs_too_short_for_the_perplexity(personal: Personal, store: Store, table: TableInput) -> None:
+def test_runs_too_short_for_the_perplexity(personal: Personal, store: Store, table: Expansion) -> None:
     fill(personal, store, table)
     demanding = Tsne(kind="tsne", rounds=[30], perplexity=8, seed=0)
     with pytest.raises(UsageError, match=r"perplexity 8 needs more rounds than that, but runs have 8\."):
@@ -221,13 +220,13 @@ def test_a_suite_that_stores_no_features(personal: Personal, store: Store) -> No
         draw_runs(personal.table("a-2"), FIGURE, Shelf(store))
 
 
-def test_nothing_done_is_no_panel(store: Store, table: TableInput) -> None:
+def test_nothing_done_is_no_panel(store: Store, table: Expansion) -> None:
     drawing = draw_runs(table, FIGURE, Shelf(store))
     assert drawing.panels == () and not any("Fluctuation" in note for note in drawing.notes)
 
 
 @pytest.fixture
-def drawing(personal: Personal, store: Store, table: TableInput) -> Drawing:
+def drawing(personal: Personal, store: Store, table: Expansion) -> Drawing:
     fill(personal, store, table)
     return draw_runs(table, FOUR, Shelf(store))
 

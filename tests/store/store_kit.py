@@ -13,26 +13,24 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from pflbench.result import Metric, RunResult, Score
-from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.spec import Named, RunSpec
 from pflbench.store import Store
+from pflbench.testing import tiny_spec
 
 Runs = dict[str, RunResult]
 
 
 def spec(seed: int = 0, name: str = "fedavg") -> RunSpec:
-    return RunSpec(
-        method=MethodSpec(name=name, version="1", hyper={"local_lr": 0.1}),
-        dataset=Named(name="digits"),
+    return tiny_spec(
+        *(seed, name),
+        hyper={"local_lr": 0.1},
+        dataset="digits",
         partition=Named(name="dirichlet", options={"alpha": 0.3}),
         model="cnn2",
         clients=4,
-        training_clients=2,
-        cohort=2,
-        query=0.25,
         batch=10,
         rounds=3,
-        scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=2, lr=0.1)),
-        seed=seed,
+        precision="fp32",
     )
 
 

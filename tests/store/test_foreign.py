@@ -13,7 +13,7 @@ from store_kit import break_page, change_metadata, done, failed, pack_files, spe
 
 from pflbench.errors import StoreError
 from pflbench.store import CorruptFile, ForeignFile, MissingRun, Store
-from pflbench.store.pack import pack
+from pflbench.store.packing import pack
 from pflbench.store.removal import remove
 from pflbench.store.upgrade import upgrade
 

@@ -37,8 +37,8 @@ from store_kit import (
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult, Score
-from pflbench.store import CorruptFile, MissingRun, Store, files, packfile, packs
-from pflbench.store.pack import pack
+from pflbench.store import CorruptFile, MissingRun, Store, files, pack_folder, packfile
+from pflbench.store.packing import pack
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_a_pack_of_several_settings_is_taken_apart(store: Store) -> None:
     """Another version of pflbench may draw the lines between settings elsewhere."""
     runs = two_settings(store)
     listed = store.list()
-    sources = [packfile.Source(packfile.Header(*run[:3]), run.rows) for run in listed]
+    sources = [packfile.RunToPack(packfile.Header(*run[:3]), run.rows) for run in listed]
     mixed = packfile.write(store.packs.folder, sources, store.read)
     for run in listed:
         run.path.unlink()
@@ -262,7 +262,7 @@ def test_a_full_disk_or_ctrl_c_costs_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch, place: type, name: str, kind: type[BaseException]
 ) -> None:
     runs = two_settings(store)
-    pack(store, set(list(runs)[:2]))
+    pack(store, set({run.spec.rounds: id for id, run in runs.items()}.values()))  # one of each setting
     real, moment = getattr(place, name), 0
 
     def fail(*arguments: object, **options: object) -> object:
@@ -483,7 +483,7 @@ def test_a_run_whose_metadata_is_damaged_costs_no_other(store: Store, monkeypatc
         raise StoreError("No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(packs.packfile, "write", full)
+        patch.setattr(pack_folder.packfile, "write", full)
         with pytest.warns(CorruptFile, match="left as it is, its other runs are read; No space left"):
             assert len(store.list()) == 2
     assert path.read_bytes() == whole

@@ -9,7 +9,7 @@ from store_kit import done, failed
 
 from pflbench.errors import StoreError
 from pflbench.store import Store
-from pflbench.store.pack import pack
+from pflbench.store.packing import pack
 from pflbench.store.removal import remove
 
 

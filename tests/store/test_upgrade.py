@@ -19,10 +19,10 @@ from store_kit import Runs, change_metadata, contents, done, failed, pack_files,
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.spec import MethodSpec, RunSpec
+from pflbench.spec import MethodSpec, Named, RunSpec
 from pflbench.store import CorruptFile, ForeignFile, OutdatedRuns, Store, packfile, schema
 from pflbench.store.outdated import renamed
-from pflbench.store.pack import pack
+from pflbench.store.packing import pack
 from pflbench.store.upgrade import COLUMNS, STEPS, Step, upgrade
 
 RENAMED = STEPS[0].title
@@ -76,11 +76,11 @@ def bytes_of(store: Store) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
 
 
-def without_new_columns(path: Path) -> None:
-    """Rewrite a file as pflbench wrote it before there were the columns from `validation` on."""
+def without_new_columns(path: Path, columns: Sequence[str] = OLD_COLUMNS) -> None:
+    """Rewrite a file as pflbench wrote it before there were other columns; now: those from `validation` on."""
     with pq.ParquetFile(path) as file:
-        groups = [file.read_row_group(i).select(OLD_COLUMNS) for i in range(file.num_row_groups)]
-        empty = file.schema_arrow.empty_table().select(OLD_COLUMNS)
+        groups = [file.read_row_group(i).select(columns) for i in range(file.num_row_groups)]
+        empty = file.schema_arrow.empty_table().select(columns)
     with pq.ParquetWriter(path, empty.schema) as writer:
         for group in groups:
             writer.write_table(group)
@@ -289,6 +289,23 @@ def test_a_glob_tells_trials_of_a_search_from_results(old: Store) -> None:
     assert pd.isna(first.scored_first) and (first.finetune_steps, first.finetune_lr) == (2, 0.1)
     assert (first.finetune_decay, first.finetune_every) == (1.0, 1)
     assert RunSpec.model_validate_json(first.spec).id == first.run_id
+
+
+def test_a_file_that_lacks_the_columns_of_a_users_own_alone_is_given_them(tmp_path: Path) -> None:
+    own = {"model": "net.py:net", "model_version": "m1", "dataset": Named(name="x.py:X", version="d1", content="c1")}
+    run = done(0, unchecked=True)
+    run = RunResult(run.spec.model_copy(update=own), *list(vars(run).values())[1:])
+    store = filled(tmp_path / "results", [run], [[done(1)]], old=False)
+    new = ["dataset_version", "dataset_content", "partition_version", "partition_content", "model_version", "unchecked"]
+    for path in store.root.glob("*/*.parquet"):
+        without_new_columns(path, [name for name in schema.COLUMNS.names if name not in new])
+    store = Store(store.root)
+    assert len(contents(store)) == 2
+    assert upgrade(store) == {COLUMNS: 2} and upgrade(store) == {}
+    frame = pd.concat(map(pd.read_parquet, store.root.glob("*/*.parquet"))).set_index("seed")[new]
+    frame = frame.astype(object).where(frame.notna(), None)
+    assert frame.loc[0].to_numpy().tolist() == [["d1", "c1", None, None, "m1", True]] * 2
+    assert frame.loc[1].to_numpy().tolist() == [[None, None, None, None, None, False]] * 2
 
 
 def test_a_file_of_another_version_in_the_place_of_the_new_name_is_not_replaced(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_five_methods_in_four_settings_without_a_paper(table: Expansion) -> None
 @pytest.mark.parametrize("profile", ["paper", "quick", "smoke"])
 def test_some_steps_and_the_last_are_shown(profile: str) -> None:
     for cell in expand(load("meta-learning"), profile=profile).cells:
-        tuning, (steps,) = cell.runs[0].scoring.finetune, cell.steps
+        tuning, (steps,) = cell.runs[0].scoring.finetune, cell.reading.steps
         assert tuning and cell.stage == "finetuned" and steps <= tuning.steps
         assert steps == int(cell.column.title.split()[0].replace("all", str(tuning.steps)))
 

@@ -57,7 +57,7 @@ def test_a_source_is_that_of_the_papers_value(tmp_path: Path) -> None:
     smoke = table(tmp_path, said, profile="smoke")
     assert sources(smoke, "cafeme", "a") == {}
     assert sources(smoke, "cafeme", "b") == {"batch": "paper"}
-    set_ = table(tmp_path, said, sets=["cafeme.inner_lr=0.3"], rounds=1)
+    set_ = table(tmp_path, said, overrides=["cafeme.inner_lr=0.3"], rounds=1)
     assert sources(set_, "cafeme", "b") == {"batch": "paper", "cohort": "paper"}
 
 

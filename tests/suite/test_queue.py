@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pflbench.errors import UsageError
-from pflbench.suite.expand import expand, parse_seeds
+from pflbench.suite.expand import expand
 from pflbench.suite.load import load
-from pflbench.suite.queue import read_queue, seed_text
+from pflbench.suite.queue import read_queue
+from pflbench.units import parse_seeds, seed_text
 
 from .samples import raw, write
 
@@ -45,12 +46,12 @@ def test_what_is_left_out_is_the_suites(tmp_path: Path, monkeypatch: pytest.Monk
         ("cafeme", 7, 3),
         ("cafeme", 6, 3),
     ]
-    assert (some.suite, some.methods, some.entry.cost) == (str(tmp_path / "tiny.toml"), ("cafeme",), 1)
+    assert (some.part.suites, some.part.methods, some.entry.cost) == ((str(tmp_path / "tiny.toml"),), ("cafeme",), 1)
     assert some.title == "tiny [paper] b · cafeme · seeds 5-7"
     assert every.title == "tiny [smoke] a, b · fedavg, cafeme · seed 0"
-    assert (every.methods, every.entry.cost, every.entry.note) == (None, "cheap", "now")
-    assert every.table.runs == expand(load(every.suite), profile="smoke").runs
-    parts = [(part.column, part.method, len(part.runs)) for part in every.parts()]
+    assert (every.part.methods, every.entry.cost, every.entry.note) == ((), "cheap", "now")
+    assert every.table.runs == expand(load(*every.part.suites), profile="smoke").runs
+    parts = [(*place.part.columns, *place.part.methods, len(place.runs)) for place in every.places()]
     assert parts == [("a", "fedavg", 1), ("a", "cafeme", 1), ("b", "fedavg", 1), ("b", "cafeme", 1)]
 
 

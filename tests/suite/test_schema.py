@@ -171,4 +171,8 @@ def test_key_path() -> None:
 def test_held_out_clients_leave_no_models_behind() -> None:
     table = raw()
     table["row"][0] |= {"stage": "stored"}
-    assert "held-out clients, who are scored, never train, so nothing is 'stored'" in refusal(table)
+    said = "held-out clients, who are scored, never train, so nothing is 'stored'"
+    assert f"row[0].stage: {said}" in refusal(table)
+    table["row"][1] |= {"stage": "finetuned"}
+    table["row"][0] |= {"stages": ["stored", "finetuned"]}
+    assert f"row[0].stages: {said}" in refusal(table)

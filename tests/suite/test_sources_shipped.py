@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pflbench.catalog import describe
 from pflbench.suite.cells import Cell
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
@@ -14,7 +15,8 @@ FIELDS = "model rounds clients training_clients cohort query arrival weights bat
 def in_effect(cell: Cell) -> set[str]:
     """Names of all values that the cell's runs are made with, as `Cell.sources` calls them."""
     run, tuning = cell.runs[0], cell.runs[0].scoring.finetune
-    found = {*run.method.hyper, *FIELDS, "batch", "dataset", "partition"}
+    batch = ["batch"] if describe(run.method.name).minibatches else []
+    found = {*run.method.hyper, *FIELDS, *batch, "dataset", "partition"}
     found |= {f"dataset.{key}" for key in run.dataset.options} | {f"partition.{key}" for key in run.partition.options}
     if cell.stage == "finetuned" and tuning is not None:
         found |= {f"finetune.{key}" for key in ("steps", "lr", "decay", "every")}

@@ -103,7 +103,7 @@ def test_rows_with_their_own_stages_are_not_fine_tuned_for_others() -> None:
         {"id": "plain", "title": "Plain", "method": "fedavg", "stages": ["global"]},
     ]
     tuned, plain = expand(suite(table), columns=["a"]).cells
-    assert (tuned.steps, tuned.runs[0].scoring.stages) == ((2,), ("finetuned",))
+    assert (tuned.reading.steps, tuned.runs[0].scoring.stages) == ((2,), ("finetuned",))
     assert plain.runs[0].scoring.finetune is None and tuned.runs[0].scoring.finetune is not None
 
 
@@ -224,7 +224,7 @@ def test_the_grids_points_each_with_a_run_on_all_data_and_one_to_choose_by() -> 
 
 
 def test_a_set_value_stands_for_the_grids() -> None:
-    cell = expand(suite(), sets=["fedavg.lr=0.5"], rows=["local"]).cells[0]
+    cell = expand(suite(), overrides=["fedavg.lr=0.5"], rows=["local"]).cells[0]
     assert [point.run.method.hyper["lr"] for point in cell.choices[0]] == [0.5] * 3
     assert isinstance(cell.choices[0][0], Choice) and cell.runs[0] == cell.choices[0][0].run
 
@@ -323,4 +323,4 @@ def test_a_grid_needs_to_know_how_to_choose() -> None:
 
 def test_round_trip_through_a_file(tmp_path: Path) -> None:
     found, made = expand(load(write(tmp_path / "tiny.toml", staged()))), expand(suite())
-    assert replace(found, path=made.path) == made
+    assert replace(found, path=made.path, part=made.part) == made

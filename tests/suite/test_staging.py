@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pflbench.errors import UsageError
+from pflbench.methods.base import Method
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import inherited
@@ -49,19 +51,44 @@ def refusal(asked: Suite, **arguments: Any) -> str:
 )
 def test_a_stage_that_the_method_does_not_have_is_refused(method: str, stage: str, has: str) -> None:
     said = refusal(suite({"method": method, "stage": stage}))
-    assert said == f"tiny.toml: row[0].stages: {method} has no stage {stage!r}; {has}"
+    assert said == f"tiny.toml: row[0].stage: {method} has no stage {stage!r}; {has}"
 
 
 def test_also_where_the_table_does_not_show_it() -> None:
     row = {"method": "fedprox", "stage": "global", "stages": ["global", "personalized"]}
-    assert "fedprox has no stage 'personalized'" in refusal(suite(row))
+    assert "row[0].stages: fedprox has no stage 'personalized'" in refusal(suite(row))
+
+
+@pytest.mark.parametrize(
+    ("stage", "hook"),
+    [
+        ("personalized", "`def personalize(self, f, server, state, sent, *taken, round)`"),
+        ("stored", "`def trained(self, sent, state)`"),
+    ],
+)
+def test_who_wrote_the_method_is_told_what_to_write(tmp_path: Path, stage: str, hook: str) -> None:
+    (method,) = guest(tmp_path)
+    asked = refusal(suite({"method": "ditto", "stage": stage}), methods=[method])
+    for said in (asked, refusal(suite({"method": method, "stage": stage}))):
+        assert (
+            f"mine.py:Mine has no stage {stage!r}; it has global, finetuned. For it to have one, write {hook}" in said
+        )
+        assert "docs/methods.md" in said
+    section = (Path(__file__).parents[2] / "docs/methods.md").read_text().split("**Which stages exist.**")[1]
+    assert hook[5 : hook.index("(")] in section
+    protocol = inspect.signature(getattr(Method, hook[5 : hook.index("(")]))
+    assert hook[1:-1] == f"def {hook[5 : hook.index('(')]}({', '.join(map(str, names_of(protocol)))})"
+
+
+def names_of(signature: inspect.Signature) -> list[str]:
+    return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in signature.parameters.values()]
 
 
 def test_a_stage_that_needs_a_hyperparameter_is_refused_without_it() -> None:
     row = {"method": "fedavg", "stage": "personalized"}
     assert "has no stage 'personalized' without a value for personal_epochs; it has global" in refusal(suite(row))
     assert expand(suite(row | {"hyper": {"personal_epochs": 1}})).runs[0].scoring.stages == ("personalized",)
-    assert expand(suite(row), sets=["fedavg.personal_epochs=2"]).cells[0].stage == "personalized"
+    assert expand(suite(row), overrides=["fedavg.personal_epochs=2"]).cells[0].stage == "personalized"
 
 
 def test_clients_that_never_train_have_no_models_of_their_own_training() -> None:
@@ -117,4 +144,4 @@ def test_a_guest_is_asked_for_what_it_has(tmp_path: Path) -> None:
 def test_a_guest_is_refused_where_nothing_is_left(tmp_path: Path) -> None:
     asked = suite({"method": "ditto", "stage": "personalized"})
     said = refusal(asked, methods=guest(tmp_path))
-    assert said == "mine.py:Mine has no stage 'personalized'; it has global, finetuned."
+    assert said.startswith("mine.py:Mine has no stage 'personalized'; it has global, finetuned.")

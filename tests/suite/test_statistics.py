@@ -33,7 +33,7 @@ def test_what_the_paper_printed(tmp_path: Path) -> None:
 
 def test_nothing_is_trained_and_the_message_says_who_prints_it(tmp_path: Path) -> None:
     path = write(tmp_path / "s.toml", table())
-    with pytest.raises(UsageError, match="tiny trains nothing: `pflbench report --suite") as caught:
+    with pytest.raises(UsageError, match="tiny trains nothing: `pflbench run --suite") as caught:
         expand(load(path))
     assert f"--suite {path}`" in str(caught.value)
 

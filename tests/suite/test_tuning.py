@@ -75,7 +75,7 @@ def test_the_reduced_search_varies_what_matters_most(table1: Suite) -> None:
     assert [s.column.id for s in found["pfedme"]] == [
         f"{d}-100" for d in ("fashion-mnist", "cifar10", "cifar100", "sun397")
     ]
-    assert {method: search.stage for method, (search, *_) in found.items()} == {
+    assert {method: search.reading.stage for method, (search, *_) in found.items()} == {
         **dict.fromkeys(("fedavg", "fedprox", "scaffold"), "global"),
         **dict.fromkeys(("fedrep", "per-fedavg", "pfedme", "pfedbayes", "pfedvem"), "personalized"),
     }
@@ -87,12 +87,12 @@ def test_the_reduced_search_varies_what_matters_most(table1: Suite) -> None:
 
 def test_a_trial_is_the_tables_run_with_a_part_held_out(suite: Suite) -> None:
     (search,) = searches(suite, "fedavg", full=True)
-    assert (search.column.id, search.stage, search.steps, search.guest) == ("b", "global", (0,), False)
+    assert (search.column.id, search.reading.stage, search.reading.steps, search.guest) == ("b", "global", None, False)
     assert list(search.grid) == ["lr", "epochs"]
     assert values(search) == [(lr, epochs) for lr in (0.1, 0.01) for epochs in (1, 3, 5)]
     for trial in search.trials:
         sets = [f"fedavg.{key}={value}" for key, value in trial.values.items()]
-        (run,) = expand(suite, rows=["fedavg"], columns=["b"], seeds=[41], sets=sets).runs
+        (run,) = expand(suite, rows=["fedavg"], columns=["b"], seeds=[41], overrides=sets).runs
         assert trial.run == run.model_copy(update={"validation": 0.1})
         assert trial.run.setting() != run.setting()  # so that no report shows it
 
@@ -100,9 +100,9 @@ def test_a_trial_is_the_tables_run_with_a_part_held_out(suite: Suite) -> None:
 def test_options_reach_the_trials(suite: Suite) -> None:
     (search,) = searches(
         suite, "fedavg-ft", columns=["a"], full=True, seed=7, rounds=2, precision="fp64", profile="smoke",
-        sets=["fedavg.epochs=9", "finetune.steps=6"],
+        overrides=["fedavg.epochs=9", "finetune.steps=6"],
     )  # fmt: skip
-    assert (search.column.id, search.stage, search.steps) == ("a", "finetuned", (5,))
+    assert (search.column.id, search.reading.stage, search.reading.steps) == ("a", "finetuned", (5,))
     assert values(search) == [(0.1,), (0.01,)]  # what is set is not varied
     run = search.trials[0].run
     assert (run.seed, run.rounds, run.precision, run.method.hyper["epochs"]) == (7, 2, "fp64", 9)
@@ -112,7 +112,7 @@ def test_options_reach_the_trials(suite: Suite) -> None:
 def test_personal_models_before_the_global_one(tmp_path: Path) -> None:
     suite = load(write(tmp_path / "staged.toml", staged()))
     (both,) = searches(suite, "ditto", columns=["b"], grid=["lam=0.5,1"])
-    assert (both.stage, both.column.smallest, both.own) == ("personalized", 3, set())
+    assert (both.reading.stage, both.column.smallest, both.own) == ("personalized", 3, set())
     (strong,) = searches(suite, "strong", columns=["a"], grid=["lam=0.5,1"], seed=9)
     assert strong.own == {"lam"} and [t.run.method.hyper["lam"] for t in strong.trials] == [0.5, 1.0]
 
@@ -121,7 +121,7 @@ def test_own_methods_and_own_grids(suite: Suite, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(METHOD)
     grid = ["lr = 1, 1e-5", "kind=a,b", "fast=true,false", "batch=none,20"]
     (search,) = searches(suite, f"{tmp_path / 'mine.py'}:Mine", grid=grid)
-    assert (search.guest, search.name, search.stage) == (True, "mine.py:Mine", "finetuned")
+    assert (search.guest, search.name, search.reading.stage) == (True, "mine.py:Mine", "finetuned")
     assert search.line.location == f"{tmp_path / 'mine.py'}:Mine"
     assert len(search.trials) == 16 and search.trials[0].values == {"lr": 1.0, "kind": "a", "fast": True, "batch": None}
     assert search.trials[0].run.method.hyper == {"lr": 1.0, "kind": "a", "fast": True}
@@ -147,15 +147,15 @@ def test_a_row_with_a_method_of_its_own(tmp_path: Path) -> None:
         ("fedavg", {"columns": ["c"]}, "Unknown column 'c'"),
         ("fedavg", {"seed": 0}, "Nothing is chosen on seed 0, which the suite reports"),
         ("fedavg", {"seed": 1, "profile": "smoke"}, "Nothing is chosen on seed 1, which the suite reports"),
-        ("fedavg", {"sets": ["fedavg.lr=1"]}, "There is nothing to tune: --set fixes all of it."),
+        ("fedavg", {"overrides": ["fedavg.lr=1"]}, "There is nothing to tune: --set fixes all of it."),
         ("fedavg", {"grid": ["lr"]}, "--grid lr: Write key=value,value."),
         ("fedavg", {"grid": ["lr="]}, "--grid lr=: Write key=value,value."),
         ("fedavg", {"grid": ["rl=1"]}, "--grid rl=1: Unknown hyperparameter of fedavg 'rl'. Did you mean 'lr'?"),
         ("fedavg", {"grid": ["lr=1,x"]}, "--grid lr=1,x: fedavg.lr must be float, not 'x'."),
         ("fedavg", {"grid": ["lr=1,1.0"]}, "--grid lr=1,1.0: a value is there twice."),
         ("fedavg", {"grid": ["lr=1", "lr=2"]}, "--grid lr=2: lr is given twice."),
-        ("fedavg", {"grid": ["lr=1"], "sets": ["fedavg.lr=2"]}, "--grid lr=1: lr is given twice."),
-        ("fedavg", {"sets": ["cafeme.steps=2"]}, "--set cafeme.steps=2: Unknown method 'cafeme'"),
+        ("fedavg", {"grid": ["lr=1"], "overrides": ["fedavg.lr=2"]}, "--grid lr=1: lr is given twice."),
+        ("fedavg", {"overrides": ["cafeme.steps=2"]}, "--set cafeme.steps=2: Unknown method 'cafeme'"),
     ],
 )
 def test_what_cannot_be_tuned(suite: Suite, method: str, options: dict[str, Any], expected: str) -> None:
@@ -263,4 +263,4 @@ def test_a_search_knows_how_its_table_averages_clients(tmp_path: Path) -> None:
     table = tuned()
     table["evaluation"]["mean"] = "examples"
     (found,) = searches(load(write(tmp_path / "tuned.toml", table)), "fedavg", grid=["lr=0.1,0.2"])
-    assert found.mean == "examples"
+    assert found.reading.mean == "examples"

@@ -4,26 +4,14 @@ import itertools
 
 import pytest
 
-from pflbench.spec import MethodSpec, Named, RunSpec, Scoring
+from pflbench.spec import Named, RunSpec
 from pflbench.suite.versions import Read, Versions, most, most_read
+from pflbench.testing import tiny_spec
 
 
 def spec(net: str, arrays: str, seed: int, method: str = "fedavg", version: str = "1") -> RunSpec:
-    return RunSpec(
-        method=MethodSpec(name=method, version=version),
-        dataset=Named(name="lab.py:Npz", version="d", content=arrays),
-        partition=Named(name="shards"),
-        model="nets.py:net",
-        model_version=net,
-        clients=4,
-        training_clients=4,
-        cohort=4,
-        query=0.5,
-        rounds=1,
-        batch=4,
-        seed=seed,
-        scoring=Scoring(),
-    )
+    dataset = Named(name="lab.py:Npz", version="d", content=arrays)
+    return tiny_spec(seed, method, version=version, dataset=dataset, model="nets.py:net", model_version=net)
 
 
 SPLIT = {spec("A", arrays, seed): True for arrays in ("1", "2") for seed in (0, 1)}

@@ -1,1 +1,1 @@
-"""The numbers behind figures, and pictures of them. Only `draw` imports matplotlib."""
+"""The numbers behind figures, and pictures of them. Only `pictures` imports matplotlib."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pflbench.errors import PflbenchError
-from pflbench.report.figures.drawing import Point, Series
+from pflbench.report.figures.panels import Point, Series
 from pflbench.report.figures.runs import metric
 from pflbench.report.reading import Floats
 from pflbench.result import RunResult

@@ -8,32 +8,32 @@ from dataclasses import replace
 import numpy as np
 
 from pflbench.report.figures.density import density, pooled
-from pflbench.report.figures.drawing import Drawing, Panel, Point, Series
 from pflbench.report.figures.notes import Places, grouped, mixed
+from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.runs import by_round, done, results
 from pflbench.report.figures.scatter import scatter
 from pflbench.report.figures.sizes import Slicing, histogram
 from pflbench.report.figures.steps import COUNTED, beside, curve, unknown_costs
 from pflbench.report.figures.tsne import Maker as Walks
-from pflbench.report.shelf import Shelf
+from pflbench.report.reading import Shelf
 from pflbench.report.statistics import summarize
-from pflbench.report.table import CellInput, ColumnHead, TableInput
 from pflbench.report.text import ranges
+from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.figure import Curve, FromRuns, Histogram, Kde, Scatter, Steps, Tsne
 
 _SCALES = {"none": "", "share": " / sum over clients", "dimension": " / d"}
 
 
-def draw_runs(table: TableInput, figure: FromRuns, shelf: Shelf) -> Drawing:
+def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
     """A figure from runs, with a panel for each column and stage. Where nothing is done, there are no series."""
     if isinstance(figure, Tsne):
         return _draw_tsne(table, figure, shelf)
     if isinstance(figure, Steps):
         table = _of_stage(table, "finetuned")
     maker = _Maker(table, figure, shelf)
-    stages = list(dict.fromkeys(head.stage for head in table.columns))
-    heads = sorted(table.columns, key=lambda head: stages.index(head.stage))  # a line of panels for each stage
-    panels = tuple(Panel(head.name if len(stages) > 1 else head.setting, maker.series(head)) for head in heads)
+    stages = list(dict.fromkeys(head.stage for head in table.heads))
+    heads = sorted(table.heads, key=lambda head: stages.index(head.stage))  # a line of panels for each stage
+    panels = tuple(Panel(head.name if len(stages) > 1 else head.column.setting, maker.series(head)) for head in heads)
     return Drawing(
         table.suite,
         table.heading,
@@ -47,7 +47,7 @@ def draw_runs(table: TableInput, figure: FromRuns, shelf: Shelf) -> Drawing:
     )
 
 
-def _draw_tsne(table: TableInput, figure: Tsne, shelf: Shelf) -> Drawing:
+def _draw_tsne(table: Expansion, figure: Tsne, shelf: Shelf) -> Drawing:
     maker = Walks(table, figure, shelf)
     panels = maker.panels()
     return Drawing(
@@ -58,14 +58,15 @@ def _draw_tsne(table: TableInput, figure: Tsne, shelf: Shelf) -> Drawing:
     )
 
 
-def _of_stage(table: TableInput, stage: str) -> TableInput:
+def _of_stage(table: Expansion, stage: str) -> Expansion:
     """The part of a table that shows one stage."""
-    heads = tuple(head for head in table.columns if head.stage in (None, stage))
-    ids = [head.id for head in heads]
-    return replace(table, columns=heads, cells={key: cell for key, cell in table.cells.items() if key[1] in ids})
+    if not table.stages:
+        return table
+    kept = {one: label for one, label in table.stages.items() if one == stage}
+    return replace(table, stages=kept, cells=tuple(cell for cell in table.cells if cell.stage == stage))
 
 
-def draw_sizes(table: TableInput, figure: Histogram, columns: Sequence[Slicing], seeds: Sequence[int]) -> Drawing:
+def draw_sizes(table: Expansion, figure: Histogram, columns: Sequence[Slicing], seeds: Sequence[int]) -> Drawing:
     """A figure of partitions alone."""
     panels = tuple(histogram(column, seeds, figure.bins) for column in columns)
     drawn = f"Drawn: the clients of {len(seeds)} partitions (seeds {ranges(seeds)}); no data are read."
@@ -81,7 +82,7 @@ def _across(panels: int) -> int:
 class _Maker:
     """Makes panels and remembers what is missing."""
 
-    def __init__(self, table: TableInput, figure: FromRuns, shelf: Shelf) -> None:
+    def __init__(self, table: Expansion, figure: FromRuns, shelf: Shelf) -> None:
         self.table, self.figure, self.shelf = table, figure, shelf
         self.seeds: dict[int, None] = {}
         self.missing: Places = []
@@ -98,7 +99,7 @@ class _Maker:
 
     def series(self, head: ColumnHead) -> tuple[Series, ...]:
         """What a panel shows: rows in the suite's order, as far as they are done."""
-        cells = {row.title: cell for row in self.table.rows if (cell := self.table.cells.get((row.id, head.id)))}
+        cells = {row.title: cell for row in self.table.rows if (cell := self.table.places.get((row.id, head.id)))}
         for title, cell in cells.items():
             self._look(title, cell, head)
         if isinstance(self.figure, Scatter):
@@ -112,32 +113,32 @@ class _Maker:
         found = [self._densities(prefixes[title], cell, head) for title, cell in cells.items()]
         return tuple(one for several in found for one in several)
 
-    def _look(self, title: str, cell: CellInput, head: ColumnHead) -> None:
+    def _look(self, title: str, cell: Cell, head: ColumnHead) -> None:
         """Note which seeds of a cell are done and which are not."""
-        finished = [all(self.shelf.read(run) for run in needed) for needed in cell.needed]
-        lacking = [needed[0].seed for needed, there in zip(cell.needed, finished, strict=True) if not there]
-        self.seeds |= {needed[0].seed: None for needed, there in zip(cell.needed, finished, strict=True) if there}
+        finished = [all(self.shelf.read(run) for run in needed) for needed in cell.by_seed]
+        lacking = [needed[0].seed for needed, there in zip(cell.by_seed, finished, strict=True) if not there]
+        self.seeds |= {needed[0].seed: None for needed, there in zip(cell.by_seed, finished, strict=True) if there}
         if lacking:
             which = "" if not any(finished) else f" (seeds {ranges(lacking)})"
-            self.missing.append((f"{title}{which}", head.setting))
+            self.missing.append((f"{title}{which}", head.column.setting))
 
-    def _curve(self, title: str, cell: CellInput, head: ColumnHead) -> Series:
+    def _curve(self, title: str, cell: Cell, head: ColumnHead) -> Series:
         rounds: dict[int, list[float]] = {}
         runs = results(cell, self.shelf)
         for run in runs:
             for round, accuracy in by_round(run, cell).items():
                 rounds.setdefault(round, []).append(accuracy)
         if len(rounds) == 1:
-            self.partial.append((f"{title} but after round {next(iter(rounds))}", head.setting))
+            self.partial.append((f"{title} but after round {next(iter(rounds))}", head.column.setting))
         elif any(len(accuracies) < len(runs) for accuracies in rounds.values()):
-            self.partial.append((f"{title} after some rounds of some seeds", head.setting))
+            self.partial.append((f"{title} after some rounds of some seeds", head.column.setting))
         points = []
         for round, accuracies in sorted(rounds.items()):
             summary = summarize(np.array(accuracies)[:, None], self.table.spread)
             points.append(Point(float(round), summary.mean, summary.spread, summary.n))
         return Series(title, "line", tuple(points))
 
-    def _tuned(self, cells: Mapping[str, CellInput]) -> tuple[Series, ...]:
+    def _tuned(self, cells: Mapping[str, Cell]) -> tuple[Series, ...]:
         runs = {title: results(cell, self.shelf) for title, cell in cells.items()}
         for several in runs.values():
             self.devices |= {str(run.provenance.get("device", "unknown")) for run in several}
@@ -146,7 +147,7 @@ class _Maker:
         self.curves += there
         return there
 
-    def _densities(self, prefix: str, cell: CellInput, head: ColumnHead) -> list[Series]:
+    def _densities(self, prefix: str, cell: Cell, head: ColumnHead) -> list[Series]:
         assert isinstance(self.figure, Kde)
         runs = results(cell, self.shelf)
         found = []
@@ -155,7 +156,7 @@ class _Maker:
             values = pooled(runs, self.figure.metric, self.figure.scale, round)
             if len(values) < len(runs):
                 some = f" (in {len(runs) - len(values)} of {len(runs)} runs)" if values else ""
-                self.partial.append((f"{prefix}round {round}{some}", head.setting))
+                self.partial.append((f"{prefix}round {round}{some}", head.column.setting))
             if values and len(together := np.concatenate(values)):
                 found.append(density(f"{prefix}round {round}", together))
         return found
@@ -167,7 +168,7 @@ class _Maker:
 
     def notes(self) -> list[str]:
         """The lines under the figure that say what it shows and what it lacks."""
-        everywhere = len(self.table.settings)
+        everywhere = len(self.table.columns)
         lines = [f"Missing or failed runs: {grouped(self.missing, everywhere)}."] if self.missing else []
         if self.partial:
             lines.append(f"Not scored, see --evaluate-every: {grouped(self.partial, everywhere)}.")

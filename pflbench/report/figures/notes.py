@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pflbench.report.mixtures import Used, mixtures
-from pflbench.report.shelf import Shelf
-from pflbench.report.table import TableInput
+from pflbench.report.mixtures import mixtures, runs_used
+from pflbench.report.reading import Shelf
+from pflbench.suite.cells import Expansion
 
 Places = list[tuple[str, str]]
 """What is to be said, and of which column."""
@@ -28,13 +28,7 @@ def _listed(what: Iterable[str], columns: Sequence[str], everywhere: int) -> str
     return f"{', '.join(what)}{where}"
 
 
-def mixed(table: TableInput, shelf: Shelf) -> list[str]:
+def mixed(table: Expansion, shelf: Shelf) -> list[str]:
     """Warnings of columns whose runs saw different data, or are of different versions of a method."""
-    titles, heads = {row.id: row.title for row in table.rows}, {head.id: head for head in table.columns}
-    used = {
-        (row, heads[head].column, run.id): Used(titles[row], heads[head].column, heads[head].setting, stored)
-        for (row, head), cell in table.cells.items()
-        for run in cell.asked
-        if (stored := shelf.stored.get(run.id))
-    }
-    return list(mixtures(table, list(used.values())).values())
+    used = runs_used(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
+    return list(mixtures(table, used).values())

@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pflbench.errors import PflbenchError, unknown
-from pflbench.report.choose import choose
-from pflbench.report.reading import EVERYBODY, Floats, Scored, after, average, by_client, scored
-from pflbench.report.shelf import Shelf
-from pflbench.report.table import CellInput, Choice
+from pflbench.report.cells import choose
+from pflbench.report.reading import EVERYBODY, Floats, Scored, Shelf, after, average, by_client, scored
 from pflbench.result import RunResult
+from pflbench.suite.cells import Cell, Choice
 
 
 class Done(NamedTuple):
@@ -23,19 +22,19 @@ class Done(NamedTuple):
     scored: Scored
 
 
-def done(cell: CellInput, shelf: Shelf) -> list[Done]:
+def done(cell: Cell, shelf: Shelf) -> list[Done]:
     """The seeds of a cell that are done. Where clients choose among runs, each is read from its own choice."""
     if cell.choices:
         return [one for points in cell.choices if (one := _chosen(cell, points, shelf))]
     return [Done(run, by_client(scored(run, cell.reading))) for run in results(cell, shelf)]
 
 
-def results(cell: CellInput, shelf: Shelf) -> list[RunResult]:
+def results(cell: Cell, shelf: Shelf) -> list[RunResult]:
     """A cell's runs that are done, by seed."""
     return [result for run in cell.runs if (result := shelf.read(run))]
 
 
-def _chosen(cell: CellInput, points: Sequence[Choice], shelf: Shelf) -> Done | None:
+def _chosen(cell: Cell, points: Sequence[Choice], shelf: Shelf) -> Done | None:
     pairs = [(shelf.read(point.run), shelf.read(point.validation)) for point in points]
     both = [(run, validation) for run, validation in pairs if run and validation]
     if len(both) < len(points):
@@ -56,13 +55,13 @@ def sizes(one: Done) -> Floats:
     return np.array([support[client] for client in one.scored.clients])
 
 
-def by_round(run: RunResult, cell: CellInput) -> dict[int, float]:
+def by_round(run: RunResult, cell: Cell) -> dict[int, float]:
     """A run's mean accuracy in percent, as the cell reads it, after every round it was scored in."""
-    rounds = sorted({score.round for score in run.scores if score.stage == cell.reading.stage})
+    rounds = sorted({score.round for score in run.scores if score.stage == cell.stage})
     return {round: float(average([after(run, cell.reading, round)], cell.reading, run).mean()) for round in rounds}
 
 
-def by_step(run: RunResult, cell: CellInput) -> Floats:
+def by_step(run: RunResult, cell: Cell) -> Floats:
     """A run's mean accuracy in percent, as the cell reads it, after 0, 1, … fine-tuning steps ["steps + 1"]."""
     assert run.spec.scoring.finetune is not None
     reading = replace(cell.reading, steps=tuple(range(run.spec.scoring.finetune.steps + 1)))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pflbench.report.figures.drawing import Point, Series
+from pflbench.report.figures.panels import Point, Series
 from pflbench.report.figures.runs import Done, sizes
 from pflbench.report.reading import Floats
 

@@ -7,12 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pflbench.report.figures.drawing import Point, Series
+from pflbench.report.figures.panels import Point, Series
 from pflbench.report.figures.runs import by_step
 from pflbench.report.statistics import summarize
-from pflbench.report.table import CellInput, Spread
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
+from pflbench.suite.cells import Cell
+from pflbench.suite.schema import Spread
 
 GRADIENTS, SECONDS, UP, DOWN = "gradients", "client seconds", "floats uploaded", "floats received"
 COSTS = {GRADIENTS: "gradients", SECONDS: "s", UP: "floats up", DOWN: "floats down"}
@@ -22,12 +23,13 @@ STORED = {GRADIENTS: "client_gradients", UP: "floats_up", DOWN: "floats_down"}
 COUNTED = (
     "Beside each row what a round costs: gradients that a client which takes part in it is asked for, on average (of "
     "minibatches of the suite's size; a forward pass counts 1/3, a Hessian-vector product 3), seconds of all clients' "
-    "training and scoring over the number of rounds, as the runs measured them, and floats in a client's upload and in "
-    "the server's state that it is given, as the method is written here."
+    "training and scoring over the number of rounds, as the runs measured them. Floats up: what the server reads of a "
+    "client's upload. Floats down: all of the server's state, even a part that only new clients start from (a head of "
+    "which the others have their own)."
 )
 
 
-def curve(title: str, runs: Sequence[RunResult], cell: CellInput, spread: Spread) -> Series:
+def curve(title: str, runs: Sequence[RunResult], cell: Cell, spread: Spread) -> Series:
     """Mean and spread over seeds after 0, 1, … steps, with the costs of a round; no points without runs."""
     if not runs:
         return Series(title, "line", ())

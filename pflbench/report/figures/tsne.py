@@ -7,11 +7,10 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from pflbench.errors import UsageError
-from pflbench.report.figures.drawing import Panel, Point, Series
+from pflbench.report.figures.panels import Panel, Point, Series
 from pflbench.report.figures.runs import features
-from pflbench.report.reading import Floats
-from pflbench.report.shelf import Shelf
-from pflbench.report.table import CellInput, TableInput
+from pflbench.report.reading import Floats, Shelf
+from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.figure import Tsne
 
 FLUCTUATION = "fluctuation"
@@ -23,7 +22,8 @@ Walk = dict[int, Floats]
 def fluctuation(walk: Floats) -> float | None:
     """How far features move in a round, next to how large they are: mean ||e_t - e_(t-1)|| / mean ||e_t||.
 
-    `walk` ["rounds", "features"]; sheet section 8. None where that is no number: one round, or nothing but zeros.
+    `walk` ["rounds", "features"]; our measure of what FedEC's Figure 2 shows. None where that is no number: one
+    round, or nothing but zeros.
     """
     size = np.linalg.norm(walk, axis=1).mean()
     if len(walk) < 2 or not size:
@@ -45,7 +45,7 @@ def embed(points: Floats, perplexity: float, seed: int) -> Floats:
 class Maker:
     """Makes the panels of a suite's only column, and remembers what they show and lack."""
 
-    def __init__(self, table: TableInput, figure: Tsne, shelf: Shelf) -> None:
+    def __init__(self, table: Expansion, figure: Tsne, shelf: Shelf) -> None:
         self.table, self.figure = table, figure
         self.cells = _cells(table)
         self.seed = _fullest(self.cells.values(), shelf)
@@ -151,23 +151,21 @@ def _cloud(title: str, places: Floats, numbers: Mapping[str, float]) -> Series:
     return Series(title, "cloud", points, hues=tuple(range(1, len(points) + 1)), numbers=numbers)
 
 
-def _cells(table: TableInput) -> dict[str, CellInput]:
+def _cells(table: Expansion) -> dict[str, Cell]:
     """Each row's cell, by its title; features are those of personal models, whatever stages the table shows."""
     titles = {row.id: row.title for row in table.rows}
-    found: dict[str, CellInput] = {}
-    for head in table.columns:
-        for row, title in titles.items():
-            if (row, head.id) in table.cells:
-                found.setdefault(title, table.cells[row, head.id])
+    found: dict[str, Cell] = {}
+    for cell in table.cells:
+        found.setdefault(titles[cell.row.id], cell)
     return {title: found[title] for title in titles.values() if title in found}
 
 
-def _check(table: TableInput, cell: CellInput) -> None:
+def _check(table: Expansion, cell: Cell) -> None:
     if not cell.runs[0].scoring.features:
         raise UsageError(f"{table.suite}: a tsne shows features: write features = true below [evaluation].")
 
 
-def _fullest(cells: Collection[CellInput], shelf: Shelf) -> int:
+def _fullest(cells: Collection[Cell], shelf: Shelf) -> int:
     """The first of the seeds that the most rows are done with: rows are compared on one."""
     done: dict[int, int] = {}
     for cell in cells:

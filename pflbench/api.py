@@ -1,0 +1,285 @@
+"""What `import pflbench` offers: choose part of some suites, plan it, run it, and read tables and scores.
+
+The command line does the same through the same objects. Nothing here imports torch before something trains.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Unpack
+
+from pflbench import notebook
+from pflbench.data.root import data_root
+from pflbench.errors import UsageError
+from pflbench.running.execution import Execution
+from pflbench.selection import Choices, Selection, Wanted, selection
+from pflbench.suite.labels import loaded, parts
+from pflbench.suite.load import available, read
+from pflbench.units import size
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pflbench.reading.explaining import Explanation
+    from pflbench.report.table import Table
+    from pflbench.running.events import Event
+    from pflbench.running.planning import Plan
+    from pflbench.running.training import Outcome
+    from pflbench.testing import Finding
+
+Where = str | Path
+Method = str | type
+
+
+def suites() -> dict[str, str]:
+    """Every suite that comes with pflbench: its name and its title."""
+    return {name: read(name).document().suite.title for name in available()}
+
+
+def select(*suites: str, methods: Iterable[Method] | None = None, **choices: Unpack[Choices]) -> Selection:  # type: ignore[misc]
+    """Part of some suites.
+
+    Args:
+        *suites: Names of suites, or paths of `.toml` files.
+        methods: Row or method ids, `file.py:Class`, or classes, also of a notebook's cell.
+        **choices: The other fields of a `Selection`: columns, datasets, partitions, clients, seeds, profile, rounds,
+            overrides, precision.
+
+    Raises:
+        UsageError: Something is unknown or does not fit.
+    """
+    named = [one if isinstance(one, str) else notebook.reference(one) for one in methods or ()]
+    part = selection(**{**choices, "suites": suites, "methods": named})
+    parts(loaded(part.suites, None), part)
+    return part
+
+
+def plan(part: Selection, results: Where = "results", *, data_dir: Where | None = None) -> Plan:
+    """What training the missing runs of a selection would take. Its text is a table; nothing is trained.
+
+    Raises:
+        UsageError: The selection names no suite, or something unknown.
+        StoreError: The results folder cannot be read.
+    """
+    from pflbench.running import planning
+
+    root = data_root(_path(data_dir))
+    return planning.plan(parts(loaded(_named(part), _path(data_dir)), part), Path(results), root)
+
+
+def run(
+    part: Selection,
+    results: Where = "results",
+    *,
+    execution: Execution | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    **how: Any,
+) -> Outcome:
+    """Train and score every run of a selection that has no result yet. Every finished run is stored at once.
+
+    Of suites of statistics, the datasets are counted.
+
+    Args:
+        part: What to train.
+        results: The results folder.
+        execution: Where and how to train.
+        on_event: Hears what happens; `print` prints it.
+        **how: Fields of `Execution` that are other than in `execution`; `memory_limit` may be a text, "4GB".
+
+    Returns:
+        What there was to do, and what became of it.
+
+    Raises:
+        UsageError: Something is unknown or does not fit, or a method of one's own breaks the contract.
+        StoreError: The results folder cannot be written.
+    """
+    from pflbench.running.counting import count_datasets
+    from pflbench.running.events import unheard
+    from pflbench.running.training import train, work_of
+
+    execution = _execution(execution or Execution(), how)
+    execution.check(part.precision)
+    suites = loaded(_named(part), execution.data_dir)
+    work = work_of(parts(suites, part))
+    missing = count_datasets(suites, part, Path(results), execution, on_event or unheard)
+    outcome = train(work, Path(results), execution, on_event or unheard)
+    return outcome._replace(plan=outcome.plan._replace(problems=[*missing, *outcome.plan.problems]))
+
+
+def table(
+    part: Selection, results: Where = "results", *, spread: bool | None = None, data_dir: Where | None = None
+) -> FinishedTable:
+    """The table of a suite under a profile, from the stored runs alone, as the paper prints it.
+
+    Args:
+        part: One suite; without a profile, the paper's. The selection's methods choose among the rows.
+        results: The results folder.
+        spread: Whether the spread over seeds stands behind each number; None: as the paper prints it.
+        data_dir: Where the datasets are, if not in the data root.
+
+    Raises:
+        UsageError: It is not one suite, something is unknown, or nothing of it has results.
+    """
+    from pflbench.reading.finished import finished
+    from pflbench.reading.tables import every_profile, none_there, with_results
+    from pflbench.report.compact import only
+    from pflbench.report.reading import readable
+    from pflbench.store import Store
+
+    if len(_named(part)) > 1:
+        raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
+    store = Store(Path(results))
+    own = readable(store, _path(data_dir))
+    tables = with_results(part.but(profile=part.profile or "paper", methods=None), store, own)
+    table = finished(tables[0], store, own, spread) if tables else None
+    if table is None or not table.has_results:
+        raise none_there(part, every_profile(part, store, own), store)
+    return FinishedTable(only(table, part.methods) if part.methods else table)
+
+
+def scores(part: Selection | None = None, results: Where = "results") -> pd.DataFrame:
+    """The scores of finished runs as one long table: a line per run, stage, round, fine-tuning step and client.
+
+    Args:
+        part: Which runs; None: all that are stored.
+        results: The results folder.
+
+    Raises:
+        UsageError: Something is unknown, or no finished run is what is asked for.
+    """
+    import pyarrow as pa
+
+    from pflbench.reading.scores import scores as tables
+    from pflbench.store import Store
+
+    wanted = Wanted(**{field.name: getattr(part or Selection(), field.name) for field in fields(Selection)})
+    frame: pd.DataFrame = pa.concat_tables(tables(Store(Path(results)), wanted)).to_pandas()
+    return frame
+
+
+def explain(
+    suite: str,
+    row: str,
+    column: str,
+    results: Where = "results",
+    *,
+    stage: str | None = None,
+    data: bool = True,
+    data_dir: Where | None = None,
+    **choices: Unpack[Choices],
+) -> Explained:
+    """What one cell of a table rests on, how it stands beside the paper's number, and what may be concluded.
+
+    Args:
+        suite: A suite's name, or a `.toml` file.
+        row: A row's id or title.
+        column: A column's id or title.
+        results: The results folder.
+        stage: Where the row is shown at several stages, which.
+        data: Whether to build the federation from its dataset to describe it.
+        data_dir: Where the datasets are, if not in the data root.
+        **choices: Profile, rounds, seeds and overrides.
+
+    Raises:
+        UsageError: Something is unknown.
+    """
+    from pflbench.reading.explaining import explain
+    from pflbench.store import Store
+
+    root = data_root(_path(data_dir)) if data else None
+    return Explained(explain(suite, row, column, Store(Path(results)), selection(**choices), stage=stage, root=root))
+
+
+def check(method: Method) -> list[Finding]:
+    """Hold a method against the public contract, check by check; a finding without a `problem` passed.
+
+    Raises:
+        UsageError: The method is unknown, or its source cannot be found.
+    """
+    import torch
+
+    from pflbench import names
+    from pflbench.executor.build import construct
+    from pflbench.testing import examine
+
+    reference = names.locate("methods", method) if isinstance(method, str) else notebook.reference(method)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
+    try:
+        return list(examine(construct(reference, {})))
+    finally:
+        torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True)
+class FinishedTable:
+    """A table with its numbers. `str` and notebooks show it."""
+
+    content: Table
+
+    def to_frame(self) -> pd.DataFrame:
+        """Long form, a line per cell, with means, spreads, the paper's number, verdicts and run ids."""
+        import pandas as pd
+
+        return pd.read_csv(io.StringIO(self._as("csv")))
+
+    def to_markdown(self) -> str:
+        """As `pflbench report --format markdown` prints it."""
+        return self._as("markdown")
+
+    def to_latex(self) -> str:
+        """As `pflbench report --format latex` prints it: to be read in by a paper's source."""
+        return self._as("latex")
+
+    def _as(self, format: Any) -> str:
+        from pflbench.report.render import render
+
+        return render(self.content, format)
+
+    def __str__(self) -> str:
+        from pflbench.report.render import render
+
+        return render(self.content, "terminal", width=100, color=False)
+
+    def _repr_html_(self) -> str:
+        from pflbench.report.html import html
+
+        return html(self.content)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What is known of a cell; `str` is the text of `pflbench explain`."""
+
+    content: Explanation
+
+    def __str__(self) -> str:
+        from pflbench.reading.explained import text
+
+        return text(self.content)
+
+
+def _named(part: Selection) -> tuple[str, ...]:
+    if not part.suites:
+        raise UsageError(f"Which suite? There are: {', '.join(available())}; or the path of a .toml file.")
+    return part.suites
+
+
+def _path(where: Where | None) -> Path | None:
+    return None if where is None else Path(where)
+
+
+def _execution(execution: Execution, how: dict[str, Any]) -> Execution:
+    known = {field.name for field in fields(Execution)}
+    if wrong := how.keys() - known:
+        raise UsageError(f"Unknown: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}.")
+    if isinstance(limit := how.get("memory_limit"), str):
+        how = how | {"memory_limit": size(limit)}
+    if "data_dir" in how:
+        how = how | {"data_dir": _path(how["data_dir"])}
+    return replace(execution, **how)

@@ -1,0 +1,108 @@
+"""scikit-learn's bundled 8x8 digits: a real dataset that needs no files, for smoke runs and tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from pflbench.data.source import Source, content_hash
+from pflbench.errors import UsageError
+from pflbench.rng import stream
+
+if TYPE_CHECKING:
+    import torch
+
+_COUNT = 1797
+_READY = "ready: 1,797 images, bundled with scikit-learn"
+
+
+@dataclass(frozen=True)
+class Digits:
+    """1,797 handwritten 8x8 digits, resized; bundled with scikit-learn, needs no files.
+
+    Attributes:
+        channels: How often the gray channel is repeated.
+        size: Height and width, in pixels.
+        test: So many images become the test split, the same for every seed; None: there is none.
+        coarse: Whether labels are pairs of digits: five superclasses, `kind` being the digit. Stands in for CIFAR-100
+            and SUN397.
+        sources: Into how many sources the images are dealt at random, the same for every seed; `kind` is
+            10 * source + digit. Stands in for Digit-Five.
+    """
+
+    channels: int = 1
+    size: int = 28
+    test: int | None = None
+    coarse: bool | None = None
+    sources: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.channels < 1 or self.size < 1:
+            raise UsageError(f"Digits: channels = {self.channels} and size = {self.size} must be positive.")
+        if self.test is not None and not 0 < self.test < _COUNT:
+            raise UsageError(f"Digits: test = {self.test} must lie in 1..{_COUNT - 1}.")
+        if self.sources is not None and not 0 < self.sources <= _COUNT:
+            raise UsageError(f"Digits: sources = {self.sources} must lie in 1..{_COUNT}.")
+        if self.coarse and self.sources is not None:
+            raise UsageError("Digits: coarse and sources exclude each other, as each says what a kind is.")
+
+    seeded: ClassVar[bool] = False
+
+    @property
+    def examples(self) -> int:
+        """Size of the training split."""
+        return _COUNT - (self.test or 0)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return self.channels, self.size, self.size
+
+    @property
+    def classes(self) -> int:
+        """Ten digits, or five pairs of them."""
+        return 5 if self.coarse else 10
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The same pool for every root and seed; `hash` is that of the 8x8 originals, whatever the options."""
+        from sklearn.datasets import load_digits
+
+        pixels, target = load_digits(return_X_y=True)
+        original, digits = pixels.reshape(-1, 1, 8, 8).astype(np.uint8), target.astype(np.int64)
+        found = content_hash(original, digits)
+        if self.test is not None:
+            order = stream(0, "digits", "test").permutation(_COUNT)
+            original, digits = original[order], digits[order]
+        kind = None
+        if self.coarse:
+            kind = digits
+        elif self.sources is not None:
+            kind = 10 * (stream(0, "digits", "sources").permutation(_COUNT) % self.sources) + digits
+        return Source(
+            _resize(original, self.size).repeat(1, self.channels, 1, 1),
+            digits // 2 if self.coarse else digits,
+            kind,
+            self.classes,
+            found,
+            test=self.test or 0,
+        )
+
+    def fetch(self, root: Path) -> None:
+        """Nothing to fetch."""
+
+    def status(self, root: Path) -> str:
+        """Always ready."""
+        return _READY
+
+
+def _resize(images: np.ndarray, size: int) -> torch.Tensor:
+    """0..16 at 8x8 → 0..255 at size x size, bilinear; uint8 ["pool", 1, "size", "size"]."""
+    import torch
+    from torch.nn.functional import interpolate
+
+    pixels = torch.from_numpy(images).float() * (255 / 16)
+    resized = interpolate(pixels, size=(size, size), mode="bilinear", align_corners=False)
+    return resized.round().clamp(0, 255).to(torch.uint8)

@@ -1,0 +1,217 @@
+"""The part of SUN397 that pFedVEM uses (Table 1): 150 categories of 100 images in three superclasses, at 64x64."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench.data.formats.xlsx import read_sheet
+from pflbench.data.source import Source, content_hash
+from pflbench.errors import DataMissing, PflbenchError
+from pflbench.rng import stream
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SUPERCLASSES = ("indoor", "outdoor, natural", "outdoor, man-made")
+"""The spreadsheet's columns; labels are their order."""
+CATEGORIES = 50
+"""Categories per superclass."""
+IMAGES = 100
+"""Images per category."""
+TRAIN = 80
+"""Images per category in the training split."""
+SIDE = 64
+"""Pixels."""
+SHEET = "three_levels.xlsx"
+CACHE = "pflbench-64.npz"
+_RECIPE = "center crop, 64x64, jpeg: 1"
+"""Part of the cache's key: to be changed with `prepared`."""
+
+
+@dataclass(frozen=True)
+class SUN397:
+    """12,000 + 3,000 color photos, 64x64, in 3 superclasses of 50 kinds of scenes: pFedVEM's subset of SUN397.
+
+    The first 50 categories of each superclass in the order of the hierarchy's spreadsheet, without those in several
+    superclasses, and the first 100 images of each by file name. 80 of the 100 are for training, drawn with the seed.
+    """
+
+    seeded: ClassVar[bool] = True
+
+    @property
+    def examples(self) -> int:
+        """Size of the training split."""
+        return len(SUPERCLASSES) * CATEGORIES * TRAIN
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return 3, SIDE, SIDE
+
+    @property
+    def classes(self) -> int:
+        """Three superclasses."""
+        return len(SUPERCLASSES)
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The pool, training rows first; `kind` is the category, 0..149, those of a superclass in a row.
+
+        Reading 15,000 photos takes minutes, so what they give is kept beside them, if the folder can be written to.
+
+        Raises:
+            DataMissing: The photos or the spreadsheet are not there.
+            PflbenchError: There are too few categories or images, or one cannot be read.
+        """
+        import torch
+
+        if missing := _missing(root):
+            raise DataMissing(f"SUN397 is not all there. {_by_hand(missing)}")
+        folder = root / "SUN397"
+        paths = [path for name in categories(_sheet(root)) for path in first_images(folder, name)]
+        images = _cached(folder, paths)
+        kind = np.repeat(np.arange(len(SUPERCLASSES) * CATEGORIES, dtype=np.int64), IMAGES)
+        labels = kind // CATEGORIES
+        train, test = [], []
+        for category in range(len(SUPERCLASSES) * CATEGORIES):
+            rows = category * IMAGES + stream(seed, "sun397", category).permutation(IMAGES)
+            train.append(rows[:TRAIN])
+            test.append(rows[TRAIN:])
+        order = np.concatenate(train + test)
+        # Hashed in the order of the files, which no seed changes.
+        hash = content_hash(images, labels)
+        pool = torch.from_numpy(images[order])
+        return Source(pool, labels[order], kind[order], self.classes, hash, test=sum(map(len, test)))
+
+    def fetch(self, root: Path) -> None:
+        """Nothing to do if it is there; 37 GB are left to the user. Raises `DataMissing` saying what to put where."""
+        if missing := _missing(root):
+            raise DataMissing(f"SUN397 (37 GB) is not downloaded by itself. {_by_hand(missing)}")
+
+    def status(self, root: Path) -> str:
+        """One line, from the presence of the spreadsheet and of the photos' first folder."""
+        if missing := _missing(root):
+            return f"missing: {', '.join(map(str, missing))}"
+        return f"ready: photos and hierarchy in {root / 'SUN397'}"
+
+
+def categories(sheet: Path) -> list[str]:
+    """The categories used, such as "a/abbey": the first 50 of each superclass in the spreadsheet's order.
+
+    Categories with several superclasses, or with none, are left out before counting.
+
+    Raises:
+        PflbenchError: The spreadsheet is not the hierarchy's, or has too few categories of a superclass.
+    """
+    rows = iter(read_sheet(sheet, "SUN397"))
+    for row in rows:  # the header, below a row of questions
+        letters = {title.strip(): letter for letter, title in row.items()}
+        if letters.keys() >= {"category", *SUPERCLASSES}:
+            break
+    else:
+        raise PflbenchError(f"{sheet} has no row with the columns category, {', '.join(SUPERCLASSES)}.")
+    listed: list[list[str]] = [[] for _ in SUPERCLASSES]
+    for row in rows:
+        name = row.get(letters["category"], "").strip("'/ ")
+        try:
+            flags = [float(row.get(letters[title], "").strip() or 0) for title in SUPERCLASSES]
+        except ValueError as error:
+            raise PflbenchError(f"{sheet}: the flags of {name!r} are not numbers.") from error
+        if name and sum(flags) == 1:
+            listed[flags.index(1)].append(name)
+    for title, names in zip(SUPERCLASSES, listed, strict=True):
+        if len(names) < CATEGORIES:
+            raise PflbenchError(f"{sheet} has {len(names)} of {CATEGORIES} categories that are {title!r} only.")
+    return [name for names in listed for name in names[:CATEGORIES]]
+
+
+def first_images(folder: Path, category: str) -> list[Path]:
+    """The category's first 100 JPEG files by name. Raises `PflbenchError` if there are fewer."""
+    paths = sorted((folder / category).glob("*.jpg"), key=lambda path: path.name)
+    if len(paths) < IMAGES:
+        raise PflbenchError(f"SUN397 has {len(paths)} of {IMAGES} images in {folder / category}: unpack it again.")
+    return paths[:IMAGES]
+
+
+def prepared(path: Path) -> npt.NDArray[np.uint8]:
+    """One photo as pFedVEM's code prepares it: cropped to a square about the center, resized, stored as JPEG.
+
+    Returns:
+        uint8 [3, 64, 64].
+
+    Raises:
+        PflbenchError: The file is no image, or a damaged one.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path) as file:
+            image = _square(file.convert("RGB")).resize((SIDE, SIDE))
+    except Exception as error:  # Pillow's decoders raise anything
+        raise PflbenchError(f"Cannot read {path} ({type(error).__name__}: {error}).") from error
+    stored = io.BytesIO()
+    image.save(stored, format="JPEG")
+    with Image.open(stored) as again:
+        return np.asarray(again).transpose(2, 0, 1)
+
+
+def _square(image: Image.Image) -> Image.Image:
+    side = min(image.size)
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    return image.crop((left, top, left + side, top + side))
+
+
+def _cached(folder: Path, paths: list[Path]) -> npt.NDArray[np.uint8]:
+    """All photos prepared, uint8 ["photos", 3, 64, 64], from the cache if it was made from these very files."""
+    listed = "\n".join(f"{path.relative_to(folder).as_posix()}\t{path.stat().st_size}" for path in paths)
+    key = hashlib.sha256(f"{_RECIPE}\n{listed}".encode()).hexdigest()
+    shape = (len(paths), 3, SIDE, SIDE)
+    with contextlib.suppress(Exception):  # one that is not there, or damaged in whatever way, is made anew
+        with (folder / CACHE).open("rb") as file, np.load(file, allow_pickle=False) as cache:
+            if str(cache["key"]) == key:
+                images: npt.NDArray[np.uint8] = cache["images"]
+                if images.dtype == np.uint8 and images.shape == shape:
+                    return images
+    images = np.empty(shape, dtype=np.uint8)
+    for image, path in zip(images, paths, strict=True):
+        image[:] = prepared(path)
+    with contextlib.suppress(OSError):  # a read-only or full disk costs time, not the run
+        _write(folder / CACHE, key, images)
+    return images
+
+
+def _write(path: Path, key: str, images: npt.NDArray[np.uint8]) -> None:
+    """Write the cache so that nobody meets half of it."""
+    temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            np.savez(file, key=np.array(key), images=images)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sheet(root: Path) -> Path:
+    inside = root / "SUN397" / "hierarchy_three_levels" / SHEET
+    return inside if inside.is_file() else root / "SUN397" / SHEET
+
+
+def _missing(root: Path) -> list[Path]:
+    """The photos' first folder and the spreadsheet, as far as they are not there."""
+    photos = root / "SUN397" / "a"
+    return [path for path, there in ((photos, photos.is_dir()), (_sheet(root), _sheet(root).is_file())) if not there]
+
+
+def _by_hand(missing: list[Path]) -> str:
+    return (
+        f"From https://vision.princeton.edu/projects/2010/SUN/ unpack SUN397.tar.gz (photos, in folders a to z) and "
+        f"hierarchy_three_levels.zip (the spreadsheet) so that these exist: {', '.join(map(str, missing))}."
+    )

@@ -1,0 +1,1 @@
+"""Files of several datasets: IDX, CIFAR's batches, spreadsheets."""

@@ -1,0 +1,120 @@
+"""FedEC's FEMNIST: users of three letters each and of very unequal sizes, who may share images (FedRep's code)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench import rng
+from pflbench.data.partition import Hand, Rows, check_clients
+from pflbench.errors import UsageError, unknown
+
+CLASSES = 3
+"""Classes of a user."""
+LEAST = 2
+"""Rows of a class that every user gets, however small."""
+MOST = 4000
+"""Rows of a class that are used at most."""
+
+
+@dataclass(frozen=True)
+class LetterUsers:
+    """Users of three neighboring classes and of log-normal sizes: FedEC's FEMNIST, as its script makes it or disjoint.
+
+    With C classes, user u has the classes u, u + 1, u + 2 modulo C and floor(s / 3) rows of each, at least 2, where
+    s = LogNormal(4, 1) + 100. The rows of a class are shuffled, and 4000 at most are used. The user's n rows are
+    shuffled, and the first floor(0.9 n) are its support, the rest its query. A test split of the dataset is not dealt.
+
+    "released": every user of a class reads it from its beginning, as a defect of the released script has it. So users
+    share rows, and what one is scored on others train on.
+
+    "disjoint": users read on where the last one stopped, so they share nothing until a class is used up. Then it is
+    read again from its beginning, except for what others are scored on; such a row goes to the support, so no query
+    row is ever in another client's hands, but late users may be scored on less than their three classes.
+
+    Draws come from the streams `(seed, "letter-users", …)`: "sizes", those of all users in one draw; "class", label;
+    "user", user. So the first users are the same however many clients there are. The script's own draws cannot be
+    repeated, as it does not seed them.
+
+    Attributes:
+        mode: Whether users read classes from the beginning ("released") or on ("disjoint").
+        users: Users that are generated; the clients are the first of them.
+        scale: What sizes s are multiplied by, in (0, 1], for pools smaller than FEMNIST's; None: by 1.
+    """
+
+    mode: Literal["disjoint", "released"] = "disjoint"
+    users: int = 200
+    scale: float | None = None
+
+    shares: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        modes = get_args(get_type_hints(LetterUsers)["mode"])
+        if self.mode not in modes:
+            raise unknown("mode", self.mode, modes)
+        if self.users < 1:
+            raise UsageError(f"LetterUsers: users must be at least 1, not {self.users}.")
+        if self.scale is not None and not 0 < self.scale <= 1:
+            raise UsageError(f"LetterUsers: scale must lie in (0, 1], not {self.scale}.")
+
+    def per_class(self, seed: int) -> Rows:
+        """How many rows each user has of each of its three classes, k; int64 ["users"]. It holds 3k rows in all."""
+        sizes = rng.stream(seed, "letter-users", "sizes").lognormal(4, 1, self.users) + 100
+        scaled = sizes if self.scale is None else sizes * self.scale
+        return np.maximum(LEAST, scaled // CLASSES).astype(np.int64)
+
+    def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
+        """See `Dealer`.
+
+        Raises:
+            UsageError: There are more clients than users, fewer than three classes, or too few rows of one for a
+                client; the message says how many clients would do.
+        """
+        own = len(labels) - test
+        check_clients(own, clients)
+        if clients > self.users:
+            raise UsageError(f"letter-users: {clients} clients are not possible with users = {self.users}.")
+        names = np.unique(labels[:own]).tolist()
+        if len(names) < CLASSES:
+            raise UsageError(f"letter-users gives a user {CLASSES} classes, and there are {len(names)}.")
+        piles = [_pile(labels[:own], name, seed) for name in names]
+        starts = [0] * len(piles)
+        dealt = np.zeros(own, dtype=np.bool_)
+        tested = np.zeros(own, dtype=np.bool_)
+        hands: list[Hand] = []
+        for user, count in enumerate(self.per_class(seed)[:clients].tolist()):
+            drawn = []
+            for c in ((user + i) % len(names) for i in range(CLASSES)):
+                lap = np.roll(piles[c], -starts[c])
+                # At most one lap, so no row twice; in the first one no row is tested yet.
+                free = np.arange(len(lap)) if self.mode == "released" else np.flatnonzero(~tested[lap])
+                if len(free) < count:
+                    raise self._too_small(user, f"{count} rows of class {names[c]}, and {len(free)} can be had")
+                drawn.append(lap[free[:count]])
+                if self.mode == "disjoint":
+                    starts[c] = (starts[c] + int(free[count - 1]) + 1) % len(lap)
+            rows = rng.stream(seed, "letter-users", "user", user).permutation(np.concatenate(drawn))
+            scored = len(rows) - len(rows) * 9 // 10
+            fresh = np.ones(len(rows), dtype=np.bool_) if self.mode == "released" else ~dealt[rows]
+            if np.count_nonzero(fresh) < scored:
+                raise self._too_small(user, f"{scored} rows to be scored on that nobody trains on")
+            chosen = np.flatnonzero(fresh)[-scored:]
+            hands.append((np.delete(rows, chosen), rows[chosen]))
+            dealt[rows] = True
+            tested[rows[chosen]] = True
+        return hands
+
+    def _too_small(self, user: int, needs: str) -> UsageError:
+        fits = f"use at most {user} clients" if user else "use a larger dataset"
+        return UsageError(
+            f"letter-users: the dataset is too small. Client {user} needs {needs}: {fits}, or a smaller scale than "
+            f"{1.0 if self.scale is None else self.scale}."
+        )
+
+
+def _pile(labels: npt.NDArray[np.int64], name: int, seed: int) -> Rows:
+    """The rows of a class that are used, in the order in which they are."""
+    return rng.stream(seed, "letter-users", "class", name).permutation(np.flatnonzero(labels == name))[:MOST]

@@ -1,0 +1,121 @@
+"""Types cut at the same random places, as in pFedVEM's code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args, get_type_hints
+
+import numpy as np
+
+from pflbench import rng
+from pflbench.data.partition import Rows, check_clients
+from pflbench.data.partitions.slices import random_cuts, rows_by_type
+from pflbench.errors import UsageError, unknown
+
+
+@dataclass(frozen=True)
+class RandomSlicing:
+    """Every type cut at the same random places; clients in groups that share all types (pFedVEM's Tables 1-3, 6).
+
+    The paper's wording would allow cuts drawn anew for every type; its statements about the sizes and its code have
+    one set of cuts for all. So a client has equally many rows of each of its types, and the clients of a group, who
+    divide the types among themselves, have equal sizes. That takes types of equal counts: where they differ, each
+    type keeps as many rows as the smallest one has, the first after the shuffle, and the others belong to nobody.
+    Nothing is lost on the paper's datasets.
+
+    Attributes:
+        skew: Who holds which types. "labels": types are labels; two clients share them, half each, divided anew for
+            every two. "concepts": labels are superclasses, types are their K subclasses (`kind`); K clients share
+            them, one subclass of every superclass each. "none": everyone holds all types, which are the subclasses
+            where there are any (Table 2).
+        cuts: "random": as many different places as needed, all sets of them equally likely. "equal": evenly spaced
+            (Table 3), so that blocks differ by at most one row where the clients do not divide a type's rows.
+        rows: Limited data (Table 6): so many rows in all, equally many of every type. Fewer rows of the same seed are
+            a subset of more. None: all.
+    """
+
+    skew: Literal["labels", "concepts", "none"] = "labels"
+    cuts: Literal["random", "equal"] = "random"
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        known = get_type_hints(RandomSlicing)
+        for option in ("skew", "cuts"):
+            if getattr(self, option) not in get_args(known[option]):
+                raise unknown(option, getattr(self, option), get_args(known[option]))
+        if self.rows is not None and self.rows < 1:
+            raise UsageError(f"RandomSlicing: rows must be at least 1, not {self.rows}.")
+
+    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
+        """See `Partition`. Gives every row of equally frequent types to somebody, unless `rows` limits them."""
+        check_clients(len(labels), clients)
+        if self.skew == "labels":
+            types = labels
+            hands = _halves(np.unique(labels), clients, rng.stream(seed, "types"))
+        elif self.skew == "concepts":
+            if kind is None:
+                raise UsageError("Concept drift needs a dataset whose labels have subclasses, such as cifar100.")
+            types = kind
+            hands = _subclasses(labels, kind, clients, rng.stream(seed, "types"))
+        else:
+            types = labels if kind is None else kind
+            hands = [np.unique(types)] * clients
+
+        piles = rows_by_type(types)
+        size = self._rows_per_type(piles)
+        # Hands are equally large and types equally popular, so this division has no remainder.
+        holders = clients * len(hands[0]) // len(piles)
+        if holders > size:
+            raise UsageError(
+                f"{holders} clients share every type, and there are only {size} rows of one: use fewer clients."
+            )
+        random = rng.stream(seed, "slices")
+        kept = {name: random.permutation(pile)[:size] for name, pile in piles.items()}
+        cuts = random_cuts(size, holders, random) if self.cuts == "random" else np.arange(1, holders) * size // holders
+        blocks = {name: np.split(pile, cuts) for name, pile in kept.items()}
+        return [np.concatenate([blocks[name].pop() for name in sorted(hand.tolist())]) for hand in hands]
+
+    def _rows_per_type(self, piles: dict[int, Rows]) -> int:
+        smallest = min(map(len, piles.values()))
+        if self.rows is None:
+            return smallest
+        size, rest = divmod(self.rows, len(piles))
+        if rest or size > smallest:
+            raise UsageError(
+                f"rows = {self.rows} is not possible: with {len(piles)} types of at least {smallest} rows each it "
+                f"must be a multiple of {len(piles)} up to {smallest * len(piles)}."
+            )
+        return size
+
+
+def _halves(names: Rows, clients: int, random: np.random.Generator) -> list[Rows]:
+    if len(names) % 2 or clients % 2:
+        raise UsageError(
+            f"Label skew gives two clients half of the labels each: {clients} clients and {len(names)} labels must "
+            "both be even."
+        )
+    return [half for _ in range(clients // 2) for half in np.split(random.permutation(names), 2)]
+
+
+def _subclasses(labels: Rows, kind: Rows, clients: int, random: np.random.Generator) -> list[Rows]:
+    names, first, where = np.unique(kind, return_index=True, return_inverse=True)
+    above = labels[first]
+    if not np.array_equal(above[where], labels):
+        raise UsageError("Concept drift needs subclasses that lie within one superclass; a kind has several labels.")
+    counts = np.unique(above, return_counts=True)[1]
+    each = int(counts[0])
+    if np.any(counts != each):
+        raise UsageError(
+            f"Concept drift needs equally many subclasses in every superclass, not {counts.min()} to {counts.max()}."
+        )
+    if clients % each:
+        raise UsageError(
+            f"{clients} clients cannot form groups of {each}, one for every subclass of a superclass: use a multiple "
+            "of it."
+        )
+    table = names[np.argsort(above, kind="stable")].reshape(-1, each)
+    hands: list[Rows] = []
+    for _ in range(clients // each):
+        random.permuted(table, axis=1, out=table)  # every superclass on its own
+        hands.extend(table.T.copy())
+    return hands

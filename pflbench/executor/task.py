@@ -1,0 +1,266 @@
+"""One task: build, simulate, and store a group of runs that differ by seed only."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from pflbench import names
+from pflbench.data.federation import Federation
+from pflbench.engine import blame, memory
+from pflbench.engine.client_map import Execution, one_lane
+from pflbench.engine.simulate import RunOutcome, Setup, Simulation
+from pflbench.errors import PflbenchError, UsageError
+from pflbench.executor import build, provenance
+from pflbench.executor.allocator import limited
+from pflbench.methods.base import Method
+from pflbench.models.network import Network
+from pflbench.result import RunResult
+from pflbench.spec import RunSpec
+from pflbench.store.store import Store
+
+
+@dataclass(frozen=True)
+class Task:
+    """Runs to train together, where their method's code is, and that of what else is the user's own."""
+
+    specs: tuple[RunSpec, ...]
+    reference: str
+    places: names.Places = field(default_factory=dict, compare=False)
+    unchecked: bool = False
+    """Whether a user's method trains without having been held against the contract: provenance."""
+    asked: Mapping[str, Mapping[str, object]] = field(default_factory=dict, compare=False)
+    """By run id, which suite, profile, row and column asked for it, and for how many rounds: provenance."""
+
+    def __str__(self) -> str:
+        first, seeds = self.specs[0], ", ".join(str(spec.seed) for spec in self.specs)
+        return f"{first.method.name} on {first.dataset.name}, seed {seeds}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how to run: folders, device, execution, threads."""
+
+    results: Path
+    data_root: Path
+    device: str = "cpu"
+    execution: Execution = "loop"
+    memory_limit: int | None = None
+    """Bytes that stacks of clients may bring one process to on the device."""
+    deterministic: bool = False
+    """Only algorithms that give the same bits every time."""
+    evaluate_every: int | None = None
+    """Score after every so many rounds, too."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of one run."""
+
+    spec: RunSpec
+    status: Literal["done", "failed", "error"]
+    """`failed` is stored (the method raised, or diverged); an `error` (data, disk, memory) is not."""
+    message: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+    fatal: bool = False
+    """Whether nothing after it can succeed: results cannot be written any more."""
+    headline: str = ""
+    """Mean accuracy over the scored clients at the last moment scored: what a progress line shows."""
+
+    def __str__(self) -> str:
+        outcome = self.headline or self.message
+        name = f"{self.spec.method.name} on {self.spec.dataset.name}, seed {self.spec.seed}"
+        return f"{name}: {self.status}{f', {outcome}' if outcome else ''}"
+
+
+OnRound = Callable[[int], None]
+Lanes = Callable[[], int]
+
+
+def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes = one_lane) -> list[Done]:
+    """Run one task and store its results; never raises for what a run did wrong.
+
+    `lanes`: how many cores a single run may use now, for several of its clients at a time.
+
+    If a group cannot be run as one, for one seed's partition or for want of memory, its runs are tried one by one.
+    """
+    started = time.perf_counter()
+    provenance.checkout()  # remembered now: the checkout may change while this runs
+    try:
+        federations, method, network = _build(task, place)
+        source = _sources(task)  # now: the file may be edited or gone before this ends
+    except Exception as error:
+        return _singly(task, place, on_round, lanes) or _errors(task, error, place)
+    setup = Setup(
+        execution=place.execution,
+        device=torch.device(place.device),
+        memory_limit=place.memory_limit,
+        lanes=lanes,
+        evaluate_every=place.evaluate_every,
+        on_round=on_round,
+    )
+    memory.reset_peak(setup.device)
+    simulation: Simulation | None = None
+    try:
+        _check_limit(place.memory_limit, setup.device)
+        with limited(place.memory_limit, setup.device):
+            simulation = Simulation(task.specs, federations, method, network, setup)
+            outcomes = simulation.run()
+    except PflbenchError as error:
+        return _singly(task, place, on_round, lanes) or _errors(task, error, place)
+    except (Exception, SystemExit) as error:
+        if len(task.specs) > 1 or memory.out_of_memory(error):
+            return _singly(task, place, on_round, lanes) or _errors(task, error, place)
+        outcomes = [RunOutcome(failure=_raised(error, task)) for _ in task.specs]
+    record = provenance.record(setup.device, federations[0].hash, _cost(task, place, started, simulation)) | source
+    record |= {"unchecked": True} if task.unchecked else {}
+    seconds = record["wall_seconds"]
+    return [
+        _store(spec, outcome, place, record | _asked(task, spec) | _shared(federation) | dict(outcome.costs), seconds)
+        for spec, outcome, federation in zip(task.specs, outcomes, federations, strict=True)
+    ]
+
+
+def _asked(task: Task, spec: RunSpec) -> dict[str, Any]:
+    asked = task.asked.get(spec.id)
+    return {"asked": dict(asked)} if asked else {}
+
+
+def _check_limit(limit: int | None, device: torch.device) -> None:
+    if limit is not None and limit <= (used := memory.in_use(device)):
+        raise UsageError(
+            f"--memory-limit: {limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use before training begins."
+        )
+
+
+def _cost(task: Task, place: Place, started: float, simulation: Simulation | None) -> provenance.Cost:
+    """What a group came to; `simulation` is None where the method raised before the first round."""
+    seeds = tuple(spec.seed for spec in task.specs)
+    return provenance.Cost(
+        wall_seconds=(time.perf_counter() - started) / len(seeds),
+        client_seconds=simulation.clients.seconds / len(seeds) if simulation else 0.0,
+        rounds=simulation.rounds if simulation else 0,
+        together=seeds,
+        execution=place.execution,
+        padding=simulation.clients.padding if simulation else 1.0,
+        deterministic=place.deterministic,
+        evaluate_every=place.evaluate_every,
+        peak_memory=simulation.clients.room.highest if simulation else 0,
+    )
+
+
+def _sources(task: Task) -> dict[str, Any]:
+    """The user's own code as it was, with the modules beside it: a file is edited, a result stays."""
+    found: dict[str, Any] = {}
+    for kind, reference in _users(task).items():
+        code = names.code(reference)
+        found[f"{kind[:-1]}_source"] = code.source
+        if code.neighbors:
+            found[f"{kind[:-1]}_neighbors"] = code.neighbors
+    return found
+
+
+def _users(task: Task) -> dict[names.Kind, str]:
+    """The references of what is the user's own of a task's method, dataset, partition and network."""
+    spec = task.specs[0]
+    named: dict[names.Kind, str] = {
+        "datasets": spec.dataset.name,
+        "partitions": spec.partition.name,
+        "models": spec.model,
+    }
+    places: Mapping[names.Kind, str] = {kind: names.place(kind, name, task.places) for kind, name in named.items()}
+    references: dict[names.Kind, str] = {"methods": task.reference, **places}
+    return {kind: reference for kind, reference in references.items() if names.is_users(reference)}
+
+
+def _file(reference: str) -> Path:
+    """Where a user's code is, or was."""
+    path, _ = names.split_reference(reference)
+    return Path(path) if path.endswith(".py") else names.source_file(reference)
+
+
+def _shared(federation: Federation) -> dict[str, int]:
+    """How many rows several clients hold, where any are (FEMNIST's letters)."""
+    return {"shared_rows": shared} if (shared := federation.shared) else {}
+
+
+def _singly(task: Task, place: Place, on_round: OnRound | None, lanes: Lanes) -> list[Done]:
+    """The runs of a group one by one; nothing if it is a single run."""
+    if len(task.specs) == 1:
+        return []
+    return [done for spec in task.specs for done in run_task(replace(task, specs=(spec,)), place, on_round, lanes)]
+
+
+def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
+    torch.set_num_threads(1)  # cores are for runs and for clients
+    if place.device.startswith("cuda"):
+        torch.cuda.set_device(place.device)  # where graphs are captured
+    # fp32 means fp32: TF32 convolutions, PyTorch's default on recent GPUs, ruin Per-FedAvg's finite differences.
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = task.specs[0].precision == "tf32"
+    if place.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
+    if torch.are_deterministic_algorithms_enabled() != place.deterministic:  # to say so imports a compiler
+        torch.use_deterministic_algorithms(place.deterministic)
+    federations = [build.federation(spec, place.data_root, task.places) for spec in task.specs]
+    return federations, build.method(task.specs[0], task.reference), build.network(task.specs[0], task.places)
+
+
+def _errors(task: Task, error: Exception | SystemExit, place: Place) -> list[Done]:
+    message = str(error)
+    if memory.out_of_memory(error):
+        under = " under the --memory-limit" if place.memory_limit else ""
+        message = f"out of memory{under}: {message}" if message else f"out of memory{under}"
+    elif not isinstance(error, PflbenchError | OSError):
+        files = {_file(reference) for reference in _users(task).values()}
+        message = blame.line(error, blame.where(error, files), hint=False)
+    return [Done(spec, "error", message, traceback.format_exc()) for spec in task.specs]
+
+
+def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, Any], seconds: float) -> Done:
+    failure = None if outcome.failure is None else str(outcome.failure)
+    if guards := sum(m.value for m in outcome.metrics if m.name == "guards" and m.round == spec.rounds):
+        record = record | {"guards": int(guards)}
+    try:
+        Store(place.results).write(RunResult(spec, outcome.scores, record, failure, outcome.metrics))
+    except PflbenchError as error:
+        return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)
+    return Done(
+        spec,
+        "failed" if failure else "done",
+        failure or "",
+        getattr(outcome.failure, "detail", ""),
+        seconds,
+        headline=_headline(outcome),
+    )
+
+
+def _headline(outcome: RunOutcome) -> str:
+    if not outcome.scores:
+        return ""
+    # Personal models are what a suite that scores them is about.
+    last = next((s for s in reversed(outcome.scores) if s.stage == "personalized"), outcome.scores[-1])
+    values = [s.accuracy for s in outcome.scores if (s.stage, s.round, s.step) == (last.stage, last.round, last.step)]
+    moment = f"{last.stage}, step {last.step}" if last.step else last.stage
+    return f"{100 * sum(values) / len(values):.2f} % ({moment})"
+
+
+class MethodRaised(PflbenchError):
+    """A method's code raised, or the user's network in training; `detail` holds the traceback."""
+
+    detail = ""
+
+
+def _raised(error: BaseException, task: Task) -> MethodRaised:
+    files = {kind: _file(reference) for kind, reference in _users(task).items()}
+    own = files.pop("methods", None) or names.source_file(task.reference)
+    raised = MethodRaised(blame.blame(error, own, task.reference, set(files.values()) - {own}))
+    raised.detail = "".join(traceback.format_exception(error))
+    return raised

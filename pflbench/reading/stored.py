@@ -1,0 +1,289 @@
+"""Which stored runs are asked for, and where in the suites' tables they stand. Never imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from pflbench.errors import UsageError, unknown
+from pflbench.names import code, is_reference, known, split_reference, without_folder
+from pflbench.report.reading import readable
+from pflbench.report.unlisted import extra_rows
+from pflbench.selection import Selection, Wanted
+from pflbench.spec import RunSpec
+from pflbench.store import Store, Stored
+from pflbench.suite.cells import Cell, Expansion
+from pflbench.suite.document import Suite
+from pflbench.suite.expand import expand
+from pflbench.suite.family import named_by_family
+from pflbench.suite.load import available, load
+from pflbench.suite.own import Own
+
+
+class Place(NamedTuple):
+    """A cell of a suite's table under a profile. `row` is the row's id, or the title of one that the suite lacks.
+
+    `shown`: whether the table reads the run there, as opposed to a trial of its hyperparameters, or another seed.
+    `asked`: whether the row is one that is asked for; the run stands in another one that is.
+    """
+
+    suite: str
+    profile: str
+    row: str
+    column: str
+    cell: Cell
+    shown: bool
+    asked: bool = True
+
+
+class Found(NamedTuple):
+    """A stored run and its places: in the order of the suites asked for, and within them of their tables."""
+
+    run: Stored
+    places: tuple[Place, ...]
+
+
+def to_remove(store: Store, beginnings: Sequence[str], wanted: Wanted) -> list[Stored]:
+    """The runs that are named by the beginnings of their ids, or by what they are; at least one.
+
+    Raises:
+        UsageError: Nothing or both is asked for, something is unknown, or there is no such run.
+    """
+    if beginnings and not wanted.everything:
+        raise UsageError("Name runs by their ids or by options, not both.")
+    if not beginnings and wanted.everything:
+        raise UsageError("Which runs? Name them by their ids or by options; for all of them, remove the folder.")
+    found = named(store, beginnings) if beginnings else [one.run for one in select(store, wanted)]
+    if not found:
+        raise UsageError(f"No run in {str(store.root)!r} is what is asked for.")
+    return found
+
+
+def select(store: Store, wanted: Wanted) -> list[Found]:
+    """The runs asked for, sorted by id. Without suites their places are empty, see `placed`.
+
+    Raises:
+        UsageError: A name is unknown, or a column or profile is asked for without a suite.
+    """
+    stored = store.list()
+    if wanted.suites:
+        return _of_suites(stored, wanted, readable(store))
+    if wanted.columns or wanted.profile:
+        raise UsageError("A column and a profile are of a suite: name it with --suite.")
+    _check_names(stored, wanted)
+    ids = {run.spec.id for run in stored}
+    return [Found(run, ()) for run in stored if _has_names(run.spec, wanted) and _fits(run, wanted, ids)]
+
+
+def named(store: Store, beginnings: Iterable[str]) -> list[Stored]:
+    """The runs whose ids, of now or of before, begin so, each once. Raises `UsageError` where not exactly one does."""
+    stored = store.list()
+    found: dict[str, Stored] = {}
+    for beginning in beginnings:
+        matching = {run.spec.id: run for run in stored if any(id.startswith(beginning) for id in run.ids)}
+        if len(matching) != 1:
+            many = f"{len(matching)} runs start" if matching else "No run starts"
+            which = f" ({', '.join(list(matching)[:8])})" if matching else ""
+            listed = "; `pflbench ls runs` lists what is there"
+            raise UsageError(f"{many} with {beginning!r} in {str(store.root)!r}{which}{listed}.")
+        found |= matching
+    return list(found.values())
+
+
+def placed(found: Sequence[Found]) -> list[Found]:
+    """The same runs, each with its places in one suite and profile: the first that asks for it, if there is one.
+
+    A suite that others extend goes before these, a table before a figure, and a suite's own rows before those that runs
+    have of their own. Seeds count as asked for.
+    """
+    tables = [
+        (table, suite.document(profile).suite.seeds)
+        for precision in sorted({one.run.spec.precision for one in found})
+        for suite in _in_order()
+        for profile in suite.profiles
+        for table in [_table(suite, profile, Wanted(precision=precision), suite.document(profile).suite.seeds[:1])]
+    ]
+    places: dict[str, tuple[Place, ...]] = {}
+    for places_of in (_named, _beside):
+        for table, seeds in tables:
+            left = [one.run.spec for one in found if one.run.spec.id not in places]
+            alike = {spec: spec.model_copy(update={"seed": seeds[0]}) for spec in left}
+            there = places_of(table, list(dict.fromkeys(alike.values())))
+            for spec, first in alike.items():
+                if first in there:
+                    shown = spec.seed in seeds
+                    places[spec.id] = tuple(p._replace(shown=p.shown and shown) for p in there[first])
+    return [one._replace(places=places.get(one.run.spec.id, ())) for one in found]
+
+
+def other_seeds(store: Store, wanted: Wanted) -> tuple[int, ...]:
+    """Seeds of runs that would be asked for too, if the suites asked for their seeds. Empty where seeds are named."""
+    if wanted.seeds or not wanted.suites:
+        return ()
+    stored = store.list()
+    every = replace(wanted, seeds=tuple(sorted({run.spec.seed for run in stored})))
+    own = {one.run.spec.id for one in select(store, wanted)}
+    return tuple(sorted({one.run.spec.seed for one in select(store, every) if one.run.spec.id not in own}))
+
+
+def has_name(spec: RunSpec, names: Iterable[str]) -> bool:
+    """Whether a run's method is called so, see `Wanted`. Raises `UsageError` for a path where there is no file."""
+    return any(_is_called(spec, *_versioned(name)) for name in names)
+
+
+def is_trial(spec: RunSpec, ids: Collection[str]) -> bool:
+    """Whether a run is a trial of `pflbench tune`; `ids`: of all stored runs.
+
+    Runs that hold a validation share out are also made where a row's clients choose their hyperparameters on it. Then
+    the run that is trained on all is stored as well.
+    """
+    return spec.validation > 0 and spec.model_copy(update={"validation": 0.0}).id not in ids
+
+
+def _versioned(name: str) -> tuple[str, str]:
+    """A name, and the beginning of the version that is asked for; a path with a folder asks for its file's."""
+    called, _, version = name.partition("@")
+    if not version and is_reference(called):
+        where, _ = split_reference(called)
+        if where.endswith(".py") and Path(where).name != where:
+            version = code(called).version
+    return without_folder(called), version
+
+
+def _is_called(spec: RunSpec, name: str, version: str) -> bool:
+    own = spec.method.name
+    same = name == own or (is_reference(own) and name == split_reference(own)[1])
+    return same and spec.method.version.startswith(version)
+
+
+def _fits(run: Stored, wanted: Wanted, ids: Collection[str]) -> bool:
+    """Whether a run is one of those that are asked for by what it is, not by its place or names; `ids`: of all runs."""
+    return (wanted.trials is None or wanted.trials == is_trial(run.spec, ids)) and (
+        wanted.failed is None or wanted.failed == (run.failure is not None)
+    )
+
+
+def _has_names(spec: RunSpec, wanted: Wanted) -> bool:
+    return (
+        (not wanted.methods or has_name(spec, wanted.methods))
+        and (not wanted.datasets or spec.dataset.name in wanted.datasets)
+        and (not wanted.partitions or spec.partition.name in wanted.partitions)
+        and (not wanted.clients or spec.clients in wanted.clients)
+        and (not wanted.seeds or spec.seed in wanted.seeds)
+        and wanted.rounds in (None, spec.rounds)
+        and wanted.precision in (None, spec.precision)
+    )
+
+
+def _check_names(stored: Sequence[Stored], wanted: Wanted) -> None:
+    """Raise `UsageError` for names that neither pflbench nor the store has."""
+    for name in wanted.methods:
+        if name not in known("methods") and not any(_is_called(run.spec, _versioned(name)[0], "") for run in stored):
+            raise unknown("method", name, {*known("methods"), *(run.spec.method.name for run in stored)})
+    for name in wanted.datasets:
+        there = {*known("datasets"), *(run.spec.dataset.name for run in stored)}
+        if name not in there:
+            raise unknown("dataset", name, there)
+    for name in wanted.partitions:
+        there = {*known("partitions"), *(run.spec.partition.name for run in stored)}
+        if name not in there:
+            raise unknown("partition", name, there)
+
+
+def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own) -> list[Found]:
+    runs: dict[str, Stored] = {}
+    places: dict[str, list[Place]] = {}
+    for name in dict.fromkeys(wanted.suites):
+        suite = load(name, own)
+        if suite.document().statistics is not None or not suite.document().row:
+            raise UsageError(f"{suite.name} has no runs: its numbers come from the datasets alone.")
+        mine: dict[str, tuple[Place, ...]] = {}
+        for profile in [wanted.profile] if wanted.profile else suite.profiles:
+            for one in _in_table(suite, profile, stored, wanted):
+                mine.setdefault(one.run.spec.id, one.places)  # profiles may share runs, which count once
+                runs[one.run.spec.id] = one.run
+        for id, where in mine.items():
+            places.setdefault(id, []).extend(where)
+    ids = {run.spec.id for run in stored}
+    return [Found(runs[id], tuple(places[id])) for id in sorted(runs) if _fits(runs[id], wanted, ids)]
+
+
+def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted) -> list[Found]:
+    """Those of the stored runs that stand in a suite's table, with their places there."""
+    asked = _table(suite, profile, wanted, wanted.seeds or suite.document(profile).suite.seeds)
+    specs = [run.spec for run in stored]
+    places = _named(asked, specs)
+    # Another suite's runs are not beside this one's rows; where all suites are looked through, they have their places.
+    elsewhere = named_by_family(asked, suite.own)
+    places |= _beside(asked, [spec for spec in specs if spec not in places], elsewhere)
+    if wanted.methods:
+        _check_rows(asked, specs, wanted.methods)
+        rows = {row.id for row in asked.rows}.intersection(wanted.methods)
+        several = set(wanted.methods) - rows
+        places = {spec: _asked_for(where, rows, has_name(spec, several)) for spec, where in places.items()}
+    found = (Found(run, tuple(places[run.spec])) for run in stored if run.spec in places)
+    return [one for one in found if any(place.asked for place in one.places)]
+
+
+def _asked_for(places: Iterable[Place], rows: Collection[str], named: bool) -> list[Place]:
+    """Which of a run's places are asked for: those in these rows, all where its method is `named`."""
+    return [place._replace(asked=named or place.row in rows) for place in places]
+
+
+def _table(suite: Suite, profile: str, wanted: Wanted, seeds: Sequence[int]) -> Expansion:
+    part = Selection(**{field.name: getattr(wanted, field.name) for field in fields(Selection)})
+    return expand(suite, part, methods=None, seeds=seeds, profile=profile)
+
+
+def _check_rows(table: Expansion, stored: Sequence[RunSpec], methods: Sequence[str]) -> None:
+    """Raise `UsageError` for a name that is no row of the table, no method of one, and none of a stored run."""
+    specs = [*stored, *(run for cell in table.cells for run in cell.needed)]
+    for name in methods:
+        if name not in {row.id for row in table.rows} and not any(has_name(spec, [name]) for spec in specs):
+            own = {cell.needed[0].method.name for cell in table.cells}
+            raise unknown("method", name, own | {row.id for row in table.rows})
+
+
+def _named(table: Expansion, stored: Sequence[RunSpec]) -> dict[RunSpec, list[Place]]:
+    """Where those of the stored runs stand that the suite itself names."""
+    return _cells(table, table.cells, set(stored))
+
+
+def _beside(table: Expansion, stored: Sequence[RunSpec], elsewhere: Collection[str] = ()) -> dict[RunSpec, list[Place]]:
+    """Where the others stand: in rows of their own, or as trials of `pflbench tune` for a row's hyperparameters."""
+    extra, _ = extra_rows(table, stored, elsewhere)
+    cells = [cell for row in extra for cell in row.cells.values()]
+    found = _cells(table, cells, set(stored))
+    rows: dict[tuple[str, str], list[Cell]] = {}  # of each method in each setting
+    for cell in table.cells:
+        rows.setdefault((cell.needed[0].method.name, cell.needed[0].setting()), []).append(cell)
+    for trial in stored:
+        if trial.validation and trial not in found:
+            whole = trial.model_copy(update={"validation": 0.0})
+            tried = rows.get((trial.method.name, whole.setting()), [])
+            if tried:
+                found[trial] = [_place(table, cell, shown=False) for cell in tried]
+    return found
+
+
+def _cells(table: Expansion, cells: Iterable[Cell], stored: Collection[RunSpec]) -> dict[RunSpec, list[Place]]:
+    found: dict[RunSpec, list[Place]] = {}
+    for cell in cells:
+        for run in dict.fromkeys(cell.needed):
+            if run in stored:
+                found.setdefault(run, []).append(_place(table, cell, shown=not run.validation))
+    return found
+
+
+def _place(table: Expansion, cell: Cell, *, shown: bool) -> Place:
+    row = cell.row.id if cell.row in table.rows else cell.row.title
+    return Place(table.suite, table.profile, row, cell.column.id, cell, shown)
+
+
+def _in_order() -> list[Suite]:
+    """Every suite that has runs: first those that extend no other, and tables before figures."""
+    suites = [suite for suite in map(load, available()) if suite.document().row]
+    suites = [suite for suite in suites if suite.document().statistics is None]
+    return sorted(suites, key=lambda s: (s.document().suite.extends is not None, s.document().figure is not None))

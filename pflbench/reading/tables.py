@@ -1,0 +1,166 @@
+"""Which tables of the suites have stored runs, and what to say where none has. Never imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pflbench.errors import UsageError
+from pflbench.report.outdated import instead, outdated
+from pflbench.selection import Selection
+from pflbench.spec import RunSpec
+from pflbench.store import Store
+from pflbench.suite.cells import Expansion
+from pflbench.suite.document import Place, Suite
+from pflbench.suite.expand import expand
+from pflbench.suite.family import borrowed
+from pflbench.suite.load import available, figures, read
+from pflbench.suite.own import Own
+from pflbench.units import parse_seeds
+
+MAKE = "`pflbench run` makes them."
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The stored runs' specs, their ids, and the places where they can stand."""
+
+    specs: Sequence[RunSpec]
+    ids: frozenset[str]
+    places: frozenset[Place]
+
+
+def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
+    """The suites and profiles that are asked for and have a stored run.
+
+    Without suites, all that have tables, but those whose stored runs are all another paper's. A single suite that is
+    asked for under a profile need have none. Columns are left out of suites that do not have them, unless a suite is
+    named.
+
+    Args:
+        part: What is asked for.
+        store: Where the runs are.
+        own: Where what is the user's own is looked for.
+
+    Raises:
+        UsageError: Something is unknown, or a suite that is asked for has no table of runs.
+    """
+    specs = [run.spec for run in store.list()]
+    places = (Place(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs)
+    stored = _Stored(specs, frozenset(spec.id for spec in specs), frozenset(places))
+    if part.suites:
+        suites = [_with_table(read(name, own)) for name in part.suites]
+        return [table for suite in suites for table in _of_suite(suite, part, stored)]
+    found = [table for suite in _with_tables(own) for table in _of_any(suite, part, stored)]
+    # Another paper's table has its runs first: what merely borrows them waits to be asked for.
+    return [table for table in found if not borrowed(table, found, set(stored.ids), own)]
+
+
+def asked_for(part: Selection) -> bool:
+    """Whether a selection says anything of what is meant; the precision that is there without being asked does not."""
+    return part != Selection(precision=part.precision) or part.precision not in (None, "fp32")
+
+
+def latest(store: Store, own: Own) -> Expansion | None:
+    """The table that the run stands in which was finished last, as it was asked for.
+
+    None where no run remembers who asked for it, or its suite is gone. Trials of a search stand in no table.
+    """
+    asked = [run.provenance for run in store.list() if run.failure is None and run.provenance.get("asked")]
+    if not asked:
+        return None
+    last = max(asked, key=lambda one: str(one.get("finished", "")))["asked"]
+    try:
+        return expand(
+            read(last["suite"], own),
+            profile=last["profile"],
+            rounds=last.get("rounds"),
+            seeds=parse_seeds(last["seeds"]) if "seeds" in last else None,
+            precision=last.get("precision"),
+        )
+    except UsageError:
+        return None
+
+
+def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:
+    """The tables of the suites asked for by name under each of their profiles, with or without a stored run."""
+    return [
+        table
+        for name in part.suites
+        for profile in read(name, own).profiles
+        for table in with_results(part.but(suites=[name], profile=profile), store, own)
+    ]
+
+
+def none_there(part: Selection, tables: Sequence[Expansion], store: Store) -> UsageError:
+    """The error that nothing of what is asked for, which expands to these tables, has results; it says what has."""
+    named = " and ".join(part.suites) or "any suite"
+    what = f"{named} under profile {part.profile}" if part.profile else named
+    made = instead((run for table in tables for run in table.runs), _finished(store))
+    why = f" for the code and data as they are now; {made}." if made else f". {elsewhere(tables, store) or MAKE}"
+    return UsageError(f"No results of {what} in {str(store.root)!r}{why}")
+
+
+def elsewhere(tables: Sequence[Expansion], store: Store) -> str:
+    """A sentence on the stored runs that stand in none of these tables; empty if there are none."""
+    settings = frozenset().union(*(table.settings for table in tables))
+    if older := outdated((run for table in tables for run in table.runs), _finished(store)):
+        return " ".join(older)
+    others = sum(not run.spec.validation and run.spec.setting() not in settings for run in store.list())
+    if not others:
+        return ""
+    there = "1 run there has" if others == 1 else f"{others} runs there have"
+    return f"{there} other settings: name them with --suite FILE, --rounds, or --precision."
+
+
+def _finished(store: Store) -> list[RunSpec]:
+    return [run.spec for run in store.list() if run.failure is None]
+
+
+def _with_tables(own: Own) -> Iterator[Suite]:
+    """Every suite that comes with pflbench and has a table of runs."""
+    drawn = figures()
+    suites = (read(name, own) for name in available() if name not in drawn)
+    return (suite for suite in suites if suite.document().statistics is None)
+
+
+def _with_table(suite: Suite) -> Suite:
+    if suite.document().statistics is not None:
+        raise UsageError(f"{suite.name} has no runs: `pflbench run` counts its datasets, `pflbench report` prints it.")
+    if not suite.document().row:
+        raise UsageError(f"{suite.name} has no table: `pflbench plot` draws it, without any run.")
+    return suite
+
+
+def _of_any(suite: Suite, part: Selection, stored: _Stored) -> list[Expansion]:
+    """The tables of a suite that is not asked for by name, as far as it has the columns that are asked for."""
+    columns = [column.id for column in suite.document().column if column.id in part.columns]
+    if part.columns and not columns:
+        return []
+    try:
+        return _of_suite(suite, part.but(columns=columns), stored)
+    except UsageError:
+        if part.datasets or part.partitions or part.clients:  # which other suites may have
+            return []
+        raise
+
+
+def _of_suite(suite: Suite, part: Selection, stored: _Stored) -> list[Expansion]:
+    """The tables of one suite that have a stored run."""
+    profiles: Iterable[str] = [part.profile] if part.profile else suite.profiles
+    if not part.suites:  # expanding takes longer than looking where runs could stand
+        profiles = [one for one in profiles if suite.document(one).places(part.rounds) & stored.places]
+    tables = [expand(suite, part, profile=profile) for profile in profiles]
+    if part.suites and part.profile:
+        return tables
+    named = {run.id for table in tables for run in table.runs}
+    guests = {spec.setting() for spec in stored.specs if spec.id not in named}
+    return [table for table in tables if _has_results(table, stored, guests)]
+
+
+def _has_results(table: Expansion, stored: _Stored, guests: set[str]) -> bool:
+    """Whether a run of it is stored, or one beside its rows: `guests` are the settings of those that none names."""
+    if any(run.id in stored.ids for run in table.runs):
+        return True
+    whole = (cell.runs[0] for cell in table.cells if cell.runs[0].rounds == cell.column.rounds)
+    return any(run.setting() in guests for run in whole)

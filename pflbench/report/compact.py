@@ -1,0 +1,99 @@
+"""A finished table in short: for a first look on a terminal, and for who asks for some rows only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from pflbench.errors import unknown
+from pflbench.names import without_folder
+from pflbench.report import text
+from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.text import number
+
+MORE = "--full shows every row and column, each difference from the paper, and what all of it rests on."
+
+
+def compact(table: Table, compare: bool = True) -> Table:
+    """The rows and columns that have results, what warns of the numbers, and the rest in two lines.
+
+    `compare`: whether one of them counts how many cells stand how near to the paper's.
+    """
+    columns = [
+        i for i in range(len(table.columns)) if any(_filled(row.cells[i]) for row in (*table.rows, *table.extra))
+    ]
+    return replace(
+        table,
+        columns=tuple(table.columns[i] for i in columns),
+        rows=_with_results(table.rows, columns),
+        extra=_with_results(table.extra, columns),
+        footer=(*table.warnings, *(_against(table) if compare else ()), *_marks(table), f"{table.summary} {MORE}"),
+        comparable=False,
+    )
+
+
+def only(table: Table, methods: Collection[str]) -> Table:
+    """The rows of these methods: rows' ids, or methods' names, of one's own as `file.py:Class`.
+
+    A name that is a row's id is that row, even where it is a method of several rows, too.
+
+    Raises:
+        UsageError: No row of the table is called so.
+    """
+    wanted = {without_folder(name) for name in methods}
+    known = {name for row in (*table.rows, *table.extra) for name in _names(row)}
+    for name in wanted - known:
+        raise unknown("method", name, known)
+    ids = {row.id for row in table.rows}
+
+    def kept(row: Row) -> bool:
+        return row.id in wanted or bool((wanted - ids) & _names(row))
+
+    return replace(table, rows=tuple(filter(kept, table.rows)), extra=tuple(filter(kept, table.extra)))
+
+
+def _names(row: Row) -> set[str]:
+    return {row.id, *(value.method for value in row.cells if value is not None)}
+
+
+def _filled(value: CellValue | None) -> bool:
+    return value is not None and bool(value.done or value.failed)
+
+
+def _with_results(rows: Sequence[Row], columns: Sequence[int]) -> tuple[Row, ...]:
+    left = (replace(row, cells=tuple(row.cells[i] for i in columns)) for row in rows)
+    return tuple(row for row in left if any(map(_filled, row.cells)))
+
+
+def _against(table: Table) -> list[str]:
+    """How many cells stand how near to the paper's, those that are off with their difference."""
+    lines, _ = text.comparison(table)
+    if not lines:
+        return []
+    told: dict[str, list[str]] = {}
+    for row in table.rows:
+        for column, value in zip(table.columns, row.cells, strict=True):
+            if value is None or value.verdict is None:
+                continue
+            where = told.setdefault(value.verdict.word, [])
+            if value.verdict.word == "off" and value.difference is not None:
+                signed = f"{'+' if value.difference > 0 else ''}{number(value.difference, None, table.decimals)}"
+                where.append(f"{row.title}, {column.name}: {signed}")
+            else:
+                where.append("")
+    counts = (f"{word} {len(cells)}{_listed(cells)}" for word, cells in told.items())
+    return [f"Against the paper, cells: {'; '.join(counts)}."] if told else []
+
+
+def _marks(table: Table) -> list[str]:
+    values = [value for row in (*table.rows, *table.extra) for value in row.cells if value and value.mean is not None]
+    there = {source for value in values for source in value.rests_on.values()}
+    meanings = {"guess": "a guess", "tuned": "values that we tuned"}
+    told = [f"{text.MARKS[source]} on {meaning}" for source, meaning in meanings.items() if source in there]
+    return [f"Rests {', '.join(told)}."] if told else []
+
+
+def _listed(cells: Sequence[str]) -> str:
+    named = [one for one in cells if one]
+    more = f", and {len(named) - 3} more" if len(named) > 3 else ""
+    return f" ({'; '.join(named[:3])}{more})" if named else ""

@@ -1,0 +1,87 @@
+"""A table of how many images datasets have, as they are divided among clients, from what was counted and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from pflbench.report import rules
+from pflbench.report.statistics import summarize
+from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.text import ranges
+from pflbench.store import Store
+from pflbench.store.counts import Counts, read_counts
+from pflbench.suite.cells import Caption, ColumnHead, Reference, TableColumn
+from pflbench.suite.counting import Counting, ToCount
+from pflbench.suite.statistics import COLUMNS, Sizes
+
+
+def lay_out_counts(table: Counting, store: Store) -> Table:
+    """The finished table. A dataset that is not counted with every seed is a line of dashes, and the footer says so."""
+    columns = tuple(ColumnHead(TableColumn(name, "", name, "", "", "", 0, 0)) for name in COLUMNS)
+    found = {dataset.id: _counted(dataset, store) for dataset in table.datasets}
+    return Table(
+        suite=table.suite,
+        title=table.heading,
+        profile=table.profile,
+        columns=columns,
+        rows=tuple(
+            Row(one.id, one.title, tuple(_cell(table, found[one.id], one.printed, name) for name in COLUMNS))
+            for one in table.datasets
+        ),
+        extra=(),
+        decimals=0,
+        blocks=False,
+        footer=tuple(line for line in _footer(table, found) if line),
+        comparable=not table.shortfall.runs,
+    )
+
+
+def _footer(table: Counting, found: Mapping[str, Sequence[Counts]]) -> Iterator[str]:
+    """The lines below; empty ones say nothing. `found`: what was counted, by the dataset's id."""
+    varies = any(len({one[:-1] for one in counts}) > 1 for counts in found.values())
+    there = [f"{found[one.id][0].data[:12]} ({one.title})" for one in table.datasets if found[one.id]]
+    missing = ", ".join(one.title for one in table.datasets if not found[one.id])
+    yield rules.shortfall(table)
+    yield rules.paper(table)
+    yield "Counted: train, the clients' support images; test, their query images; classes, the labels of both."
+    yield f"Seeds: {ranges(table.seeds)}.{_spread(table) if varies else ''}"
+    yield f"Data: {', '.join(there)}." if there else ""
+    yield (
+        f"Not counted yet: {missing}. `pflbench run {table.command}` counts what the datasets hold." if missing else ""
+    )
+    yield from table.notes
+
+
+def _counted(dataset: ToCount, store: Store) -> list[Counts]:
+    """What is stored of a dataset for each seed; empty where one is missing."""
+    counts = [read_counts(store.root, run) for run in dataset.federations]
+    found = [one for one in counts if one is not None]
+    return found if len(found) == len(counts) else []
+
+
+def _spread(table: Caption) -> str:
+    kind = "standard error of the mean" if table.spread.kind == "sem" else "standard deviation"
+    pm = f" ± is the {kind} over seeds." if table.shows_spread else ""
+    return f" Where they differ, the mean stands there.{pm}"
+
+
+def _cell(table: Caption, counts: list[Counts], paper: Sizes | None, name: str) -> CellValue | None:
+    if not counts:
+        return None
+    ours = summarize(np.array([[float(getattr(one, name))] for one in counts]), table.spread)
+    printed = getattr(paper, name) if paper else None
+    return CellValue(
+        method="",
+        stage="",
+        rounds=0,
+        done=ours.n,
+        expected=ours.n,
+        failed=0,
+        mean=ours.mean,
+        std=ours.std,
+        sem=ours.sem,
+        spread=(ours.spread or None) if table.shows_spread else None,  # the same number for all seeds has none
+        reference=None if printed is None else Reference(printed),
+    )

@@ -1,0 +1,156 @@
+"""Pictures of figures. The same numbers give the same bytes: no dates, no random ids."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import matplotlib
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from pflbench.report.figures.panels import Drawing, Panel, Series
+
+METADATA: Mapping[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+}
+"""The formats there are, and what their files shall not say."""
+_STYLE = {
+    "axes.titlesize": 9,
+    "font.size": 8,
+    "legend.frameon": False,
+    "savefig.dpi": 150,
+    "svg.hashsalt": "pflbench",
+    "text.parse_math": False,
+}
+_WIDTH, _HEIGHT = 3.6, 2.7
+_LINE, _LEGEND, _MARGIN = 0.15, 0.25, 0.55
+_NARROWEST = 6.8
+_MARKERS = "o^sDvPX*"
+
+
+class _Look(NamedTuple):
+    """How the series of one label look: their color and, in a cloud, their marker."""
+
+    color: Any
+    marker: str
+
+
+def picture(drawing: Drawing, format: str) -> bytes:
+    """The figure as a file of this format."""
+    with style.context(["default", _STYLE]):  # whatever this user's own settings are
+        file = io.BytesIO()
+        _figure(drawing).savefig(file, format=format, metadata=METADATA[format])
+        return file.getvalue()
+
+
+def _figure(drawing: Drawing) -> Figure:
+    across = drawing.across
+    down = -(-len(drawing.panels) // across)
+    width = max(_NARROWEST, across * _WIDTH)
+    lines = [line for note in drawing.notes for line in textwrap.wrap(note, int(width * 17))]
+    labels = drawing.labels
+    entries = {label: f"{label}: {beside}" if (beside := drawing.beside.get(label)) else label for label in labels}
+    columns = _columns(entries.values(), width)
+    below = _MARGIN + _LEGEND * -(-len(labels) // columns) + _LINE * len(lines)
+    height = _MARGIN + down * _HEIGHT + below
+    figure = Figure(figsize=(width, height))
+    figure.suptitle(drawing.title, y=1 - 0.15 / height, va="top", fontsize=11)
+    axes = figure.subplots(down, across, squeeze=False)
+    figure.subplots_adjust(
+        left=0.8 / width,
+        right=1 - 0.15 / width,
+        top=1 - 1.2 * _MARGIN / height,
+        bottom=(below + 0.1) / height,
+        wspace=0.32,
+        hspace=0.35,
+    )
+    looks = {
+        label: _Look(f"C{i}" if len(labels) <= 10 else _twenty(i), _MARKERS[i % len(_MARKERS)])
+        for i, label in enumerate(labels)
+    }
+    for panel, ax in zip(drawing.panels, axes.flat, strict=False):
+        _fill(ax, panel, drawing, looks)
+    for ax in axes.flat[len(drawing.panels) :]:
+        ax.set_axis_off()
+    _legend(figure, entries, (_LINE * len(lines) + 0.05) / height, columns)
+    figure.text(0.1 / width, 0.06 / height, "\n".join(lines), fontsize=6.5, va="bottom", linespacing=1.35)
+    return figure
+
+
+def _columns(entries: Collection[str], width: float) -> int:
+    """How many of a legend's entries stand beside each other: as wide as the longest, if that is long."""
+    widest = max(1.3, 0.4 + 0.06 * max(map(len, entries), default=0))
+    return max(1, min(len(entries), int(width / widest)))
+
+
+def _twenty(i: int) -> Any:
+    return matplotlib.colormaps["tab20"](i % 20)
+
+
+def _legend(figure: Figure, entries: Mapping[str, str], bottom: float, columns: int) -> None:
+    """One for all panels, in the order of the labels; `entries`: what to write for each of them."""
+    handles: dict[str, Any] = {}
+    for ax in figure.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if handles:
+        figure.legend(
+            handles=[handles[label] for label in entries],
+            labels=list(entries.values()),
+            loc="lower center",
+            bbox_to_anchor=(0.5, bottom),
+            ncols=columns,
+        )
+
+
+def _fill(ax: Axes, panel: Panel, drawing: Drawing, looks: Mapping[str, _Look]) -> None:
+    ax.set_title(panel.title)
+    ax.set_xlabel(drawing.x)
+    ax.set_ylabel(drawing.y)
+    hues = [hue for series in panel.series for hue in series.hues]
+    for series in panel.series:
+        if series.mark == "cloud":
+            _add_cloud(ax, series, looks[series.label].marker, (min(hues), max(hues)))
+        else:
+            _add(ax, series, looks[series.label].color)
+    if hues:
+        assert ax.figure is not None
+        colorbar = ax.figure.colorbar(ax.collections[0], ax=ax, label=drawing.hue)
+        colorbar.ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    whole = all(float(point.x).is_integer() for series in panel.series for point in series.points)
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=whole))
+    if not panel.series:
+        ax.set(xticks=[], yticks=[])
+        ax.text(0.5, 0.5, "nothing done", ha="center", va="center", transform=ax.transAxes)
+
+
+def _add(ax: Axes, series: Series, color: Any) -> None:
+    x = [point.x for point in series.points]
+    y = [float("nan") if point.y is None else point.y for point in series.points]
+    around = [point.spread or 0.0 for point in series.points]
+    if series.mark == "spike":
+        ax.axvline(x[0], color=color, linestyle="--", label=series.label)
+    elif series.mark == "bars":
+        ax.bar(x, y, series.width, color=color, alpha=0.5, label=series.label)
+    elif series.mark == "points":
+        ax.errorbar(x, y, around, color=color, marker="o", markersize=3, linewidth=1, capsize=2, label=series.label)
+    else:
+        marker = "o" if len(x) == 1 else ""
+        ax.plot(x, y, color=color, linewidth=1.2, marker=marker, markersize=3, label=series.label)
+        if any(around):
+            low, high = ([b + side * s for b, s in zip(y, around, strict=True)] for side in (-1, 1))
+            ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def _add_cloud(ax: Axes, series: Series, marker: str, range: tuple[float, float]) -> None:
+    x, y = [point.x for point in series.points], [float("nan") if p.y is None else p.y for p in series.points]
+    ax.scatter(x, y, c=series.hues, vmin=range[0], vmax=range[1], cmap="viridis", marker=marker, s=14, linewidths=0)
+    # The legend tells methods apart by their markers: its colors would be those of single points.
+    ax.plot([], [], color="0.4", marker=marker, markersize=4, linestyle="", label=series.label)

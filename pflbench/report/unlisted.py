@@ -1,0 +1,233 @@
+"""Rows for stored runs that belong into a table's columns though the suite does not name them.
+
+They are a user's method, another version of a built-in one, or one with other hyperparameters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+from pflbench.catalog import describe
+from pflbench.names import BUILT_IN, is_reference, split_reference
+from pflbench.spec import RunSpec
+from pflbench.stages import Shown, canonical, of_reference, of_run
+from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
+
+_PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
+"""Which of the stages that a column reads a row shows there, if the table does not show all."""
+
+_Found = dict[str, list[RunSpec]]
+"""A variant's runs by the suite's column."""
+
+
+class Variant(NamedTuple):
+    """What makes two runs of a column the same row: everything but the seed."""
+
+    name: str
+    version: str
+    options: str
+    """Hyperparameters and fine-tuning rate as JSON with sorted keys."""
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An extra row: its title, and by `ColumnHead` its cells and the numbers of seeds expected in them."""
+
+    id: str
+    title: str
+    cells: Mapping[str, Cell]
+    expected: Mapping[str, int]
+
+
+def variant(spec: RunSpec) -> Variant:
+    """The variant a run belongs to."""
+    options: dict[str, Any] = dict(spec.method.hyper)
+    if spec.scoring.finetune is not None:
+        options["finetune lr"] = spec.scoring.finetune.lr
+    return Variant(spec.method.name, spec.method.version, json.dumps(options, sort_keys=True))
+
+
+def extra_rows(
+    table: Expansion, stored: Iterable[RunSpec], elsewhere: Collection[str] = ()
+) -> tuple[list[Extra], list[RunSpec]]:
+    """The extra rows, sorted by title, and the runs left over: with seeds or at stages that the table does not have.
+
+    An extra row has the table's seeds like the suite's own, so that all rows are compared on the same. A method that is
+    scored at no stage that the table shows, or is done for none of its seeds, has no row.
+
+    `elsewhere`: ids of runs that stand in another table of the same paper, and so not here.
+    """
+    columns = _columns(table)
+    own = {*elsewhere, *(run.id for cell in table.cells for run in cell.needed)}
+    found: dict[Variant, _Found] = {}
+    spare: list[RunSpec] = []
+    for run in stored:
+        if run.id in own:
+            continue
+        mine, setting = variant(run), run.setting()
+        for id, column in columns.items():
+            if not column.admits(setting, run.method.name):
+                continue
+            if mine in column.named or run.seed not in column.seeds:
+                spare.append(run)
+            else:
+                found.setdefault(mine, {}).setdefault(id, []).append(run)
+    rows = [_row(table, group, found, columns) for group in _groups(found)]
+    return sorted((row for row in rows if row.cells), key=lambda row: row.title), spare
+
+
+class _Column:
+    """What a column of the suite holds: its cells, their variants, and the settings of their runs."""
+
+    def __init__(self, rounds: int, cells: Sequence[Cell]) -> None:
+        self.cells = cells
+        self.stages = {cell.stage for cell in cells}
+        runs = [run for cell in cells for run in ([p.run for g in cell.choices for p in g] or cell.runs)]
+        self.named: dict[Variant, None] = dict.fromkeys(map(variant, runs))
+        self.seeds = {run.seed for run in runs}
+        # A row that trains for other rounds than its column admits only its own method, e.g. another version of it.
+        self._settings = {(run.setting(), "" if run.rounds == rounds else run.method.name) for run in runs}
+
+    def admits(self, setting: str, method: str) -> bool:
+        return (setting, "") in self._settings or (setting, method) in self._settings
+
+
+def _columns(table: Expansion) -> dict[str, _Column]:
+    cells: dict[str, list[Cell]] = {}
+    for cell in table.cells:
+        cells.setdefault(cell.column.id, []).append(cell)
+    return {id: _Column(several[0].column.rounds, several) for id, several in cells.items()}
+
+
+def _groups(found: Mapping[Variant, Mapping[str, object]]) -> list[list[Variant]]:
+    """Variants of a method that never meet in a column share a row: suites tune hyperparameters per column."""
+    by_version: dict[tuple[str, str], list[Variant]] = {}
+    for one in found:
+        by_version.setdefault((one.name, one.version), []).append(one)
+    groups: list[list[Variant]] = []
+    for variants in by_version.values():
+        columns = [column for one in variants for column in found[one]]
+        groups += [variants] if len(columns) == len(set(columns)) else [[one] for one in variants]
+    return groups
+
+
+def _row(
+    table: Expansion, group: list[Variant], found: Mapping[Variant, _Found], columns: Mapping[str, _Column]
+) -> Extra:
+    id, title = f"extra:{json.dumps(group)}", _title(group, found, columns)  # never the id of a suite's row
+    row = TableRow(id, title, group[0].name, ())
+    cells: dict[str, Cell] = {}
+    expected: dict[str, int] = {}
+    for head in table.heads:
+        for one in group:
+            runs, column = found[one].get(head.column.id, []), columns.get(head.column.id)
+            reading = column and _reading(head, column, runs)
+            if column and reading:
+                at_stage = _one_per_seed(run for run in runs if reading.stage in _stages(run))
+                sources = _sources(column, reading, runs[0])
+                cells[head.id] = Cell(row, head.column, reading, at_stage, sources=sources)
+                expected[head.id] = len(column.seeds)
+    return Extra(id, title, cells, expected)
+
+
+def _sources(column: _Column, reading: Reading, run: RunSpec) -> dict[str, str]:
+    return shared_sources(run, reading.stage, ((cell.needed[0], cell.sources) for cell in column.cells))
+
+
+def shared_sources(run: RunSpec, stage: str, told: Iterable[tuple[RunSpec, Mapping[str, str]]]) -> dict[str, str]:
+    """Where the values of a run come from that the suite does not name.
+
+    Settings are the column's, whoever trains in it. A hyperparameter has a source where a row of the same method has
+    the same value; any other value is its user's own, who knows where it comes from.
+
+    Args:
+        run: The run.
+        stage: At which it is read.
+        told: Runs of rows in its column, each with the sources that the suite gives for it; the first that fits counts.
+    """
+    found: dict[str, str] = {}
+    for other, sources in told:
+        for key, source in sources.items():
+            if _same(run, other, key) and (stage == "finetuned" or not key.startswith("finetune.")):
+                found.setdefault(key, source)
+    return found
+
+
+def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
+    """Whether two runs of a column have this value in common, and from the same hand."""
+    if key in other.method.hyper or key in run.method.hyper:
+        return run.method.name == other.method.name and run.method.hyper.get(key) == other.method.hyper.get(key)
+    if key.startswith("finetune."):
+        rules, name = (run.scoring.finetune, other.scoring.finetune), key.removeprefix("finetune.")
+        return None not in rules and getattr(rules[0], name) == getattr(rules[1], name)
+    if key == "batch" and run.method.name in BUILT_IN["methods"]:
+        return describe(run.method.name).minibatches
+    return key != "rounds" or run.rounds == other.rounds
+
+
+def _reading(head: ColumnHead, column: _Column, runs: Sequence[RunSpec]) -> Reading | None:
+    """How the runs are read there: as the suite's rows at that stage, if there are such."""
+    stages = [s for s in _PREFERRED if any(s in _stages(run) for run in runs)]
+    stages = [s for s in stages if (s in column.stages if head.stage is None else s == head.stage)]
+    if not stages:
+        return None
+    alike = next((cell.reading for cell in column.cells if cell.stage == stages[0]), None)
+    return alike or replace(column.cells[0].reading, stage=stages[0], steps=None)
+
+
+def _stages(run: RunSpec) -> set[str]:
+    """The stages that a run has scores of: a built-in method's old runs may be scored at some that it does not have."""
+    scored: set[str] = set(run.scoring.stages)
+    reference = BUILT_IN["methods"].get(run.method.name)
+    if reference is None:
+        return scored
+    return {stage for stage in of_run(run, _of_built_in(reference)) if set(canonical([stage])) <= scored}
+
+
+_of_built_in = cache(of_reference)
+
+
+def _one_per_seed(runs: Iterable[RunSpec]) -> tuple[RunSpec, ...]:
+    """The runs in the order of their seeds; of those that only differ in where they are scored, the fullest."""
+    by_seed = {run.seed: run for run in sorted(runs, key=lambda run: (len(run.scoring.stages), run.id))}
+    return tuple(by_seed[seed] for seed in sorted(by_seed))
+
+
+def _title(group: list[Variant], found: Mapping[Variant, _Found], columns: Mapping[str, _Column]) -> str:
+    """What the row of these variants is called: its method, and the options that set it apart."""
+    name, version, _ = group[0]
+    everyone = {*found, *(one for column in columns.values() for one in column.named)}
+    short = short_name(name)
+    title = name if any(one.name != name and short_name(one.name) == short for one in everyone) else short
+    if any(one.name == name and one.version != version for one in everyone):
+        title += f"@{version}"
+    values: dict[str, dict[str, None]] = {}
+    for one in group:
+        for rival in _rivals(one, group, found, columns):
+            for key, text in _differing(json.loads(one.options), json.loads(rival.options)).items():
+                values.setdefault(key, {})[text] = None
+    differing = ", ".join(f"{key}={'|'.join(texts)}" for key, texts in values.items())
+    return f"{title} ({differing})" if differing else title
+
+
+def _rivals(
+    one: Variant, group: list[Variant], found: Mapping[Variant, _Found], columns: Mapping[str, _Column]
+) -> list[Variant]:
+    """Variants of its method from which its options set it apart: the suite's in its columns, else other rows'."""
+    in_suite = [rival for column in found[one] for rival in columns[column].named if rival[:2] == one[:2]]
+    return in_suite or [rival for rival in found if rival[:2] == one[:2] and rival not in group]
+
+
+def _differing(own: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
+    """The first one's values of the options in which the two differ, as JSON."""
+    keys = sorted(own.keys() | other.keys())
+    return {key: json.dumps(own.get(key)) for key in keys if own.get(key) != other.get(key)}
+
+
+def short_name(name: str) -> str:
+    """A method's name without the file or module that it stands in."""
+    return split_reference(name)[1] if is_reference(name) else name

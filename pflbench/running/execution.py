@@ -1,0 +1,94 @@
+"""`Execution`: where and how to train. None of it is part of a run's identity."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from pflbench.errors import UsageError
+from pflbench.spec import Precision
+
+Redo = Literal["missing", "failed", "always"]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where and how to train.
+
+    Attributes:
+        device: `auto` (the first GPU, else the CPU), `cpu`, `cuda` or `cuda:0`.
+        jobs: Processor cores to use, one run on each; a last run's clients share them. None: all; on a GPU, 1.
+        memory_limit: Bytes that one process may hold on the device. None: all there are.
+        deterministic: Only algorithms that give the same bits every time.
+        redo: What is trained besides runs without a result: nothing (`missing`), what failed before (`failed`), or
+            everything (`always`).
+        evaluate_every: Score after every so many rounds, too.
+        fail_fast: Start nothing more after a run that fails.
+        unchecked: Train methods of the user's own that were not held against the contract; every report says so.
+        data_dir: Where the datasets are. None: the data root.
+
+    Raises:
+        UsageError: A value is none of those that there are.
+    """
+
+    device: str = "auto"
+    jobs: int | None = None
+    memory_limit: int | None = None
+    deterministic: bool = False
+    redo: Redo = "missing"
+    evaluate_every: int | None = None
+    fail_fast: bool = False
+    unchecked: bool = False
+    data_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Reject what cannot be meant."""
+        if self.redo not in get_args(Redo):
+            raise UsageError(f"Unknown --redo {self.redo!r}; known: {', '.join(get_args(Redo))}.")
+
+    def check(self, precision: Precision | None) -> None:
+        """See, before anything else, whether there is such a device and it has the precision. Raises `UsageError`."""
+        if self.device != "auto" or precision == "tf32":
+            device = choose_device(self.device)
+            if precision == "tf32":
+                check_on_device(precision, device)
+
+
+def choose_device(name: str) -> str:
+    """`auto` → the first GPU, else the CPU. Raises `UsageError` for a device that is not there."""
+    import torch
+
+    if name == "auto":
+        return "cuda:0" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"Unknown device {name!r}; known: auto, cpu, cuda, cuda:0, …") from error
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"Device {name!r} is not supported; known: auto, cpu, cuda, cuda:0, …")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(f"There is no device {name!r}; this machine has {torch.cuda.device_count()} CUDA devices.")
+    return name
+
+
+def check_on_device(precision: Precision, device: str) -> None:
+    """Warn of a precision that is slow on this device.
+
+    Raises:
+        UsageError: The device does not have it.
+    """
+    from pflbench.executor.provenance import bf16_rate, has_bf16
+
+    if precision == "tf32" and not device.startswith("cuda"):
+        raise UsageError("--precision tf32 needs a GPU; on a CPU there are fp32, bf16 and fp64.")
+    if precision != "bf16" or device != "cpu":
+        return
+    if not has_bf16():
+        warnings.warn("this processor has no bf16 instructions, so --precision bf16 is slower than fp32.", stacklevel=2)
+    elif (rate := bf16_rate()) < 1:
+        warnings.warn(
+            f"this processor multiplies in bf16 {rate:.1f} times as fast as in fp32, so --precision bf16 is slower.",
+            stacklevel=2,
+        )

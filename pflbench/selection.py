@@ -1,0 +1,138 @@
+"""Which part of the suites, and which stored runs, are meant, in Python as on the command line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
+
+from typing_extensions import Unpack
+
+from pflbench.errors import UsageError
+from pflbench.spec import Precision, check_precision
+from pflbench.units import seed_text
+
+
+class Choices(TypedDict, total=False):
+    """The fields of a `Selection` as they may be given: any iterable stands for a tuple, None for nothing said."""
+
+    suites: Iterable[str] | None
+    rows: Iterable[str] | None
+    columns: Iterable[str] | None
+    methods: Iterable[str] | None
+    datasets: Iterable[str] | None
+    partitions: Iterable[str] | None
+    clients: Iterable[int] | None
+    seeds: Iterable[int] | None
+    profile: str | None
+    rounds: int | None
+    overrides: Iterable[str] | None
+    precision: str | None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Part of some suites. What is empty or None leaves everything there, or as the suite has it.
+
+    Attributes:
+        suites: Names of suites, or paths of `.toml` files.
+        rows: Keeps these rows, by id.
+        columns: Keeps these columns, by id.
+        methods: Keeps rows by method or row id; `file.py:Class` or `module:Class` stands for a row of its own.
+        datasets: Keeps the columns on these datasets (the paper's or the profile's).
+        partitions: Keeps the columns with these partitions.
+        clients: Keeps the columns with these numbers of clients.
+        seeds: Instead of the suite's.
+        profile: Which of a suite's profiles. None: `paper`, and in reports each that has results.
+        rounds: Instead of each column's; a row that has rounds of its own keeps them if they are not more.
+        overrides: `method.key=value` (a method's id or class name) and `finetune.key=value`, stronger than the suite
+            file. On a hyperparameter of a grid, it leaves the grid this one value.
+        precision: Of the runs. None: fp32.
+
+    Raises:
+        UsageError: There is no such precision, or fewer than one round is asked for.
+    """
+
+    suites: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    clients: tuple[int, ...] = ()
+    seeds: tuple[int, ...] = ()
+    profile: str | None = None
+    rounds: int | None = None
+    overrides: tuple[str, ...] = ()
+    precision: Precision | None = None
+
+    def __post_init__(self) -> None:
+        """Reject what no suite could have."""
+        if self.precision is not None:
+            check_precision(self.precision)
+        if self.rounds is not None and self.rounds < 1:
+            raise UsageError(f"At least one round, not {self.rounds}.")
+
+    @property
+    def options(self) -> str:
+        """As options of the command line, each with a blank before it, quoted for a shell; `rows` have none."""
+        seeds = (seed_text(self.seeds),) if self.seeds else ()
+        profile = () if self.profile in (None, "paper") else (self.profile,)
+        precision = () if self.precision in (None, "fp32") else (self.precision,)
+        given: dict[str, Iterable[object]] = {
+            "suite": self.suites,
+            "method": self.methods,
+            "dataset": self.datasets,
+            "clients": self.clients,
+            "partition": self.partitions,
+            "column": self.columns,
+            "profile": profile,
+            "rounds": () if self.rounds is None else (self.rounds,),
+            "seeds": seeds,
+            "set": self.overrides,
+            "precision": precision,
+        }
+        return "".join(f" --{name} {shlex.quote(str(one))}" for name, values in given.items() for one in values)
+
+    def but(self, **choices: Unpack[Choices]) -> Selection:
+        """The same with some fields changed."""
+        return replace(self, **{key: _settled(key, value) for key, value in choices.items()})
+
+
+@dataclass(frozen=True)
+class Wanted(Selection):
+    """Stored runs to look for. What is empty or None asks for all; the names are those of `pflbench run`.
+
+    With suites, the runs that stand in their tables: under every profile unless one is named, with the suites' seeds
+    and rounds unless others are, in fp32 unless another precision is. Without, `methods` are those in the runs' specs.
+    A method of one's own goes by `file.py:Class` or `Class`, whatever version, by either with `@` and a version's
+    beginning, or by a path with a folder: then it is the version that the file has now.
+
+    `trials`: True for trials of `pflbench tune` alone; False for none of them, see `is_trial`. `failed`: only runs that
+    failed, or only those that are done.
+    """
+
+    trials: bool | None = None
+    failed: bool | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left out."""
+        return self == Wanted()
+
+
+def selection(**choices: Unpack[Choices]) -> Selection:
+    """The selection with these fields."""
+    return EVERYTHING.but(**choices)
+
+
+def _settled(key: str, value: Any) -> Any:
+    if key in ("profile", "rounds", "precision"):
+        return value
+    if isinstance(value, str):
+        raise UsageError(f"{key}: a list of them, not the text {value!r}.")
+    return tuple(dict.fromkeys(value or ()))
+
+
+EVERYTHING = Selection()

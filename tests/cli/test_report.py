@@ -1,0 +1,88 @@
+"""`pflbench report` at first sight: what was run last, in short, and which other tables there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import method_file
+
+from pflbench.store import Store
+
+RUN = ("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0")
+
+
+@pytest.fixture
+def first(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Reports as they are without options."""
+    monkeypatch.delenv("PFLBENCH_REPORT_FULL")
+    monkeypatch.delenv("PFLBENCH_ALL")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.usefixtures("first")
+def test_the_command_that_a_run_ends_with_shows_what_it_made(cli: Any) -> None:
+    made = cli(*RUN, "-m", "fedavg", "--rounds", "1")
+    command = made.out.splitlines()[-1]
+    assert command == "The table: pflbench report --suite tiny.toml --column shards --rounds 1 --seeds 0"
+    named, bare = cli(*command.split()[3:]), cli("report")
+    for shown in (named.out, bare.out):
+        assert "FedAvg" in shown and "Ditto" not in shown and "Dirichlet" not in shown, "only what has results"
+        assert "1 of 2 rounds" in shown and len(shown.splitlines()) <= 24
+    assert "Ditto" in cli("report", "--full", *command.split()[4:]).out
+    again = cli(*RUN, "-m", "fedavg", "--rounds", "1")
+    assert again.out.splitlines()[-1] == command, "also where there was nothing left to do"
+
+
+@pytest.mark.usefixtures("first")
+def test_what_was_run_last_comes_first_and_the_others_have_a_line(cli: Any, folder: Path) -> None:
+    smoke = ("--suite", "cafeme-table1", "--profile", "smoke", "--column", "rmnist-shards")
+    assert cli("run", *smoke, "-m", "fedavg", "--seeds", "0", "--rounds", "4").code == 0
+    assert cli(*RUN, "-m", "ditto").code == 0
+    shown = cli("report").out
+    assert shown.startswith("Tiny") and "Ditto" in shown
+    assert "  pflbench report --suite cafeme-table1 --profile smoke  # 1 of " in shown
+    everything = cli("report", "--all").out
+    assert "CAFeMe, Table 1" in everything and "Other tables" not in everything
+    asked = Store(folder / "results").list()[0].provenance["asked"]
+    assert set(asked) >= {"suite", "profile", "row", "column"}
+
+
+@pytest.mark.usefixtures("first")
+def test_the_short_form_counts_cells_against_the_paper_unless_told_not_to(cli: Any, folder: Path) -> None:
+    printed = "[reference]\nditto = { shards = [50.0] }\n"
+    (folder / "printed.toml").write_text((folder / "tiny.toml").read_text() + printed)
+    assert cli("run", "-s", "printed.toml", "--column", "shards", "-m", "ditto").code == 0
+    report = ("report", "-s", "printed.toml", "--column", "shards")
+    assert "Against the paper, cells: " in cli(*report).out
+    assert "Against the paper" not in cli(*report, "--no-compare-paper").out
+
+
+def test_rows_are_chosen_by_method(cli: Any, folder: Path) -> None:
+    method = method_file(folder / "foo.py")
+    assert cli(*RUN, "-m", "fedavg", "-m", "ditto", "-m", method).code == 0
+    whole = cli("report", "-s", "tiny.toml", "--seeds", "0", "--format", "csv").out.splitlines()
+    some = cli("report", "-s", "tiny.toml", "--seeds", "0", "--format", "csv", "-m", "ditto", "-m", method).out
+    kept = [line for line in whole if ",Ditto," in line or "foo.py" in line]
+    assert some.splitlines() == [whole[0], *kept] and 1 < len(kept) < len(whole) - 1, "the same numbers, fewer lines"
+    wrong = cli("report", "-s", "tiny.toml", "-m", "dito")
+    assert wrong.code == 2 and "Did you mean 'ditto'" in wrong.err
+
+
+def test_fresh_leaves_packed_runs_out(cli: Any) -> None:
+    assert cli(*RUN, "-m", "ditto").code == 0
+    assert cli("pack").code == 0
+    assert cli(*RUN, "-m", "fedavg").code == 0
+    report = ("report", "-s", "tiny.toml", "--seeds", "0", "--format", "csv")
+    whole = cli(*report).out.splitlines()
+    fresh = cli(*report, "--fresh").out.splitlines()
+    assert fresh == [line for line in whole if "ditto" not in line] and 1 < len(fresh) < len(whole)
+
+
+def test_alone_the_program_says_what_it_is_and_what_to_do(cli: Any) -> None:
+    alone = cli()
+    assert alone.code == 0 and "personalized federated learning" in alone.out
+    commands = [line.split("   ")[0].split()[1:] for line in alone.out.splitlines() if line.startswith("  pflbench")]
+    assert [command[0] for command in commands] == ["run", "ls", "plan"]
+    assert cli(*commands[0], "--dry-run").code == 0 and cli(*commands[1]).code == 0

@@ -1,0 +1,226 @@
+"""One task: groups of seeds, and what becomes of a run that something keeps from finishing."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pflbench import names
+from pflbench.catalog import complete, describe
+from pflbench.data.datasets.digits import Digits
+from pflbench.errors import UsageError
+from pflbench.executor import build
+from pflbench.executor.local import execute
+from pflbench.executor.task import Done, Place, Task, run_task
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.store import Store
+from pflbench.testing import tiny_spec
+
+
+def spec(name: str = "fedavg", seed: int = 0, **changes: object) -> RunSpec:
+    info = describe(name)
+    fields = {
+        "dataset": "digits",
+        "partition": Named(name="shards", options={"shards": 180}),
+        "model": "cnn2",
+        "clients": 90,
+        "cohort": 2,
+        "query": 0.2,
+        "batch": 10,
+        "tail": "drop",
+        "rounds": 1,
+        "scoring": Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=1, lr=0.05)),
+    }
+    method = MethodSpec(name=info.name, version=info.version, hyper=complete(info, {}))
+    return tiny_spec(seed, **{"method": method} | fields | changes)
+
+
+def task(*specs: RunSpec) -> Task:
+    return Task(specs, names.locate("methods", specs[0].method.name))
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ditto"])
+def test_a_group_of_seeds_stores_what_single_runs_store(tmp_path: Path, method: str) -> None:
+    specs = [spec(method, seed) for seed in (0, 1, 2)]
+    single, grouped = (
+        Place(tmp_path / "single", tmp_path),
+        Place(tmp_path / "grouped", tmp_path, execution="vectorized"),
+    )
+    for one in specs:
+        assert [d.status for d in run_task(task(one), single)] == ["done"]
+    assert [d.status for d in run_task(task(*specs), grouped)] == ["done"] * 3
+    for one in specs:
+        loop, vectorized = Store(single.results).read(one.id), Store(grouped.results).read(one.id)
+        assert loop.provenance["execution"] == "loop" and vectorized.provenance["execution"] == "vectorized"
+        assert len(loop.scores) == len(vectorized.scores) > 0
+        for a, b in zip(loop.scores, vectorized.scores, strict=True):
+            assert a._replace(loss_sum=0) == b._replace(loss_sum=0)
+            assert a.loss_sum == pytest.approx(b.loss_sum, rel=1e-9, abs=1e-9)
+
+
+def statuses(dones: list[Done]) -> list[tuple[str, str]]:
+    return [(done.status, done.message) for done in dones]
+
+
+def test_what_is_no_fault_of_the_method_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path / "results", tmp_path)
+    impossible = spec(partition=Named(name="shards", options={"shards": 91}))
+    ((status, message),) = statuses(run_task(task(impossible), place))
+    assert status == "error" and "91 shards cannot be dealt evenly to 90 clients" in message
+
+    for error, expected in (
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (MemoryError(), "out of memory"),
+        (KeyError("x"), "test_task.py, line"),
+    ):
+
+        def load(self: Digits, root: Path, seed: int, error: Exception = error) -> None:
+            raise error
+
+        build._source.cache_clear()
+        monkeypatch.setattr(Digits, "load", load)
+        ((status, message),) = statuses(run_task(task(spec()), place))
+        assert status == "error" and expected in message
+    assert not Store(place.results).list()
+
+
+def test_running_out_of_memory_in_training_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def simulate(*_: object) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr("pflbench.executor.task.Simulation.run", simulate)
+    ((status, message),) = statuses(run_task(task(spec()), Place(tmp_path / "results", tmp_path)))
+    assert status == "error" and message.startswith("out of memory: ")
+
+
+def test_nothing_starts_once_results_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("in the way")
+    dones = execute(
+        [task(spec(seed=0)), task(spec(seed=1))],
+        Place(tmp_path / "results", tmp_path),
+        jobs=1,
+        on_event=lambda event: None,
+    )
+    assert [(d.status, d.fatal) for d in dones] == [("error", True)]
+
+
+def test_check_finds_what_cannot_be_built() -> None:
+    good = (spec(), names.locate("methods", "fedavg"), build.NOWHERE)
+    build.check_all([good])
+    for wrong in (
+        spec(dataset=Named(name="digits", options={"size": 20})),
+        spec(partition=Named(name="dirichlet", options={"alpha": -1.0})),
+        spec(method=MethodSpec(name="fedavg", version="1", hyper={"epoch": 3})),
+    ):
+        with pytest.raises(UsageError):
+            build.check_all([good, (wrong, *good[1:])])
+
+
+def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "foo.py"
+    text = "from pflbench.methods import fedavg\n\n\nclass Foo(fedavg.FedAvg):\n    pass\n"
+    file.write_text(text)
+    info = describe(f"{file}:Foo")
+    planned = spec(method=MethodSpec(name=info.name, version=info.version, hyper=complete(info, {})))
+    build.check_all([(planned, info.reference, build.NOWHERE)])
+    file.write_text(f"{text}\n")
+    with pytest.raises(UsageError, match="changed while the suite was running"):
+        build.check_all([(planned, info.reference, build.NOWHERE)])
+
+
+def test_one_seed_that_cannot_be_does_not_cost_the_others(tmp_path: Path) -> None:
+    """The smallest clients of seeds 0, 1, 2 have 12, 15, 15 support rows; a batch of 14 is too much for the first."""
+    settings = {
+        "partition": Named(name="dirichlet", options={"alpha": 1.0, "minimum": 5}),
+        "clients": 60,
+        "training_clients": 58,
+        "tiny_client": "error",
+        "batch": 14,
+    }
+    specs = [spec(seed=seed, **settings) for seed in range(3)]
+    alone, together = (
+        Place(tmp_path / "alone", tmp_path),
+        Place(tmp_path / "together", tmp_path, execution="vectorized"),
+    )
+    expected = [done.status for one in specs for done in run_task(task(one), alone)]
+    assert {"error", "done"} == set(expected), "this test needs seeds with and without a tiny client"
+    assert [done.status for done in run_task(task(*specs), together)] == expected
+
+
+def test_seeds_share_a_pool_that_does_not_depend_on_them(tmp_path: Path) -> None:
+    first, second = (build.federation(spec(seed=seed), tmp_path) for seed in (0, 1))
+    assert first.x is second.x
+    rotated = Named(name="rotated-digits", options={})
+    first, second = (build.federation(spec(seed=seed, dataset=rotated), tmp_path) for seed in (0, 1))
+    assert first.x is not second.x and not first.x.equal(second.x)
+
+
+def test_fp32_never_means_tf32(tmp_path: Path) -> None:
+    torch.backends.cudnn.allow_tf32 = True
+    run_task(task(spec(precision="fp32")), Place(tmp_path, tmp_path))
+    assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_method_file_that_vanishes_while_it_runs_costs_nothing(tmp_path: Path, raises: bool) -> None:
+    file = tmp_path / "foo.py"
+    source = (
+        "from dataclasses import dataclass\nfrom pathlib import Path\n"
+        "from pflbench.methods.base import Method, Take\n\n\n"
+        "@dataclass(frozen=True)\nclass Foo(Method):\n"
+        "    def takes(self):\n        return (Take(steps=1),)\n\n"
+        "    def client(self, f, server, state, *taken, round):\n"
+        "        Path(__file__).unlink(missing_ok=True)\n"
+        + ("        raise KeyError('gone')\n" if raises else "        return server, state\n")
+    )
+    file.write_text(source)
+    method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
+    place = Place(tmp_path / "results", tmp_path)
+    (done,) = run_task(Task((spec(method=method),), f"{file}:Foo"), place)
+    assert not file.exists() and done.status == ("failed" if raises else "done")
+    assert Store(place.results).read(done.spec.id).provenance["method_source"] == source
+    assert not raises or (done.message.startswith("KeyError: 'gone'") and "foo.py, line 13" in done.message)
+
+
+USERS = """from dataclasses import dataclass
+
+from pflbench.methods.base import Method, Take
+
+
+@dataclass(frozen=True)
+class Foo(Method):
+    def takes(self):
+        return (Take(steps=1),)
+
+    def init(self, new, clients):
+        {init}
+
+    def client(self, f, server, state, *taken, round):
+        {client}
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "client", "message"),
+    [
+        ("return new.part('heart')", "return server, state", "This network has no part 'heart'"),
+        ("raise ValueError('no init')", "return server, state", "ValueError: no init ("),
+        ("return new(0)", "server", "client() must return (upload, new client state), not None (is a return missing?)"),
+        ("return new(0)", "return server", "client() must return (upload, new client state), not a tensor of shape"),
+        ("return new(0)", "return None, state", "client() must return an upload of tensors, not None"),
+        ("return new(0)", "return server, None", "client() must return a client state of tensors, not None"),
+        ("return new(0)", "return server.float(), state", "client() must return an upload like the server's state"),
+        ("return new(0)", "return server[:5], state", "client() must return an upload like the server's state"),
+        ("new(0)", "return server, state", "init() must return the server's state of tensors, not None"),
+    ],
+)
+def test_what_is_wrong_with_a_method_is_said_in_its_own_terms(
+    tmp_path: Path, init: str, client: str, message: str
+) -> None:
+    """Also where it raises before the first round, when there is no cost to tell of yet."""
+    file = tmp_path / "foo.py"
+    file.write_text(USERS.format(init=init, client=client))
+    method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
+    (done,) = run_task(Task((spec(method=method),), f"{file}:Foo"), Place(tmp_path / "results", tmp_path))
+    assert done.status in ("failed", "error") and "UnboundLocalError" not in done.message
+    assert message in done.message

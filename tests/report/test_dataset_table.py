@@ -1,0 +1,99 @@
+"""A table of what was counted of datasets, from stored numbers alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+from table_kit import caption
+
+from pflbench.report.dataset_table import lay_out_counts
+from pflbench.report.render import render
+from pflbench.report.text import cell as text
+from pflbench.store import Store
+from pflbench.store.counts import Counts, write_counts
+from pflbench.suite.counting import Counting, ToCount
+from pflbench.suite.schema import Spread
+from pflbench.suite.statistics import Sizes
+from pflbench.testing import tiny_spec
+
+FEDERATIONS = {
+    name: tuple(tiny_spec(seed, clients=clients) for seed in (4, 5)) for clients, name in ((7, "a"), (8, "b"), (9, "c"))
+}
+PRINTED = {
+    "a": Sizes(total=29, train=20, test=9, classes=3),
+    "b": None,
+    "c": Sizes(total=1, train=1, test=1, classes=1),
+}
+
+
+def table(*ids: str, **changes: object) -> Counting:
+    """A line for each of these ids, which are titles, too; `c` is never counted."""
+    return Counting(
+        **vars(caption(**{"spread": Spread(kind="std", ddof=1), **changes})),
+        command="--suite demo",
+        seeds=(4, 5),
+        datasets=tuple(ToCount(id, id.upper(), FEDERATIONS[id], {}, PRINTED[id]) for id in ids),
+    )
+
+
+@pytest.fixture
+def counted(store: Store) -> Store:
+    numbers = {
+        "a": [Counts(30, 20, 10, 3, "0123456789abcdef")] * 2,
+        "b": [Counts(8, 6, 2, 2, "fedcba9876543210"), Counts(12, 6, 6, 2, "fedcba9876543210")],
+        "c": [Counts(1, 1, 1, 1, "only the first seed")],
+    }
+    for id, several in numbers.items():
+        for run, counts in zip(FEDERATIONS[id], several, strict=False):
+            write_counts(store.root, run, counts)
+    return store
+
+
+def test_a_table_of_them(counted: Store) -> None:
+    shown = lay_out_counts(table("a", "b", "c", notes=("A note.",)), counted)
+    assert [head.column.title for head in shown.columns] == ["total", "train", "test", "classes"]
+    assert [[text(cell, 0) for cell in row.cells] for row in shown.rows] == [
+        ["30", "20", "10", "3"],
+        ["10 ± 3", "6", "4 ± 3", "2"],
+        ["–", "–", "–", "–"],
+    ]
+    assert shown.footer[-2:] == (
+        "Not counted yet: C. `pflbench run --suite demo` counts what the datasets hold.",
+        "A note.",
+    )
+    assert (
+        "Seeds: 4, 5. Where they differ, the mean stands there. ± is the standard deviation over seeds." in shown.footer
+    )
+    assert "Data: 0123456789ab (A), fedcba987654 (B)." in shown.footer
+    markdown = render(shown, "markdown")
+    assert "| A     | total    |     30 |      29 |           +1 | –         |" in markdown
+    assert "| C     |" not in markdown.partition("Ours and")[2]
+    lines = list(csv.DictReader(io.StringIO(render(shown, "csv"))))
+    assert [(one["row"], one["column"], one["mean"]) for one in lines if one["column"] == "test"] == [
+        ("A", "test", "10.0"),
+        ("B", "test", "4.0"),
+    ]
+    assert float(lines[4]["std"]) == pytest.approx(8**0.5)
+
+
+def test_without_spread_and_without_differences(counted: Store) -> None:
+    plain = lay_out_counts(table("a", "b", shows_spread=False), counted)
+    assert [text(cell, 0) for cell in plain.rows[1].cells] == ["10", "6", "4", "2"]
+    assert not any("±" in line or line.startswith("Not counted") for line in plain.footer)
+    same = lay_out_counts(table("a", profile="smoke"), counted)
+    assert "Seeds: 4, 5." in same.footer and same.title == "Demo [profile: smoke]"
+
+
+def test_what_was_counted_of_something_else_or_is_damaged_is_not_there(counted: Store) -> None:
+    (one,) = table("a").datasets
+    other = tuple(run.model_copy(update={"query": 0.5}) for run in one.federations)
+    assert (
+        lay_out_counts(replace(table("a"), datasets=(one._replace(federations=other),)), counted).rows[0].cells[0]
+        is None
+    )
+    for path in (counted.root / "counts").iterdir():
+        path.write_text("{")
+    assert lay_out_counts(table("a"), counted).rows[0].cells == (None,) * 4

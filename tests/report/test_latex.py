@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from table_kit import with_cells
+
+from pflbench.report.latex import NEEDS, escaped
+from pflbench.report.layout import lay_out
+from pflbench.report.render import render
+from pflbench.report.table import Table
+from pflbench.store import Store
+from pflbench.suite.cells import Reference
+from pflbench.suite.expand import expand
+from pflbench.suite.load import available, load
+
+if TYPE_CHECKING:
+    from conftest import Build, Personal
+
+NASTY = r"""100 % of {a_b} & #1 ~ ^2 \ $x$ <b> "q" 'r' `s` -- [t] * § Ünïcødé Łódź α = λΩο ² → ᵍ 数 é"""
+HEADED = [name for name in available() if (document := load(name).document()).row and document.column]
+
+
+@pytest.fixture
+def table(build: Build, store: Store) -> Table:
+    """Numbers with marks, a best one, one below zero, a mixed and a failed cell, a row of its own, and the paper's."""
+    build.fill(store)
+    store.write(build.result(build.spec(0, "lab/foo_bar.py:Foo", version="abc"), 0.1, (0.6, 0.8), data_hash="d2"))
+    given = build.table(
+        references={("fedavg", "digits-b"): Reference(90.0, 1.0), ("fedavg-ft", "digits-a"): Reference(70.0, None)},
+        notes=("Local epochs: 5 & more.",),
+    )
+    cell = replace(given.places["fedavg-ft", "digits-b"], sources={"lr": "guess", "epochs": "tuned"})
+    found = lay_out(with_cells(given, cell), store)
+    assert found.extra
+    first = found.rows[0]
+    failed, below = first.cells
+    assert failed and below
+    first = replace(first, cells=(replace(failed, done=2, failed=1), replace(below, mean=-1.5)))
+    failure = "Failed: 50% of $HOME_DIR & more"
+    return replace(found, rows=(first, *found.rows[1:]), footer=(failure, *found.footer))
+
+
+def widths(shown: str) -> list[set[int]]:
+    """For each tabular how many columns its lines have, as declared and as written."""
+    found = []
+    for declared, body in re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", shown, re.DOTALL):
+        lines = [line.strip() for line in body.splitlines() if line.strip().endswith(r"\\")]
+        spans = [[int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", line)] for line in lines]
+        written = [len(re.findall(r"(?<!\\)&", line)) + 1 + sum(s) for line, s in zip(lines, spans, strict=True)]
+        found.append({len(declared), *written})
+    return found
+
+
+def caption(shown: str) -> str:
+    return next(line for line in shown.splitlines() if line.strip().startswith(r"\caption{"))
+
+
+def test_a_table_is_a_float_with_all_that_markdown_says(table: Table) -> None:
+    shown = render(table, "latex")
+    assert shown.startswith(f"{NEEDS}\n") and shown.isascii() and shown.endswith("\\end{table}\n")
+    assert re.findall(r"\\label\{(.*)\}", shown) == ["tab:demo", "tab:demo-paper"]
+    assert [len(columns) for columns in widths(shown)] == [1, 1]
+    said = " ".join(shown.split())
+    for line in table.footer:
+        assert escaped(line) in said or f"% {line}" in shown.splitlines(), line
+
+
+def test_the_caption_states_protocol_selection_and_seeds(table: Table) -> None:
+    above = caption(render(table, "latex"))
+    for begins in ("Paper: ", "Selection: ", "Seeds: "):
+        (line,) = (line for line in table.footer if line.startswith(begins))
+        assert escaped(line) in above
+    assert "Demo, Table 1. " in above and "Protocol: " in above and "Commit" not in above
+    assert "[profile: quick]." in caption(render(replace(table, title="Demo [profile: quick]"), "latex"))
+    quick = render(replace(table, profile="quick"), "latex")
+    assert "{tab:demo-quick}" in quick
+
+
+def test_numbers_are_marked_bold_and_signed_as_in_print(table: Table) -> None:
+    shown = render(table, "latex", compare=False)
+    lines = {line.split(" & ")[0].strip(): line.strip() for line in shown.splitlines() if " & " in line}
+    assert lines["FedAvg"].split(" & ")[2].startswith(r"$-$1.50")
+    assert r"\textbf{85.00 $\pm$ 8.16\textsuperscript{g}\textsuperscript{t}" in lines["FedAvg-FT"]
+    assert r"(2/3, 1 failed)\textsuperscript{\dag}" in lines["FedAvg"].split(" & ")[1]
+    assert r"{l}{\emph{not in the suite}} \\" in shown.split("FedAvg-FT &")[1].split("Foo")[0]
+    assert r"\par" in shown and r"Failed: 50\% of \$HOME\_DIR \& more" in shown
+    assert r"\textsuperscript{g} rests on values that no paper or code gives" in shown
+
+
+def test_the_papers_numbers_and_spreads_only_where_asked(table: Table, build: Build, store: Store) -> None:
+    compared = render(table, "latex").split(r"\begin{table}")
+    assert len(compared) == 3 and "90.00 $\\pm$ 1.00" in compared[2] and "$-$" in compared[2]
+    assert r"\textsuperscript{2}" in compared[2]  # of the rule that the verdicts follow
+    assert "90.00" not in render(table, "latex", compare=False)
+    bare = render(lay_out(build.table(shows_spread=False), store), "latex")
+    assert r"$\pm$" not in bare and "85.00" in bare
+
+
+def test_columns_that_share_a_group_stand_under_it(table: Table) -> None:
+    above = " ".join(render(table, "latex").split(r"\midrule")[0].split())
+    assert above.endswith(r"\toprule & \multicolumn{2}{c}{Digits} \\ \cmidrule(lr){2-3} & Dir 0.3 & Dir 5 \\")
+    first, second = table.columns
+    alone = replace(table, columns=(first, replace(second, column=replace(second.column, group=""))))
+    above = " ".join(render(alone, "latex").split(r"\midrule")[0].split())
+    assert r"\multicolumn{1}{c}{Digits} & \multicolumn{1}{c}{} \\ \cmidrule(lr){2-2} & Dir" in above
+
+
+def test_groups_in_blocks_are_tabulars_below_each_other(personal: Personal, store: Store) -> None:
+    given = personal.table("a-2", "a-3", "b-2")
+    shown = render(lay_out(given, store), "latex")
+    assert shown.count(r"\begin{tabular}{lrrrr}") == shown.count(r"\begin{tabular}{lrr}") == 1
+    assert r" & \multicolumn{2}{c}{2 Clients} & \multicolumn{2}{c}{3 Clients} \\" in shown
+    assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in shown
+    assert r"A & PM & GM & PM & GM \\" in shown and r"B & PM & GM \\" in shown
+    assert shown.count(r"\begin{table}") == shown.count(r"\caption") == 1
+
+
+@given(st.text())
+def test_any_text_is_one_ascii_line_without_open_commands(words: str) -> None:
+    found = escaped(words)
+    assert found.isascii() and found.isprintable()
+    plain = re.sub(r"\\[#$%&_{}]", "", found)
+    depths = [plain[:i].count("{") - plain[:i].count("}") for i in range(len(plain) + 1)]
+    assert min(depths) == depths[-1] == 0
+    outside = re.sub(r"\$[^$]*\$|\\[\"'`^~=.](?=\{)", "", plain)
+    assert not set(outside) & set('#$%&~_^<>|"')
+
+
+@given(st.text(st.characters(codec="ascii", categories=["L", "N"])))
+def test_letters_and_digits_stay(words: str) -> None:
+    assert escaped(words) == words
+
+
+def test_characters_print_as_what_they_are() -> None:
+    assert escaped("a_b & 5% of #1 {x}") == r"a\_b \& 5\% of \#1 \{x\}"
+    assert escaped("C:\\new ~ 2^3") == r"C:\textbackslash{}new \textasciitilde{} 2\textasciicircum{}3"
+    assert escaped("--suite x – y") == "-{}-suite x -- y"
+    assert escaped("é Š ñ å ç ø α Ω ² ᵍ ½") == (
+        r"\'{e} \v{S} \~{n} \r{a} \c{c} \o{} $\alpha$ $\Omega$ \textsuperscript{2} \textsuperscript{g} ?"
+    )
+    assert escaped("[a] and [b]") == "{}[a] and [b]"
+    assert escaped("数") == "?" and escaped(" a\n\n b\t") == "a b"
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Each shipped suite's table before anything is run."""
+    store = Store(tmp_path_factory.mktemp("nothing"))
+    return {name: render(lay_out(expand(load(name)), store), "latex") for name in HEADED}
+
+
+def test_lines_of_shipped_tables_have_all_columns(shipped: dict[str, str]) -> None:
+    assert len(shipped) > 5
+    for name, shown in shipped.items():
+        assert widths(shown) and all(len(columns) == 1 for columns in widths(shown)), name
+
+
+def test_pdflatex_compiles_every_shipped_table(shipped: dict[str, str], table: Table, tmp_path: Path) -> None:
+    """One document with all of them and the worst of texts; any error stops it."""
+    packages = ["kpsewhich", "booktabs.sty", "graphicx.sty"]
+    if shutil.which("pdflatex") is None or subprocess.run(packages, stdout=subprocess.DEVNULL).returncode:
+        pytest.skip("needs pdflatex with booktabs (Debian: texlive-latex-base and texlive-latex-recommended)")
+    nasty = replace(
+        table,
+        title=NASTY,
+        rows=tuple(replace(row, title=f"{start}{NASTY}") for row, start in zip(table.rows, "[*", strict=True)),
+        columns=tuple(replace(c, column=replace(c.column, group=NASTY, title=NASTY)) for c in table.columns),
+        footer=(*table.footer, NASTY, " ".join(map(chr, (*range(0x20, 0x250), *range(0x370, 0x400))))),
+    )
+    body = "\n\\clearpage\n".join([*shipped.values(), render(table, "latex"), render(nasty, "latex")])
+    source = (
+        f"\\documentclass{{article}}\n\\usepackage{{booktabs,graphicx}}\n\\begin{{document}}\n{body}\\end{{document}}\n"
+    )
+    (tmp_path / "tables.tex").write_text(source, encoding="ascii")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout[-2000:]
+    said = (tmp_path / "tables.log").read_text(encoding="utf-8", errors="replace")
+    assert "Missing character" not in said
+    assert "too wide) in paragraph" not in said
