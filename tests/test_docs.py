@@ -7,10 +7,43 @@ from pathlib import Path
 import pytest
 
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
+from pflbench.suite.load import available, load
 from pflbench.testing import contract
 
 ROOT = Path(__file__).parents[1]
+
+
+DOCUMENTS = ["README.md", "results/README.md", *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))]
+PAPERS = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "papers").glob("*.md")}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_link_into_the_repository_leads_somewhere(document: str) -> None:
+    here = ROOT / document
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", here.read_text(encoding="utf-8"))
+    assert [link for link in links if ":" not in link and not (here.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", sorted(available()))
+def test_the_page_of_its_paper_names_a_suite(name: str) -> None:
+    paper = load(name).document().suite.paper
+    pages = [page for page in PAPERS.values() if paper == "none" or paper.removeprefix("arXiv:") in page]
+    assert any(f"`{name}`" in page for page in pages)
+
+
+def test_papers_pages_name_no_other_suites() -> None:
+    suites = "|".join(PAPERS)
+    named = {name for page in PAPERS.values() for name in re.findall(rf"`((?:{suites})-[\w-]+)`", page)}
+    assert named <= available().keys()
+
+
+@pytest.mark.parametrize("name", sorted(available()))
+def test_no_note_has_a_measured_number_typed_in(name: str) -> None:
+    suite = load(name)
+    notes = [note.text for profile in suite.profiles for note in suite.document(profile).suite.notes]
+    printed = str(suite.document().reference)
+    measured = [number for note in notes for number in re.findall(r"\d\d\.\d+|[\d.]+ ?%|[\d.]+ ±", note)]
+    assert [number for number in measured if number.rstrip(" %±") not in printed] == []
 
 
 def block(document: str, language: str) -> str:
