@@ -3,8 +3,8 @@
 Departures:
 1. A client chooses by the sum of mini-batch losses over its static minibatches, because batch normalization makes the
    loss of a batch depend on its composition (authors' CAFeMe code).
-2. K independent initial models (in the authors' CAFeMe code they are one shared object, see docs/papers/cafeme.md); model 0 is the
-   seed's common one.
+2. K independent initial models (in the authors' CAFeMe code they are one shared object); model 0 is the seed's common
+   one.
 3. Clusters nobody chose stay unchanged.
 4. `shared="base"` is pFedVEM's table's reading of the paper's weight sharing for ambiguous clusters: one base, trained
    by all and averaged over all uploads, and K heads (the authors' code pretrains the base and freezes it). A client
