@@ -18,7 +18,7 @@ from pflbench.units import count
 if TYPE_CHECKING:
     from pflbench.running.execution import Execution
     from pflbench.store import Store
-    from pflbench.suite.queue import Item
+    from pflbench.suite.queue import QueueItem
 
 DEFAULT_FILE = Path("results/QUEUE.toml")
 
@@ -74,14 +74,14 @@ def queue(
     return 0 if good else 1
 
 
-def _say(items: list[Item], store: Store) -> None:
+def _say(items: list[QueueItem], store: Store) -> None:
     for number, item in enumerate(items, 1):
         console().print(f"{number:>2}. {item.title}: {_progress(item, store)}{_cost(item, store)}.")
         if item.entry.note:
             console().print(f"    {item.entry.note}")
 
 
-def _progress(item: Item, store: Store) -> str:
+def _progress(item: QueueItem, store: Store) -> str:
     from pflbench.running.queueing import states
 
     found = states(item.table.runs, store)
@@ -89,7 +89,7 @@ def _progress(item: Item, store: Store) -> str:
     return f"{found['done']} of {found.total()} done{failed}"
 
 
-def _cost(item: Item, store: Store) -> str:
+def _cost(item: QueueItem, store: Store) -> str:
     from pflbench.running.queueing import states
 
     cost = item.entry.cost
@@ -99,7 +99,7 @@ def _cost(item: Item, store: Store) -> str:
     return f"; {cost:g} min a run" + (f", {todo:g} min to do" if todo else "")
 
 
-def _conclude(items: list[Item], store: Store, file: Path) -> bool:
+def _conclude(items: list[QueueItem], store: Store, file: Path) -> bool:
     """Say how far the queue is; whether nothing failed."""
     from pflbench.running.queueing import states
 

@@ -40,7 +40,7 @@ from pflbench.typing import Float, Int, Params
 Clusters = Float[Tensor, "clusters params"]
 
 
-class Upload(NamedTuple):
+class IFCAUpload(NamedTuple):
     """The chosen cluster's number; after local training, what is that cluster's own, and what all share (if any)."""
 
     choice: Int[Tensor, "*cohort"]
@@ -49,7 +49,7 @@ class Upload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class IFCA(Method[Clusters, tuple[()], Upload]):
+class IFCA(Method[Clusters, tuple[()], IFCAUpload]):
     """Iterative federated clustering: each client trains the one of K models that fits it best."""
 
     version: ClassVar[int] = 1
@@ -91,17 +91,17 @@ class IFCA(Method[Clusters, tuple[()], Upload]):
 
     def client(
         self, f: Objective, server: Clusters, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[Upload, tuple[()]]:
+    ) -> tuple[IFCAUpload, tuple[()]]:
         """Choose a cluster, then local SGD on it."""
         once, batches = taken
         choice = self.choose(f, server, once)
         w = descend(f.grad, pick(server, choice), batches, lr=self.lr, beta=self.momentum)
         if self.shared is None:
-            return Upload(choice, w), state
+            return IFCAUpload(choice, w), state
         where = f.part(self.shared)
-        return Upload(choice, w[where.stop :], w[where]), state
+        return IFCAUpload(choice, w[where.stop :], w[where]), state
 
-    def server(self, server: Clusters, uploads: Upload, n: Weights, round: Round) -> Clusters:
+    def server(self, server: Clusters, uploads: IFCAUpload, n: Weights, round: Round) -> Clusters:
         """Each cluster becomes the mean of the models of those who chose it; what is shared, the mean of all."""
         if isinstance(uploads.shared, Tensor):
             base = mean(uploads.shared, n)
@@ -109,7 +109,7 @@ class IFCA(Method[Clusters, tuple[()], Upload]):
             return torch.cat([base.expand(self.clusters, -1), own], 1)
         return self._averaged(server, uploads, n)
 
-    def _averaged(self, server: Float[Tensor, "clusters own"], uploads: Upload, n: Weights) -> Tensor:
+    def _averaged(self, server: Float[Tensor, "clusters own"], uploads: IFCAUpload, n: Weights) -> Tensor:
         numbers = torch.arange(self.clusters, device=server.device)
         member = (uploads.choice[:, None] == numbers).to(server.dtype) * n[:, None].to(server.dtype)
         total = member.sum(0)[:, None]
@@ -121,7 +121,7 @@ class IFCA(Method[Clusters, tuple[()], Upload]):
         return pick(server, self.choose(f, server, support))
 
     def personalize(
-        self, f: Objective, server: Clusters, state: tuple[()], sent: Upload | None, *taken: Batches, round: Round
+        self, f: Objective, server: Clusters, state: tuple[()], sent: IFCAUpload | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """The cluster that fits this client best: to have its own is what IFCA is for (pFedVEM's tables show it)."""
         (once,) = taken

@@ -58,7 +58,7 @@ class PFedVEMClient(NamedTuple):
     guards: Scalar
 
 
-class Upload(NamedTuple):
+class PFedVEMUpload(NamedTuple):
     """The trained base, the posterior's mean, and the confidence in it."""
 
     base: Float[Tensor, "*cohort base"]
@@ -67,7 +67,7 @@ class Upload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PFedVEM(Method[Params, PFedVEMClient, Upload]):
+class PFedVEM(Method[Params, PFedVEMClient, PFedVEMUpload]):
     """Variational expectation maximization: posteriors at the clients, the prior's mean at the server."""
 
     version: ClassVar[int] = 1
@@ -110,7 +110,7 @@ class PFedVEM(Method[Params, PFedVEMClient, Upload]):
 
     def client(
         self, f: Objective, server: Params, state: PFedVEMClient, *taken: Batches, round: Round
-    ) -> tuple[Upload, PFedVEMClient]:
+    ) -> tuple[PFedVEMUpload, PFedVEMClient]:
         """The confidence, then the head on the received base, then the base under the new head."""
         (whole,), for_base = taken
         theta, w = server[f.part("base")], server[f.part("head")]
@@ -121,7 +121,7 @@ class PFedVEM(Method[Params, PFedVEMClient, Upload]):
         base = torch.where(sound & fine, trained, theta)
         guards = state.guards + (~(sound & fine)).to(w.dtype)
         kept = PFedVEMClient(posterior, tau, trace, deviation, guards)
-        return Upload(base, posterior.mean, tau), kept
+        return PFedVEMUpload(base, posterior.mean, tau), kept
 
     def prior(self, state: PFedVEMClient, w: Part) -> tuple[Scalar, Scalar, Scalar, Scalar]:
         """Trace and deviation of the kept posterior, the prior's variance rho², and the confidence tau."""
@@ -174,7 +174,7 @@ class PFedVEM(Method[Params, PFedVEMClient, Upload]):
 
         return steps(step, (theta, torch.zeros_like(theta)), batches, range(len(batches)))[0]
 
-    def server(self, server: Params, uploads: Upload, n: Weights, round: Round) -> Params:
+    def server(self, server: Params, uploads: PFedVEMUpload, n: Weights, round: Round) -> Params:
         """The base by the clients' weights, w by their confidence."""
         return torch.cat([mean(uploads.base, n), mean(uploads.mean, uploads.tau / uploads.tau.sum())])
 
@@ -183,7 +183,13 @@ class PFedVEM(Method[Params, PFedVEMClient, Upload]):
         return ()
 
     def personalize(
-        self, f: Objective, server: Params, state: PFedVEMClient, sent: Upload | None, *taken: Batches, round: Round
+        self,
+        f: Objective,
+        server: Params,
+        state: PFedVEMClient,
+        sent: PFedVEMUpload | None,
+        *taken: Batches,
+        round: Round,
     ) -> dict[str, Params]:
         """The posterior's mean on the base that the client trained; without one, on the server's."""
         base = server[f.part("base")] if sent is None else sent.base

@@ -11,7 +11,7 @@ from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion
-from pflbench.suite.document import Place, Suite
+from pflbench.suite.document import ColumnKey, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.family import borrowed
 from pflbench.suite.load import available, figures, read
@@ -23,11 +23,11 @@ MAKE = "`pflbench run` makes them."
 
 @dataclass(frozen=True)
 class _Stored:
-    """The stored runs' specs, their ids, and the places where they can stand."""
+    """The stored runs' specs, their ids, and the columns where they can stand."""
 
     specs: Sequence[RunSpec]
     ids: frozenset[str]
-    places: frozenset[Place]
+    column_keys: frozenset[ColumnKey]
 
 
 def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
@@ -46,8 +46,8 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
         UsageError: Something is unknown, or a suite that is asked for has no table of runs.
     """
     specs = [run.spec for run in store.list()]
-    places = (Place(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs)
-    stored = _Stored(specs, frozenset(spec.id for spec in specs), frozenset(places))
+    keys = (ColumnKey(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs)
+    stored = _Stored(specs, frozenset(spec.id for spec in specs), frozenset(keys))
     if part.suites:
         suites = [_with_table(read(name, own)) for name in part.suites]
         return [table for suite in suites for table in _of_suite(suite, part, stored)]
@@ -149,7 +149,7 @@ def _of_suite(suite: Suite, part: Selection, stored: _Stored) -> list[Expansion]
     """The tables of one suite that have a stored run."""
     profiles: Iterable[str] = [part.profile] if part.profile else suite.profiles
     if not part.suites:  # expanding takes longer than looking where runs could stand
-        profiles = [one for one in profiles if suite.document(one).places(part.rounds) & stored.places]
+        profiles = [one for one in profiles if suite.document(one).column_keys(part.rounds) & stored.column_keys]
     tables = [expand(suite, part, profile=profile) for profile in profiles]
     if part.suites and part.profile:
         return tables

@@ -13,11 +13,11 @@ from pflbench.report.text import ranges
 from pflbench.store import Store
 from pflbench.store.counts import Counts, read_counts
 from pflbench.suite.cells import Caption, ColumnHead, Reference, TableColumn
-from pflbench.suite.counting import Counting, ToCount
+from pflbench.suite.counting import CountTable, ToCount
 from pflbench.suite.statistics import COLUMNS, Sizes
 
 
-def lay_out_counts(table: Counting, store: Store) -> Table:
+def lay_out_counts(table: CountTable, store: Store) -> Table:
     """The finished table. A dataset that is not counted with every seed is a line of dashes, and the footer says so."""
     columns = tuple(ColumnHead(TableColumn(name, "", name, "", "", "", 0, 0)) for name in COLUMNS)
     found = {dataset.id: _counted(dataset, store) for dataset in table.datasets}
@@ -38,7 +38,7 @@ def lay_out_counts(table: Counting, store: Store) -> Table:
     )
 
 
-def _footer(table: Counting, found: Mapping[str, Sequence[Counts]]) -> Iterator[str]:
+def _footer(table: CountTable, found: Mapping[str, Sequence[Counts]]) -> Iterator[str]:
     """The lines below; empty ones say nothing. `found`: what was counted, by the dataset's id."""
     varies = any(len({one[:-1] for one in counts}) > 1 for counts in found.values())
     there = [f"{found[one.id][0].data[:12]} ({one.title})" for one in table.datasets if found[one.id]]

@@ -9,7 +9,7 @@ from pflbench.running.execution import choose_device
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
-from pflbench.suite.queue import Item
+from pflbench.suite.queue import QueueItem
 
 
 def states(specs: Iterable[RunSpec], store: Store) -> Counter[str]:
@@ -17,7 +17,9 @@ def states(specs: Iterable[RunSpec], store: Store) -> Counter[str]:
     return Counter(store.status(spec.id) for spec in specs)
 
 
-def steps(item: Item, store: Store, jobs: int | None, in_time: Callable[[], bool] | None = None) -> Iterator[Selection]:
+def steps(
+    item: QueueItem, store: Store, jobs: int | None, in_time: Callable[[], bool] | None = None
+) -> Iterator[Selection]:
     """What to train of an entry: all of it, or, where time is short, one after the other what runs at a time.
 
     Each is to be trained before the next is asked for.
@@ -31,7 +33,7 @@ def steps(item: Item, store: Store, jobs: int | None, in_time: Callable[[], bool
     if in_time is None:
         yield item.part.but(columns=[column.id for column in item.table.columns], seeds=item.table.seeds)
         return
-    for place in item.places():
+    for place in item.cells():
         missing = list(dict.fromkeys(spec.seed for spec in place.runs if store.status(spec.id) == "missing"))
         size = _at_a_time(jobs) or len(missing)
         for first in range(0, len(missing), size):

@@ -37,8 +37,8 @@ def _target(search: Search, methods: Collection[str]) -> Target:
     `methods`: those of the suite's rows. A row whose id is one of them has no values by its id.
     """
     own = tuple(key for key in search.grid if key in search.own)
-    if own and search.line.row.id not in methods:
-        return Target(search.line.row.id)
+    if own and search.selected.row.id not in methods:
+        return Target(search.selected.row.id)
     return Target(search.name, own)
 
 
@@ -94,7 +94,7 @@ def judged(suite: Suite, profile: str, searches: Collection[Search], store: Stor
 
 
 def _label(search: Search, labels: dict[str, str]) -> str:
-    return labels.get(search.line.row.id, search.line.info.name)
+    return labels.get(search.selected.row.id, search.selected.info.name)
 
 
 def _name(search: Search, trial: Trial, label: str) -> str:
@@ -125,9 +125,9 @@ def _toml(tuning: Tuning, best: int) -> str:
         "rows,",
         f"# the best of {of}: {tried}.",
     ]
-    lines += [f"# Row {search.line.row.id} has its own {key}, which wins." for key in target.beaten]
+    lines += [f"# Row {search.selected.row.id} has its own {key}, which wins." for key in target.beaten]
     if search.guest:
-        name = search.line.info.reference.rpartition(":")[2]
+        name = search.selected.info.reference.rpartition(":")[2]
         lines.append(f"# Or: {' '.join(f'--set {name}.{key}={text(value)}' for key, value in values.items())}")
     lines.append(f"[column.hyper.{_key(target.key)}]")
     for key, value in values.items():

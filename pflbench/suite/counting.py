@@ -35,7 +35,7 @@ class ToCount(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Counting(Caption):
+class CountTable(Caption):
     """A table of statistics to fill: a line for each dataset."""
 
     command: str
@@ -44,7 +44,7 @@ class Counting(Caption):
     datasets: tuple[ToCount, ...]
 
 
-def counting(suite: Suite, part: Selection = EVERYTHING) -> Counting:
+def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
     """What is to be counted of a suite of statistics. Raises `UsageError` for an unknown column or profile."""
     document = suite.document(part.profile or "paper")
     head, statistics = document.suite, document.statistics
@@ -59,7 +59,7 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> Counting:
         divided = {key: settings[key] for key in _DIVIDED}
         federations = tuple(_nobodys(seed, **divided | suite.own.contents(settings, code, seed)) for seed in seeds)
         datasets.append(ToCount(column.id, title, federations, code, statistics.reference.get(column.id)))
-    return Counting(
+    return CountTable(
         suite=suite.name,
         title=head.title,
         paper=head.paper,

@@ -21,9 +21,9 @@ from pflbench.suite.schema import (
     Column,
     DerivedTable,
     Evaluation,
-    Federation,
+    FederationTable,
     Hyper,
-    Layout,
+    LayoutTable,
     Printed,
     Profile,
     Row,
@@ -32,11 +32,11 @@ from pflbench.suite.schema import (
 )
 from pflbench.suite.scoped import DepartureTable, Follows, Scoped, Suspicion, check_scope
 from pflbench.suite.sourced import Sources
-from pflbench.suite.strict import Table, explain, fault, unknown_key
+from pflbench.suite.strict import TomlTable, explain, fault, unknown_key
 
 
-class Place(NamedTuple):
-    """What the runs of a column share that can be read from its table: a run of another place stands in none of it."""
+class ColumnKey(NamedTuple):
+    """What all runs of a column have in common and can be read from its table; other runs stand in no cell of it."""
 
     dataset: str
     partition: str
@@ -45,11 +45,11 @@ class Place(NamedTuple):
     rounds: int
 
 
-class Document(Table):
+class Document(TomlTable):
     """A suite file with one profile applied."""
 
     suite: SuiteTable
-    federation: Federation
+    federation: FederationTable
     evaluation: Evaluation
     column: Annotated[list[Column], Field(min_length=1)]
     row: list[Row]
@@ -60,7 +60,7 @@ class Document(Table):
     follows: list[Follows] = Field(default_factory=list)
     departure: list[DepartureTable] = Field(default_factory=list)
     reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
-    layout: Layout = Field(default_factory=Layout)
+    layout: LayoutTable = Field(default_factory=LayoutTable)
     figure: figures.Figure | None = None
     statistics: counting.Statistics | None = None
     tune: Tune = Field(default_factory=Tune)
@@ -81,11 +81,11 @@ class Document(Table):
         sizes = [(column.clients or shared.clients, column.training_clients) for column in self.column]
         return any(scores_held_out(who, training or shared.training_clients or n, n) for n, training in sizes)
 
-    def places(self, rounds: int | None = None) -> set[Place]:
-        """Where its runs can stand, without expanding it; `rounds`: what was asked for instead of its own."""
+    def column_keys(self, rounds: int | None = None) -> set[ColumnKey]:
+        """What the runs of its columns have in common, without expanding it; `rounds`: asked for instead of its own."""
         own, plain = {row.rounds for row in self.row if row.rounds}, without_folder
         return {
-            Place(plain(c.dataset.name), plain(c.partition.name), plain(c.model), clients, count)
+            ColumnKey(plain(c.dataset.name), plain(c.partition.name), plain(c.model), clients, count)
             for c in self.column
             for clients in [c.clients or self.federation.clients]
             for count in {rounds or c.rounds, *(min(one, rounds or one) for one in own)}

@@ -15,7 +15,7 @@ from pflbench.spec import Finetune, MethodSpec, RunSpec, Scoring
 from pflbench.suite import origins, resolve
 from pflbench.suite.cells import Cell, Choice, Departure, Derived, Expansion, Reading, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.select import Line, select_columns, select_lines, suite_lines
+from pflbench.suite.select import SelectedRow, select_columns, select_rows, suite_rows
 from pflbench.suite.shortfall import shortfall, stand_in
 from pflbench.suite.staging import staged
 from pflbench.suite.strict import at
@@ -60,7 +60,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         raise UsageError(f"{suite.name} trains nothing: {run} counts the images of its datasets.")
     suite = _chosen(suite, document)
     chosen = part.seeds or tuple(document.suite.seeds)
-    lines, overrides = _lines(suite, document, part)
+    rows, overrides = _rows(suite, document, part)
     filler = _Filler(suite, document, overrides, chosen, part.precision or "fp32", rounds)
 
     shown: list[TableColumn] = []
@@ -68,17 +68,17 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
     locations: dict[str, names.Places] = {}
     indices = select_columns(suite, document, part)
     for index in indices:
-        column, filled, places = filler.column(index, lines)
+        column, filled, places = filler.column(index, rows)
         shown.append(column)
         cells += filled
         locations |= places
     head, layout = document.suite, document.layout
-    named = [(line.row.id, line.key) for line in lines], [column.id for column in shown]
+    named = [(selected.row.id, selected.key) for selected in rows], [column.id for column in shown]
     return Expansion(
         suite=suite.name,
         title=head.title,
         paper=head.paper,
-        protocol=origins.protocol(document, lines, shown),
+        protocol=origins.protocol(document, rows, shown),
         profile=profile,
         seeds=chosen,
         spread=head.spread,
@@ -90,9 +90,9 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         shows_spread=layout.spread,
         notes=(*origins.notes(document, *named), *suite.own.remarks),
         departures=origins.departures(document, *named),
-        rows=tuple(line.row for line in lines),
+        rows=tuple(selected.row for selected in rows),
         columns=tuple(shown),
-        derived=_derived(document, [line.row for line in lines], [column.id for column in shown]),
+        derived=_derived(document, [selected.row for selected in rows], [column.id for column in shown]),
         cells=tuple(cells),
         runs=tuple({spec.id: spec for cell in cells for spec in cell.needed}.values()),
         locations=locations,
@@ -103,17 +103,21 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
     )
 
 
-def _lines(suite: Suite, document: Document, part: Selection) -> tuple[list[Line], Sequence[resolve.Setting]]:
+def _rows(suite: Suite, document: Document, part: Selection) -> tuple[list[SelectedRow], Sequence[resolve.Setting]]:
     """The rows that are asked for, at their stages, and what the command line sets in them."""
-    every = suite_lines(suite, document)
+    every = suite_rows(suite, document)
     resolve.check_method_keys(suite, document, every)
-    lines = [_at_most(part.rounds, line) for line in select_lines(every, part, document, suite.own)]
-    overrides = resolve.settings(document, part.overrides, lines)
-    return [staged(suite, document, line, overrides) for line in lines], overrides
+    rows = [_at_most(part.rounds, selected) for selected in select_rows(every, part, document, suite.own)]
+    overrides = resolve.settings(document, part.overrides, rows)
+    return [staged(suite, document, selected, overrides) for selected in rows], overrides
 
 
-def _at_most(rounds: int | None, line: Line) -> Line:
-    return line if rounds is None or line.rounds is None else replace(line, rounds=min(line.rounds, rounds))
+def _at_most(rounds: int | None, selected: SelectedRow) -> SelectedRow:
+    return (
+        selected
+        if rounds is None or selected.rounds is None
+        else replace(selected, rounds=min(selected.rounds, rounds))
+    )
 
 
 def _table_column(paper: Document, document: Document, index: int, shared: Mapping[str, Any]) -> TableColumn:
@@ -137,7 +141,9 @@ class _Filler:
     rounds: int | None
     """Instead of the columns' own."""
 
-    def column(self, index: int, lines: Sequence[Line]) -> tuple[TableColumn, list[Cell], dict[str, names.Places]]:
+    def column(
+        self, index: int, rows: Sequence[SelectedRow]
+    ) -> tuple[TableColumn, list[Cell], dict[str, names.Places]]:
         """A column, its cells in these rows, and where the user's own code is of each run's id that has any."""
         shared = resolve.shared(self.suite, self.document, index) | {"precision": self.precision}
         if self.rounds is not None:
@@ -147,9 +153,9 @@ class _Filler:
         below = resolve.places(self.suite, self.document, index)
         cells: list[Cell] = []
         locations: dict[str, names.Places] = {}
-        for line in lines:
-            places: names.Places = {**below, "methods": line.location} if line.location else below
-            row = self.cells(index, column, line, shared, told, places)
+        for selected in rows:
+            places: names.Places = {**below, "methods": selected.location} if selected.location else below
+            row = self.cells(index, column, selected, shared, told, places)
             cells += row
             if places:
                 locations |= dict.fromkeys((spec.id for spec in row[0].needed), places)
@@ -159,7 +165,7 @@ class _Filler:
         self,
         index: int,
         column: TableColumn,
-        line: Line,
+        selected: SelectedRow,
         shared: Mapping[str, Any],
         told: Mapping[str, str],
         places: names.Places,
@@ -168,36 +174,36 @@ class _Filler:
 
         `told`: the column's sources; `places`: where the code is of what in it is the user's own.
         """
-        where = self.suite, self.document, index, line, self.overrides
+        where = self.suite, self.document, index, selected, self.overrides
         points, values = resolve.hyperparameters(*where)
-        finetune = resolve.finetuning(*where) if "finetuned" in line.scored else None
-        own = dict(shared) if line.rounds is None else dict(shared, rounds=line.rounds)
-        own["scoring"] = self._scoring(line, finetune, own["rounds"])
-        runs, choices = self._runs(line, points, own, places)
-        settings = origins.settings(self.document, line, told)
+        finetune = resolve.finetuning(*where) if "finetuned" in selected.scored else None
+        own = dict(shared) if selected.rounds is None else dict(shared, rounds=selected.rounds)
+        own["scoring"] = self._scoring(selected, finetune, own["rounds"])
+        runs, choices = self._runs(selected, points, own, places)
+        settings = origins.settings(self.document, selected, told)
         # A method's own batch, say, stands in place of the column's, and some methods draw no minibatches.
-        unread = points[0].keys() | (set() if line.info.minibatches else {"batch"})
+        unread = points[0].keys() | (set() if selected.info.minibatches else {"batch"})
         sources = {key: source for key, source in settings.items() if key not in unread} | values
         fixed = {key for target, key, _ in self.overrides if target == "finetune"}
-        tuning = origins.finetuning(self.document, index, line, fixed) if finetune else {}
-        followed = origins.follows(self.document, line.row, line.key, column.id)
+        tuning = origins.finetuning(self.document, index, selected, fixed) if finetune else {}
+        followed = origins.follows(self.document, selected.row, selected.key, column.id)
         cells = []
-        for stage in line.row.stages:
+        for stage in selected.row.stages:
             steps = None
             if stage == "finetuned" and finetune:
                 steps = resolve.reported_steps(self.suite, self.document, index, finetune)
             reading = Reading(stage, steps, column.smallest, self.document.evaluation.mean)
-            reference = resolve.printed(self.document, line.row.id, column.id, stage)
+            reference = resolve.printed(self.document, selected.row.id, column.id, stage)
             own_sources = sources | tuning if stage == "finetuned" else sources
-            cells.append(Cell(line.row, column, reading, runs, reference, own_sources, choices, followed))
+            cells.append(Cell(selected.row, column, reading, runs, reference, own_sources, choices, followed))
         return cells
 
-    def _scoring(self, line: Line, finetune: Finetune | None, rounds: int) -> Scoring:
+    def _scoring(self, selected: SelectedRow, finetune: Finetune | None, rounds: int) -> Scoring:
         rule = self.document.evaluation
         return Scoring(
             clients=rule.clients,
             first=rule.first,
-            stages=line.scored,
+            stages=selected.scored,
             average=rule.average,
             finetune=finetune,
             global_on=rule.global_on,
@@ -207,22 +213,22 @@ class _Filler:
         )
 
     def _runs(
-        self, line: Line, points: Sequence[Mapping[str, Any]], own: Mapping[str, Any], places: names.Places
+        self, selected: SelectedRow, points: Sequence[Mapping[str, Any]], own: Mapping[str, Any], places: names.Places
     ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
         """A cell's runs and choices; `own`: what its runs have in common; `places`: as `cells` has them."""
         read = self.suite.own.contents
         of_seeds = [{"seed": seed, **read(own, places, seed)} for seed in self.seeds]
 
         def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
-            method = MethodSpec(name=line.info.name, version=line.info.version, hyper=dict(hyper))
+            method = MethodSpec(name=selected.info.name, version=selected.info.version, hyper=dict(hyper))
             with at("run"):
                 first = RunSpec(method=method, validation=validation, **{**own, **of_seeds[0]})
             assert first.id  # copies with another seed share what it is hashed from
             return first, *(first.model_copy(update=change) for change in of_seeds[1:])
 
-        if line.validation is None:
+        if selected.validation is None:
             return runs(points[0]), ()
-        pairs = [zip(runs(point), runs(point, line.validation), strict=True) for point in points]
+        pairs = [zip(runs(point), runs(point, selected.validation), strict=True) for point in points]
         choices = tuple(tuple(Choice(*pair) for pair in of_seed) for of_seed in zip(*pairs, strict=True))
         return tuple(first.run for first, *_ in choices), choices
 

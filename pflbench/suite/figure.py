@@ -13,17 +13,17 @@ from pydantic import BeforeValidator, Field, model_validator
 from pflbench.errors import unknown
 from pflbench.spec import Positive
 from pflbench.suite.schema import Column, Rate, Row
-from pflbench.suite.strict import Table, fault
+from pflbench.suite.strict import TomlTable, fault
 
 
-class Scatter(Table):
+class Scatter(TomlTable):
     """A client's accuracy against its number of support rows: all seeds' clients in `bins` of about equal numbers."""
 
     kind: Literal["scatter"]
     bins: Positive
 
 
-class Histogram(Table):
+class Histogram(TomlTable):
     """How many rows clients have in so many `partitions`, in about so many `bins`, beside the exact law.
 
     Nothing is trained and no data are read: `classes` (labels), `types` (those, or all their subclasses) and `per_type`
@@ -44,7 +44,7 @@ class Histogram(Table):
         return self
 
 
-class Kde(Table):
+class Kde(TomlTable):
     """The density of a metric over the clients of all seeds, a curve for each of `rounds`.
 
     `scale`: divided by the sum over a run's clients ("share"), or by the number of the head's parameters ("dimension").
@@ -58,7 +58,7 @@ class Kde(Table):
     """What `--evaluate-every` makes its runs with."""
 
 
-class Curve(Table):
+class Curve(TomlTable):
     """Accuracy against the round: the mean over seeds, and its spread."""
 
     kind: Literal["curve"]
@@ -66,13 +66,13 @@ class Curve(Table):
     """What `--evaluate-every` makes its runs with."""
 
 
-class Steps(Table):
+class Steps(TomlTable):
     """Accuracy against the number of fine-tuning steps: the mean over seeds, its spread, and what a round costs."""
 
     kind: Literal["steps"]
 
 
-class Tsne(Table):
+class Tsne(TomlTable):
     """Each client's mean features after each of the first `rounds` rounds, a point a round, laid out by t-SNE.
 
     A line of panels for each client: for each number of rounds one for every row, and one of all rows together. Needs

@@ -11,7 +11,7 @@ from pflbench.suite.cells import Departure, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.schema import Column, FinetuneKeys, Row
 from pflbench.suite.scoped import Note
-from pflbench.suite.select import Line, anchored, suite_lines
+from pflbench.suite.select import SelectedRow, anchored, suite_rows
 from pflbench.suite.sourced import SETTINGS
 from pflbench.suite.strict import at
 
@@ -24,8 +24,8 @@ _NAMED: tuple[tuple[str, Literal["datasets", "partitions"]], ...] = (
 def check(suite: Suite) -> None:
     """Reject sources of what is no setting, no option of a dataset or partition there, and no hyperparameter."""
     document = suite.document()
-    lines = suite_lines(suite, document)
-    infos = {name: line.info for line in lines for name in (line.row.id, line.key)}
+    rows = suite_rows(suite, document)
+    infos = {name: selected.info for selected in rows for name in (selected.row.id, selected.key)}
     everywhere: dict[str, None] = {}
     for i, column in enumerate(document.column):
         options = _options_of(suite, column)
@@ -70,13 +70,13 @@ def of_column(suite: Suite, document: Document, index: int, shared: Mapping[str,
     return told
 
 
-def settings(document: Document, line: Line, of_column: Mapping[str, str]) -> dict[str, str]:
+def settings(document: Document, selected: SelectedRow, of_column: Mapping[str, str]) -> dict[str, str]:
     """The sources of settings in one row of a column, given those of the column: a row may have rounds of its own."""
     told = dict(of_column)
-    row = next((row for row in document.row if row.id == line.row.id), None)
-    if row is not None and line.rounds is not None:
+    row = next((row for row in document.row if row.id == selected.row.id), None)
+    if row is not None and selected.rounds is not None:
         told.pop("rounds", None)
-        told |= row.given if line.rounds == row.rounds else {}
+        told |= row.given if selected.rounds == row.rounds else {}
     return told
 
 
@@ -85,10 +85,10 @@ def _value(document: Document, index: int, key: str) -> Any:
     return getattr(document.federation, key, None) if own is None else own
 
 
-def finetuning(document: Document, index: int, line: Line, fixed: set[str]) -> dict[str, str]:
+def finetuning(document: Document, index: int, selected: SelectedRow, fixed: set[str]) -> dict[str, str]:
     """The sources of fine-tuning's values for one row; `fixed`: those that the command line sets."""
     column = document.column[index].finetune
-    own = (column.model_extra or {}).get(line.key, FinetuneKeys())
+    own = (column.model_extra or {}).get(selected.key, FinetuneKeys())
     told: dict[str, str] = {k: source for k, source in document.sources.items() if k.startswith("finetune.")}
     for layer in (document.evaluation.finetune or FinetuneKeys(), column, own):
         for key in layer.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True):
@@ -97,10 +97,10 @@ def finetuning(document: Document, index: int, line: Line, fixed: set[str]) -> d
     return {key: source for key, source in told.items() if key.removeprefix("finetune.") not in fixed}
 
 
-def defaults(document: Document, index: int, line: Line) -> dict[str, str]:
+def defaults(document: Document, index: int, selected: SelectedRow) -> dict[str, str]:
     """The sources of a row's hyperparameters that stand only in the method's defaults."""
     methods = {row.method for row in document.row}
-    names = [line.key, *([line.row.id] if line.row.id not in methods else [])]
+    names = [selected.key, *([selected.row.id] if selected.row.id not in methods else [])]
     tables = document.sources, document.column[index].sources
     owned = [(key.rpartition("."), source) for table in tables for key, source in table.items()]
     return {key: source for name in names for (method, _, key), source in owned if method == name}
@@ -149,17 +149,17 @@ def follows(document: Document, row: TableRow, key: str, column: str) -> str:
     return next(own, document.suite.protocol)
 
 
-def protocol(document: Document, lines: Sequence[Line], columns: Sequence[TableColumn]) -> str:
+def protocol(document: Document, rows: Sequence[SelectedRow], columns: Sequence[TableColumn]) -> str:
     """What the cells follow, in a line: what is said of a part of them, with their places, and the suite's protocol."""
     places: dict[str, list[tuple[str, TableColumn]]] = {}
-    for line in lines:
+    for selected in rows:
         for column in columns:
-            text = follows(document, line.row, line.key, column.id)
-            places.setdefault(text, []).append((line.row.id, column))
+            text = follows(document, selected.row, selected.key, column.id)
+            places.setdefault(text, []).append((selected.row.id, column))
     rest = document.suite.protocol
     if len(places) < 2:
         return next(iter(places), rest)
-    parts = [f"{_where(there, len(lines), columns)}: {text}" for text, there in places.items() if text != rest]
+    parts = [f"{_where(there, len(rows), columns)}: {text}" for text, there in places.items() if text != rest]
     return "; ".join([*parts, *([f"all else: {rest}"] if rest in places else [])])
 
 

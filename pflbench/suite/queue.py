@@ -18,7 +18,7 @@ from pflbench.suite.expand import Expansion, expand
 from pflbench.suite.load import load, read_toml
 from pflbench.suite.own import Own
 from pflbench.suite.select import anchored
-from pflbench.suite.strict import Table, at, explain, fault
+from pflbench.suite.strict import TomlTable, at, explain, fault
 from pflbench.units import seed_text
 
 
@@ -31,7 +31,7 @@ def _cost(value: Any) -> Any:
 Names = Annotated[list[str], Field(min_length=1)]
 
 
-class Entry(Table):
+class Entry(TomlTable):
     """`[[entry]]`: a part of a suite. What is left out (columns, methods, seeds) is the suite's own.
 
     `cost` is the minutes that one run takes on one core of the machine the file speaks of, or a text.
@@ -46,13 +46,13 @@ class Entry(Table):
     note: str = ""
 
 
-class QueueFile(Table):
+class QueueFile(TomlTable):
     """The whole file."""
 
     entry: Annotated[list[Entry], Field(min_length=1)]
 
 
-class Place(NamedTuple):
+class QueuedCell(NamedTuple):
     """A place of an entry, a column and a method, as a selection of its own, and all its runs."""
 
     part: Selection
@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Item:
+class QueueItem:
     """An entry, the part of a suite that it asks for (from any folder), and what that expands to."""
 
     entry: Entry
@@ -76,17 +76,17 @@ class Item:
         seeds = f"{'seed' if few else 'seeds'} {seed_text(self.table.seeds)}"
         return f"{self.table.suite} [{self.table.profile}] {columns} · {methods} · {seeds}"
 
-    def places(self) -> list[Place]:
+    def cells(self) -> list[QueuedCell]:
         """The entry's cells, in the order of their runs; a method with several rows or stages counts once."""
-        found: dict[tuple[RunSpec, ...], Place] = {}
+        found: dict[tuple[RunSpec, ...], QueuedCell] = {}
         for cell in self.table.cells:
             method = self.table.locations.get(cell.runs[0].id, {}).get("methods", cell.row.id)
             part = self.part.but(columns=[cell.column.id], methods=[method])
-            found.setdefault(cell.needed, Place(part, cell.needed))
+            found.setdefault(cell.needed, QueuedCell(part, cell.needed))
         return list(found.values())
 
 
-def read_queue(path: Path, own: Own | None = None) -> list[Item]:
+def read_queue(path: Path, own: Own | None = None) -> list[QueueItem]:
     """The entries of a queue file, in its order. Raises `UsageError` with the file and key of every mistake.
 
     Suite files and methods in files are found relative to the queue file. `own`: as `load` takes it.
@@ -105,7 +105,7 @@ def read_queue(path: Path, own: Own | None = None) -> list[Item]:
     return items
 
 
-def _item(entry: Entry, folder: Path, load_suite: Callable[[str], Suite]) -> Item:
+def _item(entry: Entry, folder: Path, load_suite: Callable[[str], Suite]) -> QueueItem:
     name = str(folder / entry.suite) if entry.suite.endswith(".toml") else entry.suite
     part = selection(
         suites=[name],
@@ -114,4 +114,4 @@ def _item(entry: Entry, folder: Path, load_suite: Callable[[str], Suite]) -> Ite
         methods=[anchored(method, folder) for method in entry.methods or ()],
         seeds=entry.seeds,
     )
-    return Item(entry, part, expand(load_suite(name), part))
+    return QueueItem(entry, part, expand(load_suite(name), part))

@@ -15,7 +15,7 @@ from pflbench.suite import origins
 from pflbench.suite.cells import Reference
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.schema import Candidates, FederationKeys, FinetuneKeys, NamedTable, Sourced
-from pflbench.suite.select import Line, all_known, anchored
+from pflbench.suite.select import SelectedRow, all_known, anchored
 from pflbench.suite.strict import at
 
 _FINETUNE = Info(
@@ -34,9 +34,9 @@ class Setting(NamedTuple):
     value: Any
 
 
-def settings(document: Document, sets: Sequence[str], lines: Sequence[Line]) -> list[Setting]:
+def settings(document: Document, sets: Sequence[str], rows: Sequence[SelectedRow]) -> list[Setting]:
     """Parse `method.key=value` and `finetune.key=value`; a target that no selected row has is an error."""
-    targets: dict[str, Info] = {alias: line.info for line in lines for alias in line.aliases}
+    targets: dict[str, Info] = {alias: selected.info for selected in rows for alias in selected.aliases}
     if document.evaluation.finetune:
         targets["finetune"] = _FINETUNE
     settings = []
@@ -52,12 +52,12 @@ def settings(document: Document, sets: Sequence[str], lines: Sequence[Line]) -> 
     return settings
 
 
-def check_method_keys(suite: Suite, document: Document, lines: Sequence[Line]) -> None:
+def check_method_keys(suite: Suite, document: Document, rows: Sequence[SelectedRow]) -> None:
     """Reject a table of hyperparameters or fine-tuning for a method, or in a column for a row, that is not there."""
-    keys = {line.key for line in lines}
+    keys = {selected.key for selected in rows}
     tables = {"hyper": (list(document.hyper), keys)}
     for i, column in enumerate(document.column):
-        tables[f"column[{i}].hyper"] = list(column.hyper), keys | {line.row.id for line in lines}
+        tables[f"column[{i}].hyper"] = list(column.hyper), keys | {selected.row.id for selected in rows}
         tables[f"column[{i}].finetune"] = list(column.finetune.model_extra or {}), keys
     for place, (methods, known) in tables.items():
         with at(f"{suite.path}: {place}"):
@@ -107,7 +107,7 @@ def references(suite: Suite, document: Document, index: int) -> dict[names.Kind,
 
 
 def hyperparameters(
-    suite: Suite, document: Document, index: int, line: Line, overrides: Sequence[Setting]
+    suite: Suite, document: Document, index: int, selected: SelectedRow, overrides: Sequence[Setting]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Every hyperparameter's value, and the source of those that the suite file gives one for, defaults included.
 
@@ -116,24 +116,24 @@ def hyperparameters(
     """
     values: dict[str, Any] = {}
     sources: dict[str, str | None] = {}
-    for place, layer in _layers(suite, document, index, line.key, line.row.id, line.place, line.hyper):
+    for place, layer in _layers(suite, document, index, selected.key, selected.row.id, selected.place, selected.hyper):
         for key, entry in layer.items():
             if entry.like is not None:
                 entry = _alike(suite, document, index, entry, f"{place}.{key}.like")
-            values[key], sources[key] = _coerced(line.info, key, entry.value, place), entry.source
-    grid = candidates(line.info, line.grid, f"{line.place}.grid")
-    sources |= {key: line.grid[key].source for key in grid}
+            values[key], sources[key] = _coerced(selected.info, key, entry.value, place), entry.source
+    grid = candidates(selected.info, selected.grid, f"{selected.place}.grid")
+    sources |= {key: selected.grid[key].source for key in grid}
     for target, key, value in overrides:
-        if target in line.aliases:
+        if target in selected.aliases:
             values[key], sources[key] = value, None
             grid.pop(key, None)
-    given = {key for target, key, _ in overrides if target in line.aliases}
-    for key, source in origins.defaults(document, index, line).items():
+    given = {key for target, key, _ in overrides if target in selected.aliases}
+    for key, source in origins.defaults(document, index, selected).items():
         if key not in sources and key not in given:
             sources[key] = source
     points = [dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())]
     known = {key: source for key, source in sources.items() if source}
-    return [complete(line.info, values | point) for point in points], known
+    return [complete(selected.info, values | point) for point in points], known
 
 
 def _layers(
@@ -194,13 +194,13 @@ def check_distinct(values: Sequence[Any]) -> None:
 
 
 def finetuning(
-    suite: Suite, document: Document, index: int, line: Line, overrides: Sequence[Setting]
+    suite: Suite, document: Document, index: int, selected: SelectedRow, overrides: Sequence[Setting]
 ) -> Finetune | None:
     """The fine-tuning of one method in one column; None if the suite has none."""
     if document.evaluation.finetune is None:
         return None
     column = document.column[index].finetune
-    own = (column.model_extra or {}).get(line.key, FinetuneKeys())
+    own = (column.model_extra or {}).get(selected.key, FinetuneKeys())
     keys: dict[str, Any] = {}
     for layer in (document.evaluation.finetune, column, own):
         keys |= layer.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True)

@@ -13,7 +13,7 @@ from pflbench.spec import Positive
 from pflbench.stages import SHOWN, Shown
 from pflbench.suite.scoped import Note
 from pflbench.suite.sourced import Settled, Source, Sources
-from pflbench.suite.strict import Table, fault, unknown_key
+from pflbench.suite.strict import TomlTable, fault, unknown_key
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Rate = Annotated[float, Field(gt=0)]
@@ -34,7 +34,7 @@ def _noted(value: Any) -> Any:
     return {"text": value} if isinstance(value, str) else value
 
 
-class Sourced(Table):
+class Sourced(TomlTable):
     """A hyperparameter's value and where it comes from, or the row and hyperparameter that it is always like.
 
     With `like` the source is the other one's, unless it is given.
@@ -54,7 +54,7 @@ class Sourced(Table):
         return self
 
 
-class Candidates(Table):
+class Candidates(TomlTable):
     """The values of a hyperparameter that a grid tries, and where they come from."""
 
     value: Annotated[list[Annotated[Any, AfterValidator(_scalar)]], Field(min_length=1)]
@@ -65,7 +65,7 @@ Hyper = dict[str, Annotated[Sourced, BeforeValidator(_with_value)]]
 Grid = dict[str, Annotated[Candidates, BeforeValidator(_with_value)]]
 
 
-class Spread(Table):
+class Spread(TomlTable):
     """What ± means. `each-step`: the spread at each reported step, averaged; `mean`: the spread of the seeds' means.
 
     `paper`: what the ± that the paper printed is, in words.
@@ -77,7 +77,7 @@ class Spread(Table):
     paper: str = ""
 
 
-class SuiteTable(Table):
+class SuiteTable(TomlTable):
     """`[suite]`. `extends` is resolved before the file is checked, see `inherit`.
 
     `protocol`: what its runs follow, in words, as the line under the table has it.
@@ -120,7 +120,7 @@ class FederationKeys(Settled):
     tiny_client: Literal["single-batch", "error"] | None = None
 
 
-class Federation(FederationKeys):
+class FederationTable(FederationKeys):
     """`[federation]`: shared by every column. Without a number of them, all clients train; they are the cohort."""
 
     clients: Positive
@@ -137,7 +137,7 @@ class FinetuneKeys(Settled):
     optimizer: Literal["sgd"] | None = None
 
 
-class Finetune(FinetuneKeys):
+class FinetuneTable(FinetuneKeys):
     """`evaluation.finetune`."""
 
     steps: Positive
@@ -155,13 +155,13 @@ class ColumnFinetune(FinetuneKeys):
         return isinstance(value, dict)
 
 
-class Report(Table):
+class Report(TomlTable):
     """Which fine-tuning steps a cell averages."""
 
     steps: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
-class Evaluation(Table):
+class Evaluation(TomlTable):
     """`[evaluation]`: who is scored, and how. `mean` is how a table reads the scores, and trains nothing again."""
 
     clients: Literal["held-out", "training", "all"]
@@ -172,11 +172,11 @@ class Evaluation(Table):
     last: Positive = 1
     features: bool = False
     mean: Mean = "clients"
-    finetune: Finetune | None = None
+    finetune: FinetuneTable | None = None
     report: Report | None = None
 
 
-class NamedTable(Table):
+class NamedTable(TomlTable):
     """A dataset or partition: its name and its options."""
 
     model_config = ConfigDict(extra="allow")
@@ -197,7 +197,7 @@ class NamedTable(Table):
         return True
 
 
-class Subset(Table):
+class Subset(TomlTable):
     """Whose scores a column reads: those of the clients with the fewest examples."""
 
     smallest: Positive
@@ -271,7 +271,7 @@ def _by_stage(value: Any) -> Any:
     return value
 
 
-class Layout(Table):
+class LayoutTable(TomlTable):
     """`[layout]`. `stages`: each column shows these, under these titles. `blocks`: rows once per group of columns.
 
     `costs`: the footer tells what a round costs each row. `spread`: a spread stands behind each number.
@@ -285,7 +285,7 @@ class Layout(Table):
     spread: bool = True
 
 
-class DerivedTable(Table):
+class DerivedTable(TomlTable):
     """`[[derived]]`: a row that is the difference of two rows, or a column that is that of two columns.
 
     `spread`: a spread stands behind each difference, if the table has one behind its numbers.
@@ -343,7 +343,7 @@ Numbers = list[float | str]
 Printed = Annotated[Numbers | dict[Shown, Numbers], BeforeValidator(_printed)]
 
 
-class Tune(Table):
+class Tune(TomlTable):
     """`[tune]`: what `pflbench tune` tries. `reduced` names the keys of a method's grid that its cheap search varies.
 
     `columns` are tuned if none is asked for, with `seed`; trials are scored on a `validation` share of the support.
@@ -366,7 +366,7 @@ class Tune(Table):
         return self
 
 
-class Profile(Table):
+class Profile(TomlTable):
     """`[profile.<name>]`: overrides; tables merge, all else is replaced. `column."*"` reaches every column first."""
 
     seeds: list[int] | None = None

@@ -12,13 +12,13 @@ from pydantic import Field, model_validator
 
 from pflbench.errors import unknown
 from pflbench.suite.sourced import Source
-from pflbench.suite.strict import KeyPath, Table, fault
+from pflbench.suite.strict import KeyPath, TomlTable, fault
 
 Raw = dict[str, Any]
 Names = Annotated[list[str], Field(min_length=1)]
 
 
-class Scoped(Table):
+class Scoped(TomlTable):
     """Rows, by id or by their method, and columns, by id. Left out, an axis means all of it."""
 
     rows: Names | None = None

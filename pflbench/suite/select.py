@@ -20,7 +20,7 @@ from pflbench.suite.strict import at
 
 
 @dataclass(frozen=True)
-class Line:
+class SelectedRow:
     """A row and its method.
 
     `key` is what the suite's tables call the method, `scored` the stages that its runs are scored at; the rest is what
@@ -58,61 +58,63 @@ def all_known(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None:
             raise unknown(kind, name, known)
 
 
-def suite_lines(suite: Suite, document: Document) -> list[Line]:
+def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
     """Every row of the suite; a method in a file is found relative to the suite file."""
-    lines = []
+    rows = []
     for i, row in enumerate(document.row):
         place = f"{suite.path}: row[{i}]"
         with at(f"{place}.method"):
             info = suite.own.method(anchored(row.method, suite.path.parent))
         shown = TableRow(row.id, row.title, info.name, document.shown(row))
         own = place, tuple(named(row)), row.rounds, row.hyper, row.grid, row.validation
-        lines.append(Line(shown, info, row.method, document.scored(row), *own))
-    return lines
+        rows.append(SelectedRow(shown, info, row.method, document.scored(row), *own))
+    return rows
 
 
-def _guest(info: MethodInfo, reference: str, document: Document) -> Line:
+def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
     """The row of a method that is none of the suite's."""
     row = TableRow(info.name, names.split_reference(reference)[1], info.name, ())
-    return Line(row, info, reference, document.stages)
+    return SelectedRow(row, info, reference, document.stages)
 
 
-def select_lines(lines: list[Line], part: Selection, document: Document, own: Own) -> list[Line]:
+def select_rows(rows: list[SelectedRow], part: Selection, document: Document, own: Own) -> list[SelectedRow]:
     """The rows that a selection's row ids and methods leave; a reference that is no row becomes one of its own.
 
     A name that is a row's id is that row, even where it is a method of several rows, too. `own`: where what is the
     user's own is looked for.
     """
     if part.rows:
-        all_known("row", part.rows, [line.row.id for line in lines])
-        lines = [line for line in lines if line.row.id in part.rows]
+        all_known("row", part.rows, [selected.row.id for selected in rows])
+        rows = [selected for selected in rows if selected.row.id in part.rows]
     if not part.methods:
-        return lines
+        return rows
     if not document.row:
         raise UsageError("This suite has no rows: it trains nothing.")
-    picked = _of_suite(lines, [name for name in part.methods if not names.is_reference(name)])
-    picked += [line for line in _of_code(lines, part.methods, document, own) if line not in picked]
-    if len({line.row.id for line in picked}) < len(picked):
+    picked = _of_suite(rows, [name for name in part.methods if not names.is_reference(name)])
+    picked += [selected for selected in _of_code(rows, part.methods, document, own) if selected not in picked]
+    if len({selected.row.id for selected in picked}) < len(picked):
         raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
     return picked
 
 
-def _of_code(lines: Sequence[Line], methods: Iterable[str], document: Document, own: Own) -> list[Line]:
+def _of_code(rows: Sequence[SelectedRow], methods: Iterable[str], document: Document, own: Own) -> list[SelectedRow]:
     """The rows of the methods that are named by where their code is; a guest where that is no row."""
-    picked: list[Line] = []
+    picked: list[SelectedRow] = []
     for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods if names.is_reference(name)):
         info = own.method(reference)
-        picked += [line for line in lines if line.location == reference] or [_guest(info, reference, document)]
+        picked += [selected for selected in rows if selected.location == reference] or [
+            _guest(info, reference, document)
+        ]
     return picked
 
 
-def _of_suite(lines: list[Line], ids: Sequence[str]) -> list[Line]:
+def _of_suite(rows: list[SelectedRow], ids: Sequence[str]) -> list[SelectedRow]:
     """The rows with these ids, or of these methods."""
     for file in [name for name in ids if name.endswith(".py")]:
         raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
-    all_known("method", ids, [name for line in lines for name in (line.row.id, line.info.name)])
-    rows = {line.row.id for line in lines}
-    return [line for line in lines if line.row.id in ids or line.info.name in set(ids) - rows]
+    all_known("method", ids, [name for selected in rows for name in (selected.row.id, selected.info.name)])
+    methods = set(ids) - {selected.row.id for selected in rows}
+    return [selected for selected in rows if selected.row.id in ids or selected.info.name in methods]
 
 
 def select_columns(suite: Suite, document: Document, part: Selection) -> list[int]:

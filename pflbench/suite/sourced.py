@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
-from pflbench.suite.strict import Table, fault, unknown_key
+from pflbench.suite.strict import TomlTable, fault, unknown_key
 
 Source = Literal["paper", "code", "inferred", "guess", "tuned"]
 KNOWN: tuple[str, ...] = get_args(Source)
@@ -58,7 +58,7 @@ Sources = Annotated[dict[str, Source], BeforeValidator(flat)]
 """`[sources]`: by a setting's name, or by a method (or row) and its hyperparameter, with a dot between."""
 
 
-class Settled(Table):
+class Settled(TomlTable):
     """A table whose single values may be written with their source: `batch = { value = 30, source = "code" }`."""
 
     _given: dict[str, Source] = PrivateAttr(default_factory=dict)

@@ -10,7 +10,7 @@ from pflbench.errors import UsageError
 from pflbench.stages import SHOWN, Shown, canonical
 from pflbench.suite import resolve
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.select import Line
+from pflbench.suite.select import SelectedRow
 
 _PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
 """Which of the stages that the rows of a table show a guest is shown at, if the table does not show all."""
@@ -30,7 +30,9 @@ _HOOKS: dict[Shown, str] = {
 """What to write for a stage, to those who wrote a method without it."""
 
 
-def staged(suite: Suite, document: Document, line: Line, overrides: Sequence[resolve.Setting]) -> Line:
+def staged(
+    suite: Suite, document: Document, selected: SelectedRow, overrides: Sequence[resolve.Setting]
+) -> SelectedRow:
     """The line at the stages that its method has.
 
     A row of the suite is scored at what it names and, of what other rows name, at what its method has. A guest is shown
@@ -39,52 +41,54 @@ def staged(suite: Suite, document: Document, line: Line, overrides: Sequence[res
     Raises:
         UsageError: The row names a stage that its method does not have, or nothing is left for a guest.
     """
-    there = _there(suite, document, line, overrides)
-    return _own_row(document, line, there) if line.place else _guest(document, line, there)
+    there = _there(suite, document, selected, overrides)
+    return _own_row(document, selected, there) if selected.place else _guest(document, selected, there)
 
 
-def _own_row(document: Document, line: Line, there: Sequence[Shown]) -> Line:
+def _own_row(document: Document, selected: SelectedRow, there: Sequence[Shown]) -> SelectedRow:
     """A row of the suite whose method has the stages `there`."""
-    if lacking := [stage for stage in line.named if stage not in there]:
-        (row,) = (row for row in document.row if row.id == line.row.id)
+    if lacking := [stage for stage in selected.named if stage not in there]:
+        (row,) = (row for row in document.row if row.id == selected.row.id)
         key = "stage" if row.stage == lacking[0] or row.stages is None else "stages"
-        raise UsageError(f"{line.place}.{key}: {_refusal(document, line, lacking[0], there)}")
-    return replace(line, scored=tuple(stage for stage in line.scored if stage in there))
+        raise UsageError(f"{selected.place}.{key}: {_refusal(document, selected, lacking[0], there)}")
+    return replace(selected, scored=tuple(stage for stage in selected.scored if stage in there))
 
 
-def _guest(document: Document, line: Line, there: Sequence[Shown]) -> Line:
+def _guest(document: Document, selected: SelectedRow, there: Sequence[Shown]) -> SelectedRow:
     """A guest whose method has the stages `there`."""
     seen = {stage for row in document.row for stage in document.shown(row)}
     best = [stage for stage in _PREFERRED if stage in seen and stage in there][:1]
     shown = tuple(stage for stage in document.layout.stages or best if stage in there)
     if not shown:
         wanted = [stage for stage in SHOWN if stage in seen]
-        raise UsageError(_refusal(document, line, wanted[0], there))
+        raise UsageError(_refusal(document, selected, wanted[0], there))
     # Methods need not have models that participations leave: those are asked for only where they are shown.
     asked = {stage for stage in document.stages if stage not in ("stored", "sampled")} | {*shown}
     scored = canonical(stage for stage in asked if stage in there)
-    return replace(line, row=replace(line.row, stages=shown), scored=scored)
+    return replace(selected, row=replace(selected.row, stages=shown), scored=scored)
 
 
-def _there(suite: Suite, document: Document, line: Line, overrides: Sequence[resolve.Setting]) -> tuple[Shown, ...]:
+def _there(
+    suite: Suite, document: Document, selected: SelectedRow, overrides: Sequence[resolve.Setting]
+) -> tuple[Shown, ...]:
     """The stages that the method has in all columns: which of them are asked for must not move a run's identity."""
-    stages = line.info.stages
+    stages = selected.info.stages
     kinds: list[dict[str, object]] = [{}]
-    if stages.personal_needs and "personalized" in canonical((*line.scored, *line.named)):
+    if stages.personal_needs and "personalized" in canonical((*selected.scored, *selected.named)):
         where = range(len(document.column))
-        kinds = [h for i in where for h in resolve.hyperparameters(suite, document, i, line, overrides)[0]]
+        kinds = [h for i in where for h in resolve.hyperparameters(suite, document, i, selected, overrides)[0]]
     moment, held_out = document.evaluation.moment, document.held_out
     found = [stages.there(hyper, moment=moment, held_out=held_out) for hyper in kinds]
     return tuple(stage for stage in SHOWN if all(stage in one for one in found))
 
 
-def _refusal(document: Document, line: Line, stage: Shown, there: Sequence[Shown]) -> str:
-    stages, own = line.info.stages, stage in ("personalized", "local")
+def _refusal(document: Document, selected: SelectedRow, stage: Shown, there: Sequence[Shown]) -> str:
+    stages, own = selected.info.stages, stage in ("personalized", "local")
     why = ""
     if own and stages.personal and document.held_out and stages.personal_of == "training":
         why = " for clients that never train, which are scored here"
     elif own and stages.personal and stages.personal_needs:
         why = f" without a value for {stages.personal_needs}"
     has = f"it has {', '.join(there)}" if there else "it has none"
-    hook = "" if why or not names.is_users(line.info.reference) else _HOOKS.get(stage, "")
-    return f"{line.info.name} has no stage {stage!r}{why}; {has}.{hook}"
+    hook = "" if why or not names.is_users(selected.info.reference) else _HOOKS.get(stage, "")
+    return f"{selected.info.name} has no stage {stage!r}{why}; {has}.{hook}"

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from pflbench.spec import Positive
 from pflbench.suite.schema import Column, Row
-from pflbench.suite.strict import Table, fault, unknown_key
+from pflbench.suite.strict import TomlTable, fault, unknown_key
 
 
-class Sizes(Table):
+class Sizes(TomlTable):
     """A dataset's numbers of examples and of classes, as the paper printed them."""
 
     total: Positive
@@ -24,7 +24,7 @@ COLUMNS = tuple(Sizes.model_fields)
 """What the table says of each dataset, in its order."""
 
 
-class Statistics(Table):
+class Statistics(TomlTable):
     """`[statistics]`: every column of the suite becomes a line. `reference`: what the paper printed, by column."""
 
     reference: dict[str, Sizes] = Field(default_factory=dict)

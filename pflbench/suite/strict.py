@@ -55,7 +55,7 @@ def explain(error: Mapping[str, Any]) -> str:
     return f"{key}: {error['msg']}, not {reprlib.repr(error['input'])}"
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """A TOML table. Its unknown keys are found before anything else, so that they hide the errors they cause."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)

@@ -21,7 +21,7 @@ from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.own import Own
 from pflbench.suite.schema import Tune
-from pflbench.suite.select import Line, all_known, select_lines, suite_lines
+from pflbench.suite.select import SelectedRow, all_known, select_rows, suite_rows
 from pflbench.suite.strict import at
 
 Grid = dict[str, list[Any]]
@@ -42,11 +42,11 @@ class Search:
     """The trials of a method in a column, the first key of the grid changing slowest.
 
     They are compared by their scores, read as `reading` says.
-    `line` is the method's row; `guest`: it is none of the suite's. `places`: where the user's own code is.
+    `selected` is the method's row; `guest`: it is none of the suite's. `places`: where the user's own code is.
     """
 
     column: TableColumn
-    line: Line
+    selected: SelectedRow
     guest: bool
     grid: Mapping[str, Sequence[Any]]
     reading: Reading
@@ -56,19 +56,19 @@ class Search:
     @property
     def name(self) -> str:
         """What the suite's tables call the method."""
-        return self.line.info.name if self.guest else self.line.key
+        return self.selected.info.name if self.guest else self.selected.key
 
     @property
     def own(self) -> set[str]:
         """Hyperparameters of which the row has values of its own, stronger than the column's."""
-        return set(self.line.hyper)
+        return set(self.selected.hyper)
 
 
 def check_tuning(suite: Suite) -> None:
     """Reject grids of what is no row and no method of one, and values that are none of its. Raises `UsageError`."""
     document = suite.document()
-    lines = suite_lines(suite, document)
-    named = {line.key: line for line in lines} | {line.row.id: line for line in lines}
+    rows = suite_rows(suite, document)
+    named = {selected.key: selected for selected in rows} | {selected.row.id: selected for selected in rows}
     with at(f"{suite.path}: tune.grid"):
         all_known("method", document.tune.grid, named)
     for name in document.tune.grid:
@@ -105,20 +105,22 @@ def searches(
         raise UsageError(f"Nothing is chosen on seed {seed}, which the suite reports: take another with --seed.")
     if not (part.columns or tune.columns):
         raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
-    own = suite_lines(suite, document)
-    line = _line(own, method, document, suite.own)
-    guest = line not in own
-    fixed = {key for target, key, _ in resolve.settings(document, part.overrides, [line]) if target in line.aliases}
-    varied = _asked(line.info, grid, fixed) if grid else _suggested(suite, document, line, full, fixed)
+    own = suite_rows(suite, document)
+    selected = _row(own, method, document, suite.own)
+    guest = selected not in own
+    fixed = {
+        key for target, key, _ in resolve.settings(document, part.overrides, [selected]) if target in selected.aliases
+    }
+    varied = _asked(selected.info, grid, fixed) if grid else _suggested(suite, document, selected, full, fixed)
 
     points = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
-    rows, methods = ((), (method,)) if guest else ((line.row.id,), ())
+    rows, methods = ((), (method,)) if guest else ((selected.row.id,), ())
     asked = part.but(rows=rows, methods=methods, columns=part.columns or tune.columns, seeds=[seed])
-    cells, locations = _of_points(suite, asked, line.info.name, points)
+    cells, locations = _of_points(suite, asked, selected.info.name, points)
     return [
         Search(
             of_column[0].column,
-            line,
+            selected,
             guest,
             varied,
             of_column[0].reading,
@@ -160,17 +162,20 @@ def judged_by(stages: Sequence[Shown]) -> Shown:
     return min(stages, key=_PREFERRED.index)
 
 
-def _line(lines: list[Line], method: str, document: Document, own: Own) -> Line:
-    named = Selection(rows=(method,)) if any(line.row.id == method for line in lines) else Selection(methods=(method,))
-    found = select_lines(lines, named, document, own)
+def _row(rows: list[SelectedRow], method: str, document: Document, own: Own) -> SelectedRow:
+    named = (
+        Selection(rows=(method,))
+        if any(selected.row.id == method for selected in rows)
+        else Selection(methods=(method,))
+    )
+    found = select_rows(rows, named, document, own)
     if len(found) > 1:
-        raise UsageError(f"{method} has several rows: name one, {' or '.join(line.row.id for line in found)}.")
-    (line,) = found
-    if line.grid:
-        raise UsageError(
-            f"There is nothing to tune: in row {line.row.id} each client chooses {' and '.join(line.grid)} for itself."
-        )
-    return line
+        raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in found)}.")
+    (selected,) = found
+    if selected.grid:
+        chosen = f"in row {selected.row.id} each client chooses {' and '.join(selected.grid)} for itself"
+        raise UsageError(f"There is nothing to tune: {chosen}.")
+    return selected
 
 
 def _asked(info: MethodInfo, texts: Sequence[str], fixed: set[str]) -> Grid:
@@ -188,29 +193,31 @@ def _asked(info: MethodInfo, texts: Sequence[str], fixed: set[str]) -> Grid:
     return grid
 
 
-def _suggested(suite: Suite, document: Document, line: Line, full: bool, fixed: set[str]) -> Grid:
+def _suggested(suite: Suite, document: Document, selected: SelectedRow, full: bool, fixed: set[str]) -> Grid:
     """The suite's grid of a method, or the part of it that its reduced search varies."""
     tune, give = document.tune, "Give one with --grid key=value,value"
-    name = _searched(tune, line)
+    name = _searched(tune, selected)
     if name not in tune.grid:
-        raise UsageError(f"{suite.path} has no grid for {line.info.name}. {give}.")
+        raise UsageError(f"{suite.path} has no grid for {selected.info.name}. {give}.")
     if not full and name not in tune.reduced:
-        raise UsageError(f"{suite.path} has no reduced grid for {line.info.name}. {give}, or take all of it: --full.")
-    whole = _suites_grid(suite, document, line)
+        raise UsageError(
+            f"{suite.path} has no reduced grid for {selected.info.name}. {give}, or take all of it: --full."
+        )
+    whole = _suites_grid(suite, document, selected)
     varied = {key: whole[key] for key in (whole if full else tune.reduced[name]) if key not in fixed}
     if not varied:
         raise UsageError("There is nothing to tune: --set fixes all of it.")
     return varied
 
 
-def _suites_grid(suite: Suite, document: Document, line: Line) -> Grid:
-    name = _searched(document.tune, line)
-    return resolve.candidates(line.info, document.tune.grid[name], f"{suite.path}: tune.grid.{name}")
+def _suites_grid(suite: Suite, document: Document, selected: SelectedRow) -> Grid:
+    name = _searched(document.tune, selected)
+    return resolve.candidates(selected.info, document.tune.grid[name], f"{suite.path}: tune.grid.{name}")
 
 
-def _searched(tune: Tune, line: Line) -> str:
+def _searched(tune: Tune, selected: SelectedRow) -> str:
     """What a row's grid stands under: its id if it has one of its own, else its method."""
-    return line.row.id if line.row.id in tune.grid else line.key
+    return selected.row.id if selected.row.id in tune.grid else selected.key
 
 
 def text(value: Any) -> str:

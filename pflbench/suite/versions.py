@@ -20,7 +20,7 @@ class Versions(NamedTuple):
     models: str | None
 
 
-class Read(NamedTuple):
+class Contents(NamedTuple):
     """What a run's dataset and partition read, as hashes."""
 
     dataset: str | None
@@ -32,9 +32,9 @@ def versions(run: RunSpec) -> Versions:
     return Versions(run.dataset.version, run.partition.version, run.model_version)
 
 
-def read(run: RunSpec) -> Read:
+def read(run: RunSpec) -> Contents:
     """What a run read."""
-    return Read(run.dataset.content, run.partition.content)
+    return Contents(run.dataset.content, run.partition.content)
 
 
 def most(runs: Mapping[RunSpec, bool]) -> Versions:
@@ -50,7 +50,7 @@ def most(runs: Mapping[RunSpec, bool]) -> Versions:
     return min(groups, key=lambda one: (-_shown(groups[one]), str(one)))
 
 
-def most_read(runs: Mapping[RunSpec, bool], seed: int) -> Read | None:
+def most_read(runs: Mapping[RunSpec, bool], seed: int) -> Contents | None:
     """What the runs of a seed read of which one table can show most finished runs.
 
     What several seeds read is not made from the seed: then all seeds have the same, even those without such a run.

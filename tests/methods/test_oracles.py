@@ -26,7 +26,7 @@ from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fedper import FedPer
 from pflbench.methods.fedprox import FedProx
 from pflbench.methods.fedrep import FedRep
-from pflbench.methods.ifca import IFCA, Upload
+from pflbench.methods.ifca import IFCA, IFCAUpload
 from pflbench.methods.per_fedavg import PerFedAvg
 from pflbench.methods.pfedme import PFedMe
 from pflbench.methods.scaffold import Scaffold
@@ -191,7 +191,7 @@ def test_ifca_ties_go_to_the_lowest_number() -> None:
 
 def test_ifca_server_averages_who_chose_and_leaves_the_rest() -> None:
     models = torch.arange(4.0 * SIZE, dtype=torch.float64).reshape(4, SIZE)
-    uploads = Upload(torch.tensor([2, 0, 2, 0, 0]), torch.randn(5, SIZE, dtype=torch.float64))
+    uploads = IFCAUpload(torch.tensor([2, 0, 2, 0, 0]), torch.randn(5, SIZE, dtype=torch.float64))
     n = torch.tensor([0.1, 0.2, 0.3, 0.25, 0.15], dtype=torch.float64)
     after = IFCA(clusters=4).server(models, uploads, n, NOW)
     u = uploads.model

@@ -18,7 +18,7 @@ from pflbench.engine.simulate import RunOutcome, Setup, simulate
 from pflbench.errors import UsageError
 from pflbench.methods import gaussian as g
 from pflbench.methods.base import Batch, Round, Take
-from pflbench.methods.pfedvem import FLOOR, PFedVEM, PFedVEMClient, Upload
+from pflbench.methods.pfedvem import FLOOR, PFedVEM, PFedVEMClient, PFedVEMUpload
 from pflbench.models.mlp import perceptron
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import CLASSES, SHAPE, SIZES, tiny_federation, tiny_network, tiny_spec
@@ -158,9 +158,9 @@ def test_deviation_alone_stays_finite() -> None:
 
 
 def test_the_server_weighs_heads_by_confidence_and_bases_by_examples() -> None:
-    uploads = Upload(base=numbers(0, 4)[:, None], mean=numbers(0, 4)[:, None], tau=numbers(1, 3))
+    uploads = PFedVEMUpload(base=numbers(0, 4)[:, None], mean=numbers(0, 4)[:, None], tau=numbers(1, 3))
     close(PFedVEM().server(numbers(9, 9), uploads, numbers(100, 300) / 400, NOW), numbers(3, 3))
-    uploads = Upload(base=numbers(0, 4)[:, None], mean=numbers(0, 4)[:, None], tau=numbers(3, 1))
+    uploads = PFedVEMUpload(base=numbers(0, 4)[:, None], mean=numbers(0, 4)[:, None], tau=numbers(3, 1))
     close(PFedVEM().server(numbers(9, 9), uploads, numbers(100, 300) / 400, NOW), numbers(3, 1))
 
 

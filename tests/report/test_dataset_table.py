@@ -14,7 +14,7 @@ from pflbench.report.render import render
 from pflbench.report.text import cell as text
 from pflbench.store import Store
 from pflbench.store.counts import Counts, write_counts
-from pflbench.suite.counting import Counting, ToCount
+from pflbench.suite.counting import CountTable, ToCount
 from pflbench.suite.schema import Spread
 from pflbench.suite.statistics import Sizes
 from pflbench.testing import tiny_spec
@@ -29,9 +29,9 @@ PRINTED = {
 }
 
 
-def table(*ids: str, **changes: object) -> Counting:
+def table(*ids: str, **changes: object) -> CountTable:
     """A line for each of these ids, which are titles, too; `c` is never counted."""
-    return Counting(
+    return CountTable(
         **vars(caption(**{"spread": Spread(kind="std", ddof=1), **changes})),
         command="--suite demo",
         seeds=(4, 5),

@@ -122,7 +122,7 @@ def test_own_methods_and_own_grids(suite: Suite, tmp_path: Path) -> None:
     grid = ["lr = 1, 1e-5", "kind=a,b", "fast=true,false", "batch=none,20"]
     (search,) = searches(suite, f"{tmp_path / 'mine.py'}:Mine", grid=grid)
     assert (search.guest, search.name, search.reading.stage) == (True, "mine.py:Mine", "finetuned")
-    assert search.line.location == f"{tmp_path / 'mine.py'}:Mine"
+    assert search.selected.location == f"{tmp_path / 'mine.py'}:Mine"
     assert len(search.trials) == 16 and search.trials[0].values == {"lr": 1.0, "kind": "a", "fast": True, "batch": None}
     assert search.trials[0].run.method.hyper == {"lr": 1.0, "kind": "a", "fast": True}
     assert search.trials[-1].run.method.hyper == {"lr": 1e-5, "kind": "b", "fast": False, "batch": 20}

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from pflbench.spec import Named, RunSpec
-from pflbench.suite.versions import Read, Versions, most, most_read
+from pflbench.suite.versions import Contents, Versions, most, most_read
 from pflbench.testing import tiny_spec
 
 
@@ -35,10 +35,10 @@ def test_the_versions_are_those_of_most_finished_runs_of_one_table(more: dict[Ru
 
 def test_all_seeds_have_the_same_data_unless_it_is_made_from_the_seed() -> None:
     edited = {spec("A", arrays, seed): True for arrays, seed in [("1", 0), ("1", 1), ("1", 2), ("2", 2), ("2", 3)]}
-    assert {most_read(edited, seed) for seed in range(4)} == {Read("1", None)}
+    assert {most_read(edited, seed) for seed in range(4)} == {Contents("1", None)}
     seeded = {spec("A", str(seed), seed): True for seed in range(3)}
-    assert [most_read(seeded, seed) for seed in range(4)] == [*(Read(str(seed), None) for seed in range(3)), None]
+    assert [most_read(seeded, seed) for seed in range(4)] == [*(Contents(str(seed), None) for seed in range(3)), None]
 
 
 def test_a_tie_is_broken_alike_whatever_the_order() -> None:
-    assert {most_read(dict(order), 0) for order in itertools.permutations(SPLIT.items())} == {Read("1", None)}
+    assert {most_read(dict(order), 0) for order in itertools.permutations(SPLIT.items())} == {Contents("1", None)}
