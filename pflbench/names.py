@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pflbench import usercode
+from pflbench import usercode, userimport
 from pflbench.errors import UsageError, unknown
 
 Kind = Literal["methods", "datasets", "models", "partitions"]
@@ -202,7 +202,7 @@ def load(reference: str, version: str | None = None) -> Any:
     try:
         # An installed package is what the process imports elsewhere, too; anything else may be edited meanwhile.
         own = user is not None and not usercode.is_installed(user.path)
-        module = usercode.load(user) if user and own else importlib.import_module(where)
+        module = userimport.load(user) if user and own else importlib.import_module(where)
     except UsageError:
         raise
     except (Exception, SystemExit) as error:  # own code may end its process, too

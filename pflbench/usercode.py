@@ -1,40 +1,32 @@
-"""A user's source file with the user's modules that it imports: what they come to as a hash, and loading them.
+"""A user's source file with the user's modules that it imports, and the version that they come to as a hash.
 
-The files are found by reading `import` statements, so nothing runs before it is hashed; what is loaded are the very
-bytes that were hashed. A module beside the file goes before any other of the same name, as for a script, but the
-standard library and pflbench always mean themselves. What is neither beside the file nor installed, in a folder of
-PYTHONPATH for example, counts as well and is loaded as Python does it. What other ways than statements import while the
-code is loaded is refused, since no hash has it.
+The files are found by reading `import` statements, so nothing runs before it is hashed. A module beside the file goes
+before any other of the same name, as for a script, but the standard library and pflbench always mean themselves. What
+is neither beside the file nor installed, for example in a folder of PYTHONPATH, counts as well. `userimport` loads it.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import hashlib
 import importlib
-import importlib.util
 import os
-import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from pflbench.errors import UsageError
 
-_PREFIX = "_pflbench_user_"
 _OURS = Path(__file__).parent
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-class _Import(NamedTuple):
+class Import(NamedTuple):
     """An import statement: the dots in front, the module, and the names taken from it."""
 
     level: int
@@ -49,7 +41,7 @@ class _Import(NamedTuple):
             base = own[: len(own) + 1 - self.level]
         dotted = ".".join([*base, *([self.module] if self.module else [])])
         itself = [dotted] if dotted else []
-        return [*_parents(dotted), *itself, *(".".join([*itself, name]) for name in self.names)]
+        return [*parents(dotted), *itself, *(".".join([*itself, name]) for name in self.names)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +141,8 @@ class _Reader:
         self.on_path = cache(_on_path)
         self.texts, self.methods, self.outside = dict[Path, bytes](), set[str](), dict[Path, str]()
         package = start.module if start.path.name == "__init__.py" else _package(start.module)
-        parents = (_found(start.folders[-1:], name) for name in _parents(start.module))
-        self.waiting = [(start.path, package), *(parent for parent in parents if parent)]
+        above = (_found(start.folders[-1:], name) for name in parents(start.module))
+        self.waiting = [(start.path, package), *(parent for parent in above if parent)]
 
     def read(self) -> Code:
         """The code with all that it imports."""
@@ -176,141 +168,6 @@ class _Reader:
             self.outside.setdefault(module[0], _below(places, module[0]))
 
 
-def load(code: Code) -> ModuleType:
-    """The module that the code makes, imported at most once in a process.
-
-    Raises:
-        Exception: Whatever the code raises.
-    """
-    place = hashlib.sha256(str(code.path.parent).encode()).hexdigest()[:8]
-    # The name carries the content, so what was edited is never served from sys.modules.
-    top = f"{_PREFIX}{re.sub(r'[^A-Za-z0-9_]', '_', code.path.stem)}_{code.version}_{place}"
-    name = f"{top}.{code.module}"
-    if name in sys.modules:
-        return sys.modules[name]
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-    before, import_path = set(sys.modules), list(sys.path)
-    package = ModuleType(top)
-    package.__path__ = [str(folder) for folder in code.folders]
-    sys.modules[top] = package
-    _Finder.codes[top] = code
-    try:
-        for parent in _parents(code.module):
-            importlib.import_module(f"{top}.{parent}")
-        if name not in sys.modules:  # else its package has imported it
-            spec = _spec(name, code, code.path)
-            sys.modules[name] = importlib.util.module_from_spec(spec)
-            assert spec.loader
-            spec.loader.exec_module(sys.modules[name])
-        _check_imported(code, sys.modules.keys() - before)
-    except BaseException:
-        for loaded in [n for n in sys.modules if n == top or n.startswith(f"{top}.")]:
-            del sys.modules[loaded]
-        sys.path[:] = import_path
-        raise
-    return sys.modules[name]
-
-
-_imported: dict[Path, bytes] = {}
-"""Files of users that Python's own import system loaded, as they were then."""
-
-
-def _check_imported(code: Code, new: Iterable[str]) -> None:
-    """See whether what Python's own import system has loaded for the code is what was hashed.
-
-    Args:
-        code: The code, which is loaded.
-        new: The names of the modules that appeared meanwhile.
-
-    Raises:
-        UsageError: A file is not, or it is another or older one.
-    """
-    for name in sorted(new):
-        file = Path(getattr(sys.modules[name], "__file__", None) or "")
-        users = file.suffix == ".py" and file.is_file() and not (is_installed(file) or is_ours(name))
-        if users and not name.startswith(_PREFIX) and not any(file.samefile(known) for known in code.texts):
-            del sys.modules[name]
-            raise UsageError(_unnamed(file))
-    for path, below in code.outside.items():
-        name = ".".join(Path(below).with_suffix("").parts).removesuffix(".__init__")
-        if name in sys.modules:
-            file = Path(getattr(sys.modules[name], "__file__", None) or "")
-            other = not (file.is_file() and file.samefile(path))
-            if other or _imported.setdefault(path, code.texts[path]) != code.texts[path]:
-                raise UsageError(f"This process has imported another {name!r} than {path} before; start it again.")
-
-
-def _unnamed(path: Path) -> str:
-    return (
-        f"{path} is part of what the numbers come from, but no import statement in the code names it: import it with "
-        "one, from beside the file or from a folder of PYTHONPATH."
-    )
-
-
-class _Finder:
-    """Finds the modules beside a user's file, below a package of the file's own."""
-
-    codes: dict[str, Code] = {}  # noqa: RUF012 (one for the process, as sys.modules)
-
-    @classmethod
-    def find_spec(cls, name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        """The import system's question."""
-        if not name.startswith(_PREFIX) or path is None:
-            return None
-        code = cls.codes[name.partition(".")[0]]
-        file, inside = _step([Path(folder) for folder in path], name.rpartition(".")[2])
-        if file is not None:
-            return _spec(name, code, file)
-        if inside:
-            spec = ModuleSpec(name, None, is_package=True)
-            spec.submodule_search_locations = [str(folder) for folder in inside]
-            return spec
-        return PathFinder.find_spec(name, path)  # an extension module
-
-
-class _Loader:
-    """Runs a file of a user's code as it was when it was hashed."""
-
-    def __init__(self, code: Code, path: Path) -> None:
-        self.code, self.path = code, path
-
-    def create_module(self, spec: ModuleSpec) -> None:
-        """An ordinary module."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the file, with imports that look beside it first."""
-        if self.path not in self.code.texts:
-            raise ImportError(_unnamed(self.path))
-        module.__dict__["__builtins__"] = vars(builtins) | {"__import__": _importer(self.code)}
-        exec(compile(self.code.texts[self.path], str(self.path), "exec", dont_inherit=True), module.__dict__)
-
-
-def _importer(code: Code) -> Any:
-    top = next(name for name, known in _Finder.codes.items() if known is code)
-
-    @cache
-    def beside(name: str, wanted: tuple[str, ...]) -> bool:
-        return any(code.beside(one) for one in _Import(0, name, wanted).modules(""))
-
-    def find(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] | None = (), level: int = 0
-    ) -> Any:
-        if level == 0 and beside(name, tuple(fromlist or ())):
-            return builtins.__import__(name, {"__package__": top, "__name__": top}, None, fromlist or (), 1)
-        return builtins.__import__(name, globals, locals, fromlist or (), level)
-
-    return find
-
-
-def _spec(name: str, code: Code, path: Path) -> ModuleSpec:
-    inside = [str(path.parent)] if path.name == "__init__.py" else None
-    loader: Any = _Loader(code, path)
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=inside)
-    assert spec
-    return spec
-
-
 def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -318,7 +175,7 @@ def _bytes(path: Path) -> bytes:
         raise UsageError(f"Cannot read {path}: {error.strerror or error}.") from error
 
 
-def _imports(path: Path, text: bytes) -> tuple[_Import, ...]:
+def _imports(path: Path, text: bytes) -> tuple[Import, ...]:
     try:
         return _parsed(text)
     except SyntaxError as error:
@@ -328,16 +185,16 @@ def _imports(path: Path, text: bytes) -> tuple[_Import, ...]:
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: bytes) -> tuple[_Import, ...]:
+def _parsed(text: bytes) -> tuple[Import, ...]:
     return tuple(_statements(ast.parse(text)))
 
 
-def _statements(tree: ast.Module) -> Iterator[_Import]:
+def _statements(tree: ast.Module) -> Iterator[Import]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (_Import(0, alias.name) for alias in node.names)
+            yield from (Import(0, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield _Import(node.level, node.module or "", tuple(alias.name for alias in node.names))
+            yield Import(node.level, node.module or "", tuple(alias.name for alias in node.names))
 
 
 def _dotted(path: Path) -> str:
@@ -353,7 +210,7 @@ def _package(module: str) -> str:
     return module.rpartition(".")[0]
 
 
-def _parents(module: str) -> list[str]:
+def parents(module: str) -> list[str]:
     """The packages that a module lies in, the outermost first."""
     parts = module.split(".")
     return [".".join(parts[:i]) for i in range(1, len(parts))]
@@ -363,13 +220,13 @@ def _found(folders: Sequence[Path], name: str) -> tuple[Path, str] | None:
     file: Path | None = None
     inside = list(folders)
     for part in name.split("."):
-        file, inside = _step(inside, part)
+        file, inside = module_in(inside, part)
     if file is None:
         return None
     return file, name if file.name == "__init__.py" else _package(name)
 
 
-def _step(folders: Iterable[Path], name: str) -> tuple[Path | None, list[Path]]:
+def module_in(folders: Iterable[Path], name: str) -> tuple[Path | None, list[Path]]:
     """A module's file in the first folder that has it, and where its submodules are; folders alone if there is none."""
     spaces = []
     for folder in folders:

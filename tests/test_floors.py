@@ -22,6 +22,7 @@ GROUND = (
     "renames",
     "stages",
     "usercode",
+    "userimport",
     "selection",
     "units",
 )

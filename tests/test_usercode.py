@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pflbench import catalog, names, usercode
+from pflbench import catalog, names, usercode, userimport
 from pflbench.errors import UsageError
 
 
@@ -219,7 +219,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     def forget() -> None:
         for name in [name for name in sys.modules if name.startswith("outsider")]:
             del sys.modules[name]
-        usercode._imported.clear()
+        userimport._imported.clear()
 
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     yield forget
