@@ -136,10 +136,10 @@ def table(
     store = Store(Path(results))
     own = readable(store, _path(data_dir))
     tables = with_results(part.but(profile=part.profile or "paper", methods=None), store, own)
-    table = finished(tables[0], store, own, spread) if tables else None
+    table = finished(tables[0], store, spread) if tables else None
     if table is None or not table.has_results:
         raise none_there(part, every_profile(part, store, own), store)
-    return FinishedTable(only(table, part.methods) if part.methods else table)
+    return FinishedTable(only([table], part.methods)[0])
 
 
 def scores(part: Selection | None = None, results: Where = "results") -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,10 +23,10 @@ from pflbench.report.unlisted import extra_rows
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.store.asked import askers
 from pflbench.suite.cells import Cell, ColumnHead, Departure, Expansion, TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.family import named_by_family
 from pflbench.suite.load import load
 
 
@@ -139,11 +139,11 @@ def explain(
     document = content.document(part.profile or "paper")
     _check_explainable(content.name, document, row, column)
     table = expand(content, part, columns=[_column(document, column)])
-    elsewhere = named_by_family(table, content.own)
     shelf = Shelf(store)
-    cells = _cells_of(table, row, _cells_beside(table, shelf, elsewhere))
+    beside, _ = extra_rows(table, shelf.specs, askers(store))
+    cells = _cells_of(table, row, beside)
     cell = _at_stage(table, cells, stage)
-    value = _value(lay_out(table, store, elsewhere), table.place(cell))
+    value = _value(lay_out(table, store), table.place(cell))
     named = cell.row in table.rows
     reduced = replace(table, rows=(cell.row,), columns=(cell.column,), cells=(cell,), derived=())
     followed = not named or _followed(content, cell)
@@ -233,12 +233,6 @@ def _column(document: Document, column: str) -> str:
     if found is None:
         raise unknown("column", column, [c.id for c in document.column])
     return found
-
-
-def _cells_beside(table: Expansion, shelf: Shelf, elsewhere: Collection[str]) -> list[Cell]:
-    """The cells of rows that the suite lacks."""
-    rows, _ = extra_rows(table, [stored.spec for stored in shelf.stored.values()], elsewhere)
-    return [cell for row in rows for cell in row.cells.values()]
 
 
 def _cells_of(table: Expansion, row: str, beside: Sequence[Cell]) -> list[Cell]:

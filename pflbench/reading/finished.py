@@ -14,7 +14,6 @@ from pflbench.selection import Selection
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.counting import counting
-from pflbench.suite.family import named_by_family
 from pflbench.suite.load import find, load, read_toml
 from pflbench.suite.own import Own
 
@@ -48,22 +47,21 @@ def reported(part: Selection, store: Store, own: Own, *, spread: bool | None = N
         shown = [last] if last else there[:1]
     if not shown and not counted:
         raise none_there(trained, every_profile(trained, store, own), store)
-    tables = [*counted.values(), *(finished(one, store, own, spread) for one in shown)]
+    tables = [*counted.values(), *(finished(one, store, spread) for one in shown)]
     seen = {(one.path.resolve(), one.profile) for one in shown}
     others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
-    return Reported([only(one, part.methods) for one in tables] if part.methods else tables, others)
+    return Reported(only(tables, part.methods), others)
 
 
-def finished(table: Expansion, store: Store, own: Own, spread: bool | None = None) -> Table:
+def finished(table: Expansion, store: Store, spread: bool | None = None) -> Table:
     """A table with the numbers of the stored runs.
 
     Args:
         table: Which.
         store: Where the runs are.
-        own: Where what is the user's own is looked for.
         spread: Whether the spread over seeds stands behind each number; None: as the suite says.
     """
-    return lay_out(table.with_spread(spread), store, named_by_family(table, own))
+    return lay_out(table.with_spread(spread), store)
 
 
 def counted_tables(part: Selection, store: Store, own: Own, spread: bool | None = None) -> dict[str, Table]:

@@ -47,7 +47,7 @@ def scores(store: Store, wanted: Wanted) -> Iterator[pa.Table]:
     found = [one for one in found if trials or not one.run.spec.validation]
     if not found:
         raise UsageError(f"No finished run in {str(store.root)!r} is what is asked for.")
-    return _tables(store, found if wanted.suites else placed(found), once=not wanted.suites)
+    return _tables(store, found if wanted.suites else placed(found, store), once=not wanted.suites)
 
 
 def write(tables: Iterable[pa.Table], path: Path) -> int:

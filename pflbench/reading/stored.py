@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from pflbench.names import code, is_reference, known, split_reference, without_f
 from pflbench.report.reading import readable
 from pflbench.report.unlisted import extra_rows
 from pflbench.selection import Selection, Wanted
-from pflbench.spec import RunSpec
+from pflbench.spec import Precision, RunSpec
 from pflbench.store import Store, Stored
+from pflbench.store.asked import Askers, askers
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.family import named_by_family
 from pflbench.suite.load import available, load
 from pflbench.suite.own import Own
 
@@ -69,7 +69,7 @@ def select(store: Store, wanted: Wanted) -> list[Found]:
     """
     stored = store.list()
     if wanted.suites:
-        return _of_suites(stored, wanted, readable(store))
+        return _of_suites(stored, wanted, readable(store), askers(store))
     if wanted.columns or wanted.profile:
         raise UsageError("A column and a profile are of a suite: name it with --suite.")
     _check_names(stored, wanted)
@@ -92,30 +92,45 @@ def named(store: Store, beginnings: Iterable[str]) -> list[Stored]:
     return list(found.values())
 
 
-def placed(found: Sequence[Found]) -> list[Found]:
+def placed(found: Sequence[Found], store: Store) -> list[Found]:
     """The same runs, each with its places in one suite and profile: the first that asks for it, if there is one.
 
     A suite that others extend goes before these, a table before a figure, and a suite's own rows before those that runs
     have of their own. Seeds count as asked for.
     """
-    tables = [
-        (table, suite.document(profile).suite.seeds)
-        for precision in sorted({one.run.spec.precision for one in found})
-        for suite in _in_order()
-        for profile in suite.profiles
-        for table in [_table(suite, profile, Wanted(precision=precision), suite.document(profile).suite.seeds[:1])]
-    ]
+    tables = [table for precision in sorted({one.run.spec.precision for one in found}) for table in _every(precision)]
+    asked = askers(store)
     places: dict[str, tuple[Place, ...]] = {}
-    for places_of in (_named, _beside):
+    for named in (True, False):
         for table, seeds in tables:
             left = [one.run.spec for one in found if one.run.spec.id not in places]
-            alike = {spec: spec.model_copy(update={"seed": seeds[0]}) for spec in left}
-            there = places_of(table, list(dict.fromkeys(alike.values())))
-            for spec, first in alike.items():
-                if first in there:
-                    shown = spec.seed in seeds
-                    places[spec.id] = tuple(p._replace(shown=p.shown and shown) for p in there[first])
+            places |= _in_first_seed(table, seeds, left, None if named else asked)
     return [one._replace(places=places.get(one.run.spec.id, ())) for one in found]
+
+
+def _in_first_seed(
+    table: Expansion, seeds: Sequence[int], runs: Sequence[RunSpec], asked: Askers | None
+) -> dict[str, tuple[Place, ...]]:
+    """The places of these runs, by id, in a table that has the first of these seeds alone; `asked` None: its own."""
+    alike = {run: run.model_copy(update={"seed": seeds[0]}) for run in runs}
+    firsts = list(dict.fromkeys(alike.values()))
+    if asked is None:
+        there = _named(table, firsts)
+    else:
+        there = _beside(table, firsts, {first.id: asked[run.id] for run, first in alike.items() if run.id in asked})
+    return {
+        run.id: tuple(place._replace(shown=place.shown and run.seed in seeds) for place in there[first])
+        for run, first in alike.items()
+        if first in there
+    }
+
+
+def _every(precision: Precision) -> Iterator[tuple[Expansion, Sequence[int]]]:
+    """Every suite's tables in this precision with the first seed alone, and the seeds that they have."""
+    for suite in _in_order():
+        for profile in suite.profiles:
+            seeds = suite.document(profile).suite.seeds
+            yield _table(suite, profile, Wanted(precision=precision), seeds[:1]), seeds
 
 
 def other_seeds(store: Store, wanted: Wanted) -> tuple[int, ...]:
@@ -192,7 +207,7 @@ def _check_names(stored: Sequence[Stored], wanted: Wanted) -> None:
             raise unknown("partition", name, there)
 
 
-def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own) -> list[Found]:
+def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers) -> list[Found]:
     runs: dict[str, Stored] = {}
     places: dict[str, list[Place]] = {}
     for name in dict.fromkeys(wanted.suites):
@@ -201,7 +216,7 @@ def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own) -> list[Found
             raise UsageError(f"{suite.name} has no runs: its numbers come from the datasets alone.")
         mine: dict[str, tuple[Place, ...]] = {}
         for profile in [wanted.profile] if wanted.profile else suite.profiles:
-            for one in _in_table(suite, profile, stored, wanted):
+            for one in _in_table(suite, profile, stored, wanted, asked):
                 mine.setdefault(one.run.spec.id, one.places)  # profiles may share runs, which count once
                 runs[one.run.spec.id] = one.run
         for id, where in mine.items():
@@ -210,17 +225,15 @@ def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own) -> list[Found
     return [Found(runs[id], tuple(places[id])) for id in sorted(runs) if _fits(runs[id], wanted, ids)]
 
 
-def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted) -> list[Found]:
+def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted, asked: Askers) -> list[Found]:
     """Those of the stored runs that stand in a suite's table, with their places there."""
-    asked = _table(suite, profile, wanted, wanted.seeds or suite.document(profile).suite.seeds)
+    table = _table(suite, profile, wanted, wanted.seeds or suite.document(profile).suite.seeds)
     specs = [run.spec for run in stored]
-    places = _named(asked, specs)
-    # Another suite's runs are not beside this one's rows; where all suites are looked through, they have their places.
-    elsewhere = named_by_family(asked, suite.own)
-    places |= _beside(asked, [spec for spec in specs if spec not in places], elsewhere)
+    places = _named(table, specs)
+    places |= _beside(table, [spec for spec in specs if spec not in places], asked)
     if wanted.methods:
-        _check_rows(asked, specs, wanted.methods)
-        rows = {row.id for row in asked.rows}.intersection(wanted.methods)
+        _check_rows(table, specs, wanted.methods)
+        rows = {row.id for row in table.rows}.intersection(wanted.methods)
         several = set(wanted.methods) - rows
         places = {spec: _asked_for(where, rows, has_name(spec, several)) for spec, where in places.items()}
     found = (Found(run, tuple(places[run.spec])) for run in stored if run.spec in places)
@@ -251,11 +264,10 @@ def _named(table: Expansion, stored: Sequence[RunSpec]) -> dict[RunSpec, list[Pl
     return _cells(table, table.cells, set(stored))
 
 
-def _beside(table: Expansion, stored: Sequence[RunSpec], elsewhere: Collection[str] = ()) -> dict[RunSpec, list[Place]]:
+def _beside(table: Expansion, stored: Sequence[RunSpec], asked: Askers) -> dict[RunSpec, list[Place]]:
     """Where the others stand: in rows of their own, or as trials of `pflbench tune` for a row's hyperparameters."""
-    extra, _ = extra_rows(table, stored, elsewhere)
-    cells = [cell for row in extra for cell in row.cells.values()]
-    found = _cells(table, cells, set(stored))
+    extra, _ = extra_rows(table, stored, asked)
+    found = _cells(table, extra, set(stored))
     rows: dict[tuple[str, str], list[Cell]] = {}  # of each method in each setting
     for cell in table.cells:
         rows.setdefault((cell.needed[0].method.name, cell.needed[0].setting()), []).append(cell)

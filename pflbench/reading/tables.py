@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from pflbench.errors import UsageError
 from pflbench.report.outdated import instead, outdated
+from pflbench.report.unlisted import extra_rows
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.store.asked import Asker, Askers, askers
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import ColumnKey, Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.family import borrowed
 from pflbench.suite.load import available, figures, read
 from pflbench.suite.own import Own
 from pflbench.units import parse_seeds
@@ -21,21 +22,20 @@ from pflbench.units import parse_seeds
 MAKE = "`pflbench run` makes them."
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """The stored runs' specs, their ids, and the columns where they can stand."""
+class _Stored(NamedTuple):
+    """The stored runs, who asked for them, and the columns where they can stand."""
 
-    specs: Sequence[RunSpec]
-    ids: frozenset[str]
+    specs: Mapping[str, RunSpec]
+    asked: Askers
     column_keys: frozenset[ColumnKey]
 
 
 def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     """The suites and profiles that are asked for and have a stored run.
 
-    Without suites, all that have tables, but those whose stored runs are all another paper's. A single suite that is
-    asked for under a profile need have none. Columns are left out of suites that do not have them, unless a suite is
-    named.
+    Without suites, all that have tables; but one that builds on another paper's suite only if it asked for a run
+    itself. A single suite that is asked for under a profile need have none. Columns are left out of suites that do not
+    have them, unless a suite is named.
 
     Args:
         part: What is asked for.
@@ -45,15 +45,14 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     Raises:
         UsageError: Something is unknown, or a suite that is asked for has no table of runs.
     """
-    specs = [run.spec for run in store.list()]
-    keys = (ColumnKey(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs)
-    stored = _Stored(specs, frozenset(spec.id for spec in specs), frozenset(keys))
+    specs = {run.spec.id: run.spec for run in store.list()}
+    keys = (ColumnKey(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values())
+    stored = _Stored(specs, askers(store), frozenset(keys))
     if part.suites:
         suites = [_with_table(read(name, own)) for name in part.suites]
         return [table for suite in suites for table in _of_suite(suite, part, stored)]
     found = [table for suite in _with_tables(own) for table in _of_any(suite, part, stored)]
-    # Another paper's table has its runs first: what merely borrows them waits to be asked for.
-    return [table for table in found if not borrowed(table, found, set(stored.ids), own)]
+    return [table for table in found if not _builds_on_another_paper(table) or _asked(table, stored)]
 
 
 def asked_for(part: Selection) -> bool:
@@ -72,7 +71,7 @@ def latest(store: Store, own: Own) -> Expansion | None:
     last = max(asked, key=lambda one: str(one.get("finished", "")))["asked"]
     try:
         return expand(
-            read(last["suite"], own),
+            read(last.get("file", last["suite"]), own),
             profile=last["profile"],
             rounds=last.get("rounds"),
             seeds=parse_seeds(last["seeds"]) if "seeds" in last else None,
@@ -153,14 +152,22 @@ def _of_suite(suite: Suite, part: Selection, stored: _Stored) -> list[Expansion]
     tables = [expand(suite, part, profile=profile) for profile in profiles]
     if part.suites and part.profile:
         return tables
-    named = {run.id for table in tables for run in table.runs}
-    guests = {spec.setting() for spec in stored.specs if spec.id not in named}
-    return [table for table in tables if _has_results(table, stored, guests)]
+    return [table for table in tables if _has_results(table, stored)]
 
 
-def _has_results(table: Expansion, stored: _Stored, guests: set[str]) -> bool:
-    """Whether a run of it is stored, or one beside its rows: `guests` are the settings of those that none names."""
-    if any(run.id in stored.ids for run in table.runs):
-        return True
-    whole = (cell.runs[0] for cell in table.cells if cell.runs[0].rounds == cell.column.rounds)
-    return any(run.setting() in guests for run in whole)
+def _has_results(table: Expansion, stored: _Stored) -> bool:
+    """Whether a run of it is stored, or one of an extra row, or one of its rows with another seed."""
+    return any(run.id in stored.specs for run in table.runs) or any(
+        extra_rows(table, stored.specs.values(), stored.asked)
+    )
+
+
+def _builds_on_another_paper(table: Expansion) -> bool:
+    """Whether its suite extends one in another folder: each paper's suites have a folder of their own."""
+    return table.extends is not None and table.extends.resolve().parent != table.path.resolve().parent
+
+
+def _asked(table: Expansion, stored: _Stored) -> bool:
+    """Whether one of the table's runs was made for it, or was asked for again by it."""
+    asker = Asker(table.suite, table.profile)
+    return any(asker in stored.asked.get(id, ()) for id in stored.specs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from pflbench.errors import unknown
@@ -32,22 +32,30 @@ def compact(table: Table, compare: bool = True) -> Table:
     )
 
 
-def only(table: Table, methods: Collection[str]) -> Table:
-    """The rows of these methods: rows' ids, or methods' names, of one's own as `file.py:Class`.
+def only(tables: Iterable[Table], methods: Collection[str]) -> list[Table]:
+    """The tables with the rows of these methods alone, those that have any. No methods: the tables as they are.
 
-    A name that is a row's id is that row, even where it is a method of several rows, too.
+    Args:
+        tables: Which.
+        methods: Ids of rows, or names of methods, of one's own as `file.py:Class`. A name that is a row's id is that
+            row, even where it is a method of several rows, too.
 
     Raises:
-        UsageError: No row of the table is called so.
+        UsageError: No row of any of the tables is called so.
     """
-    wanted = {without_folder(name) for name in methods}
-    known = {name for row in (*table.rows, *table.extra) for name in _names(row)}
+    tables, wanted = list(tables), {without_folder(name) for name in methods}
+    known = {name for table in tables for row in (*table.rows, *table.extra) for name in _names(row)}
     for name in wanted - known:
         raise unknown("method", name, known)
+    left = [_only(table, wanted) for table in tables] if methods else tables
+    return [table for table in left if table.rows or table.extra]
+
+
+def _only(table: Table, wanted: Collection[str]) -> Table:
     ids = {row.id for row in table.rows}
 
     def kept(row: Row) -> bool:
-        return row.id in wanted or bool((wanted - ids) & _names(row))
+        return row.id in wanted or any(name in wanted and name not in ids for name in _names(row))
 
     return replace(table, rows=tuple(filter(kept, table.rows)), extra=tuple(filter(kept, table.extra)))
 

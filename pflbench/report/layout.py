@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pflbench.report.cells import read, value
@@ -16,33 +16,29 @@ from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.unlisted import extra_rows
 from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.store.asked import askers
 from pflbench.suite.cells import ColumnHead, Expansion
 
 
-def lay_out(table: Expansion, store: Store, elsewhere: Collection[str] = ()) -> Table:
-    """The finished table. Depends on nothing but the suite and the stored runs.
-
-    `elsewhere`: ids of runs that stand in another table of the same paper and so have no row of their own here.
-    """
+def lay_out(table: Expansion, store: Store) -> Table:
+    """The finished table. Depends on nothing but the suite and the stored runs."""
     shelf = Shelf(store)
-    extra, spare = extra_rows(table, [stored.spec for stored in shelf.stored.values()], elsewhere)
+    extra, spare = extra_rows(table, shelf.specs, askers(store))
     spare, older = _left_over(table, spare, shelf)
     table = replace(table, cells=tuple(cell for cell in table.cells if cell.has_scores))
-    cells = table.places | {(row.id, head): cell for row in extra for head, cell in row.cells.items()}
+    cells = table.places | {table.place(cell): cell for cell in extra}
     found = {place: read(cell, shelf) for place, cell in cells.items()}
     # After the reading: only then are damaged files known.
-    guests = {row.id: row.title for row in extra}
+    guests = {cell.row.id: cell.row.title for cell in extra}
     named = {row.id: row.title for row in table.rows}
     used = runs_used(cells, named | guests, shelf.stored)
     mixed = mixtures(table, used)
-    expected = {(row.id, head): number for row in extra for head, number in row.expected.items()}
-    grid = Grid()
-    for place, cell in cells.items():
-        filled = value(cell, found[place], shelf, table, mixed=cell.column.id in mixed)
-        grid[place] = replace(filled, expected=expected.get(place, filled.expected))
+    grid: Grid = {
+        place: value(cell, found[place], shelf, table, mixed=cell.column.id in mixed) for place, cell in cells.items()
+    }
     if table.bold == "best-per-column":
         _mark_best(grid, table)
-    columns, differences = derive(table, [row.id for row in extra], grid)
+    columns, differences = derive(table, list(guests), grid)
     below = footer(table, grid, named | guests, used, tuple(mixed.values()), spare)
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(

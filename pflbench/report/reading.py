@@ -136,6 +136,11 @@ class Shelf:
         self._results: dict[str, RunResult] = {}
         self.stored: dict[str, Stored] = {stored.spec.id: stored for stored in store.list()}
 
+    @property
+    def specs(self) -> list[RunSpec]:
+        """What the runs are."""
+        return [stored.spec for stored in self.stored.values()]
+
     def read(self, run: RunSpec) -> RunResult | None:
         """The run's result if it is done."""
         if run.id not in self.stored or self.failed(run):

@@ -1,13 +1,13 @@
-"""Rows for stored runs that belong into a table's columns though the suite does not name them.
+"""Extra rows: stored runs that a suite asked for and does not name.
 
-They are a user's method, another version of a built-in one, or one with other hyperparameters.
+They are of a user's method, of another version of a built-in one, or of one with other hyperparameters.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,17 +15,15 @@ from pflbench.catalog import describe
 from pflbench.names import BUILT_IN, is_reference, split_reference
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical, of_reference, of_run
+from pflbench.store.asked import Asker, Askers
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
 
 _PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
-"""Which of the stages that a column reads a row shows there, if the table does not show all."""
-
-_Found = dict[str, list[RunSpec]]
-"""A variant's runs by the suite's column."""
+"""Which of a column's stages an extra row shows there, if the table does not show all: the first that it has."""
 
 
 class Variant(NamedTuple):
-    """What makes two runs of a column the same row: everything but the seed."""
+    """What runs of one row have in common in a column: everything but the seed."""
 
     name: str
     version: str
@@ -33,51 +31,58 @@ class Variant(NamedTuple):
     """Hyperparameters and fine-tuning rate as JSON with sorted keys."""
 
 
-@dataclass(frozen=True)
-class Extra:
-    """An extra row: its title, and by `ColumnHead` its cells and the numbers of seeds expected in them."""
-
-    id: str
-    title: str
-    cells: Mapping[str, Cell]
-    expected: Mapping[str, int]
+_Runs = Mapping[Variant, Mapping[str, list[RunSpec]]]
+"""The runs of extra rows, by the id of the column that they stand in."""
 
 
-def variant(spec: RunSpec) -> Variant:
-    """The variant a run belongs to."""
-    options: dict[str, Any] = dict(spec.method.hyper)
-    if spec.scoring.finetune is not None:
-        options["finetune lr"] = spec.scoring.finetune.lr
-    return Variant(spec.method.name, spec.method.version, json.dumps(options, sort_keys=True))
+def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tuple[list[Cell], list[RunSpec]]:
+    """The cells of extra rows, sorted by the rows' titles, and the table's runs that have no row.
 
+    An extra row has the table's seeds, like the suite's own rows, so that all rows are compared on the same. Without a
+    row are runs of other seeds, and those at stages that the table does not show.
 
-def extra_rows(
-    table: Expansion, stored: Iterable[RunSpec], elsewhere: Collection[str] = ()
-) -> tuple[list[Extra], list[RunSpec]]:
-    """The extra rows, sorted by title, and the runs left over: with seeds or at stages that the table does not have.
-
-    An extra row has the table's seeds like the suite's own, so that all rows are compared on the same. A method that is
-    scored at no stage that the table shows, or is done for none of its seeds, has no row.
-
-    `elsewhere`: ids of runs that stand in another table of the same paper, and so not here.
+    Args:
+        table: The suite's table.
+        stored: The stored runs.
+        asked: Who asked for them.
     """
     columns = _columns(table)
-    own = {*elsewhere, *(run.id for cell in table.cells for run in cell.needed)}
-    found: dict[Variant, _Found] = {}
+    own = {run.id for cell in table.cells for run in cell.needed}
+    found: dict[Variant, dict[str, list[RunSpec]]] = {}
     spare: list[RunSpec] = []
     for run in stored:
         if run.id in own:
             continue
-        mine, setting = variant(run), run.setting()
+        mine, setting = _variant(run), run.setting()
         for id, column in columns.items():
             if not column.admits(setting, run.method.name):
+                continue
+            if not _belongs(run, table, asked, mine in column.named):
                 continue
             if mine in column.named or run.seed not in column.seeds:
                 spare.append(run)
             else:
                 found.setdefault(mine, {}).setdefault(id, []).append(run)
-    rows = [_row(table, group, found, columns) for group in _groups(found)]
-    return sorted((row for row in rows if row.cells), key=lambda row: row.title), spare
+    cells = [cell for group in _groups(found) for cell in _row(table, group, found, columns)]
+    return sorted(cells, key=lambda cell: cell.row.title), spare
+
+
+def _belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:
+    """Whether the table's suite asked for a run.
+
+    Of older runs nobody knows who did. Then it belongs here if the method is a user's, or if the suite has a row with
+    these hyperparameters (`named`).
+    """
+    if run.id in asked:
+        return Asker(table.suite, table.profile) in asked[run.id]
+    return named or is_reference(run.method.name)
+
+
+def _variant(spec: RunSpec) -> Variant:
+    options: dict[str, Any] = dict(spec.method.hyper)
+    if spec.scoring.finetune is not None:
+        options["finetune lr"] = spec.scoring.finetune.lr
+    return Variant(spec.method.name, spec.method.version, json.dumps(options, sort_keys=True))
 
 
 class _Column:
@@ -87,8 +92,8 @@ class _Column:
         self.cells = cells
         self.stages = {cell.stage for cell in cells}
         runs = [run for cell in cells for run in ([p.run for g in cell.choices for p in g] or cell.runs)]
-        self.named: dict[Variant, None] = dict.fromkeys(map(variant, runs))
-        self.seeds = {run.seed for run in runs}
+        self.named: dict[Variant, None] = dict.fromkeys(map(_variant, runs))
+        self.seeds = sorted({run.seed for run in runs})
         # A row that trains for other rounds than its column admits only its own method, e.g. another version of it.
         self._settings = {(run.setting(), "" if run.rounds == rounds else run.method.name) for run in runs}
 
@@ -103,7 +108,7 @@ def _columns(table: Expansion) -> dict[str, _Column]:
     return {id: _Column(several[0].column.rounds, several) for id, several in cells.items()}
 
 
-def _groups(found: Mapping[Variant, Mapping[str, object]]) -> list[list[Variant]]:
+def _groups(found: _Runs) -> list[list[Variant]]:
     """Variants of a method that never meet in a column share a row: suites tune hyperparameters per column."""
     by_version: dict[tuple[str, str], list[Variant]] = {}
     for one in found:
@@ -115,44 +120,32 @@ def _groups(found: Mapping[Variant, Mapping[str, object]]) -> list[list[Variant]
     return groups
 
 
-def _row(
-    table: Expansion, group: list[Variant], found: Mapping[Variant, _Found], columns: Mapping[str, _Column]
-) -> Extra:
-    id, title = f"extra:{json.dumps(group)}", _title(group, found, columns)  # never the id of a suite's row
-    row = TableRow(id, title, group[0].name, ())
-    cells: dict[str, Cell] = {}
-    expected: dict[str, int] = {}
+def _row(table: Expansion, group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -> list[Cell]:
+    """The cells of a row with these variants: none where the table shows no stage of its runs."""
+    id = f"extra:{json.dumps(group)}"  # never the id of a suite's row
+    row = TableRow(id, _title(group, found, columns), group[0].name, ())
+    cells = []
     for head in table.heads:
         for one in group:
             runs, column = found[one].get(head.column.id, []), columns.get(head.column.id)
             reading = column and _reading(head, column, runs)
             if column and reading:
-                at_stage = _one_per_seed(run for run in runs if reading.stage in _stages(run))
-                sources = _sources(column, reading, runs[0])
-                cells[head.id] = Cell(row, head.column, reading, at_stage, sources=sources)
-                expected[head.id] = len(column.seeds)
-    return Extra(id, title, cells, expected)
+                of_seeds = _of_seeds((run for run in runs if reading.stage in _stages(run)), column.seeds)
+                sources = _sources(column, reading.stage, of_seeds[0])
+                cells.append(Cell(row, head.column, reading, of_seeds, sources=sources))
+    return cells
 
 
-def _sources(column: _Column, reading: Reading, run: RunSpec) -> dict[str, str]:
-    return shared_sources(run, reading.stage, ((cell.needed[0], cell.sources) for cell in column.cells))
-
-
-def shared_sources(run: RunSpec, stage: str, told: Iterable[tuple[RunSpec, Mapping[str, str]]]) -> dict[str, str]:
-    """Where the values of a run come from that the suite does not name.
+def _sources(column: _Column, stage: Shown, run: RunSpec) -> dict[str, str]:
+    """Where the values of an extra row's run come from.
 
     Settings are the column's, whoever trains in it. A hyperparameter has a source where a row of the same method has
     the same value; any other value is its user's own, who knows where it comes from.
-
-    Args:
-        run: The run.
-        stage: At which it is read.
-        told: Runs of rows in its column, each with the sources that the suite gives for it; the first that fits counts.
     """
     found: dict[str, str] = {}
-    for other, sources in told:
-        for key, source in sources.items():
-            if _same(run, other, key) and (stage == "finetuned" or not key.startswith("finetune.")):
+    for cell in column.cells:
+        for key, source in cell.sources.items():
+            if _same(run, cell.needed[0], key) and (stage == "finetuned" or not key.startswith("finetune.")):
                 found.setdefault(key, source)
     return found
 
@@ -191,13 +184,17 @@ def _stages(run: RunSpec) -> set[str]:
 _of_built_in = cache(of_reference)
 
 
-def _one_per_seed(runs: Iterable[RunSpec]) -> tuple[RunSpec, ...]:
-    """The runs in the order of their seeds; of those that only differ in where they are scored, the fullest."""
+def _of_seeds(runs: Iterable[RunSpec], seeds: Sequence[int]) -> tuple[RunSpec, ...]:
+    """A run for each of these seeds; of those that only differ in where they are scored, the fullest.
+
+    For a seed without a stored run it is the one that is missing.
+    """
     by_seed = {run.seed: run for run in sorted(runs, key=lambda run: (len(run.scoring.stages), run.id))}
-    return tuple(by_seed[seed] for seed in sorted(by_seed))
+    first = next(iter(by_seed.values()))
+    return tuple(by_seed.get(seed) or first.model_copy(update={"seed": seed}) for seed in seeds)
 
 
-def _title(group: list[Variant], found: Mapping[Variant, _Found], columns: Mapping[str, _Column]) -> str:
+def _title(group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -> str:
     """What the row of these variants is called: its method, and the options that set it apart."""
     name, version, _ = group[0]
     everyone = {*found, *(one for column in columns.values() for one in column.named)}
@@ -214,9 +211,7 @@ def _title(group: list[Variant], found: Mapping[Variant, _Found], columns: Mappi
     return f"{title} ({differing})" if differing else title
 
 
-def _rivals(
-    one: Variant, group: list[Variant], found: Mapping[Variant, _Found], columns: Mapping[str, _Column]
-) -> list[Variant]:
+def _rivals(one: Variant, group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -> list[Variant]:
     """Variants of its method from which its options set it apart: the suite's in its columns, else other rows'."""
     in_suite = [rival for column in found[one] for rival in columns[column].named if rival[:2] == one[:2]]
     return in_suite or [rival for rival in found if rival[:2] == one[:2] and rival not in group]

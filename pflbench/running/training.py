@@ -19,6 +19,7 @@ from pflbench.names import Places
 from pflbench.running.events import Checking, Lacking, OnEvent, Planned, Remark, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_device
 from pflbench.spec import RunSpec
+from pflbench.store.asked import Asker, remember
 from pflbench.store.store import Store
 from pflbench.suite.labels import Part, with_columns
 from pflbench.suite.own import lacking
@@ -59,18 +60,18 @@ class Work(NamedTuple):
     specs: Sequence[RunSpec]
     places: Mapping[str, Places]
     names: Mapping[str, str]
-    asked: Mapping[str, Mapping[str, object]] = MappingProxyType({})
-    """By run id, where it stands, and what was other than the suite's: what its record says of who asked for it."""
+    asked: Mapping[str, Sequence[Mapping[str, object]]] = MappingProxyType({})
+    """By run id, for each suite that asks for it: where it stands, and what was other than the suite's."""
 
 
 def work_of(parts: Sequence[Part]) -> Work:
     """The runs behind tables."""
     places = {id: where for table, _ in parts for id, where in table.locations.items()}
-    asked: dict[str, Mapping[str, object]] = {}
+    asked: dict[str, list[Mapping[str, object]]] = {}
     for table, _ in parts:
-        for cell in table.cells:
-            for spec in cell.needed:
-                asked.setdefault(spec.id, table.asks(cell))
+        first = {spec.id: cell for cell in reversed(table.cells) for spec in cell.needed}
+        for id, cell in first.items():
+            asked.setdefault(id, []).append(table.asks(cell))
     return Work([spec for table, _ in parts for spec in table.runs], places, with_columns(parts), asked)
 
 
@@ -105,6 +106,10 @@ def train(work: Work, results: Path, execution: Execution, on_event: OnEvent = u
     """
     store = Store(results)
     asked = plan(work, store, execution, on_event)
+    askers = {
+        id: [Asker(str(one["suite"]), str(one["profile"])) for one in several] for id, several in work.asked.items()
+    }
+    remember(store, askers, {spec.id for spec in asked.runnable})
     if not asked.runnable:
         return Outcome(asked, [])
     store.check_writable(spec.id for spec in asked.runnable)
@@ -173,6 +178,7 @@ def _missing(name: str, dataset: Dataset, root: Path) -> str:
 
 def _tasks(specs: list[RunSpec], work: Work, place: Place, unchecked: bool) -> list[Task]:
     """Single runs on a CPU; on a GPU, all seeds of a cell together."""
+    made_for = {id: several[0] for id, several in work.asked.items()}
     groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
         groups.setdefault(spec.group() if place.execution == "vectorized" else spec.id, []).append(spec)
@@ -180,7 +186,7 @@ def _tasks(specs: list[RunSpec], work: Work, place: Place, unchecked: bool) -> l
     for group in groups.values():
         own = work.places.get(group[0].id, {})
         reference = names.place("methods", group[0].method.name, own)
-        tasks.append(Task(tuple(group), reference, own, unchecked and names.is_users(reference), work.asked))
+        tasks.append(Task(tuple(group), reference, own, unchecked and names.is_users(reference), made_for))
     return tasks
 
 

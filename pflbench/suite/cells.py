@@ -300,9 +300,14 @@ class Expansion(Caption):
         return {self.place(cell): cell for cell in self.cells}
 
     def asks(self, cell: Cell) -> dict[str, str | int]:
-        """What a run of a cell remembers of who asked for it: where it stands, and what was other than the suite's."""
-        said: dict[str, str | int] = {"suite": self.part.suites[0], "profile": self.profile}
+        """What a run of a cell remembers of who asked for it: where it stands, and what was other than the suite's.
+
+        `file` is where a suite lies that does not come with pflbench.
+        """
+        said: dict[str, str | int] = {"suite": self.suite, "profile": self.profile}
         said |= {"row": cell.row.id, "column": cell.column.id}
+        if self.part.suites[0] != self.suite:
+            said["file"] = self.part.suites[0]
         if self.part.rounds:
             said["rounds"] = self.part.rounds
         if self.part.seeds:

@@ -1,4 +1,4 @@
-"""Tables of one paper share runs; a table does not show the rows of its relatives as guests."""
+"""Which tables show which runs: a table shows its own rows, and beside them what its suite asked for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_kit import method_file
+
+from pflbench.store import Store
+from pflbench.store.asked import NAME, Asker, askers
 
 EXTENSION = """
 [suite]
@@ -19,6 +23,14 @@ id = "shards"
 like = "shards"
 
 [[row]]
+id = "fedavg"
+like = "fedavg"
+
+[[row]]
+id = "fedavg-ft"
+like = "fedavg-ft"
+
+[[row]]
 id = "ditto"
 like = "ditto"
 
@@ -28,6 +40,7 @@ like = "ditto"
 title = "Strong pull"
 hyper = { lam = 10.0 }
 """
+SMOKE = ("--column", "shards", "--profile", "smoke")
 
 
 Cli = Callable[..., Any]
@@ -38,23 +51,70 @@ def family(folder: Path, cli: Cli) -> Cli:
     """Both suites were run; and a third file is not finished."""
     (folder / "ablation.toml").write_text(EXTENSION)
     (folder / "broken.toml").write_text("[suite")
-    asked = ("-s", "tiny.toml", "-s", "ablation.toml", "--column", "shards", "--profile", "smoke")
-    assert cli("run", *asked).code == 0
+    assert cli("run", "-s", "tiny.toml", "-s", "ablation.toml", *SMOKE).code == 0
     return cli
 
 
 @pytest.mark.parametrize("name", ["tiny", "ablation"])
-def test_rows_of_related_suites_are_no_guests(name: str, family: Cli) -> None:
+def test_rows_of_related_suites_are_no_extra_rows(name: str, family: Cli) -> None:
     code, table, _ = family("report", "-s", f"{name}.toml", "--profile", "smoke")
     assert code == 0 and "Ditto" in table
     assert ("Strong pull" in table) == (name == "ablation")
     assert "not in the suite" not in table and "Not shown" not in table
 
 
-def test_a_strangers_rows_are_guests(family: Cli) -> None:
-    asked = ("-s", "tiny.toml", "--profile", "smoke")
-    assert family("run", *asked, "--column", "shards", "-m", "ditto", "--set", "ditto.lam=3").code == 0
-    assert "not in the suite" in family("report", *asked).out
+def test_an_extra_row_stands_in_the_table_that_asked_for_it_and_in_no_other(family: Cli) -> None:
+    assert family("run", "-s", "tiny.toml", *SMOKE, "-m", "ditto", "--set", "ditto.lam=3").code == 0
+    tiny, ablation, paper = (
+        family("report", "-s", f"{name}.toml", "--profile", profile).out
+        for name, profile in (("tiny", "smoke"), ("ablation", "smoke"), ("tiny", "paper"))
+    )
+    assert "not in the suite" in tiny and "ditto (lam=3.0)" in tiny
+    assert "not in the suite" not in ablation + paper
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_stored_run_that_another_suite_asks_for_is_remembered(family: Cli, folder: Path, packed: bool) -> None:
+    again = ("-m", "ditto", "--set", "ditto.lam=3")
+    assert family("run", "-s", "tiny.toml", *SMOKE, *again).code == 0
+    if packed:
+        assert family("pack").code == 0
+    files = {path: path.read_bytes() for path in folder.glob("results/*/*.parquet")}
+    assert "1 done" in family("run", "-s", "ablation.toml", *SMOKE, *again).out
+    assert {path: path.read_bytes() for path in folder.glob("results/*/*.parquet")} == files, "a run never changes"
+    for name in ("tiny", "ablation"):
+        assert "ditto (lam=3.0)" in family("report", "-s", f"{name}.toml", "--profile", "smoke").out
+    said = (folder / "results/runs" / NAME).read_text()
+    assert family("run", "-s", "ablation.toml", *SMOKE, *again).code == 0
+    assert (folder / "results/runs" / NAME).read_text() == said, "nothing is noted twice"
+
+
+def test_two_suites_that_ask_at_once_both_show_the_run(family: Cli, folder: Path) -> None:
+    method = method_file(folder / "foo.py")
+    assert family("run", "-s", "tiny.toml", "-s", "ablation.toml", *SMOKE, "-m", method).code == 0
+    for name in ("tiny", "ablation"):
+        assert "Foo" in family("report", "-s", f"{name}.toml", "--profile", "smoke").out
+
+
+def test_a_run_made_anew_for_another_suite_stays_in_the_table_of_the_first(family: Cli, folder: Path) -> None:
+    method = method_file(folder / "foo.py")
+    assert family("run", "-s", "tiny.toml", *SMOKE, "-m", method).code == 0
+    assert family("run", "-s", "ablation.toml", *SMOKE, "-m", method, "--redo", "always").code == 0
+    (run,) = (run for run in Store(folder / "results").list() if "Foo" in run.spec.method.name)
+    assert run.provenance["asked"]["suite"] == "ablation"
+    assert askers(Store(folder / "results"))[run.spec.id] == {Asker("tiny", "smoke"), Asker("ablation", "smoke")}
+
+
+def test_a_damaged_note_costs_a_warning_alone(family: Cli, folder: Path) -> None:
+    assert family("run", "-s", "tiny.toml", *SMOKE, "-m", "ditto", "--set", "ditto.lam=3").code == 0
+    before = family("report", "-s", "tiny.toml", "--profile", "smoke")
+    with (folder / "results/runs" / NAME).open("a") as file:
+        file.write('[1]\n\n{"suite": "a", "profile": "b", "runs": 3}\n{"suite": "abl')
+    after = family("report", "-s", "tiny.toml", "--profile", "smoke")
+    assert (after.code, after.out) == (0, before.out) and not before.err
+    assert [f"Line {n} of " in after.err for n in range(1, 6)] == [False, True, False, True, True]
+    assert family("run", "-s", "ablation.toml", *SMOKE, "-m", "ditto", "--set", "ditto.lam=3").code == 0
+    assert "ditto (lam=3.0)" in family("report", "-s", "ablation.toml", "--profile", "smoke").out
 
 
 def test_a_table_that_only_borrows_another_papers_runs_waits_to_be_asked_for(cli: Cli) -> None:

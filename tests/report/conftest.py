@@ -16,6 +16,8 @@ from pflbench.testing import tiny_spec
 
 STEPS = (1, 2)
 LABELS = {"personalized": "PM", "global": "GM"}
+KNOWN = {"asked": {"suite": "demo", "profile": "paper"}}
+"""The provenance of runs that the tables below asked for."""
 ALPHAS = {"digits-a": 0.3, "digits-b": 5.0}
 
 
@@ -54,8 +56,8 @@ class Build:
         for stage, step, accuracy in moments:
             for client, shift in ((2, -0.1), (3, 0.1)):
                 scores.append(Score(stage, spec.rounds, step, client, 0, 10, 0.0, accuracy + shift))
-        found = {"commit": "c0ffee", "dirty": False, "device": "cpu", "data_hash": "d1", "torch": "2.11"} | provenance
-        return RunResult(spec, tuple(scores), found)
+        found = {"commit": "c0ffee", "dirty": False, "device": "cpu", "data_hash": "d1", "torch": "2.11"}
+        return RunResult(spec, tuple(scores), found | KNOWN | provenance)
 
     def failed(self, spec: RunSpec, why: str = "Diverged: the loss is not finite") -> RunResult:
         return RunResult(spec, failure=why)
@@ -147,7 +149,7 @@ class Personal:
         if "personalized" in spec.scoring.stages:
             scores += [Score("personalized", spec.rounds, 0, c, 0, 10, 0.0, float(a)) for c, a in enumerate(pm)]
         metrics = tuple(Metric(0, client, "support", float(size)) for client, size in enumerate(sizes))
-        return RunResult(spec, tuple(scores), {"data_hash": "d1"} | provenance, None, metrics)
+        return RunResult(spec, tuple(scores), {**KNOWN, "data_hash": "d1"} | provenance, None, metrics)
 
     def columns(self, *ids: str) -> tuple[TableColumn, ...]:
         """Columns like `a-2`: group A, two clients."""

@@ -230,6 +230,18 @@ def test_extra_rows_of_two_files_or_versions(build: Build, store: Store) -> None
     assert text(value(table, "Bar@aa"), 2) == "50.00 (1/3)"
 
 
+def test_of_runs_that_nobody_is_known_to_have_asked_for_users_methods_are_extra_rows(
+    build: Build, store: Store
+) -> None:
+    build.fill(store)
+    for spec in (build.spec(0, "lab/foo.py:Foo"), build.spec(0, local_lr=3.0), build.spec(7)):
+        store.write(build.result(spec, 0.5, asked=None))
+    store.write(build.result(build.spec(0, "lab/bar.py:Bar"), 0.5, asked={"suite": "other", "profile": "paper"}))
+    table = lay_out(build.table(), store)
+    assert [row.title for row in table.extra] == ["Foo"]
+    assert foot(table, "Not shown:").startswith("Not shown: 1 stored run(s) of fedavg with other seeds")
+
+
 def test_extra_rows_show_what_differs(build: Build, store: Store) -> None:
     build.fill(store)
     store.write(build.result(build.spec(0, local_lr=3.0), 0.5))

@@ -6,7 +6,7 @@ import json
 
 import stored_ids
 
-from pflbench.store import Store
+from pflbench.store import Store, asked
 from pflbench.store.outdated import renamed
 
 
@@ -19,6 +19,14 @@ def test_every_suite_still_finds_its_stored_runs() -> None:
         if (gone := sorted(set(ids) - set(now.get(suite, {}).get(profile, []))))
     }
     assert pinned and not lost
+
+
+def test_who_asked_for_packed_runs_is_said_of_runs_that_are_there() -> None:
+    """Runs from before provenance said it: without these lines they would be in no table."""
+    store = Store(stored_ids.ROOT / "results")
+    lines = [json.loads(line) for line in (store.packs.folder / asked.NAME).read_text().splitlines()]
+    stored = {run.spec.id for run in store.list()}
+    assert lines and all(line["runs"] and stored.issuperset(line["runs"]) for line in lines)
 
 
 def test_the_packs_are_as_upgrade_leaves_them() -> None:
