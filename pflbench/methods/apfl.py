@@ -62,7 +62,6 @@ class APFL(Method[Params, Private, Params]):
             raise UsageError(f"APFL: alpha must be at least 0 and at most 1, not {self.alpha}.")
 
     def takes(self) -> tuple[Take, ...]:
-        """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
 
     def init_client(self, server: Params, new: Initializer) -> Private:
@@ -90,11 +89,9 @@ class APFL(Method[Params, Private, Params]):
         return w, kept(state, v)
 
     def server(self, server: Params, uploads: Float[Tensor, "cohort params"], n: Weights, round: Round) -> Params:
-        """The plain mean of w."""
         return uploads.mean(0)
 
     def adapts(self) -> tuple[Take, ...]:
-        """Nothing: what is trained is used."""
         return ()
 
     def personalize(

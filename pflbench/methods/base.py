@@ -25,10 +25,12 @@ from pflbench.typing import Float, Int, Params, Part, Rows, Scalar
 S = TypeVar("S")
 """Server state: vectors, or a NamedTuple of tensors."""
 C = TypeVar("C")
-"""One client's state between participations; `()` if it keeps none."""
+"""One client's state between participations; `Empty` if it keeps none."""
 U = TypeVar("U")
 """What a client uploads."""
 Carry = TypeVar("Carry")
+Empty = tuple[()]
+"""The state, `()`, of a client that keeps nothing."""
 
 
 class Batch(NamedTuple):

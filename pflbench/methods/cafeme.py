@@ -53,7 +53,6 @@ class CAFeMe(Method[Params, AdamState, Params]):
         return Take(steps=self.steps), Take(steps=self.outer_batches, merge=True)
 
     def init_client(self, server: Params, new: Initializer) -> AdamState:
-        """A fresh Adam state."""
         return adam_init(server)
 
     def client(

@@ -41,7 +41,6 @@ class Ditto(Method[Params, DittoClient, Params]):
     """Strength lambda of the pull toward the global model."""
 
     def takes(self) -> tuple[Take, ...]:
-        """S minibatches for the personal model, S for the global one."""
         return Take(steps=self.steps), Take(steps=self.steps)
 
     def init_client(self, server: Params, new: Initializer) -> DittoClient:
@@ -66,15 +65,12 @@ class Ditto(Method[Params, DittoClient, Params]):
         return w, DittoClient(personal, moments)
 
     def adapts(self) -> tuple[Take, ...]:
-        """Nothing: what is trained is used."""
         return ()
 
     def personalize(
         self, f: Objective, server: Params, state: DittoClient, sent: Params | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
-        """The client's own model v."""
         return {"personalized": state.personal}
 
     def trained(self, sent: Params, state: DittoClient) -> Params:
-        """The client's own model v."""
         return state.personal

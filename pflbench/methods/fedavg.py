@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Method, Objective, Round, Take, descend
+from pflbench.methods.base import Batches, Empty, Method, Objective, Round, Take, descend
 from pflbench.typing import Params
 
 
 @dataclass(frozen=True)
-class FedAvg(Method[Params, tuple[()], Params]):
+class FedAvg(Method[Params, Empty, Params]):
     """Federated averaging: local SGD epochs from the global model, then a mean."""
 
     version: ClassVar[int] = 1
@@ -49,24 +49,19 @@ class FedAvg(Method[Params, tuple[()], Params]):
             raise UsageError(f"{type(self).__name__}: personal_lr needs personal_epochs.")
 
     def takes(self) -> tuple[Take, ...]:
-        """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
 
-    def client(
-        self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[Params, tuple[()]]:
-        """Local SGD."""
+    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
         (batches,) = taken
         return self._sgd(f, server, batches, self.lr), state
 
     def adapts(self) -> tuple[Take, ...]:
-        """The passes that make a personal model."""
         if self.personal_epochs is None:
             return super().adapts()
         return (Take(epochs=self.personal_epochs, batch=self.batch),)
 
     def personalize(
-        self, f: Objective, server: Params, state: tuple[()], sent: Params | None, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Empty, sent: Params | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """The global model after the client's own SGD."""
         if self.personal_epochs is None:
@@ -75,8 +70,7 @@ class FedAvg(Method[Params, tuple[()], Params]):
         lr = self.lr if self.personal_lr is None else self.personal_lr
         return {"personalized": self._sgd(f, server, batches, lr)}
 
-    def trained(self, sent: Params, state: tuple[()]) -> Params:
-        """What the client sent."""
+    def trained(self, sent: Params, state: Empty) -> Params:
         return sent
 
     def _sgd(self, f: Objective, w: Params, batches: Batches, lr: float) -> Params:

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, descend
+from pflbench.methods.base import Batch, Batches, Empty, Initializer, Method, Objective, Round, Take, Weights, descend
 from pflbench.methods.reptile import toward
 from pflbench.typing import Bool, Float, Int, Params, Scalar, Tensor
 
@@ -37,7 +37,7 @@ class Memory(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FedEC(Method[Params, Memory | tuple[()], Params]):
+class FedEC(Method[Params, Memory | Empty, Params]):
     """Federated Reptile whose clients are held near their last own model."""
 
     version: ClassVar[int] = 1
@@ -64,16 +64,15 @@ class FedEC(Method[Params, Memory | tuple[()], Params]):
             raise UsageError(f"FedEC: alpha must be at least 0, not {self.alpha}.")
 
     def takes(self) -> tuple[Take, ...]:
-        """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
 
-    def init_client(self, server: Params, new: Initializer) -> Memory | tuple[()]:
+    def init_client(self, server: Params, new: Initializer) -> Memory | Empty:
         """No memory yet; the server's model stands in its place, so that there is something finite to compute with."""
         return () if self.constraint == "none" else Memory(server, server.new_zeros(()))
 
     def client(
-        self, f: Objective, server: Params, state: Memory | tuple[()], *taken: Batches, round: Round
-    ) -> tuple[Params, Memory | tuple[()]]:
+        self, f: Objective, server: Params, state: Memory | Empty, *taken: Batches, round: Round
+    ) -> tuple[Params, Memory | Empty]:
         """One inner update of the server's model; the result is sent, and is the new memory."""
         theta = self._adapt(f, server, state, *taken)
         return theta, () if self.constraint == "none" else Memory(theta, theta.new_ones(()))
@@ -83,14 +82,13 @@ class FedEC(Method[Params, Memory | tuple[()], Params]):
         return toward(server, uploads, self.outer_lr)
 
     def adapts(self) -> tuple[Take, ...]:
-        """The minibatches of one inner update."""
         return self.takes()
 
     def personalize(
         self,
         f: Objective,
         server: Params,
-        state: Memory | tuple[()],
+        state: Memory | Empty,
         sent: Params | None,
         *taken: Batches,
         round: Round,
@@ -98,15 +96,14 @@ class FedEC(Method[Params, Memory | tuple[()], Params]):
         """The server's model after one inner update under the client's constraint."""
         return {"personalized": self._adapt(f, server, state, *taken)}
 
-    def trained(self, sent: Params, state: Memory | tuple[()]) -> Params:
-        """The model that was sent."""
+    def trained(self, sent: Params, state: Memory | Empty) -> Params:
         return sent
 
-    def _adapt(self, f: Objective, w: Params, state: Memory | tuple[()], batches: Batches) -> Params:
+    def _adapt(self, f: Objective, w: Params, state: Memory | Empty, batches: Batches) -> Params:
         grad, decay = self._gradient(f, state), f.decay(self.weight_decay, w)
         return descend(grad, w, batches, lr=self.inner_lr, beta=self.momentum, decay=decay)
 
-    def _gradient(self, f: Objective, state: Memory | tuple[()]) -> Callable[[Params, Batch], Params]:
+    def _gradient(self, f: Objective, state: Memory | Empty) -> Callable[[Params, Batch], Params]:
         """The gradient of l + alpha·c. Without a constraint it is still `constrained_loss`'s, for equal bits."""
         if not isinstance(state, Memory) or self.alpha == 0:
             return lambda w, b: f.grad(w, b, loss=constrained_loss)

@@ -38,7 +38,6 @@ class PersonalHead(PartlyShared):
         return base_then_head(base)
 
     def shared(self, of: Objective | Initializer) -> slice:
-        """The base."""
         return of.part("base")
 
 
@@ -61,7 +60,6 @@ class FedPer(PersonalHead):
     """The head of a client that never took part: the common initial one, or "server": the last cohort's mean."""
 
     def takes(self) -> tuple[Take, ...]:
-        """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
 
     def fit(self, f: Objective, shared: Base, private: Head, *taken: Batches) -> tuple[Base, Head]:

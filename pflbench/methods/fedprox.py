@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import Batches, Method, Objective, Round, Take, descend
+from pflbench.methods.base import Batches, Empty, Method, Objective, Round, Take, descend
 from pflbench.typing import Params
 
 
 @dataclass(frozen=True)
-class FedProx(Method[Params, tuple[()], Params]):
+class FedProx(Method[Params, Empty, Params]):
     """Federated averaging whose clients are pulled back to the global model they received."""
 
     version: ClassVar[int] = 1
@@ -33,12 +33,9 @@ class FedProx(Method[Params, tuple[()], Params]):
     """Strength of the pull."""
 
     def takes(self) -> tuple[Take, ...]:
-        """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
 
-    def client(
-        self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[Params, tuple[()]]:
+    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
         """SGD on the loss plus mu/2 times the squared distance to the server's model."""
         (batches,) = taken
         w = descend(lambda w, b: f.grad(w, b) + self.mu * (w - server), server, batches, lr=self.lr, beta=self.momentum)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, steps
+from pflbench.methods.base import Batch, Batches, Empty, Initializer, Method, Objective, Round, Take, steps
 from pflbench.optim import AdamState, adam, adam_init, sgd
 from pflbench.typing import Params
 from pflbench.vector import replace
@@ -24,11 +24,11 @@ from pflbench.vector import replace
 class FedRepAveragedClient(NamedTuple):
     """Adam's states for the head and for the base; `()` under plain SGD."""
 
-    head: AdamState | tuple[()]
-    base: AdamState | tuple[()]
+    head: AdamState | Empty
+    base: AdamState | Empty
 
 
-Carry = tuple[Params, AdamState | tuple[()]]
+Carry = tuple[Params, AdamState | Empty]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,6 @@ class FedRepAveraged(Method[Params, FedRepAveragedClient, Params]):
     """Adam with kept states (authors' CAFeMe code) or plain SGD."""
 
     def takes(self) -> tuple[Take, ...]:
-        """Minibatches for the head, then for the base."""
         return Take(steps=self.head_steps), Take(steps=self.base_steps)
 
     def init_client(self, server: Params, new: Initializer) -> FedRepAveragedClient:

@@ -17,14 +17,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import Batches, Method, Objective, Round, Take, Weights, descend
+from pflbench.methods.base import Batches, Empty, Method, Objective, Round, Take, Weights, descend
 from pflbench.methods.reptile import inner_take
 from pflbench.optim import sgd
 from pflbench.typing import Float, Params, Tensor
 
 
 @dataclass(frozen=True)
-class FOMaml(Method[Params, tuple[()], Params]):
+class FOMaml(Method[Params, Empty, Params]):
     """Clients send the gradient at the model they adapted; the server descends along the mean."""
 
     version: ClassVar[int] = 1
@@ -47,9 +47,7 @@ class FOMaml(Method[Params, tuple[()], Params]):
         """The adaptation's minibatches, and the whole support."""
         return *self.adapts(), Take(whole=True)
 
-    def client(
-        self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[Params, tuple[()]]:
+    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
         """The whole support's gradient at the adapted model."""
         batches, (whole,) = taken
         return f.grad(self._adapt(f, server, batches), whole), state
@@ -59,11 +57,10 @@ class FOMaml(Method[Params, tuple[()], Params]):
         return sgd(server, uploads.mean(0), lr=self.outer_lr)
 
     def adapts(self) -> tuple[Take, ...]:
-        """The adaptation's minibatches."""
         return (inner_take(self.epochs, self.steps, self.batch),)
 
     def personalize(
-        self, f: Objective, server: Params, state: tuple[()], sent: Params | None, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Empty, sent: Params | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """The server's model, adapted."""
         return {"personalized": self._adapt(f, server, *taken)}

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from pflbench.methods.base import (
     Batches,
+    Empty,
     Initializer,
     Method,
     Objective,
@@ -45,11 +46,11 @@ class IFCAUpload(NamedTuple):
 
     choice: Int[Tensor, "*cohort"]
     model: Float[Tensor, "*cohort own"]
-    shared: Float[Tensor, "*cohort shared"] | tuple[()] = ()
+    shared: Float[Tensor, "*cohort shared"] | Empty = ()
 
 
 @dataclass(frozen=True)
-class IFCA(Method[Clusters, tuple[()], IFCAUpload]):
+class IFCA(Method[Clusters, Empty, IFCAUpload]):
     """Iterative federated clustering: each client trains the one of K models that fits it best."""
 
     version: ClassVar[int] = 1
@@ -90,8 +91,8 @@ class IFCA(Method[Clusters, tuple[()], IFCAUpload]):
         return torch.stack([total_loss(f, server[k], batches) for k in range(self.clusters)]).argmin()
 
     def client(
-        self, f: Objective, server: Clusters, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[IFCAUpload, tuple[()]]:
+        self, f: Objective, server: Clusters, state: Empty, *taken: Batches, round: Round
+    ) -> tuple[IFCAUpload, Empty]:
         """Choose a cluster, then local SGD on it."""
         once, batches = taken
         choice = self.choose(f, server, once)
@@ -121,7 +122,7 @@ class IFCA(Method[Clusters, tuple[()], IFCAUpload]):
         return pick(server, self.choose(f, server, support))
 
     def personalize(
-        self, f: Objective, server: Clusters, state: tuple[()], sent: IFCAUpload | None, *taken: Batches, round: Round
+        self, f: Objective, server: Clusters, state: Empty, sent: IFCAUpload | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """The cluster that fits this client best: to have its own is what IFCA is for (pFedVEM's tables show it)."""
         (once,) = taken

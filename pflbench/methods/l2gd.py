@@ -76,7 +76,6 @@ class L2GD(Method[L2GDServer, Params, Params]):
         return L2GDServer(w, w.new_tensor(clients))
 
     def init_client(self, server: L2GDServer, new: Initializer) -> Params:
-        """The common initial model."""
         return server.mean
 
     def client(
@@ -101,19 +100,15 @@ class L2GD(Method[L2GDServer, Params, Params]):
         return L2GDServer(uploads.mean(0), server.clients)
 
     def deploy(self, f: Objective, server: L2GDServer, support: Batches) -> Params:
-        """The mean."""
         return server.mean
 
     def adapts(self) -> tuple[Take, ...]:
-        """Nothing: the client's model is used as it is."""
         return ()
 
     def personalize(
         self, f: Objective, server: L2GDServer, state: Params, sent: Params | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
-        """The client's own model."""
         return {"personalized": state}
 
     def trained(self, sent: Params, state: Params) -> Params:
-        """The client's own model."""
         return state

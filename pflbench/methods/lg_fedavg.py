@@ -51,15 +51,12 @@ class LGFedAvg(PartlyShared):
         return base
 
     def shared(self, of: Objective | Initializer) -> slice:
-        """The last layers."""
         return of.last(self.shared_layers)
 
     def takes(self) -> tuple[Take, ...]:
-        """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
 
     def fit(self, f: Objective, shared: Shared, private: Own, *taken: Batches) -> tuple[Shared, Own]:
-        """SGD on all layers."""
         (batches,) = taken
         start = self.whole(shared, private)
         decay = f.decay(self.weight_decay, start)

@@ -65,7 +65,6 @@ class Local(Method[Params, Own, Scalar]):
         return "everyone" if self.keep_momentum else "cohort"
 
     def takes(self) -> tuple[Take, ...]:
-        """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
 
     def init_client(self, server: Params, new: Initializer) -> Own:
@@ -89,11 +88,9 @@ class Local(Method[Params, Own, Scalar]):
         return server
 
     def adapts(self) -> tuple[Take, ...]:
-        """Nothing: what is trained is used."""
         return ()
 
     def personalize(
         self, f: Objective, server: Params, state: Own, sent: Scalar | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
-        """The client's own model."""
         return {"personalized": state if isinstance(state, Tensor) else state.w}

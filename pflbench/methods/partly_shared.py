@@ -97,7 +97,6 @@ class PartlyShared(Method[Params, Private, Sent]):
         return self.whole(sent, server[size:] if self.shared_first else server[:-size])
 
     def adapts(self) -> tuple[Take, ...]:
-        """Nothing: what training leaves behind is used."""
         return ()
 
     def personalize(

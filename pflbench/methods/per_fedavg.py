@@ -17,13 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, descend, steps
+from pflbench.methods.base import Batch, Batches, Empty, Method, Objective, Round, Take, descend, steps
 from pflbench.optim import sgd
 from pflbench.typing import Params
 
 
 @dataclass(frozen=True)
-class PerFedAvg(Method[Params, tuple[()], Params]):
+class PerFedAvg(Method[Params, Empty, Params]):
     """MAML in a federation: the global model is trained to be good after one local SGD step."""
 
     version: ClassVar[int] = 1
@@ -47,9 +47,7 @@ class PerFedAvg(Method[Params, tuple[()], Params]):
         """Four minibatches per meta step."""
         return (Take(steps=4 * self.steps, batch=self.batch),)
 
-    def client(
-        self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[Params, tuple[()]]:
+    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
         """S meta steps from the global model."""
         (batches,) = taken
 
@@ -60,13 +58,12 @@ class PerFedAvg(Method[Params, tuple[()], Params]):
         return steps(meta, server, batches[0::4], batches[1::4], batches[2::4]), state
 
     def adapts(self) -> tuple[Take, ...]:
-        """The passes that make a personal model."""
         if self.personal_epochs is None:
             return super().adapts()
         return (Take(epochs=self.personal_epochs, batch=self.batch),)
 
     def personalize(
-        self, f: Objective, server: Params, state: tuple[()], sent: Params | None, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Empty, sent: Params | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """Plain SGD from the global model."""
         if self.personal_epochs is None:

@@ -21,7 +21,7 @@ from typing import ClassVar
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, decayed, descend, split, steps
+from pflbench.methods.base import Batch, Batches, Empty, Method, Objective, Round, Take, decayed, descend, split, steps
 from pflbench.optim import momentum, sgd
 from pflbench.typing import Params
 
@@ -30,7 +30,7 @@ Carry = tuple[Params, Params]
 
 
 @dataclass(frozen=True)
-class PerFedAvgSplit(Method[Params, tuple[()], Params]):
+class PerFedAvgSplit(Method[Params, Empty, Params]):
     """First-order MAML in a federation; minibatches are taken apart into support and query."""
 
     version: ClassVar[int] = 1
@@ -59,12 +59,9 @@ class PerFedAvgSplit(Method[Params, tuple[()], Params]):
             raise UsageError(f"PerFedAvgSplit: share must be between 0 and 1, not {self.share}.")
 
     def takes(self) -> tuple[Take, ...]:
-        """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
 
-    def client(
-        self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[Params, tuple[()]]:
+    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
         """A meta step per minibatch that has both parts."""
         (batches,) = taken
         decay = f.decay(self.weight_decay, server)
@@ -81,16 +78,15 @@ class PerFedAvgSplit(Method[Params, tuple[()], Params]):
         return w, state
 
     def adapts(self) -> tuple[Take, ...]:
-        """The passes that make a personal model."""
         return (Take(epochs=self.personal_epochs, batch=self.batch),)
 
     def personalize(
-        self, f: Objective, server: Params, state: tuple[()], sent: Params | None, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Empty, sent: Params | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """The server's model after plain SGD."""
         (batches,) = taken
         return {"personalized": descend(f.grad, server, batches, lr=self.personal_lr)}
 
-    def trained(self, sent: Params, state: tuple[()]) -> Params:
+    def trained(self, sent: Params, state: Empty) -> Params:
         """The model that was sent, not adapted."""
         return sent

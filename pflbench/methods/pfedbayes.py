@@ -21,7 +21,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, steps
+from pflbench.methods.base import Batch, Batches, Empty, Initializer, Method, Objective, Round, Take, steps
 from pflbench.methods.gaussian import Gaussian, divergence_by_first, divergence_by_second, gaussian, sampled_gradient
 from pflbench.optim import AdamState, adam, adam_init
 from pflbench.typing import Params
@@ -38,7 +38,7 @@ class PFedBayesClient(NamedTuple):
     """The posterior q; Adam's states for q and for p, `()` if they are not kept."""
 
     q: Gaussian
-    moments: tuple[Moments, Moments] | tuple[()]
+    moments: tuple[Moments, Moments] | Empty
 
 
 Carry = tuple[Gaussian, Gaussian, Moments, Moments]
@@ -64,7 +64,6 @@ class PFedBayes(Method[Gaussian, PFedBayesClient, Gaussian]):
     """Whether clients keep q and Adam's states between participations."""
 
     def takes(self) -> tuple[Take, ...]:
-        """All rows."""
         return (Take(whole=True, used_only=not self.persistent),)
 
     def init(self, new: Initializer, clients: int) -> Gaussian:
@@ -105,11 +104,9 @@ class PFedBayes(Method[Gaussian, PFedBayesClient, Gaussian]):
         return Gaussian(mean, prescale), Moments(first, second)
 
     def deploy(self, f: Objective, server: Gaussian, support: Batches) -> Params:
-        """The global mean a."""
         return server.mean
 
     def adapts(self) -> tuple[Take, ...]:
-        """Nothing: training makes the personal models."""
         return ()
 
     def personalize(
@@ -121,7 +118,6 @@ class PFedBayes(Method[Gaussian, PFedBayesClient, Gaussian]):
         *taken: Batches,
         round: Round,
     ) -> dict[str, Params]:
-        """The posterior's mean m."""
         return {"personalized": state.q.mean}
 
 

@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, Weights, mean, steps
+from pflbench.methods.base import Batch, Batches, Empty, Method, Objective, Round, Take, Weights, mean, steps
 from pflbench.optim import sgd
 from pflbench.typing import Float, Params, Tensor
 
@@ -35,7 +35,7 @@ class PFedMeUpload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
+class PFedMe(Method[Params, Empty, PFedMeUpload]):
     """Personal models near a global one: SGD on the clients' Moreau envelopes."""
 
     version: ClassVar[int] = 1
@@ -68,12 +68,11 @@ class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
             raise UsageError(f"PFedMe: mu must be at least 0, not {self.mu}.")
 
     def takes(self) -> tuple[Take, ...]:
-        """R minibatches."""
         return (Take(steps=self.steps, batch=self.batch, epochwise=bool(self.epochwise)),)
 
     def client(
-        self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[PFedMeUpload, tuple[()]]:
+        self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round
+    ) -> tuple[PFedMeUpload, Empty]:
         """R times: the personal model descends under the pull, then the local model follows it."""
         (batches,) = taken
         inner_lr = self.lr if self.inner_lr is None else self.inner_lr
@@ -88,7 +87,6 @@ class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
         return steps(iterate, PFedMeUpload(server, server), batches), state
 
     def server(self, server: Params, uploads: PFedMeUpload, n: Weights, round: Round) -> Params:
-        """The mean of the local models."""
         return mean(uploads.model, n)
 
     def adapts(self) -> tuple[Take, ...]:
@@ -96,7 +94,7 @@ class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
         return self.takes() if self.adapt else ()
 
     def personalize(
-        self, f: Objective, server: Params, state: tuple[()], sent: PFedMeUpload | None, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Empty, sent: PFedMeUpload | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """The personal model and, for the record, the local one, that a participation comes to."""
         if sent is None and self.adapt:
@@ -105,6 +103,5 @@ class PFedMe(Method[Params, tuple[()], PFedMeUpload]):
             return super().personalize(f, server, state, sent, *taken, round=round)
         return {"personalized": sent.personal, "local": sent.model}
 
-    def trained(self, sent: PFedMeUpload, state: tuple[()]) -> Params:
-        """The personal model after the last step."""
+    def trained(self, sent: PFedMeUpload, state: Empty) -> Params:
         return sent.personal

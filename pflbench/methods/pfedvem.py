@@ -179,7 +179,6 @@ class PFedVEM(Method[Params, PFedVEMClient, PFedVEMUpload]):
         return torch.cat([mean(uploads.base, n), mean(uploads.mean, uploads.tau / uploads.tau.sum())])
 
     def adapts(self) -> tuple[Take, ...]:
-        """Nothing: training makes the personal models."""
         return ()
 
     def personalize(

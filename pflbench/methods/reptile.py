@@ -17,12 +17,12 @@ from typing import ClassVar
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Method, Objective, Round, Take, Weights, descend
+from pflbench.methods.base import Batches, Empty, Method, Objective, Round, Take, Weights, descend
 from pflbench.typing import Float, Params, Tensor
 
 
 @dataclass(frozen=True)
-class Reptile(Method[Params, tuple[()], Params]):
+class Reptile(Method[Params, Empty, Params]):
     """The server moves toward the mean of models that clients adapted from its own."""
 
     version: ClassVar[int] = 1
@@ -46,12 +46,9 @@ class Reptile(Method[Params, tuple[()], Params]):
         inner_take(self.epochs, self.steps, self.batch)
 
     def takes(self) -> tuple[Take, ...]:
-        """The minibatches of one inner update."""
         return (inner_take(self.epochs, self.steps, self.batch, default=5),)
 
-    def client(
-        self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[Params, tuple[()]]:
+    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
         """One inner update of the server's model, which is sent."""
         return self._adapt(f, server, *taken), state
 
@@ -60,17 +57,15 @@ class Reptile(Method[Params, tuple[()], Params]):
         return toward(server, uploads, self.outer_lr)
 
     def adapts(self) -> tuple[Take, ...]:
-        """The minibatches of one inner update."""
         return self.takes()
 
     def personalize(
-        self, f: Objective, server: Params, state: tuple[()], sent: Params | None, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Empty, sent: Params | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """The server's model after one inner update."""
         return {"personalized": self._adapt(f, server, *taken)}
 
-    def trained(self, sent: Params, state: tuple[()]) -> Params:
-        """The model that was sent."""
+    def trained(self, sent: Params, state: Empty) -> Params:
         return sent
 
     def _adapt(self, f: Objective, w: Params, batches: Batches) -> Params:

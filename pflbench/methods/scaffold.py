@@ -73,7 +73,6 @@ class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
             raise UsageError("Scaffold needs at least one epoch: its control variates are divided by the steps made.")
 
     def takes(self) -> tuple[Take, ...]:
-        """`epochs` passes."""
         return (Take(epochs=self.epochs, batch=self.batch),)
 
     def init(self, new: Initializer, clients: int) -> ScaffoldServer:
@@ -82,7 +81,6 @@ class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
         return ScaffoldServer(x, torch.zeros_like(x), x.new_tensor(clients))
 
     def init_client(self, server: ScaffoldServer, new: Initializer) -> Params:
-        """A control variate of 0."""
         return torch.zeros_like(server.x)
 
     def client(
@@ -112,7 +110,6 @@ class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
         return ScaffoldServer(x, server.c + uploads.control.sum(0) / server.clients, server.clients)
 
     def deploy(self, f: Objective, server: ScaffoldServer, support: Batches) -> Params:
-        """The server's model."""
         return server.x
 
     def _clipped(self, g: Params) -> Params:
