@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 from pflbench import names, renames, stages
 from pflbench.errors import UsageError, unknown
@@ -74,13 +74,7 @@ class _Schema:
 
 def describe(name: str) -> MethodInfo:
     """The method behind an id, `path/to/file.py:Class` or `module:Class`."""
-    return _own_method(name) if name in names.BUILT_IN["methods"] else _method(name)
-
-
-@cache
-def _own_method(name: str) -> MethodInfo:
-    # pflbench's own files stay what they are while it runs, and suites ask for the same few hundreds of times.
-    return _method(name)
+    return _built_in_method(name) if name in names.BUILT_IN["methods"] else _method(name)
 
 
 def _method(name: str) -> MethodInfo:
@@ -99,32 +93,25 @@ def _method(name: str) -> MethodInfo:
     return MethodInfo(name, reference, schema.fields, schema.doc, str(declared), found, schema.minibatches)
 
 
-def describe_options(kind: Literal["datasets", "partitions"], name: str) -> Info:
-    """The dataset or partition behind a name, `path/to/file.py:Class` or `module:Class`."""
-    return _own_options(kind, name) if name in names.BUILT_IN[kind] else _options(kind, name)
+def describe_options(kind: names.Kind, name: str) -> Info:
+    """The dataset or partition behind a name, `path/to/file.py:Class` or `module:Class`; a network, without options."""
+    return _built_in_options(kind, name) if name in names.BUILT_IN[kind] else _options(kind, name)
 
 
-@cache
-def _own_options(kind: Literal["datasets", "partitions"], name: str) -> Info:
-    return _options(kind, name)
-
-
-def _options(kind: Literal["datasets", "partitions"], name: str) -> Info:
+def _options(kind: names.Kind, name: str) -> Info:
     reference = names.locate(kind, name)
-    schema = _schema(reference)
-    return Info(names.without_folder(name), reference, schema.fields, schema.doc, _version(reference))
+    if kind != "models":
+        schema = _schema(reference)
+    else:
+        schema = _Schema({}, "", None)
+        if names.is_reference(name):
+            _check_attribute(reference)
+    version = names.code(reference).version if names.is_users(reference) else None
+    return Info(names.without_folder(name), reference, schema.fields, schema.doc, version)
 
 
-def describe_model(name: str) -> Info:
-    """The network behind a name, `path/to/file.py:function` or `module:function`; it has no options."""
-    reference = names.locate("models", name)
-    if names.is_reference(name):
-        _check_attribute(reference)
-    return Info(names.without_folder(name), reference, {}, "", _version(reference))
-
-
-def _version(reference: str) -> str | None:
-    return names.code(reference).version if names.is_users(reference) else None
+# pflbench's own files stay what they are while it runs, and suites ask for the same few hundreds of times.
+_built_in_method, _built_in_options = cache(_method), cache(_options)
 
 
 def coerce(info: Info, key: str, value: Any) -> Any:

@@ -279,6 +279,5 @@ def test_what_is_imported_unseen_is_refused_each_time(
 @pytest.mark.parametrize("kind", ["methods", "datasets", "partitions", "models"])
 @pytest.mark.parametrize("reference", ["json:loads", "json.decoder:JSONDecoder", "sys:exit"])
 def test_what_python_itself_has_is_nothing_to_use(kind: names.Kind, reference: str) -> None:
-    describe = {"methods": catalog.describe, "models": catalog.describe_model}
     with pytest.raises(UsageError, match="is a module of Python itself"):
-        describe.get(kind, lambda name: catalog.describe_options(kind, name))(reference)  # type: ignore[arg-type]
+        catalog.describe(reference) if kind == "methods" else catalog.describe_options(kind, reference)

@@ -11,7 +11,7 @@ from pflbench.cli.asking import asking
 if TYPE_CHECKING:
     from pflbench.selection import Selection
     from pflbench.store import Stored
-    from pflbench.suite.expand import Expansion
+    from pflbench.suite.cells import Expansion
     from pflbench.suite.own import Own
 
 

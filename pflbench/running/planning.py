@@ -15,8 +15,8 @@ from pflbench.names import Places
 from pflbench.spec import RunSpec
 from pflbench.speed.records import seconds_per_example
 from pflbench.store import Store
+from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
-from pflbench.suite.expand import Expansion
 from pflbench.suite.labels import Part
 from pflbench.suite.own import lacking
 from pflbench.units import count, duration

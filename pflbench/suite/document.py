@@ -72,7 +72,7 @@ class Document(TomlTable):
 
         In either case only at those that their method has.
         """
-        return canonical(stage for row in self.row for stage in named(row))
+        return canonical(stage for row in self.row for stage in row.named)
 
     @property
     def held_out(self) -> bool:
@@ -98,7 +98,7 @@ class Document(TomlTable):
     def shown(self, row: Row) -> tuple[Shown, ...]:
         """The stages of a row that the table shows, in the table's order."""
         if self.layout.stages:
-            return tuple(stage for stage in self.layout.stages if stage in named(row))
+            return tuple(stage for stage in self.layout.stages if stage in row.named)
         return (row.stage,) if row.stage else tuple(row.stages or ())
 
     @model_validator(mode="after")
@@ -122,11 +122,6 @@ class Document(TomlTable):
         return self
 
 
-def named(row: Row) -> Sequence[Shown]:
-    """The stages that a row names."""
-    return row.stages or [stage for stage in (row.stage,) if stage]
-
-
 def _check_ids(document: Document) -> None:
     for table, items in (("row", document.row), ("column", document.column)):
         ids = [item.id for item in items]
@@ -142,10 +137,10 @@ def _check_ids(document: Document) -> None:
 
 def _check_stages(document: Document) -> None:
     for stage in document.layout.stages if document.row else ():
-        if not any(stage in named(row) for row in document.row):
+        if not any(stage in row.named for row in document.row):
             raise fault(("layout", "stages", stage), "no row has this stage")
     for i, row in enumerate(document.row):
-        place = ("row", i, "stage" if row.stages is None else "stages")
+        place = ("row", i, row.stage_key)
         if not document.shown(row):
             raise fault(place, f"the table shows none of it: layout.stages has {', '.join(document.layout.stages)}")
         if len(document.shown(row)) > 1 and not document.layout.stages:
@@ -156,9 +151,9 @@ def _check_left_behind(document: Document) -> None:
     if document.evaluation.clients != "held-out":
         return
     for i, row in enumerate(document.row):
-        for stage in named(row):
+        for stage in row.named:
             if stage in ("stored", "sampled"):
-                place = ("row", i, "stage" if row.stages is None else "stages")
+                place = ("row", i, row.stage_key)
                 raise fault(place, f"held-out clients, who are scored, never train, so nothing is {stage!r}")
 
 

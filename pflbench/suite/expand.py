@@ -13,24 +13,12 @@ from pflbench.errors import UsageError
 from pflbench.selection import EVERYTHING, Choices, Selection
 from pflbench.spec import Finetune, MethodSpec, RunSpec, Scoring
 from pflbench.suite import origins, resolve
-from pflbench.suite.cells import Cell, Choice, Departure, Derived, Expansion, Reading, Reference, TableColumn, TableRow
+from pflbench.suite.cells import Cell, Choice, Derived, Expansion, Reading, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.select import SelectedRow, select_columns, select_rows, suite_rows
 from pflbench.suite.shortfall import shortfall, stand_in
 from pflbench.suite.staging import staged
 from pflbench.suite.strict import at
-
-__all__ = [
-    "Cell",
-    "Choice",
-    "Departure",
-    "Derived",
-    "Expansion",
-    "Reference",
-    "TableColumn",
-    "TableRow",
-    "expand",
-]
 
 
 def _chosen(suite: Suite, document: Document) -> Suite:
@@ -107,17 +95,11 @@ def _rows(suite: Suite, document: Document, part: Selection) -> tuple[list[Selec
     """The rows that are asked for, at their stages, and what the command line sets in them."""
     every = suite_rows(suite, document)
     resolve.check_method_keys(suite, document, every)
-    rows = [_at_most(part.rounds, selected) for selected in select_rows(every, part, document, suite.own)]
+    rows = select_rows(every, part, document, suite.own)
+    if part.rounds is not None:
+        rows = [replace(row, rounds=min(row.rounds, part.rounds)) if row.rounds else row for row in rows]
     overrides = resolve.settings(document, part.overrides, rows)
     return [staged(suite, document, selected, overrides) for selected in rows], overrides
-
-
-def _at_most(rounds: int | None, selected: SelectedRow) -> SelectedRow:
-    return (
-        selected
-        if rounds is None or selected.rounds is None
-        else replace(selected, rounds=min(selected.rounds, rounds))
-    )
 
 
 def _table_column(paper: Document, document: Document, index: int, shared: Mapping[str, Any]) -> TableColumn:
@@ -176,16 +158,14 @@ class _Filler:
         """
         where = self.suite, self.document, index, selected, self.overrides
         points, values = resolve.hyperparameters(*where)
-        finetune = resolve.finetuning(*where) if "finetuned" in selected.scored else None
+        finetune, tuning = resolve.finetuning(*where) if "finetuned" in selected.scored else (None, {})
         own = dict(shared) if selected.rounds is None else dict(shared, rounds=selected.rounds)
         own["scoring"] = self._scoring(selected, finetune, own["rounds"])
         runs, choices = self._runs(selected, points, own, places)
-        settings = origins.settings(self.document, selected, told)
+        settings = origins.settings(selected, told)
         # A method's own batch, say, stands in place of the column's, and some methods draw no minibatches.
         unread = points[0].keys() | (set() if selected.info.minibatches else {"batch"})
         sources = {key: source for key, source in settings.items() if key not in unread} | values
-        fixed = {key for target, key, _ in self.overrides if target == "finetune"}
-        tuning = origins.finetuning(self.document, index, selected, fixed) if finetune else {}
         followed = origins.follows(self.document, selected.row, selected.key, column.id)
         cells = []
         for stage in selected.row.stages:
@@ -226,9 +206,9 @@ class _Filler:
             assert first.id  # copies with another seed share what it is hashed from
             return first, *(first.model_copy(update=change) for change in of_seeds[1:])
 
-        if selected.validation is None:
+        if selected.said.validation is None:
             return runs(points[0]), ()
-        pairs = [zip(runs(point), runs(point, selected.validation), strict=True) for point in points]
+        pairs = [zip(runs(point), runs(point, selected.said.validation), strict=True) for point in points]
         choices = tuple(tuple(Choice(*pair) for pair in of_seed) for of_seed in zip(*pairs, strict=True))
         return tuple(first.run for first, *_ in choices), choices
 

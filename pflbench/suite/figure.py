@@ -141,6 +141,5 @@ def _check_row(figure: Kde | Curve | Steps | Tsne, i: int, row: Row) -> None:
     if row.grid:
         raise fault(("row", i, "grid"), f"a {figure.kind} cannot show what clients choose after the last round")
     needed = _NEEDED.get(figure.kind)
-    if needed and needed != row.stage and needed not in (row.stages or ()):
-        place = "stage" if row.stages is None else "stages"
-        raise fault(("row", i, place), f"a {figure.kind} shows the stage {needed!r}")
+    if needed and needed != row.stage and needed not in row.named:
+        raise fault(("row", i, row.stage_key), f"a {figure.kind} shows the stage {needed!r}")

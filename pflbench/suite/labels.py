@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from pflbench.data.root import data_root
 from pflbench.selection import Selection
+from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
-from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 from pflbench.suite.own import Own
 

@@ -9,7 +9,7 @@ from pflbench.catalog import Info
 from pflbench.errors import unknown
 from pflbench.suite.cells import Departure, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.schema import Column, FinetuneKeys, Row
+from pflbench.suite.schema import Column, Row
 from pflbench.suite.scoped import Note
 from pflbench.suite.select import SelectedRow, anchored, suite_rows
 from pflbench.suite.sourced import SETTINGS
@@ -70,31 +70,18 @@ def of_column(suite: Suite, document: Document, index: int, shared: Mapping[str,
     return told
 
 
-def settings(document: Document, selected: SelectedRow, of_column: Mapping[str, str]) -> dict[str, str]:
+def settings(selected: SelectedRow, of_column: Mapping[str, str]) -> dict[str, str]:
     """The sources of settings in one row of a column, given those of the column: a row may have rounds of its own."""
     told = dict(of_column)
-    row = next((row for row in document.row if row.id == selected.row.id), None)
-    if row is not None and selected.rounds is not None:
+    if selected.rounds is not None:
         told.pop("rounds", None)
-        told |= row.given if selected.rounds == row.rounds else {}
+        told |= selected.said.given if selected.rounds == selected.said.rounds else {}
     return told
 
 
 def _value(document: Document, index: int, key: str) -> Any:
     own = getattr(document.column[index], key)
     return getattr(document.federation, key, None) if own is None else own
-
-
-def finetuning(document: Document, index: int, selected: SelectedRow, fixed: set[str]) -> dict[str, str]:
-    """The sources of fine-tuning's values for one row; `fixed`: those that the command line sets."""
-    column = document.column[index].finetune
-    own = (column.model_extra or {}).get(selected.key, FinetuneKeys())
-    told: dict[str, str] = {k: source for k, source in document.sources.items() if k.startswith("finetune.")}
-    for layer in (document.evaluation.finetune or FinetuneKeys(), column, own):
-        for key in layer.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True):
-            told.pop(f"finetune.{key}", None)
-        told |= {f"finetune.{key}": source for key, source in layer.given.items()}
-    return {key: source for key, source in told.items() if key.removeprefix("finetune.") not in fixed}
 
 
 def defaults(document: Document, index: int, selected: SelectedRow) -> dict[str, str]:

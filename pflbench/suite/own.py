@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pflbench import names
-from pflbench.catalog import FieldInfo, Info, MethodInfo, describe, describe_model, describe_options
+from pflbench.catalog import FieldInfo, Info, MethodInfo, describe, describe_options
 from pflbench.errors import DataMissing, UsageError
 from pflbench.spec import Named, RunSpec
 from pflbench.stages import RECORDED, Stages
@@ -31,11 +30,6 @@ _SEEN: dict[names.Kind, Seen] = {
     "datasets": lambda run: (run.dataset.name, run.dataset.version, run.dataset.options),
     "partitions": lambda run: (run.partition.name, run.partition.version, run.partition.options),
     "models": lambda run: (run.model, run.model_version, {}),
-}
-_DESCRIBES: dict[names.Kind, Callable[[str], Info]] = {
-    "datasets": partial(describe_options, "datasets"),
-    "partitions": partial(describe_options, "partitions"),
-    "models": describe_model,
 }
 _READING = ("dataset", "partition")
 _T = TypeVar("_T")
@@ -80,7 +74,7 @@ class Own:
         for kind, one in called.items():
             if names.is_reference(one) and kind not in absent:
                 with suppress(UsageError):  # told where it is described for the table
-                    self._chosen[kind, names.without_folder(one)] = _DESCRIBES[kind](one).version
+                    self._chosen[kind, names.without_folder(one)] = describe_options(kind, one).version
         named = {kind: names.without_folder(one) for kind, one in called.items()}
         stored = self.stored().items()
         runs = {run: done for run, done in stored if all(_SEEN[kind](run)[0] == one for kind, one in named.items())}
@@ -107,13 +101,9 @@ class Own:
         runs = [run for run in self.stored() if (run.method.name, run.method.version) == (info.name, info.version)]
         return MethodInfo(**vars(info), stages=_stages(runs))
 
-    def options(self, kind: Literal["datasets", "partitions"], reference: str) -> Info:
-        """The dataset or partition behind a reference or name; see `describe_options`."""
+    def options(self, kind: names.Kind, reference: str) -> Info:
+        """The dataset, partition or network behind a reference or name; see `describe_options`."""
         return self._described(lambda name: describe_options(kind, name), kind, reference)
-
-    def model(self, reference: str) -> Info:
-        """The network behind a reference or name; see `describe_model`."""
-        return self._described(describe_model, "models", reference)
 
     def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
         """Dataset and partition of a run with what they read; empty for those that come with pflbench.

@@ -13,8 +13,9 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pflbench.errors import UsageError
 from pflbench.selection import Selection, selection
 from pflbench.spec import RunSpec
+from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
-from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.expand import expand
 from pflbench.suite.load import load, read_toml
 from pflbench.suite.own import Own
 from pflbench.suite.select import anchored

@@ -79,7 +79,7 @@ def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
     if column.subset and column.subset.smallest > federation["clients"]:
         raise UsageError(f"{place}.subset.smallest: there are only {federation['clients']} clients.")
     with at(f"{place}.model"):
-        model = suite.own.model(anchored(column.model, suite.path.parent))
+        model = suite.own.options("models", anchored(column.model, suite.path.parent))
     return federation | {
         "dataset": _named(suite, "datasets", column.dataset, f"{place}.dataset"),
         "partition": _named(suite, "partitions", column.partition, f"{place}.partition"),
@@ -116,13 +116,15 @@ def hyperparameters(
     """
     values: dict[str, Any] = {}
     sources: dict[str, str | None] = {}
-    for place, layer in _layers(suite, document, index, selected.key, selected.row.id, selected.place, selected.hyper):
+    for place, layer in _layers(
+        suite, document, index, selected.key, selected.row.id, selected.place, selected.said.hyper
+    ):
         for key, entry in layer.items():
             if entry.like is not None:
                 entry = _alike(suite, document, index, entry, f"{place}.{key}.like")
             values[key], sources[key] = _coerced(selected.info, key, entry.value, place), entry.source
-    grid = candidates(selected.info, selected.grid, f"{selected.place}.grid")
-    sources |= {key: selected.grid[key].source for key in grid}
+    grid = candidates(selected.info, selected.said.grid, f"{selected.place}.grid")
+    sources |= {key: selected.said.grid[key].source for key in grid}
     for target, key, value in overrides:
         if target in selected.aliases:
             values[key], sources[key] = value, None
@@ -195,20 +197,27 @@ def check_distinct(values: Sequence[Any]) -> None:
 
 def finetuning(
     suite: Suite, document: Document, index: int, selected: SelectedRow, overrides: Sequence[Setting]
-) -> Finetune | None:
-    """The fine-tuning of one method in one column; None if the suite has none."""
+) -> tuple[Finetune | None, dict[str, str]]:
+    """The fine-tuning of one method in one column, and its values' sources; None and empty if the suite has none."""
     if document.evaluation.finetune is None:
-        return None
+        return None, {}
     column = document.column[index].finetune
     own = (column.model_extra or {}).get(selected.key, FinetuneKeys())
     keys: dict[str, Any] = {}
+    sources: dict[str, str] = {k: source for k, source in document.sources.items() if k.startswith("finetune.")}
     for layer in (document.evaluation.finetune, column, own):
-        keys |= layer.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True)
-    keys |= {key: value for target, key, value in overrides if target == "finetune"}
+        values = layer.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True)
+        keys |= values
+        sources = {key: source for key, source in sources.items() if key.removeprefix("finetune.") not in values}
+        sources |= {f"finetune.{key}": source for key, source in layer.given.items()}
+    for target, key, value in overrides:
+        if target == "finetune":
+            keys[key] = value
+            sources.pop(f"finetune.{key}", None)
     if "lr" not in keys:
         raise UsageError(f"{suite.path}: column[{index}].finetune.lr: missing")
     with at("finetune"):
-        return Finetune(**keys)
+        return Finetune(**keys), sources
 
 
 def reported_steps(suite: Suite, document: Document, index: int, finetune: Finetune) -> tuple[int, ...]:

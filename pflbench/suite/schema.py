@@ -246,6 +246,16 @@ class Row(Settled):
     suspect: str | None = None
     like: str | None = None
 
+    @property
+    def named(self) -> list[Shown]:
+        """The stages that it names."""
+        return self.stages or [stage for stage in (self.stage,) if stage]
+
+    @property
+    def stage_key(self) -> Literal["stage", "stages"]:
+        """The key by which it names them all."""
+        return "stage" if self.stages is None else "stages"
+
     @model_validator(mode="after")
     def _consistent(self) -> Row:
         if self.stage is None and self.stages is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pflbench import names
@@ -11,33 +11,37 @@ from pflbench.catalog import MethodInfo
 from pflbench.errors import UsageError, unknown
 from pflbench.selection import Selection
 from pflbench.spec import Stage
-from pflbench.stages import Shown
 from pflbench.suite.cells import TableRow
-from pflbench.suite.document import Document, Suite, named
+from pflbench.suite.document import Document, Suite
 from pflbench.suite.own import Own
-from pflbench.suite.schema import Candidates, Column, Sourced
+from pflbench.suite.schema import Column, Row
 from pflbench.suite.strict import at
 
 
 @dataclass(frozen=True)
 class SelectedRow:
-    """A row and its method.
+    """A row that is asked for, and its method. A guest is no row of the suite: the suite file says nothing of it.
 
-    `key` is what the suite's tables call the method, `scored` the stages that its runs are scored at; the rest is what
-    the suite file says in the row, at `place`, with the stages that it names. A guest is no row of the suite: it has no
-    place, and no stages until `staging` chooses them.
+    Attributes:
+        row: The row as the table shows it; a guest has no stages until `staging` chooses them.
+        info: The method.
+        said: What the suite file says of the row.
+        scored: The stages that its runs are scored at.
+        place: Where in the suite file the row stands; empty for a guest.
+        rounds: Of its runs, if it does not have the column's.
     """
 
     row: TableRow
     info: MethodInfo
-    key: str
+    said: Row
     scored: tuple[Stage, ...]
     place: str = ""
-    named: tuple[Shown, ...] = ()
     rounds: int | None = None
-    hyper: Mapping[str, Sourced] = field(default_factory=dict)
-    grid: Mapping[str, Candidates] = field(default_factory=dict)
-    validation: float | None = None
+
+    @property
+    def key(self) -> str:
+        """What the suite's tables call the method."""
+        return self.said.method
 
     @property
     def aliases(self) -> set[str]:
@@ -66,15 +70,15 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
         with at(f"{place}.method"):
             info = suite.own.method(anchored(row.method, suite.path.parent))
         shown = TableRow(row.id, row.title, info.name, document.shown(row))
-        own = place, tuple(named(row)), row.rounds, row.hyper, row.grid, row.validation
-        rows.append(SelectedRow(shown, info, row.method, document.scored(row), *own))
+        rows.append(SelectedRow(shown, info, row, document.scored(row), place, row.rounds))
     return rows
 
 
 def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
     """The row of a method that is none of the suite's."""
     row = TableRow(info.name, names.split_reference(reference)[1], info.name, ())
-    return SelectedRow(row, info, reference, document.stages)
+    said = Row.model_construct(id=row.id, title=row.title, method=reference)
+    return SelectedRow(row, info, said, document.stages)
 
 
 def select_rows(rows: list[SelectedRow], part: Selection, document: Document, own: Own) -> list[SelectedRow]:
@@ -102,9 +106,8 @@ def _of_code(rows: Sequence[SelectedRow], methods: Iterable[str], document: Docu
     picked: list[SelectedRow] = []
     for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods if names.is_reference(name)):
         info = own.method(reference)
-        picked += [selected for selected in rows if selected.location == reference] or [
-            _guest(info, reference, document)
-        ]
+        own_rows = [selected for selected in rows if selected.location == reference]
+        picked += own_rows or [_guest(info, reference, document)]
     return picked
 
 

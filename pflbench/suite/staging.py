@@ -47,9 +47,8 @@ def staged(
 
 def _own_row(document: Document, selected: SelectedRow, there: Sequence[Shown]) -> SelectedRow:
     """A row of the suite whose method has the stages `there`."""
-    if lacking := [stage for stage in selected.named if stage not in there]:
-        (row,) = (row for row in document.row if row.id == selected.row.id)
-        key = "stage" if row.stage == lacking[0] or row.stages is None else "stages"
+    if lacking := [stage for stage in selected.said.named if stage not in there]:
+        key = "stage" if lacking[0] == selected.said.stage else selected.said.stage_key
         raise UsageError(f"{selected.place}.{key}: {_refusal(document, selected, lacking[0], there)}")
     return replace(selected, scored=tuple(stage for stage in selected.scored if stage in there))
 
@@ -74,7 +73,7 @@ def _there(
     """The stages that the method has in all columns: which of them are asked for must not move a run's identity."""
     stages = selected.info.stages
     kinds: list[dict[str, object]] = [{}]
-    if stages.personal_needs and "personalized" in canonical((*selected.scored, *selected.named)):
+    if stages.personal_needs and "personalized" in canonical((*selected.scored, *selected.said.named)):
         where = range(len(document.column))
         kinds = [h for i in where for h in resolve.hyperparameters(suite, document, i, selected, overrides)[0]]
     moment, held_out = document.evaluation.moment, document.held_out

@@ -61,7 +61,7 @@ class Search:
     @property
     def own(self) -> set[str]:
         """Hyperparameters of which the row has values of its own, stronger than the column's."""
-        return set(self.selected.hyper)
+        return set(self.selected.said.hyper)
 
 
 def check_tuning(suite: Suite) -> None:
@@ -172,8 +172,8 @@ def _row(rows: list[SelectedRow], method: str, document: Document, own: Own) -> 
     if len(found) > 1:
         raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in found)}.")
     (selected,) = found
-    if selected.grid:
-        chosen = f"in row {selected.row.id} each client chooses {' and '.join(selected.grid)} for itself"
+    if selected.said.grid:
+        chosen = f"in row {selected.row.id} each client chooses {' and '.join(selected.said.grid)} for itself"
         raise UsageError(f"There is nothing to tune: {chosen}.")
     return selected
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pflbench.errors import UsageError
+from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite, parse
-from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 from pflbench.units import parse_seeds
 

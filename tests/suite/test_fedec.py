@@ -9,7 +9,8 @@ import pytest
 
 from pflbench.engine.cohort import sample_cohort
 from pflbench.errors import UsageError
-from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.cells import Expansion
+from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 from pflbench.suite.tuning import searches
 

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pflbench.errors import UsageError
-from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.cells import Expansion
+from pflbench.suite.expand import expand
 from pflbench.suite.inherit import merged
 from pflbench.suite.load import load
 

@@ -9,8 +9,8 @@ import pytest
 from pflbench import names
 from pflbench.executor import build
 from pflbench.executor.estimate import MeanClient
-from pflbench.suite.cells import Cell
-from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.cells import Cell, Expansion
+from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
 ROWS = ["reptile", "fo-maml", "per-fedavg-first", "per-fedavg", "per-fedavg-exact"]

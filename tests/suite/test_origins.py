@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pflbench.errors import UsageError
-from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.cells import Expansion
+from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
 from .samples import raw, staged, write

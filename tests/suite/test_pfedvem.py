@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pflbench.spec import RunSpec
-from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.cells import Expansion
+from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
 TABLES = [1, 2, 3, 5, 6, 7]

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from pflbench.suite.cells import Expansion
 from pflbench.suite.document import parse
-from pflbench.suite.expand import Expansion, expand
+from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 from pflbench.suite.shortfall import Shortfall
 

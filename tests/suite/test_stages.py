@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pflbench.errors import UsageError
+from pflbench.suite.cells import Choice, Expansion, Reference, TableRow
 from pflbench.suite.document import Suite, parse
-from pflbench.suite.expand import Choice, Expansion, Reference, TableRow, expand
+from pflbench.suite.expand import expand
 from pflbench.suite.inherit import inherited
 from pflbench.suite.load import load
 
