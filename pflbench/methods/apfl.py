@@ -42,7 +42,7 @@ class APFL(Method[Params, Private, Params]):
     alpha: float = 0.75
     """Weight of the client's own model in the mixture."""
     epochs: int = 5
-    """Local epochs per participation."""
+    """Local epochs per round."""
     lr: float = 1e-3
     """Learning rate of both (SGD); v's gradient has the factor alpha besides."""
     momentum: float | None = None
@@ -50,7 +50,7 @@ class APFL(Method[Params, Private, Params]):
     weight_decay: float | None = None
     """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
     released: bool | None = None
     """Train as the released FedRep code does."""
     private_init: Literal["server"] | None = None
@@ -101,7 +101,7 @@ class APFL(Method[Params, Private, Params]):
         return {"personalized": self.mixture(own(state, server), server)}
 
     def trained(self, sent: Params, state: Private) -> Params:
-        """The mixture of both models as the client's last participation left them."""
+        """The mixture of both models as the client's last local update left them."""
         return self.mixture(own(state, sent), sent)
 
     def mixture(self, v: Params, w: Params) -> Params:

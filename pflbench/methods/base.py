@@ -25,7 +25,7 @@ from pflbench.typing import Float, Int, Params, Part, Rows, Scalar
 S = TypeVar("S")
 """Server state: vectors, or a NamedTuple of tensors."""
 C = TypeVar("C")
-"""One client's state between participations; `Empty` if it keeps none."""
+"""One client's state between local updates; `Empty` if it keeps none."""
 U = TypeVar("U")
 """What a client uploads."""
 Carry = TypeVar("Carry")
@@ -34,12 +34,16 @@ Empty = tuple[()]
 
 
 class Batch(NamedTuple):
-    """One minibatch: row numbers into the pool and their labels; images are gathered at use.
+    """One minibatch: the numbers of its examples in the pool, ["batch"], and their labels; images are gathered at use.
 
-    `mask` marks real rows where batches are padded (None: all real). `real` is False for a step that only pads a
-    client's shorter sequence (None: every client makes this step); `steps` takes care of it. `places`: where the rows
-    stand in the client's support, where the `Take` asks for them. `key`: what augmentation and dropout are drawn from,
-    where the suite or the network has any and the batch is one to train on.
+    Attributes:
+        rows: The examples' row numbers in the pool.
+        labels: Their labels.
+        mask: Which rows are real where minibatches of several clients are padded to one size; None: all.
+        real: False for a step that only pads a client's shorter sequence of minibatches, which `steps` skips; None:
+            every client makes the step.
+        places: Where the examples stand in the client's support; only for a `Take` that is `indexed`.
+        key: The random key of augmentation and dropout; None where there are none.
     """
 
     rows: Rows
@@ -60,16 +64,20 @@ Batches = tuple[Batch, ...]
 
 @dataclass(frozen=True)
 class Take:
-    """What a client draws in one participation, in order, from its own stream of minibatches.
+    """What a client draws in one local update, from its own stream of minibatches. Exactly one of the first three.
 
-    Exactly one of `steps`, `epochs` and `whole`: `steps` are the next minibatches of the client's stream (which, where
-    the suite says static, is cyclic and goes on across rounds); `epochs` are passes over all its minibatches; `whole`
-    is one batch of all its rows (that are in a static one). `merge`: the minibatches of `steps` as one batch (CAFeMe's
-    outer batch). `batch`: rows per minibatch (None: the suite's). `indexed`: minibatches know their rows' places in the
-    whole batch.
-    `used_only`: clients draw none where nobody reads what comes of it: neither upload nor score (pFedVEM's base).
-    `epochwise`: where the suite reshuffles, single steps walk through passes over all rows, each in a fresh order,
-    instead of being drawn independently. `phase`: drawn only in rounds of this phase (see `Method.phase`).
+    Attributes:
+        steps: The next so many minibatches of the stream, which is cyclic and continues over rounds if the suite's
+            minibatches are static.
+        epochs: So many passes over all minibatches.
+        whole: One batch of all the client's examples (with static minibatches: of those that are in one).
+        merge: The minibatches of `steps` become one batch (CAFeMe's outer batch).
+        batch: Examples per minibatch; None: the suite's.
+        indexed: Each minibatch has its `places`.
+        used_only: Nothing is drawn where the result would be neither uploaded nor scored (pFedVEM's base).
+        epochwise: With reshuffled minibatches, `steps` go through passes over all examples, each in a fresh order,
+            instead of being drawn independently.
+        phase: Drawn only in rounds of this phase, see `Method.phase`.
     """
 
     steps: int | None = None
@@ -96,8 +104,10 @@ class Take:
 class Round:
     """What a method may know of the round besides its arguments.
 
-    `index` counts rounds from 0; `phase` is what the method made of the round's coin (None: it has no phases). Both are
-    plain Python values. `key` is this client's own in this round.
+    Attributes:
+        index: The round's number, from 0.
+        key: The client's random key in this round.
+        phase: What `Method.phase` returned for this round; None: the method has no phases.
     """
 
     index: int
@@ -105,9 +115,9 @@ class Round:
     phase: str | None = None
 
     def noise(self, *name: str | int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Independent standard normal numbers of this shape, by name: the same alone, in a stack, and on any device.
+        """Independent standard normal numbers of this shape, the same looped, stacked, and on any device.
 
-        They depend on the run's seed, the client, the round, and `name`; name each use apart, e.g. ("head", step).
+        They depend on the run's seed, the client, the round, and `name`; give each use its own, e.g. ("head", step).
         """
         if self.key is None:
             raise ValueError("this round has no key, so it has no noise")
@@ -143,10 +153,16 @@ class Objective(Protocol):
         at: Literal["logits", "features"] = "logits",
         args: tuple[Tensor, ...] = (),
     ) -> Part:
-        """The gradient, of the whole vector or of the part named `wrt` (then only that part's entries).
+        """The gradient of the mean cross-entropy or of another loss.
 
-        Of the mean cross-entropy, or of `loss(outputs, labels, mask, *args)`, where outputs are the logits or, `at`
-        the features, what the base makes of the images (then only the base has a gradient, and w may end with it).
+        Args:
+            w: The model.
+            b: The minibatch.
+            wrt: The part whose entries of the gradient are wanted; None: all.
+            loss: In place of the cross-entropy: `loss(outputs, labels, mask, *args)`.
+            at: What its outputs are: the logits, or the features that the base makes of the images (then only the base
+                has a gradient, and w may end with it).
+            args: Further arguments of `loss`.
         """
 
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:
@@ -156,9 +172,10 @@ class Objective(Protocol):
         """Logits ["batch", "classes"], without a gradient."""
 
     def features(self, w: Params, b: Batch) -> Tensor:
-        """What the base makes of the images, ["batch", "features"], without a gradient; w: the whole vector.
+        """The base's outputs ["batch", "features"], without a gradient; w: the whole vector.
 
-        Raises `UsageError` where the head is more than one linear layer.
+        Raises:
+            UsageError: The head is more than one linear layer.
         """
 
     def part(self, name: str) -> slice:
@@ -203,19 +220,19 @@ class Method(Generic[S, C, U]):
 
     version: ClassVar[int]
     trains: ClassVar[Literal["cohort", "everyone"]] = "cohort"
-    """Who trains in a round: those whose uploads arrive, or everyone who was asked (and keeps its state)."""
+    """Which of the cohort make a local update: those whose uploads arrive, or all (as they keep a state)."""
     asks: ClassVar[Literal["cohort", "everyone"]] = "cohort"
-    """Who is asked in a round: the suite's cohort, or all training clients."""
+    """The cohort: the one that the suite samples, or all training clients."""
     personal_from: ClassVar[Literal["server", "training"]] = "server"
-    """What `personalize` starts from: the server's new state, or what this round's training left at the client."""
+    """What `personalize` starts from: the server's new state, or the result of this round's local update."""
 
     global_model: ClassVar[Literal["trained", "start", "none"]] = "trained"
-    """What `deploy` returns: a trained model (stages "global" and "finetuned"), one that only fine-tuning can start
-    from ("finetuned" alone), or one that nobody trained (neither)."""
+    """What `deploy` returns: a trained model (stages "global" and "finetuned"), one that is only a start for
+    fine-tuning ("finetuned" alone), or an untrained one (neither)."""
     personal_of: ClassVar[Literal["everyone", "training"]] = "everyone"
-    """Who has a personal model: every client, or only training clients, since their own training makes it."""
+    """Which clients have a personal model: all, or only training clients, as their local updates make it."""
     personal_needs: ClassVar[str | None] = None
-    """The hyperparameter without which there are no personal models, unless a round's training leaves them."""
+    """The hyperparameter without which `personalize` has no models, unless a local update leaves them."""
     records: ClassVar[tuple[str, ...]] = ()
     """The stages that `personalize` returns beside "personalized" (see `pflbench.stages.RECORDED`)."""
 
@@ -251,11 +268,11 @@ class Method(Generic[S, C, U]):
         return cast(S, new())
 
     def init_client(self, server: S, new: Initializer) -> C:
-        """A client's state before its first participation, given the server's state before round 0."""
+        """A client's state before its first local update, given the server's state before round 0."""
         return cast(C, ())
 
     def client(self, f: Objective, server: S, state: C, *taken: Batches, round: Round) -> tuple[U, C]:
-        """One participation of one client: returns (upload, new client state)."""
+        """One client's local update: returns (upload, new client state)."""
         raise TypeError(f"{type(self).__name__} does not say what its clients do: write client().")
 
     def server(self, server: S, uploads: U, n: Weights, round: Round) -> S:
@@ -263,9 +280,9 @@ class Method(Generic[S, C, U]):
         return cast(S, pytree.tree_map(lambda u: mean(u, n), uploads))
 
     def deploy(self, f: Objective, server: S, support: Batches) -> Params:
-        """The global model as this client gets it: stage "global", and where fine-tuning starts.
+        """The global model for this client: stage "global", and the start of fine-tuning.
 
-        `support`: one pass over the client's minibatches; none where the model is scored on a test set of its own.
+        `support`: one pass over the client's minibatches; none where the model is scored on the test set.
         """
         return cast(Params, server)
 
@@ -276,22 +293,28 @@ class Method(Generic[S, C, U]):
     def personalize(
         self, f: Objective, server: S, state: C, sent: U | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
-        """The models one client uses, by stage: "personalized", and others worth a record. Without it there are none.
+        """One client's models by stage: "personalized", and those of `records`. By default there are none.
 
-        `sent`: what the client's training of this round came to, where the suite scores it before aggregation and
-        `personal_from` is "training" (`server` and `state` are then what it received and what it kept); else None.
+        Args:
+            f: The objective.
+            server: The server's state; with `sent`, the one that the client received.
+            state: The client's state; with `sent`, after its local update.
+            sent: The upload of this round's local update, where the suite scores personal models before aggregation
+                and `personal_from` is "training"; else None.
+            *taken: What `adapts` draws.
+            round: The round.
         """
         raise UsageError(f"{type(self).__name__} has no personal models, so no stage 'personalized'.")
 
     def trained(self, sent: U, state: C) -> Params | None:
-        """The model that a participation leaves the client with, scored at the stages "stored" and "sampled".
+        """The client's model after a local update that returned (sent, state): stages "stored" and "sampled".
 
-        `sent` and `state`: what `client` returned. Default None: these stages do not exist.
+        By default None: there are no such stages.
         """
         return None
 
     def diagnose(self, state: C) -> dict[str, Scalar]:
-        """Numbers about one client worth a record, from its state after training (pFedVEM's confidence)."""
+        """Numbers about one client to be stored, from its state after training (pFedVEM's confidence)."""
         return {}
 
 
@@ -361,9 +384,11 @@ def decayed(g: Part, w: Part, decay: Part | None) -> Part:
 def split(b: Batch, share: float) -> tuple[Batch, Batch] | None:
     """The first floor(share · n) of a minibatch's n real rows, and the others; each half with a key of its own.
 
-    Real rows come first in `b`, and do so in both halves, since what a key draws goes by a row's place. A step whose
-    first half is empty is not real; None where it is so for every client, whatever its n: there is no such step.
-    `share` is in (0, 1); the product is rounded as float64 has it.
+    Real rows come first in `b` and in both halves, since a row's augmentation depends on its place. A step whose first
+    half is empty is not real. `share` is in (0, 1); the product is rounded in float64.
+
+    Returns:
+        None where the first half is empty for every client, so that there is no step.
     """
     width = b.rows.shape[-1]
     most = math.floor(share * width)

@@ -5,7 +5,7 @@ Departures from the paper's text, all as in the authors' code:
 2. The meta-gradient is first order (`order="first"`); `order="exact"` differentiates through the inner path.
 3. The outer loss is taken on the next six minibatches of the same cyclic stream, as one batch.
 4. One extra gate acts on the flattened features, so the last convolution block is gated twice.
-5. The outer step is Adam, one state per client, kept between participations.
+5. The outer step is Adam, one state per client, kept between local updates.
 Departure from the code: the small network's modulator keeps its batch normalization, as in the paper and the released
 code (`modulator_batch_norm=False`: as in the code that produced the printed numbers).
 
@@ -30,7 +30,7 @@ class CAFeMe(Method[Params, AdamState, Params]):
 
     version: ClassVar[int] = 1
     steps: int = 5
-    """Inner SGD steps S per participation."""
+    """Inner SGD steps S per local update."""
     outer_batches: int = 6
     """Minibatches in the outer batch."""
     inner_lr: float = 0.05

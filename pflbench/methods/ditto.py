@@ -1,10 +1,10 @@
 """Ditto (Li et al. 2021, Algorithm 1), as CAFeMe's tables use it.
 
 Departures:
-1. The global part is S Adam steps with a state per client that is kept between participations (authors' CAFeMe code).
+1. The global part is S Adam steps with a state per client that is kept between local updates (authors' CAFeMe code).
 2. The proximal anchor is the global model received in this round (authors' code: the client's stale copy).
 3. CAFeMe's tables score the fine-tuned global model, never the personal one (stage "personalized": v as the client's
-   last participation left it); the personal steps still advance the client's stream, as in the authors' code.
+   last local update left it); the personal steps still advance the client's stream, as in the authors' code.
 Special cases: lambda = 0: the personal model is trained as by plain local SGD on the same minibatches.
 """
 

@@ -3,12 +3,12 @@
 Departures:
 1. The server's mean is weighted as the suite says (the paper: by examples; CAFeMe's tables: uniformly).
 2. "Epochs" are passes over a client's minibatches, drawn as the suite says (CAFeMe's code: static ones).
-3. `momentum` and `weight_decay` are none of the paper's: each participation begins with a fresh momentum (pFedVEM's and
+3. `momentum` and `weight_decay` are none of the paper's: each local update begins with a fresh momentum (pFedVEM's and
    FedEC's tables).
 4. With `personal_epochs`, a personal model is the global one after so many epochs of the client's own SGD (FedAvg
    with one adaptation); without, there are none.
-Special cases: with one client and one step, plain SGD; one participation = `torch.optim.SGD` with that momentum and
-decay; with `personal_epochs` = `epochs`, a personal model is what one more participation on the minibatches would send.
+Special cases: with one client and one step, plain SGD; one local update = `torch.optim.SGD` with that momentum and
+decay; with `personal_epochs` = `epochs`, a personal model is what one more local update on the minibatches would send.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class FedAvg(Method[Params, Empty, Params]):
     version: ClassVar[int] = 1
     personal_needs = "personal_epochs"
     epochs: int = 5
-    """Local epochs per participation."""
+    """Local epochs per round."""
     lr: float = 1e-3
     """Local learning rate (SGD)."""
     momentum: float | None = None
     """Momentum of the local SGD, fresh in each round; none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
 
     weight_decay: float | None = None
     """Weight decay of the layers' weights (not of biases and normalizations); none: without."""

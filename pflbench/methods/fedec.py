@@ -1,6 +1,6 @@
 """FedEC: Reptile with elastically constrained clients (Lan, Chen et al. 2023, arXiv 2306.16703, Eqs. 5-8 and 12-13).
 
-From its second participation on a client is drawn to what its last one left: to that model's predictions on the
+From its second local update on a client is drawn to what its last one left: to that model's predictions on the
 minibatch at hand (`constraint="kl"`), or to its parameters ("l2"); "none" is the paper's FedEC-wo.
 Departures (the paper gives no code):
 1. The constraint acts where a memory exists (Eq. 6 and the text; Algorithm 1 has its branches swapped).
@@ -10,7 +10,7 @@ Departures (the paper gives no code):
 4. tau counts epochs (the paper: steps in one place, epochs in another), of SGD with `momentum` and `weight_decay`.
 5. A personal model is adapted from the server's by the same inner update, with the memory as it is; it replaces none.
 The server's mean is a plain one (Eq. 8), whatever weights the suite has.
-Special cases: alpha = 0, and a client's first participation, are those of "none" bit for bit; "none" is Reptile, to
+Special cases: alpha = 0, and a client's first local update, are those of "none" bit for bit; "none" is Reptile, to
 rounding; with outer_lr = 1 and equal weights, FedAvg; outer_lr = 0 never moves.
 """
 
@@ -30,7 +30,7 @@ from pflbench.typing import Bool, Float, Int, Params, Scalar, Tensor
 
 
 class Memory(NamedTuple):
-    """What a client's last participation left, and whether there was one (1, else 0)."""
+    """What a client's last local update left, and whether there was one (1, else 0)."""
 
     model: Params
     seen: Scalar
@@ -56,7 +56,7 @@ class FedEC(Method[Params, Memory | Empty, Params]):
     weight_decay: float | None = None
     """Weight decay of the inner SGD, of layers' weights alone; none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

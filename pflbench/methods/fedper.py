@@ -3,10 +3,10 @@
 Departures:
 1. The personalization layers are the network's head (in most networks the last layer); all clients start from the
    seed's common one, as in the rest of a suite's methods.
-2. Everyone who is asked trains and keeps its head, whether its upload arrives or not (pFedVEM's tables; the paper's
+2. The whole cohort trains and keeps its head, whether its upload arrives or not (pFedVEM's tables; the paper's
    clients all take part in every round).
 3. The server's mean is weighted as the suite says, over uploads that arrive (the paper: by examples, over all).
-4. `momentum` and `weight_decay` are none of the paper's; each participation begins with a fresh momentum (pFedVEM's
+4. `momentum` and `weight_decay` are none of the paper's; each local update begins with a fresh momentum (pFedVEM's
    and FedEC's tables).
 5. `private_init` is none of the paper's: see `partly_shared`.
 The global model, which the paper does not have, is the shared base with the initial head: a start for fine-tuning.
@@ -47,13 +47,13 @@ class FedPer(PersonalHead):
 
     version: ClassVar[int] = 1
     epochs: int = 5
-    """Local epochs per participation."""
+    """Local epochs per round."""
     lr: float = 1e-3
     """Local learning rate (SGD)."""
     momentum: float | None = None
     """Momentum of the local SGD, fresh in each round; none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
     weight_decay: float | None = None
     """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
     private_init: Literal["server"] | None = None

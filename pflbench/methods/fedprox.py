@@ -22,13 +22,13 @@ class FedProx(Method[Params, Empty, Params]):
 
     version: ClassVar[int] = 1
     epochs: int = 5
-    """Local epochs per participation."""
+    """Local epochs per round."""
     lr: float = 1e-3
     """Local learning rate (SGD)."""
     momentum: float | None = None
     """Momentum of the local SGD, fresh in each round; none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
     mu: float = 0.1
     """Strength of the pull."""
 

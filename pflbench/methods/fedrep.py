@@ -7,7 +7,7 @@ Departures:
    are drawn apart, and each phase has a fresh momentum, which is none of the paper's, nor is `weight_decay`. The part
    that is not trained does not move at all (in the released code with PyTorch 1, momentum and decay
    go on moving the head).
-2. Everyone who is asked trains and keeps its head, whether its upload arrives or not (pFedVEM's tables; the paper:
+2. The whole cohort trains and keeps its head, whether its upload arrives or not (pFedVEM's tables; the paper:
    the sampled clients). Only bases that are sent or scored are trained, since the others would be thrown away.
 3. The server's mean is weighted as the suite says (the paper: uniformly).
 4. The frozen base turns all of a client's images into features once a round, on which the head, one linear layer, is
@@ -45,7 +45,7 @@ class FedRep(PersonalHead):
     momentum: float | None = None
     """Momentum of both, fresh in each phase; none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
 
     weight_decay: float | None = None
     """Weight decay of the trained part's weights (not of biases and normalizations); none: without."""

@@ -5,7 +5,7 @@ The paper's own, with personal heads, is `fedrep`.
 Departures, all as in the authors' CAFeMe code:
 1. The head is averaged too, and a client starts from the averaged head: there are no personal heads.
 2. The head is every dense layer (with its normalization), the base the convolution blocks.
-3. Adam for both parts, with two states per client that are kept between participations (`optimizer="sgd"`: plain SGD).
+3. Adam for both parts, with two states per client that are kept between local updates (`optimizer="sgd"`: plain SGD).
 4. At test time the whole averaged model is fine-tuned.
 Special cases: a network without a head, no head steps, and SGD = FedAvg on the same minibatches.
 """

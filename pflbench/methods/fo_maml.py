@@ -2,7 +2,7 @@
 
 MAML is Finn et al., ICML 2017, arXiv 1703.03400; Per-FedAvg is Fallah et al., NeurIPS 2020, arXiv 2002.07948.
 What it drops of Per-FedAvg, as the tutorial does: the factor I - a·Hessian between the gradient at the adapted model
-and that of the meta-loss; the several local meta steps of a participation (here the server makes one a round); and
+and that of the meta-loss; the several local meta steps of a local update (here the server makes one a round); and
 minibatches of their own for the second gradient.
 Departures:
 1. The adaptation is plain SGD over minibatches, epochs or steps of them, and the gradient that is sent is that of the
@@ -37,7 +37,7 @@ class FOMaml(Method[Params, Empty, Params]):
     outer_lr: float = 0.1
     """The server's learning rate b (plain SGD)."""
     batch: int | None = None
-    """Rows per minibatch of the adaptation; none: the suite's."""
+    """Examples per minibatch of the adaptation; none: the suite's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

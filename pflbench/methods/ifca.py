@@ -9,7 +9,7 @@ Departures:
 4. `shared="base"` is pFedVEM's table's reading of the paper's weight sharing for ambiguous clusters: one base, trained
    by all and averaged over all uploads, and K heads (the authors' code pretrains the base and freezes it). A client
    then chooses by the mean loss over all its rows, at once.
-5. `momentum` is none of the paper's; each participation begins with a fresh one.
+5. `momentum` is none of the paper's; each local update begins with a fresh one.
 Special cases: one cluster = FedAvg, whatever is shared; with `shared`, clusters keep one and the same base.
 """
 
@@ -57,13 +57,13 @@ class IFCA(Method[Clusters, Empty, IFCAUpload]):
     clusters: int = 4
     """Number of models K."""
     epochs: int = 5
-    """Local epochs per participation."""
+    """Local epochs per round."""
     lr: float = 1e-3
     """Local learning rate (SGD)."""
     momentum: float | None = None
     """Momentum of the local SGD, fresh in each round; none: without."""
     batch: int | None = None
-    """Rows per minibatch in training; none: the suite's."""
+    """Examples per minibatch in training; none: the suite's."""
     shared: Literal["base"] | None = None
     """The part that all clusters share; none: they share nothing."""
 

@@ -52,7 +52,7 @@ class L2GD(Method[L2GDServer, Params, Params]):
     weight_decay: float | None = None
     """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

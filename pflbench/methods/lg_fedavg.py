@@ -5,12 +5,12 @@ The reverse of FedPer: the last layers are averaged, the early ones stay at the 
 Departures:
 1. All start from the seed's common initial model, as the released FedRep code (the original code: from a trained FedAvg
    model; and it keeps each client's model that is best on test images).
-2. Everyone who is asked trains and keeps its early layers, whether its upload arrives or not.
+2. The whole cohort trains and keeps its early layers, whether its upload arrives or not.
 3. The server's mean is weighted as the suite says.
 4. `private_init` is none of the paper's: see `partly_shared`.
 The global model, which the paper does not have, is the initial early layers under the shared ones: a start for
 fine-tuning.
-Special cases: with all layers shared, FedAvg; a client's participation is one in FedAvg from its early layers under the
+Special cases: with all layers shared, FedAvg; a client's local update is one in FedAvg from its early layers under the
 shared ones.
 """
 
@@ -31,7 +31,7 @@ class LGFedAvg(PartlyShared):
     version: ClassVar[int] = 1
     shared_first = False
     epochs: int = 5
-    """Local epochs per participation."""
+    """Local epochs per round."""
     lr: float = 1e-3
     """Local learning rate (SGD)."""
     momentum: float | None = None
@@ -39,7 +39,7 @@ class LGFedAvg(PartlyShared):
     weight_decay: float | None = None
     """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
     shared_layers: int = 2
     """How many of the last layers are shared."""
     private_init: Literal["server"] | None = None

@@ -49,10 +49,10 @@ class Local(Method[Params, Own, Scalar]):
     momentum: float | None = None
     """Momentum of SGD, fresh in each round; none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
 
     keep_momentum: bool | None = None
-    """One training over all rounds, of all clients: momentum lives on, and a suite's cohort is not asked for."""
+    """One training of all clients over all rounds: momentum is kept between rounds, and no cohort is sampled."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,7 +61,7 @@ class Local(Method[Params, Own, Scalar]):
 
     @property
     def asks(self) -> Literal["cohort", "everyone"]:  # type: ignore[override]
-        """Everyone, if training is one over all rounds."""
+        """All training clients, if training is one over all rounds."""
         return "everyone" if self.keep_momentum else "cohort"
 
     def takes(self) -> tuple[Take, ...]:
@@ -84,7 +84,7 @@ class Local(Method[Params, Own, Scalar]):
         return server.new_zeros(()), steps(push, state, batches)
 
     def server(self, server: Params, uploads: Float[Tensor, "cohort"], n: Weights, round: Round) -> Params:
-        """The initial model, for ever."""
+        """The initial model, which never changes."""
         return server
 
     def adapts(self) -> tuple[Take, ...]:

@@ -32,7 +32,7 @@ Private = Own | Kept
 
 
 def unseen(part: Own, private_init: PrivateInit) -> Private:
-    """The state of a client before its first participation, from the common initial part."""
+    """The state of a client before its first local update, from the common initial part."""
     return part if private_init is None else Kept(part, part.new_zeros(()))
 
 
@@ -42,7 +42,7 @@ def own(state: Private, servers: Own) -> Own:
 
 
 def kept(state: Private, part: Own) -> Private:
-    """The state after a participation that came to this private part."""
+    """The state after a local update that came to this private part."""
     return part if isinstance(state, Tensor) else Kept(part, torch.ones_like(state.seen))
 
 
@@ -109,5 +109,5 @@ class PartlyShared(Method[Params, Private, Sent]):
         return {"personalized": self.whole(server[where], own(state, self.private(server, where)))}
 
     def trained(self, sent: Sent, state: Private) -> Params:
-        """Both parts as the client's last participation left them (the released FedRep code's test until 2022-03)."""
+        """Both parts as the client's last local update left them (the released FedRep code's test until 2022-03)."""
         return self.whole(sent, state) if isinstance(state, Tensor) else sent

@@ -29,7 +29,7 @@ class PerFedAvg(Method[Params, Empty, Params]):
     version: ClassVar[int] = 1
     personal_needs = "personal_epochs"
     steps: int = 5
-    """Meta steps S per participation."""
+    """Meta steps S per local update."""
     inner_lr: float = 0.05
     """Inner learning rate alpha."""
     outer_lr: float = 1e-3
@@ -39,7 +39,7 @@ class PerFedAvg(Method[Params, Empty, Params]):
     delta: float = 1e-3
     """Step of the central difference."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
     personal_epochs: int | None = None
     """Epochs of plain SGD with step `inner_lr` that make a personal model; none: there are none."""
 

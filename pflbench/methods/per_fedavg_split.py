@@ -5,7 +5,7 @@ Departures:
 1. First order: the paper's factor I - a·Hessian is left out; `per-fedavg` has it.
 2. Both gradients come from one minibatch, taken apart, over epochs (the paper: independently drawn batches). It is what
    the released FedRep code intends but does not do: there both gradients are taken at w and added.
-3. `momentum` and `weight_decay` are none of the paper's: they act on the meta step, at w, and each participation begins
+3. `momentum` and `weight_decay` are none of the paper's: they act on the meta step, at w, and each local update begins
    with a fresh momentum (FedRep's code). The step to u is plain SGD.
 4. A minibatch whose first part would be empty, of one row that is, makes no step.
 5. A personal model is the server's after `personal_epochs` of plain SGD on whole minibatches.
@@ -35,7 +35,7 @@ class PerFedAvgSplit(Method[Params, Empty, Params]):
 
     version: ClassVar[int] = 1
     epochs: int = 5
-    """Epochs of meta steps per participation."""
+    """Epochs of meta steps per local update."""
     inner_lr: float = 0.01
     """Learning rate a of the step to u (plain SGD)."""
     outer_lr: float = 0.01
@@ -51,7 +51,7 @@ class PerFedAvgSplit(Method[Params, Empty, Params]):
     weight_decay: float | None = None
     """Weight decay of the meta steps, of layers' weights alone; none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

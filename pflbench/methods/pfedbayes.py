@@ -6,10 +6,10 @@ s and r are softplus of free parameters.
 Departures:
 1. A step takes all of a client's rows and the sum of their losses (pFedVEM's tables; the paper: minibatches).
 2. Left open by pFedVEM's paper and chosen here: one sample of the weights per step; Adam for q and for p, with states
-   that are kept between participations although p is overwritten, as q is kept; s and r start alike, and m and a from
+   that are kept between local updates although p is overwritten, as q is kept; s and r start alike, and m and a from
    the seed's initial model.
 3. The server averages means and prescales by the clients' weights, without momentum (the paper's beta is 1).
-`persistent=False`: in every participation q starts from the received p, with fresh states. A client whose result is
+`persistent=False`: in every local update q starts from the received p, with fresh states. A client whose result is
 neither sent nor scored before aggregation is then not trained, and its personal model is the global one it received.
 Special cases: without steps the global model never changes; nor does it for lam = 0.
 """
@@ -53,7 +53,7 @@ class PFedBayes(Method[Gaussian, PFedBayesClient, Gaussian]):
     personal_from = "training"
     personal_of = "training"
     steps: int = 10
-    """Full-batch steps R per participation, each on q and then on p."""
+    """Full-batch steps R per local update, each on q and then on p."""
     lr: float = 1e-3
     """Learning rate of both (Adam)."""
     lam: float = 1.0
@@ -61,7 +61,7 @@ class PFedBayes(Method[Gaussian, PFedBayesClient, Gaussian]):
     scale: float = 0.01
     """Initial standard deviation sigma of every weight."""
     persistent: bool = True
-    """Whether clients keep q and Adam's states between participations."""
+    """Whether clients keep q and Adam's states between local updates."""
 
     def takes(self) -> tuple[Take, ...]:
         return (Take(whole=True, used_only=not self.persistent),)

@@ -9,7 +9,7 @@ Departures:
    set; and it scores the local model in the personal one's place. Both are scored here, apart: theta is the stage
    "personalized", w_j the stage "local", which the same runs have.
 5. Where a suite scores personal models after aggregation, the global model is all there is. With `adapt`, what one more
-   participation makes of it is scored, and thrown away (FedEC's tables).
+   local update makes of it is scored, and thrown away (FedEC's tables).
 Special cases: one iteration moves w_j toward theta by the factor eta·lambda; with eta·lambda = 1 and K steps in one
 iteration, the upload is theta; with lambda = 0 it is the server's model.
 """
@@ -43,7 +43,7 @@ class PFedMe(Method[Params, Empty, PFedMeUpload]):
     personal_needs = "adapt"
     records = ("local",)
     steps: int = 5
-    """Local iterations R per participation, one minibatch each."""
+    """Local iterations R per local update, one minibatch each."""
     inner_steps: int = 5
     """Gradient steps K on the personal model in each of them, all on its minibatch."""
     lr: float = 1e-2
@@ -53,14 +53,14 @@ class PFedMe(Method[Params, Empty, PFedMeUpload]):
     lam: float = 15.0
     """Strength lambda of the pull between the two."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
 
     mu: float | None = None
     """Strength of the personal model's pull toward 0, in all its entries; none: 0."""
     epochwise: bool | None = None
     """Minibatches are those of passes over all rows, not drawn independently (where the suite reshuffles)."""
     adapt: bool | None = None
-    """After aggregation, a personal model is what one whole participation makes of the global one."""
+    """After aggregation, a personal model is what one whole local update makes of the global one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,13 +90,13 @@ class PFedMe(Method[Params, Empty, PFedMeUpload]):
         return mean(uploads.model, n)
 
     def adapts(self) -> tuple[Take, ...]:
-        """Nothing, as what training leaves behind is used; with `adapt`, what a participation draws."""
+        """Nothing, as what training leaves behind is used; with `adapt`, what a local update draws."""
         return self.takes() if self.adapt else ()
 
     def personalize(
         self, f: Objective, server: Params, state: Empty, sent: PFedMeUpload | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
-        """The personal model and, for the record, the local one, that a participation comes to."""
+        """The personal and the local model that a local update makes."""
         if sent is None and self.adapt:
             sent, _ = self.client(f, server, state, *taken, round=round)
         if sent is None:

@@ -6,7 +6,7 @@ N(w, rho_j² I). The confidence tau_j = 1 / rho_j² comes from how wide the post
 Departures, all but 8 and 9 as in the authors' code:
 1. The head's loss is the sum of its cross-entropies plus KL (the paper's formulas have signs the other way round).
 2. KL is exact; the paper bounds it by Jensen's inequality (Eq. 10).
-3. Head and base descend with momentum, from rest in every participation; the paper has gradient descent for the head.
+3. Head and base descend with momentum, from rest in every local update; the paper has gradient descent for the head.
 4. The base's loss is a mean over fresh samples of the head for every minibatch.
 5. The head starts from N(0, 1), whatever its width, and every posterior around that.
 6. tau_j is computed before the head is trained, and weighs the mean that training makes of it.
@@ -17,7 +17,7 @@ Departures, all but 8 and 9 as in the authors' code:
    base's loss is not looked at: unless a logit overflows, it is finite where the base is.
 9. `confidence="uncertainty"` has one term in the prior and in the weights alike, "deviation" in the weights alone: as
    the prior's variance, a small distance pulls the mean closer, which makes it smaller still, until the head's steps
-   explode (seen in round 3 of Table 3's setting). Its tau is 1 / scale² in a client's first participation, where the
+   explode (seen in round 3 of Table 3's setting). Its tau is 1 / scale² in a client's first local update, where the
    distance is 0, and never more than 1e8.
 The head's loss is a sum over a client's rows, and at the published rates its descent is chaotic: rounding in float32
 moves parameters by some percent within two rounds, so that runs on other devices, or looped and stacked, agree in
@@ -45,7 +45,7 @@ FLOOR = 1e-8
 
 
 class PFedVEMClient(NamedTuple):
-    """A client's posterior, and about its latest participation: the confidence tau, and what that was made of.
+    """A client's posterior, and about its latest local update: the confidence tau, and what that was made of.
 
     `trace`: of the posterior's covariance; `deviation`: its mean's squared distance from w; `guards`: how often
     something was not finite so far.
@@ -84,7 +84,7 @@ class PFedVEM(Method[Params, PFedVEMClient, PFedVEMUpload]):
     base_epochs: int = 5
     """Local epochs on the base."""
     batch: int | None = None
-    """Rows per minibatch of the base; none: the suite's."""
+    """Examples per minibatch of the base; none: the suite's."""
     samples: int = 5
     """Samples K of the head per step."""
     scale: float = 1.0
@@ -95,7 +95,7 @@ class PFedVEM(Method[Params, PFedVEMClient, PFedVEMUpload]):
     """What tau is made of: both terms, the posterior's width alone, or (in the weights) its distance from w alone."""
 
     def takes(self) -> tuple[Take, ...]:
-        """All rows for the head; for the base epochs of minibatches, where anybody reads what comes of it."""
+        """All examples for the head; for the base epochs of minibatches, where its result is sent or scored."""
         return Take(whole=True), Take(epochs=self.base_epochs, batch=self.batch, used_only=True)
 
     def init(self, new: Initializer, clients: int) -> Params:

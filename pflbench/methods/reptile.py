@@ -2,7 +2,7 @@
 
 Departures:
 1. A client's tau steps are epochs or steps over its minibatches (the tutorial: gradients of its whole loss F_k).
-2. `momentum` and `weight_decay` are none of Reptile's: each participation begins with a fresh momentum.
+2. `momentum` and `weight_decay` are none of Reptile's: each local update begins with a fresh momentum.
 3. A personal model is the server's after the inner update on the client's own minibatches, nothing kept.
 The server's mean is a plain one, whatever weights the suite has.
 Special cases: outer_lr = 1 and equal weights = FedAvg; outer_lr = 0 never moves; FedEC without a constraint is this
@@ -39,7 +39,7 @@ class Reptile(Method[Params, Empty, Params]):
     weight_decay: float | None = None
     """Weight decay of the inner SGD, of layers' weights alone; none: without."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

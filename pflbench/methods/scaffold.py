@@ -51,11 +51,11 @@ class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
 
     version: ClassVar[int] = 1
     epochs: int = 5
-    """Local epochs per participation."""
+    """Local epochs per round."""
     lr: float = 1e-2
     """Local learning rate (SGD)."""
     batch: int | None = None
-    """Rows per minibatch; none: the suite's."""
+    """Examples per minibatch; none: the suite's."""
     server_lr: float = 1.0
     """The server's step along the mean update."""
     momentum: float | None = None
