@@ -158,7 +158,7 @@ def scores(part: Selection | None = None, results: Where = "results") -> pd.Data
     from pflbench.store import Store
 
     wanted = Wanted(**{field.name: getattr(part or Selection(), field.name) for field in fields(Selection)})
-    frame: pd.DataFrame = pa.concat_tables(tables(Store(Path(results)), wanted)).to_pandas()
+    frame: pd.DataFrame = pa.concat_tables(tables(Store(Path(results)), wanted)).to_pandas(use_threads=False)
     return frame
 
 

@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-import pyarrow as pa
-
 from pflbench.errors import StoreError
-from pflbench.store.schema import Foreign, Unfit
+from pflbench.store.header import Foreign, Unfit
 
 Identity = tuple[int, int, int]
 _DAY = 24 * 3600.0
@@ -143,7 +141,7 @@ def check_place(path: Path, look: Callable[[Path], object]) -> None:
             look(path)
     except Foreign as error:
         raise StoreError(f"{str(path)!r} is not replaced: {error}. {error.advice}") from error
-    except (Unfit, pa.ArrowException, OSError):
+    except (Unfit, OSError):
         return  # damaged, so nothing to keep, or gone; what cannot be written says so itself
 
 

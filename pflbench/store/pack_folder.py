@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.store import files, packfile
+from pflbench.store.footers import Footers
+from pflbench.store.header import Foreign, Unfit
 from pflbench.store.packfile import Pack, RunToPack
-from pflbench.store.schema import Foreign, Unfit
 
 
 class Packs:
@@ -19,8 +18,8 @@ class Packs:
     `seen`: whether there are any, for whoever looks.
     """
 
-    def __init__(self, folder: Path, seen: bool = True) -> None:
-        self.folder, self.seen = folder, seen
+    def __init__(self, folder: Path, footers: Footers, seen: bool = True) -> None:
+        self.folder, self._footers, self.seen = folder, footers, seen
         self._known: dict[Path, Pack] = {}
 
     def all(self) -> list[Pack]:
@@ -47,7 +46,7 @@ class Packs:
             return pack.read(id)
         except FileNotFoundError:
             return None
-        except (Unfit, pa.ArrowException, OSError) as error:
+        except (Unfit, OSError) as error:
             self._rescue(pack, f"run {id}: {files.damage(pack.path, error)}")
             return None
 
@@ -56,13 +55,13 @@ class Packs:
         try:
             if known is not None and files.identity(path.stat()) == known.identity:
                 return known
-            pack = Pack(path)
+            pack = Pack(path, self._footers.read(path))
         except FileNotFoundError:
             raise
         except Foreign as error:
             files.leave_out(f"{str(path)!r} is", str(error), error.advice)
             return None
-        except (Unfit, pa.ArrowException, OSError) as error:
+        except (Unfit, OSError) as error:
             files.set_aside(path, "pack", files.damage(path, error))
             return None
         if pack.foreign:
@@ -94,7 +93,7 @@ def _is_readable(pack: Pack, id: str) -> bool:
         pack.read(id)
     except FileNotFoundError:
         return False
-    except (Unfit, pa.ArrowException, OSError) as error:
+    except (Unfit, OSError) as error:
         files.damage(pack.path, error)  # raises if the file cannot be reached at all
         return False
     return True

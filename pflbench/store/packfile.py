@@ -13,16 +13,17 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, NamedTuple
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
-from pflbench.store import files, schema
-from pflbench.store.schema import Foreign, Header, Unfit
+from pflbench.store import files
+from pflbench.store.footers import Footer, read_footer
+from pflbench.store.header import Foreign, Header, Unfit, header, metadata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PACK_VERSION = 1
 _VERSION, _RUNS = b"pflbench.pack", b"pflbench.runs"
@@ -38,34 +39,36 @@ class PackedRun(NamedTuple):
 
 
 class Pack:
-    """A pack whose footer was read: its runs by id. Raises `Unfit`, Arrow's exceptions, or `OSError`.
+    """A pack whose footer was read: its runs by id. Raises `Unfit` or `OSError`.
 
     `unfit` says what is wrong with each run whose metadata could not be read, `foreign` with each of another version of
     pflbench; they are not among the entries. A pack with foreign runs is not to be replaced: what is not read of it
     would be lost.
-    `complete`: it has every column that is written today.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with path.open("rb") as file:
-            self.identity = files.identity(os.fstat(file.fileno()))
-            self._footer = pq.read_metadata(file)
-        self.entries, self.unfit, self.foreign = _entries(self._footer)
-        self.complete = set(schema.COLUMNS.names) <= set(self._footer.schema.names)
+    def __init__(self, path: Path, footer: Footer | None = None) -> None:
+        footer = footer or read_footer(path)
+        self.path, self.identity, self.columns = path, footer.identity, footer.columns
+        self.entries, self.unfit, self.foreign = _entries(footer)
+        self._parsed = footer.parsed
 
     def read(self, id: str) -> RunResult:
         """One of its runs. Raises as the constructor does, `FileNotFoundError` also if another file took its name."""
+        from pflbench.store import parquet, schema
+
         entry = self.entries[id]
-        table = self._rows(id, entry.group) if entry.rows else schema.SCORES.empty_table()
-        return schema.from_table(table.replace_schema_metadata(schema.metadata(entry.header)))
+        with parquet.checked():
+            table = self._rows(id, entry.group) if entry.rows else schema.SCORES.empty_table()
+            return schema.from_table(table.replace_schema_metadata(metadata(entry.header)))
 
     def _rows(self, id: str, group: int) -> pa.Table:
+        from pflbench.store import parquet, schema
+
         with self.path.open("rb") as file:
             if files.identity(os.fstat(file.fileno())) != self.identity:
                 raise FileNotFoundError(self.path)
-            content = pq.ParquetFile(file, metadata=self._footer, page_checksum_verification=True)
-            table = content.read_row_group(group, columns=[*schema.SCORES.names, "run_id"])
+            self._parsed = self._parsed or parquet.footer(file)
+            table = parquet.rows(file, group, [*schema.SCORES.names, "run_id"], self._parsed)
         if "run_id" not in table.column_names or table["run_id"].unique().to_pylist() != [id]:
             raise Unfit(f"the rows of run {id} are not where they should be")
         return table
@@ -83,6 +86,11 @@ def write(folder: Path, runs: Sequence[RunToPack], read: Callable[[str], RunResu
 
     Raises `StoreError`, and what `read` raises; there is no new file then.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from pflbench.store import schema
+
     listing = _listing(runs)
     content_hash = hashlib.sha256(listing + " ".join(schema.COLUMNS.names).encode()).hexdigest()
     path = folder / f"{_name(runs[0].header.spec)}-{content_hash[:8]}.parquet"
@@ -94,7 +102,7 @@ def write(folder: Path, runs: Sequence[RunToPack], read: Callable[[str], RunResu
         for run in runs:
             id = run.header.spec.id
             result = read(id)
-            if schema.metadata(result) != schema.metadata(run.header) or len(schema.rows(result)) != run.rows:
+            if metadata(result) != metadata(run.header) or len(schema.rows(result)) != run.rows:
                 raise StoreError(f"Run {id} changed while it was packed. Nothing is lost; pack again.")
             if run.rows:
                 table = schema.to_table(result).replace_schema_metadata(None)
@@ -112,10 +120,12 @@ def write(folder: Path, runs: Sequence[RunToPack], read: Callable[[str], RunResu
 
 
 def _verified(path: Path, digests: dict[str, str]) -> Pack:
+    from pflbench.store import schema
+
     try:
         pack = Pack(path)
         same = {id: schema.digest(pack.read(id)) for id in pack.entries} == digests
-    except (Unfit, pa.ArrowException, OSError) as error:
+    except (Unfit, OSError) as error:
         raise StoreError(f"What was written to {str(path.parent)!r} cannot be read: {error}.") from error
     if not same:
         raise StoreError(f"What was written to {str(path.parent)!r} reads differently. Is its disk broken?")
@@ -125,26 +135,25 @@ def _verified(path: Path, digests: dict[str, str]) -> Pack:
 def _listing(runs: Sequence[RunToPack]) -> bytes:
     # surrogateescape brings any bytes through JSON and back, an error's invalid Unicode included.
     texts = [
-        {key.decode(): value.decode(errors="surrogateescape") for key, value in schema.metadata(run.header).items()}
+        {key.decode(): value.decode(errors="surrogateescape") for key, value in metadata(run.header).items()}
         for run in runs
     ]
     listed = [{"rows": run.rows, "metadata": text} for run, text in zip(runs, texts, strict=True)]
     return json.dumps(listed, sort_keys=True).encode()
 
 
-def _entries(footer: Any) -> tuple[dict[str, PackedRun], list[str], list[Foreign]]:
-    metadata = footer.metadata or {}
-    if _VERSION not in metadata:
+def _entries(footer: Footer) -> tuple[dict[str, PackedRun], list[str], list[Foreign]]:
+    said = footer.metadata
+    if _VERSION not in said:
         raise Unfit("no pflbench metadata of a pack")
-    if metadata[_VERSION] != str(PACK_VERSION).encode():
-        version = metadata[_VERSION].decode(errors="replace")
+    if said[_VERSION] != str(PACK_VERSION).encode():
+        version = said[_VERSION].decode(errors="replace")
         raise Foreign(f"pack version {version}, where this version of pflbench reads {PACK_VERSION}")
     try:
-        listed = [(int(run["rows"]), _encoded(run["metadata"])) for run in json.loads(metadata[_RUNS])]
+        listed = [(int(run["rows"]), _encoded(run["metadata"])) for run in json.loads(said[_RUNS])]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise Unfit(f"unreadable list of runs ({type(error).__name__})") from error
-    groups = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
-    if groups != [rows for rows, _ in listed if rows]:
+    if footer.groups != [rows for rows, _ in listed if rows]:
         raise Unfit("its list of runs does not fit its rows")
     entries: dict[str, PackedRun] = {}
     unfit: list[str] = []
@@ -152,8 +161,8 @@ def _entries(footer: Any) -> tuple[dict[str, PackedRun], list[str], list[Foreign
     group = 0
     for rows, texts in listed:
         try:
-            header = schema.header(texts)
-            entries[header.spec.id] = PackedRun(header, rows, group)
+            head = header(texts)
+            entries[head.spec.id] = PackedRun(head, rows, group)
         except Foreign as error:
             foreign.append(error)
         except Unfit as error:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from pflbench.result import RunResult
 from pflbench.store import files, packfile
+from pflbench.store.header import Header
 from pflbench.store.packfile import Pack, RunToPack
-from pflbench.store.schema import Header
 from pflbench.store.store import MissingRun, Store
 
 

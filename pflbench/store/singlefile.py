@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.store import files, schema
+from pflbench.store import files, parquet, schema
+from pflbench.store.header import Unfit
 
 
 def read(path: Path) -> RunResult:
-    """The file's run. Raises `Unfit`, Arrow's exceptions, or `OSError`."""
-    with path.open("rb") as file:
-        return schema.from_table(pq.ParquetFile(file, page_checksum_verification=True).read())
-
-
-def is_complete(path: Path) -> bool:
-    """Whether the file has every column that is written today. Raises as `read`."""
-    with path.open("rb") as file:
-        return set(schema.COLUMNS.names) <= set(pq.read_schema(file).names)
+    """The file's run. Raises `Unfit` or `OSError`."""
+    with path.open("rb") as file, parquet.checked():
+        return schema.from_table(parquet.rows(file))
 
 
 def write(path: Path, result: RunResult) -> None:
@@ -32,7 +26,7 @@ def write(path: Path, result: RunResult) -> None:
         files.sync(file)
         try:
             same = schema.digest(read(temporary)) == schema.digest(result)
-        except (schema.Unfit, pa.ArrowException) as error:
+        except Unfit as error:
             raise StoreError(f"What was written to {str(path.parent)!r} cannot be read: {error}.") from error
         if not same:
             raise StoreError(f"What was written to {str(path.parent)!r} reads differently. Is its disk broken?")

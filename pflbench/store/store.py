@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
-from pflbench.store import files, outdated, schema, singlefile
+from pflbench.store import files, outdated
+from pflbench.store.footers import Footer, Footers, read_footer
+from pflbench.store.header import Foreign, Unfit, header
 from pflbench.store.pack_folder import Packs
 from pflbench.store.packfile import Pack
 
@@ -52,7 +51,8 @@ class Store:
     def __init__(self, root: Path, packed: bool = True) -> None:
         self.root = Path(root)
         self.runs = self.root / "runs"
-        self.packs = Packs(self.root / "packs", seen=packed)
+        self._footers = Footers(self.root)
+        self.packs = Packs(self.root / "packs", self._footers, seen=packed)
 
     def path(self, id: str) -> Path:
         """Where a run of this id is written; it may be packed later."""
@@ -72,7 +72,7 @@ class Store:
 
     def check_place(self, id: str) -> None:
         """Raise `StoreError` if a file that is not to be replaced has the place of the run of this id."""
-        files.check_place(self.path(id), _described)
+        files.check_place(self.path(id), lambda path: _described(path, read_footer(path)))
 
     def status(self, id: str) -> Literal["missing", "done", "failed"]:
         """Whether the run is there, from its metadata alone. A corrupt file is set aside and counts as missing."""
@@ -89,6 +89,8 @@ class Store:
         path = self.path(result.spec.id)
         if result.failure is not None and (stored := self.find(result.spec.id)) and stored.failure is None:
             return stored.path
+        from pflbench.store import singlefile
+
         self.check_place(result.spec.id)
         singlefile.write(path, result)
         files.clean(self.runs)
@@ -127,6 +129,7 @@ class Store:
                 packed = _in(pack, id)
                 if _goes_before(packed, found.get(id)):
                     found[id] = packed
+        self._footers.keep()
         return [found[id] for id in sorted(found)]
 
     def singles(self) -> dict[str, Stored]:
@@ -136,12 +139,14 @@ class Store:
 
     def read_single(self, id: str) -> RunResult | None:
         """The run from a file of its own; None if it has none that can be read. Raises `StoreError`."""
+        from pflbench.store import singlefile
+
         path = self.path(id)
         try:
             return singlefile.read(path)
         except FileNotFoundError:
             return None
-        except (schema.Unfit, pa.ArrowException, OSError) as error:
+        except (Unfit, OSError) as error:
             files.set_aside(path, "run", files.damage(path, error))
             return None
 
@@ -154,26 +159,24 @@ class Store:
 
     def _inspect(self, path: Path) -> Stored | None:
         try:
-            return _described(path) if path.is_file() else None
+            return _described(path, self._footers.read(path)) if path.is_file() else None
         except FileNotFoundError:
             return None
-        except schema.Foreign as error:
+        except Foreign as error:
             files.leave_out(f"{str(path)!r} is", str(error), error.advice)
             return None
-        except (schema.Unfit, pa.ArrowException, OSError) as error:
+        except (Unfit, OSError) as error:
             files.set_aside(path, "run", files.damage(path, error))
             return None
 
 
-def _described(path: Path) -> Stored:
-    """The run of a file as its metadata describes it. Raises `Unfit`, Arrow's exceptions, or `OSError`."""
-    with path.open("rb") as file:
-        footer = pq.read_metadata(file)
-    head = schema.header(footer.metadata)
+def _described(path: Path, footer: Footer) -> Stored:
+    """The run of a file as its metadata describes it. Raises `Unfit`."""
+    head = header(footer.metadata)
     if head.spec.id != path.stem:
         advice = f"If that is a mistake, rename it to '{head.spec.id}.parquet'."
-        raise schema.Foreign(f"run {head.spec.id}, which is not its name", advice)
-    return Stored(*head, path, footer.num_rows)
+        raise Foreign(f"run {head.spec.id}, which is not its name", advice)
+    return Stored(*head, path, sum(footer.groups))
 
 
 def _in(pack: Pack, id: str) -> Stored:

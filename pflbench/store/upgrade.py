@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.store import files, outdated, packfile, schema, singlefile
+from pflbench.store.footers import read_footer
+from pflbench.store.header import Header, Unfit
 from pflbench.store.packfile import Pack, RunToPack
-from pflbench.store.schema import Header, Unfit
 from pflbench.store.store import Store, Stored
 
 COLUMNS = "given the columns that their files lacked"
@@ -82,7 +81,7 @@ def _single(store: Store, stored: Stored, steps: Sequence[Step], dry_run: bool) 
     path = stored.path
     try:
         known = files.identity(path.stat())
-        complete = singlefile.is_complete(path)
+        complete = _complete(read_footer(path).columns)
     except FileNotFoundError:  # it was packed meanwhile
         return []
     old = store.read_single(stored.spec.id)
@@ -115,7 +114,7 @@ def _pack(store: Store, pack: Pack, steps: Sequence[Step], dry_run: bool) -> dic
         if old is None:
             raise _Gone
         new, done[id] = _upgraded(old, steps)
-        done[id] += [] if pack.complete else [COLUMNS]
+        done[id] += [] if _complete(pack.columns) else [COLUMNS]
         source = RunToPack(Header(new.spec, new.provenance, new.failure), len(schema.rows(new)))
         news.setdefault(new.spec.id, []).append((new.failure is not None, new.spec.id != id, id, source))
     if dry_run or not any(done.values()):
@@ -125,12 +124,17 @@ def _pack(store: Store, pack: Pack, steps: Sequence[Step], dry_run: bool) -> dic
     def read(id: str) -> RunResult:
         try:
             return _upgraded(pack.read(best[id][2]), steps)[0]
-        except (Unfit, pa.ArrowException, OSError) as error:
+        except (Unfit, OSError) as error:
             raise _Gone from error
 
     written = packfile.write(store.packs.folder, [source for *_, source in best.values()], read)
     files.remove(pack.path, pack.identity, written.path)
     return done
+
+
+def _complete(columns: Sequence[str]) -> bool:
+    """Whether a file has every column that is written today."""
+    return set(schema.COLUMNS.names) <= set(columns)
 
 
 def _upgraded(run: RunResult, steps: Sequence[Step]) -> tuple[RunResult, list[str]]:

@@ -497,7 +497,7 @@ def test_a_pack_that_cannot_be_reached_is_an_error_and_stays(store: Store, monke
     store.write(done())
     ((path, *_),) = pack(store)
 
-    def deny(*_: object) -> None:
+    def deny(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     with monkeypatch.context() as patch:

@@ -223,7 +223,7 @@ def test_what_cannot_be_set_aside_is_named_and_ignored(store: Store, monkeypatch
 def test_an_unreadable_file_is_an_error_and_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     path = store.write(done())
 
-    def deny(*_: object) -> None:
+    def deny(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(Path, "open", deny)
