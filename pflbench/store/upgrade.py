@@ -59,14 +59,16 @@ def upgrade(store: Store, steps: Sequence[Step] = STEPS, *, dry_run: bool = Fals
 
     for single in store.singles().values():
         note(single.spec.id, _single(store, single, steps, dry_run))
-    for _ in range(3):  # a pack may be damaged, or be packed again meanwhile: what is there then is upgraded, too
+    unchanging = 0
+    while unchanging < 3:  # a pack may be damaged, or be packed again meanwhile: what is there then is upgraded, too
+        before = sum(map(len, changed.values()))
         try:
             for pack in store.packs.all():
                 for id, titles in _pack(store, pack, steps, dry_run).items():
                     note(id, titles)
             break
         except _Gone:
-            continue
+            unchanging = 0 if sum(map(len, changed.values())) > before else unchanging + 1
     else:
         raise StoreError(f"The packs of {str(store.root)!r} change all the time. Nothing is lost; upgrade again.")
     if not dry_run:
