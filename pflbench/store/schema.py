@@ -34,58 +34,58 @@ A `Metric` is a row, too: its stage is `metric/` and its name, `accuracy` its va
 """
 METRIC = "metric/"
 
-PLAIN = pa.schema(
-    [
-        ("run_id", pa.string()),
-        ("method", pa.string()),
-        ("method_version", pa.string()),
-        ("hyper", pa.string()),
-        ("dataset", pa.string()),
-        ("dataset_options", pa.string()),
-        ("partition", pa.string()),
-        ("partition_options", pa.string()),
-        ("model", pa.string()),
-        ("clients", pa.int64()),
-        ("rounds", pa.int64()),
-        ("batch", pa.int64()),
-        ("protocol", pa.string()),
-        ("precision", pa.string()),
-        ("seed", pa.int64()),
-        ("data_hash", pa.string()),
-        ("commit", pa.string()),
-        ("device", pa.string()),
-        ("pflbench", pa.string()),
-        ("wall_seconds", pa.float64()),
-        # Files from before November 2026 end here; `pflbench upgrade` gives them the others.
-        ("validation", pa.float64()),
-        ("training_clients", pa.int64()),
-        ("cohort", pa.int64()),
-        ("query", pa.string()),
-        ("arrival", pa.float64()),
-        ("weights", pa.string()),
-        ("batches", pa.string()),
-        ("augment", pa.string()),
-        ("tail", pa.string()),
-        ("tiny_client", pa.string()),
-        ("scored_clients", pa.string()),
-        ("scored_first", pa.int64()),
-        ("scored_rounds", pa.int64()),
-        ("scored_moment", pa.string()),
-        ("global_on", pa.string()),
-        ("average", pa.string()),
-        ("finetune_steps", pa.int64()),
-        ("finetune_lr", pa.float64()),
-        ("finetune_decay", pa.float64()),
-        ("finetune_every", pa.int64()),
-        ("dataset_version", pa.string()),
-        ("dataset_content", pa.string()),
-        ("partition_version", pa.string()),
-        ("partition_content", pa.string()),
-        ("model_version", pa.string()),
-        ("unchecked", pa.bool_()),
-        ("spec", pa.string()),
-    ]
-)
+_TEXT, _INTEGER, _NUMBER, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+_PLAIN = {
+    "run_id": (_TEXT, "spec.id"),
+    "method": (_TEXT, "spec.method.name"),
+    "method_version": (_TEXT, "spec.method.version"),
+    "hyper": (_TEXT, "spec.method.hyper"),
+    "dataset": (_TEXT, "spec.dataset.name"),
+    "dataset_options": (_TEXT, "spec.dataset.options"),
+    "partition": (_TEXT, "spec.partition.name"),
+    "partition_options": (_TEXT, "spec.partition.options"),
+    "model": (_TEXT, "spec.model"),
+    "clients": (_INTEGER, "spec.clients"),
+    "rounds": (_INTEGER, "spec.rounds"),
+    "batch": (_INTEGER, "spec.batch"),
+    "protocol": (_TEXT, "provenance.protocol"),  # empty: what a suite follows is no part of a run
+    "precision": (_TEXT, "spec.precision"),
+    "seed": (_INTEGER, "spec.seed"),
+    "data_hash": (_TEXT, "provenance.data_hash"),
+    "commit": (_TEXT, "provenance.commit"),
+    "device": (_TEXT, "provenance.device"),
+    "pflbench": (_TEXT, "provenance.pflbench"),
+    "wall_seconds": (_NUMBER, "provenance.wall_seconds"),
+    # Files from before November 2026 end here; `pflbench upgrade` gives them the others.
+    "validation": (_NUMBER, "spec.validation"),
+    "training_clients": (_INTEGER, "spec.training_clients"),
+    "cohort": (_INTEGER, "spec.cohort"),
+    "query": (_TEXT, "spec.query"),
+    "arrival": (_NUMBER, "spec.arrival"),
+    "weights": (_TEXT, "spec.weights"),
+    "batches": (_TEXT, "spec.batches"),
+    "augment": (_TEXT, "spec.augment"),
+    "tail": (_TEXT, "spec.tail"),
+    "tiny_client": (_TEXT, "spec.tiny_client"),
+    "scored_clients": (_TEXT, "spec.scoring.clients"),
+    "scored_first": (_INTEGER, "spec.scoring.first"),
+    "scored_rounds": (_INTEGER, "spec.scoring.last"),
+    "scored_moment": (_TEXT, "spec.scoring.moment"),
+    "global_on": (_TEXT, "spec.scoring.global_on"),
+    "average": (_TEXT, "spec.scoring.average"),
+    "finetune_steps": (_INTEGER, "spec.scoring.finetune.steps"),
+    "finetune_lr": (_NUMBER, "spec.scoring.finetune.lr"),
+    "finetune_decay": (_NUMBER, "spec.scoring.finetune.decay"),
+    "finetune_every": (_INTEGER, "spec.scoring.finetune.every"),
+    "dataset_version": (_TEXT, "spec.dataset.version"),
+    "dataset_content": (_TEXT, "spec.dataset.content"),
+    "partition_version": (_TEXT, "spec.partition.version"),
+    "partition_content": (_TEXT, "spec.partition.content"),
+    "model_version": (_TEXT, "spec.model_version"),
+    "unchecked": (_FLAG, "provenance.unchecked"),
+    "spec": (_TEXT, "spec.canonical"),
+}
+PLAIN = pa.schema([(name, kind) for name, (kind, _) in _PLAIN.items()])
 """The columns that are the same in all of a run's rows: what it is, as far as readers filter by it, and its origin.
 
 Reading a run takes none of them: they are for those who read the files with pandas or DuckDB. `validation` tells trials
@@ -102,8 +102,7 @@ def to_table(result: RunResult) -> pa.Table:
     listed = rows(result)
     scores = zip(*listed, strict=True) if listed else [[]] * len(SCORES)
     columns = [pa.array(list(values), kind) for values, kind in zip(scores, SCORES.types, strict=True)]
-    plain = _plain(result)
-    columns += [pa.repeat(pa.scalar(plain[field.name], field.type), len(listed)) for field in PLAIN]
+    columns += [pa.repeat(pa.scalar(_plain(result, *origin), origin[0]), len(listed)) for origin in _PLAIN.values()]
     return pa.Table.from_arrays(columns, schema=COLUMNS.with_metadata(metadata(result)))
 
 
@@ -138,64 +137,15 @@ def from_table(table: pa.Table) -> RunResult:
     return RunResult(spec, scores, provenance, failure, metrics)
 
 
-def _plain(result: RunResult) -> dict[str, Any]:
-    """The values of the columns that are the same in all of a run's rows."""
-    spec, provenance, scoring = result.spec, result.provenance, result.spec.scoring
-    finetune = scoring.finetune
-    return {
-        "run_id": spec.id,
-        "method": spec.method.name,
-        "method_version": spec.method.version,
-        "hyper": _json(spec.method.hyper),
-        "dataset": spec.dataset.name,
-        "dataset_options": _json(spec.dataset.options),
-        "partition": spec.partition.name,
-        "partition_options": _json(spec.partition.options),
-        "model": spec.model,
-        "clients": spec.clients,
-        "rounds": spec.rounds,
-        "batch": spec.batch,
-        "protocol": None,  # what a suite follows is no part of a run; the column stays for old readers
-        "precision": spec.precision,
-        "seed": spec.seed,
-        "data_hash": _text(provenance.get("data_hash")),
-        "commit": _text(provenance.get("commit")),
-        "device": _text(provenance.get("device")),
-        "pflbench": _text(provenance.get("pflbench", __version__)),
-        "wall_seconds": provenance.get("wall_seconds"),
-        "validation": spec.validation,
-        "training_clients": spec.training_clients,
-        "cohort": spec.cohort,
-        "query": str(spec.query),
-        "arrival": spec.arrival,
-        "weights": spec.weights,
-        "batches": spec.batches,
-        "augment": spec.augment,
-        "tail": spec.tail,
-        "tiny_client": spec.tiny_client,
-        "scored_clients": scoring.clients,
-        "scored_first": scoring.first,
-        "scored_rounds": scoring.last,
-        "scored_moment": scoring.moment,
-        "global_on": scoring.global_on,
-        "average": scoring.average,
-        "finetune_steps": finetune and finetune.steps,
-        "finetune_lr": finetune and finetune.lr,
-        "finetune_decay": finetune and finetune.decay,
-        "finetune_every": finetune and finetune.every,
-        "dataset_version": spec.dataset.version,
-        "dataset_content": spec.dataset.content,
-        "partition_version": spec.partition.version,
-        "partition_content": spec.partition.content,
-        "model_version": spec.model_version,
-        "unchecked": bool(provenance.get("unchecked")),
-        "spec": spec.canonical(),
-    }
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def _plain(result: RunResult, kind: pa.DataType, origin: str) -> Any:
+    """The value of a plain column: an attribute of the spec, or an entry of the provenance."""
+    value: Any = {"spec": result.spec, "provenance": {"pflbench": __version__, "unchecked": False} | result.provenance}
+    for name in origin.split("."):
+        value = (
+            value.get(name) if isinstance(value, dict) else value and getattr(value, name)
+        )  # fine-tuning may be None
+    if name == "canonical":
+        return value()
+    if kind is not _TEXT or value is None:
+        return value
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)
