@@ -59,17 +59,35 @@ def select(*suites: str, methods: Iterable[Method] | None = None, **choices: Unp
     return part
 
 
-def plan(part: Selection, results: Where = "results", *, data_dir: Where | None = None) -> Plan:
-    """What training the missing runs of a selection would take. Its text is a table; nothing is trained.
+def plan(
+    part: Selection,
+    results: Where = "results",
+    *,
+    data_dir: Where | None = None,
+    measure: bool = True,
+    on_event: Callable[[Event], None] | None = None,
+) -> Plan:
+    """What training the missing runs of a selection would take, and what `run` would count. Nothing is trained.
+
+    Args:
+        part: What would be trained.
+        results: The results folder.
+        data_dir: Where the datasets are, if not in the data root.
+        measure: Whether to measure for seconds how fast this machine is, where a run's time is unknown.
+        on_event: Hears what is about to be measured; `print` prints it.
+
+    Returns:
+        The plan; its text is a table.
 
     Raises:
         UsageError: The selection names no suite, or something unknown.
         StoreError: The results folder cannot be read.
     """
     from pflbench.running import planning
+    from pflbench.running.events import unheard
 
-    root = data_root(_path(data_dir))
-    return planning.plan(parts(loaded(_named(part), _path(data_dir)), part), Path(results), root)
+    suites, root = loaded(_named(part), _path(data_dir)), data_root(_path(data_dir))
+    return planning.plan(suites, part, Path(results), root, measure=measure, on_event=on_event or unheard)
 
 
 def run(

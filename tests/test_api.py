@@ -16,6 +16,7 @@ from pflbench import notebook
 from pflbench.errors import UsageError
 from pflbench.names import load
 from pflbench.result import RunResult, Score
+from pflbench.running.events import Event
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load as load_suite
@@ -74,6 +75,21 @@ def test_a_selection_is_checked_at_once() -> None:
         pflbench.table(pflbench.select("cafeme-table1"))
     with pytest.raises(UsageError, match="columns: a list of them"):
         pflbench.select("cafeme-table1", columns="rmnist-shards")
+
+
+def test_a_plan_of_statistics_says_what_run_would_count() -> None:
+    part = pflbench.select("fedec-table1", profile="smoke", columns=["cifar10"])
+    assert "CIFAR10: to be counted." in str(pflbench.plan(part))
+    assert pflbench.run(part).good
+    assert "1797 images" in str(pflbench.plan(part)) and "counted before" in str(pflbench.plan(part))
+
+
+def test_a_plan_measures_unless_told_not_to() -> None:
+    part = pflbench.select("cafeme-table1", columns=["rmnist-shards"], methods=["fedavg"], profile="smoke")
+    assert "time unknown" in str(pflbench.plan(part, measure=False))
+    heard: list[Event] = []
+    assert "(measured)" in str(pflbench.plan(part, on_event=heard.append))
+    assert [str(event).startswith("Measuring on one core") for event in heard] == [True]
 
 
 def test_a_table_without_results_is_an_error_though_others_have_some() -> None:

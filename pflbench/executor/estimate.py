@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,7 @@ from pflbench.engine.batches import Reshuffled, Static, Stream, support_batches
 from pflbench.engine.costs import FORWARD, Counting, without_content
 from pflbench.engine.evaluate import before_aggregation, leaves_models
 from pflbench.engine.objective import Task
-from pflbench.engine.shapes import META
-from pflbench.errors import UsageError
+from pflbench.engine.shapes import META, Shapes
 from pflbench.executor import build
 from pflbench.methods.base import Round, Take
 from pflbench.models.network import Network
@@ -23,6 +23,9 @@ from pflbench.spec import RunSpec
 
 COINS = 100
 """Equally spaced coins that stand for the rounds of a method with phases."""
+
+_SHAPES = Shapes()
+"""Shared by all runs that are counted: those of a suite meet the same shapes."""
 
 
 class _New:
@@ -68,7 +71,7 @@ class MeanClient:
         """Gradients' worth of rows that a part of the method costs which is fed these."""
         count = Counting(self.task)
         taken = [without_content(drawn) for drawn in self.stream.draw(takes, 0, used=used, phase=phase)[0]]
-        with torch.no_grad():
+        with torch.no_grad(), _SHAPES:
             now = Round(0, torch.empty((), dtype=torch.int64, device=META), phase)
             part(count, self.server, self.method.init_client(self.server, self.new), *taken, round=now)
         return count.rows
@@ -88,15 +91,23 @@ def _examples(spec: RunSpec) -> int | None:
     return found
 
 
+@lru_cache(maxsize=1024)
 def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     """Rows that a run takes gradients of, training and scoring together, if every client holds the mean number.
 
     Other passes count by what they cost in gradients; a larger network than the plain one (CAFeMe's) counts by its
-    size. None if the dataset does not say how large it is.
+    size. None if the dataset does not say how large it is, or the method cannot compute without data.
     """
     examples = _examples(spec)
     if examples is None:
         return None
+    try:
+        return _rows(spec, reference, examples)
+    except Exception:  # a user's method may look at its numbers; what is wrong with it the run itself says
+        return None
+
+
+def _rows(spec: RunSpec, reference: str, examples: int) -> float:
     client = MeanClient(spec, reference, examples)
     method = client.method
     idle = (1 - spec.arrival) * client.trains(used=False) if method.trains == "everyone" else 0.0
@@ -125,19 +136,26 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     return float(total * client.network.layout.size / client.plain.layout.size)
 
 
-def seconds(spec: RunSpec, reference: str, speeds: Mapping[str, float]) -> float | None:
-    """Seconds of one run on one core; None where the measurements of `pflbench speed` do not tell.
+def timed_as(spec: RunSpec) -> str:
+    """What the time of one gradient depends on: the network, its images and classes, the precision, and the batch."""
+    data = build.dataset(spec.dataset)
+    channels, height, width = data.shape
+    return f"{spec.model} {channels}x{height}x{width} {data.classes} {spec.precision} {spec.batch}"
 
-    `reference`: where the method's code is. `speeds`: network → seconds of one example's gradient on this machine.
+
+def seconds(spec: RunSpec, reference: str, speeds: Mapping[str, float]) -> float | None:
+    """Seconds of one run on one core; None where nothing that was measured says it.
+
+    Args:
+        spec: The run.
+        reference: Where the method's code is.
+        speeds: Seconds of one example's gradient on this machine, by `timed_as` or, for fp32, by the network alone.
     """
-    speed = speeds.get(spec.model)
-    if speed is None or spec.precision != "fp32":
+    rows = gradient_rows(spec, reference) if speeds else None
+    if rows is None:
         return None
-    try:
-        rows = gradient_rows(spec, reference)
-    except Exception:  # somebody's method may not like numbers that mean nothing
-        return None
-    return None if rows is None else rows * speed
+    speed = speeds.get(timed_as(spec), speeds.get(spec.model) if spec.precision == "fp32" else None)
+    return None if speed is None else rows * speed
 
 
 def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
@@ -150,10 +168,7 @@ def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
         if not reference.startswith("pflbench.methods."):
             return None
         if spec.group() not in by_kind:
-            try:
-                rows = gradient_rows(spec, reference)
-            except UsageError:  # which the run itself will tell
-                return None
+            rows = gradient_rows(spec, reference)
             if not rows:
                 return None
             by_kind[spec.group()] = rows * build.network(spec).layout.size

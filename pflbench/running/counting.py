@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pflbench.data.federation import Federation
 from pflbench.data.root import data_root
 from pflbench.errors import DataMissing
-from pflbench.executor import build
 from pflbench.running.events import Counted, Lacking, OnEvent, unheard
 from pflbench.running.execution import Execution
 from pflbench.selection import Selection
@@ -18,6 +17,9 @@ from pflbench.spec import RunSpec
 from pflbench.store.counts import Counts, read_counts, write_counts
 from pflbench.suite.counting import ToCount, counting
 from pflbench.suite.document import Suite
+
+if TYPE_CHECKING:
+    from pflbench.data.federation import Federation
 
 
 def count_datasets(
@@ -46,34 +48,38 @@ def count_datasets(
         PflbenchError: A file of a dataset is damaged, a partition is impossible, or nothing can be stored.
     """
     missing = []
-    for suite in (suite for suite in suites if suite.document().statistics is not None):
-        for dataset in counting(suite, part).datasets:
-            name = f"{suite.name} · {dataset.title}"
-            there = [read_counts(results, run) for run in dataset.federations]
-            if None not in there and execution.redo != "always":
-                on_event(Counted(name, there[0], earlier=True))
-            elif dry:
-                on_event(Counted(name, None))
-            else:
-                try:
-                    on_event(Counted(name, _count(dataset, results, data_root(execution.data_dir))))
-                except DataMissing as error:
-                    missing.append(f"{name} cannot be counted. {' '.join(str(error).split())}")
-                    on_event(Lacking(missing[-1]))
+    for dataset, known in to_count(suites, part, results):
+        if dry or (known.counts is not None and execution.redo != "always"):
+            on_event(known)
+            continue
+        try:
+            on_event(Counted(known.dataset, _count(dataset, results, data_root(execution.data_dir))))
+        except DataMissing as error:
+            missing.append(f"{known.dataset} cannot be counted. {' '.join(str(error).split())}")
+            on_event(Lacking(missing[-1]))
     return missing
+
+
+def to_count(suites: Iterable[Suite], part: Selection, results: Path) -> Iterator[tuple[ToCount, Counted]]:
+    """The datasets of those of the suites that are statistics, each with what was counted of it earlier."""
+    for suite in suites:
+        if suite.document().statistics is not None:
+            for dataset in counting(suite, part).datasets:
+                there = [read_counts(results, run) for run in dataset.federations]
+                yield dataset, Counted(f"{suite.name} · {dataset.title}", None if None in there else there[0], True)
 
 
 def _count(dataset: ToCount, results: Path, root: Path) -> Counts:
     """Count and store a dataset with each of its seeds; what it has with the first."""
-    found = {run: _counted(run, build.federation(run, root, dataset.places)) for run in dataset.federations}
-    for run, one in found.items():
+    from pflbench.executor import build  # which imports torch
+
+    counts = {run: _counted(run, build.federation(run, root, dataset.places)) for run in dataset.federations}
+    for run, one in counts.items():
         write_counts(results, run, one)
-    return next(iter(found.values()))
+    return next(iter(counts.values()))
 
 
 def _counted(run: RunSpec, federation: Federation) -> Counts:
     train, test = (sum(map(len, rows)) for rows in (federation.support, federation.query))
-    held = np.concatenate((*federation.support, *federation.query))
-    return Counts(
-        train + test, train, test, len(np.unique(federation.labels[held])), run.dataset.content or federation.hash
-    )
+    classes = np.unique(federation.labels[np.concatenate((*federation.support, *federation.query))])
+    return Counts(train + test, train, test, len(classes), run.dataset.content or federation.hash)

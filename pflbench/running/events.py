@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
-from pflbench.executor.local import Progress
-from pflbench.executor.task import Done, Task
 from pflbench.spec import RunSpec
 from pflbench.store.counts import Counts
 from pflbench.units import count
+
+if TYPE_CHECKING:
+    from pflbench.executor.local import Progress
+    from pflbench.executor.task import Done, Task
+    from pflbench.running.measuring import Measuring
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Counted:
         return f"{self.dataset}: {sizes}{', counted before' if self.earlier else ''}."
 
 
-Event = Planned | Lacking | Counted | Checking | Remark | Training | Progress | Done
+Event: TypeAlias = "Planned | Lacking | Counted | Measuring | Checking | Remark | Training | Progress | Done"
 OnEvent = Callable[[Event], None]
 
 

@@ -12,18 +12,25 @@ from typing import NamedTuple
 from pflbench import names
 from pflbench.executor.machine import processor
 from pflbench.names import Places
+from pflbench.running.counting import to_count
+from pflbench.running.events import OnEvent, unheard
+from pflbench.running.missing_data import DataCheck
+from pflbench.selection import Selection
 from pflbench.spec import RunSpec
-from pflbench.speed.records import seconds_per_example
+from pflbench.speed.records import seconds_per_example, trial_key, trials
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
-from pflbench.suite.labels import Part
-from pflbench.suite.own import lacking
+from pflbench.suite.labels import Part, parts
 from pflbench.units import count, duration
 
 LONG_ENOUGH = 4
 """A finished run speaks for runs of at most so many times its rounds."""
 BYTES_PER_RUN = 21_000  # a stored run of 20 clients × 51 points, measured
+MEASURED, RUNS, ELSEWHERE = "measured", "runs", "another machine"
+"""What a time is known from: measurements and finished runs on this machine, finished runs of another one."""
+
+NOT_MEASURED = "Unknown times can be measured: leave out --no-measure (in Python, measure=False)."
 
 
 class Estimate(NamedTuple):
@@ -36,7 +43,8 @@ class Estimate(NamedTuple):
 class Line(NamedTuple):
     """The runs of a row in a column: every run's state in the store, and what each of the missing ones takes.
 
-    An estimate is None where nothing tells.
+    `estimates`: None where the time is unknown. `lacks`: why they cannot be trained, a sentence for each thing that is
+    not in the data root.
     """
 
     column: str
@@ -45,21 +53,27 @@ class Line(NamedTuple):
     states: Sequence[str]
     missing: Sequence[RunSpec]
     estimates: Sequence[Estimate | None]
+    lacks: tuple[str, ...]
 
     @property
     def unknown(self) -> list[RunSpec]:
-        """The missing runs of which nothing tells how long they take."""
-        return [spec for spec, found in zip(self.missing, self.estimates, strict=True) if found is None]
+        """The missing runs whose time is unknown."""
+        return [spec for spec, known in zip(self.missing, self.estimates, strict=True) if known is None]
 
     @property
-    def seconds(self) -> float:
-        """What the others take together."""
-        return sum(found.seconds for found in self.estimates if found)
+    def known(self) -> list[Estimate]:
+        """The estimates of the other missing runs."""
+        return [one for one in self.estimates if one]
+
+    @property
+    def time(self) -> str:
+        """What its missing runs take together; empty if there are none."""
+        return "unknown" if self.unknown else duration(_total(self.known)) if self.missing else ""
 
     @property
     def sources(self) -> str:
-        """Where their times are known from: `speed`, `runs`, `others`, or several of these."""
-        return ", ".join(sorted({found.source for found in self.estimates if found}))
+        """Where their times are known from, separated by commas."""
+        return ", ".join(sorted({one.source for one in self.known}))
 
 
 @dataclass(frozen=True)
@@ -70,16 +84,13 @@ class TablePlan:
     lines: tuple[Line, ...]
 
     @property
-    def missing(self) -> list[RunSpec]:
-        """The runs that have no result."""
-        return [spec for line in self.lines for spec in line.missing]
-
-    @property
     def total(self) -> str:
         """What it costs in all, in a sentence."""
-        to_do, unknown = len(self.missing), sum(len(line.unknown) for line in self.lines)
-        seconds = sum(line.seconds for line in self.lines)
-        costs = [f"{duration(seconds)} of computing on one core or device"] if seconds else []
+        known = [one for line in self.lines for one in line.known]
+        to_do, unknown = sum(len(line.missing) for line in self.lines), sum(len(line.unknown) for line in self.lines)
+        costs = [f"{duration(_total(known))} of computing on one core or device"] if known else []
+        if elsewhere := [one for one in known if one.source == ELSEWHERE]:
+            costs.append(f"{duration(_total(elsewhere))} of it as another machine took")
         costs += [f"time unknown for {unknown}"] if unknown else []
         costs += [f"about {to_do * BYTES_PER_RUN / 1e6:.1f} MB of results"] if to_do else []
         return f"{count(to_do, 'run')} to do{': ' if costs else ''}{', '.join(costs)}."
@@ -87,64 +98,114 @@ class TablePlan:
     def __str__(self) -> str:
         lines = [f"{self.table.title} · profile {self.table.profile}"]
         for line in self.lines:
-            time = "time unknown" if line.unknown else duration(line.seconds) if line.missing else "nothing to do"
+            source = f" ({line.sources})" if line.sources else ""
+            time = f"time {line.time}{source}" if line.missing else "nothing to do"
+            data = ", data missing" if line.lacks else ""
             done = f"{line.states.count('done')} of {count(len(line.states), 'run')} done"
-            lines.append(f"  {line.column} · {line.label}: {done}, {time}")
+            lines.append(f"  {line.column} · {line.label}: {done}, {time}{data}")
         return "\n".join([*lines, self.total])
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What training would take. `lacks`: what is not there of what the user's own reads; `hint`: how to know more."""
+    """What training would take.
+
+    Attributes:
+        tables: The tables that have runs.
+        remarks: Of suites that train nothing, why, and what would be counted; in sentences.
+        lacks: What is not in the data root, a sentence for each thing.
+        unknown: Why times are unknown, in sentences.
+    """
 
     tables: tuple[TablePlan, ...]
+    remarks: tuple[str, ...]
     lacks: tuple[str, ...]
-    hint: str
+    unknown: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "\n".join([*map(str, self.tables), *self.lacks, *([self.hint] if self.hint else [])])
+        return "\n".join([*self.remarks, *map(str, self.tables), *self.lacks, *self.unknown])
 
 
-def trains_nothing(suite: Suite) -> str:
-    """Why a suite trains nothing; empty if it has runs."""
-    document, name = suite.document(), suite.called or suite.path
-    if document.statistics is not None:
-        return f"{name} trains nothing: `pflbench run --suite {name}` counts what its datasets hold."
-    return "" if document.row else f"{name} trains nothing: `pflbench plot {name}` draws it without runs."
+def _total(estimates: Sequence[Estimate]) -> float:
+    return sum(one.seconds for one in estimates)
 
 
-def plan(parts: Sequence[Part], results: Path, root: Path) -> Plan:
-    """What the missing runs of these tables would take.
+def plan(
+    suites: Sequence[Suite],
+    part: Selection,
+    results: Path,
+    root: Path,
+    *,
+    measure: bool = True,
+    on_event: OnEvent = unheard,
+) -> Plan:
+    """What the missing runs of these suites would take, and what of statistics is still to be counted.
 
-    Times come from what `pflbench speed` measured on this machine; else from finished runs in the results folder that
-    this machine's processor made; else from those of other machines (`others`). They tell of runs with the same method
-    and hyperparameters, dataset, network, cohort, batch, precision and scoring, and of at most four times their rounds.
+    Times come from what was measured on this machine, by `pflbench speed` or here; else from finished runs in the
+    results folder that this machine's processor made; else from those of other machines. Finished runs tell of runs
+    with the same method and hyperparameters, dataset, network, cohort, batch, precision and scoring, and of at most
+    four times their rounds.
 
     Args:
-        parts: The tables.
+        suites: Any suites.
+        part: Which part of them.
         results: The results folder.
-        root: The data root, where what the user's own datasets and partitions read is looked for.
+        root: The data root.
+        measure: Whether to measure, on one core, what is needed for times that nothing tells.
+        on_event: Hears what is about to be measured.
+
+    Raises:
+        UsageError: The selection names something unknown.
+        StoreError: The results folder cannot be read.
     """
-    store, speeds = Store(results), seconds_per_example()
+    data, store = DataCheck(root), Store(results)
+    remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
+    asked = parts([suite for suite in suites if suite.document().row], part)
     history = _past(store)
-    tables = tuple(TablePlan(table, tuple(_lines(table, labels, store, history, speeds))) for table, labels in parts)
-    lacks: dict[str, str] = {}
-    for one in tables:
-        for spec in one.missing:
-            lacks |= lacking(spec, root, one.table.locations.get(spec.id, {}))
-    unknown = [spec for one in tables for line in one.lines for spec in line.unknown]
-    return Plan(tables, tuple(lacks.values()), _how_to_know(unknown, speeds) if unknown else "")
+    tables = [_table_plan(one, store, data, Times(history)) for one in asked]
+    why: tuple[str, ...] = ()
+    if any(line.unknown for table in tables for line in table.lines):
+        why = _measured(tables, root, on_event) if measure else (NOT_MEASURED,)
+        tables = [_table_plan(one, store, data, Times(history)) for one in asked] if measure else tables
+    lacks = [sentence for table in tables for line in table.lines if line.missing for sentence in line.lacks]
+    return Plan(tuple(tables), remarks, tuple(dict.fromkeys(lacks)), why)
 
 
-def _lines(
-    table: Expansion,
-    labels: Mapping[str, str],
-    store: Store,
-    history: Mapping[tuple[str, bool], Past],
-    speeds: Mapping[str, float],
-) -> Iterator[Line]:
-    """A table's runs, each where it stands first."""
+def _remarks(suite: Suite, part: Selection, results: Path, data: DataCheck) -> Iterator[str]:
+    """Of a suite that trains nothing, why, and what `run` would count."""
+    document, name = suite.document(), suite.called or suite.path
+    if document.statistics is not None:
+        yield f"{name} trains nothing: `pflbench run --suite {name}` counts what its datasets hold."
+        for dataset, counted in to_count([suite], part, results):
+            lacks = data.problems(dataset.federations[0], dataset.places) if counted.counts is None else ()
+            yield f"  {counted}{f' {lacks[0]}' if lacks else ''}"
+    elif not document.row:
+        yield f"{name} trains nothing: `pflbench plot {name}` draws it without runs."
+
+
+def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tuple[str, ...]:
+    """Measure what unknown times depend on. Returns why others stay unknown, in sentences."""
+    from pflbench.running.measuring import Unknown, measure, to_measure  # which imports torch
+
+    kinds: dict[str, tuple[str, Unknown]] = {}
+    for table in tables:
+        for line in table.lines:
+            for spec in line.unknown:
+                one = Unknown(spec, table.table.locations.get(spec.id, {}), line.lacks)
+                kinds.setdefault(spec.group(), (f"{line.column} · {line.label}", one))
+    what, reasons = to_measure([one for _, one in kinds.values()])
+    if what.networks or what.trials:
+        on_event(what)
+        reasons |= measure(what, root)
+    named = {one.spec.id: name for name, one in kinds.values()}
+    return tuple(f"The time of {named[id]} is unknown: {why}." for id, why in reasons.items())
+
+
+def _table_plan(asked: Part, store: Store, data: DataCheck, times: Times) -> TablePlan:
+    """A table's runs, each in the line where it stands first."""
+    table, labels = asked
     seen: set[str] = set()
+    lines = []
     for cell in table.cells:
         specs = [s for s in cell.needed if s.id not in seen]
         seen |= {s.id for s in specs}
@@ -152,47 +213,45 @@ def _lines(
             continue
         states = [store.status(s.id) for s in specs]
         missing = [s for s, state in zip(specs, states, strict=True) if state == "missing"]
+        lacks = [one for s in missing for one in data.problems(s, table.locations.get(s.id, {}))]
         # Seeds differ in nothing that costs time.
         kinds = {s.group(): s for s in missing}
-        costs = {k: _estimate(s, history, speeds, table.locations.get(s.id, {})) for k, s in kinds.items()}
+        costs = {kind: times.of(s, table.locations.get(s.id, {})) for kind, s in kinds.items()}
         estimates = [costs[s.group()] for s in missing]
-        yield Line(cell.column.id, labels[specs[0].id], specs[0].rounds, states, missing, estimates)
+        name, rounds = labels[specs[0].id], specs[0].rounds
+        lines.append(Line(cell.column.id, name, rounds, states, missing, estimates, tuple(dict.fromkeys(lacks))))
+    return TablePlan(table, tuple(lines))
 
 
-def _how_to_know(specs: Sequence[RunSpec], speeds: Mapping[str, float]) -> str:
-    """How to find out what these runs take, of which neither finished runs nor the `speeds` tell."""
-    from pflbench.speed.options import NETWORKS
+class Times:
+    """What is known now of how long runs take. `history`: what finished runs took."""
 
-    timed = sorted(({spec.model for spec in specs if spec.precision == "fp32"} & set(NETWORKS)) - speeds.keys())
-    speed = f"`pflbench speed` measures {', '.join(timed)}; " if timed else ""
-    # Long enough to tell, and for as many scored rounds, which are part of what a run is.
-    enough = {max(-(-spec.rounds // LONG_ENOUGH), spec.scoring.last) for spec in specs}
-    rounds = " or ".join(map(str, sorted(enough)))
-    short = f"`pflbench run … --rounds {rounds} --seeds {specs[0].seed}`"
-    return f"Unknown times: {speed}a short run ({short}), once finished, tells of longer ones like it."
+    def __init__(self, history: Mapping[tuple[str, bool], Past]):
+        self.history, self.speeds, self.trials = history, seconds_per_example(), trials()
+
+    def of(self, spec: RunSpec, places: Places) -> Estimate | None:
+        """What one run takes; None if nothing tells."""
+        if self.speeds:
+            from pflbench.executor.estimate import seconds  # which imports torch
+
+            counted = seconds(spec, names.place("methods", spec.method.name, places), self.speeds)
+            if counted is not None:
+                return Estimate(counted, MEASURED)
+        if trial := self.trials.get(trial_key(spec)):
+            moments = min(spec.scoring.last, spec.rounds)
+            took = trial["loading"] + spec.rounds * trial["round"] + moments * trial["scoring"]
+            return Estimate(took, MEASURED)
+        for own, source in ((True, RUNS), (False, ELSEWHERE)):
+            past = self.history.get((_kind(spec), own))
+            if past and past.tells(spec):
+                return Estimate(past.seconds * spec.rounds, source)
+        return None
 
 
 def _kind(spec: RunSpec) -> str:
     """What a run has in common with those that it tells the time of, in canonical form: stored runs sort their keys."""
     same = ("method", "model", "batch", "cohort", "dataset", "precision", "scoring")
     return json.dumps(spec.model_dump(mode="json", include=set(same)), sort_keys=True)
-
-
-def _estimate(
-    spec: RunSpec, history: Mapping[tuple[str, bool], Past], speeds: Mapping[str, float], places: Places
-) -> Estimate | None:
-    """What one run takes; None if nothing tells."""
-    if speeds:
-        from pflbench.executor.estimate import seconds  # which imports torch
-
-        found = seconds(spec, names.place("methods", spec.method.name, places), speeds)
-        if found is not None:
-            return Estimate(found, "speed")
-    for own, name in ((True, "runs"), (False, "others")):
-        past = history.get((_kind(spec), own))
-        if past and past.tells(spec):
-            return Estimate(past.seconds * spec.rounds, name)
-    return None
 
 
 class Past(NamedTuple):

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from pflbench import names
 from pflbench.data.root import data_root
-from pflbench.data.source import Dataset
-from pflbench.errors import PflbenchError
 from pflbench.executor import build, conformance, local
 from pflbench.executor.provenance import device_name
 from pflbench.executor.task import Done, Place, Task
 from pflbench.names import Places
 from pflbench.running.events import Checking, Lacking, OnEvent, Planned, Remark, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_device
+from pflbench.running.missing_data import DataCheck
 from pflbench.spec import RunSpec
 from pflbench.store.asked import Asker, remember
 from pflbench.store.store import Store
 from pflbench.suite.labels import Part, with_columns
-from pflbench.suite.own import lacking
 from pflbench.units import count
 
 
@@ -148,32 +147,10 @@ def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
 
 
 def _with_data(specs: list[RunSpec], places: Mapping[str, Places], root: Path) -> tuple[list[RunSpec], list[str]]:
-    """The specs whose dataset is there, and what else the user's own reads; one message per thing that is not."""
-    problems: dict[str, str] = {}
-    runnable = []
-    for spec in specs:
-        named = spec.dataset
-        key = named.model_dump_json()
-        if key not in problems:
-            reference = names.place("datasets", named.name, places.get(spec.id, {}))
-            dataset = names.make("datasets", reference, named.options, named.version)
-            problems[key] = "" if dataset.status(root).startswith("ready") else _missing(named.name, dataset, root)
-        lacks = {} if problems[key] else lacking(spec, root, places.get(spec.id, {}))
-        problems |= lacks
-        if not problems[key] and not lacks:
-            runnable.append(spec)
-    return runnable, [text for text in problems.values() if text]
-
-
-def _missing(name: str, dataset: Dataset, root: Path) -> str:
-    try:
-        dataset.load(root, 0)  # says what is missing, and how one gets it with these options
-        how = dataset.status(root)
-    except PflbenchError as error:
-        how = str(error)
-    except Exception:  # a user's dataset, which says so in words of its own
-        how = dataset.status(root)
-    return f"The dataset {name!r} is not there, so its columns are left out. {how}"
+    """The specs whose data are there, and a sentence for each thing that is not."""
+    data = DataCheck(root)
+    problems = {spec: data.problems(spec, places.get(spec.id, {})) for spec in specs}
+    return [spec for spec in specs if not problems[spec]], list(dict.fromkeys(chain(*problems.values())))
 
 
 def _tasks(specs: list[RunSpec], work: Work, place: Place, unchecked: bool) -> list[Task]:

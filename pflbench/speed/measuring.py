@@ -108,15 +108,10 @@ def _keep(result: Result, warn: Say) -> None:
     if (result.foreign_cores or 0) > FOREIGN:
         warn(f"Not kept for `pflbench plan`: {result.network} was measured on a busy machine.")
         return
-    versions = provenance.versions()
-    measured: records.Measured = {
-        "batch": result.timings[result.field.alone].ready["workload"]["batch"],
-        "seconds_per_client_step": result.seconds_per_client_step,
-        "torch": versions["torch"],
-        "pflbench": versions["pflbench"],
-    }
+    batch = result.timings[result.field.alone].ready["workload"]["batch"]
+    measured = records.Gradient(batch=batch, seconds_per_client_step=result.seconds_per_client_step)
     try:
-        records.remember(machine_of(result), {result.network: measured})
+        records.keep(machine_of(result), {result.network: measured})
     except OSError as error:
         file = str(records.file())
         warn(f"Warning: `plan` will not know of this: {file!r} cannot be written ({error.strerror}).")

@@ -1,24 +1,35 @@
-"""What `pflbench speed` found out on this machine, kept for `pflbench plan`; imports no torch."""
+"""How fast this machine trains, as `pflbench speed` and `pflbench plan` measured it, kept for later plans.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from pflbench.data.root import cache_folder
 from pflbench.executor.machine import processor
+from pflbench.spec import RunSpec
 
 
-class Measured(TypedDict):
-    """One network on one machine: training only, one run on one core (or alone on a GPU)."""
+class Gradient(TypedDict):
+    """Training one network alone on one core, or alone on a GPU."""
 
     batch: int
     seconds_per_client_step: float
-    torch: str
-    pflbench: str
+
+
+class Trial(TypedDict):
+    """Seconds that a run needs on one core: before its first round, for a round, and for scoring once."""
+
+    loading: float
+    round: float
+    scoring: float
 
 
 def file() -> Path:
@@ -26,21 +37,35 @@ def file() -> Path:
     return cache_folder() / "speed.json"
 
 
-def measured(device: str | None = None) -> dict[str, Measured]:
-    """Network → what was measured last on a device given by name (default: this machine's processor)."""
-    networks = _read().get(device or processor(), {})
-    return networks if isinstance(networks, dict) else {}
-
-
 def seconds_per_example(device: str | None = None) -> dict[str, float]:
-    """Network → seconds of one example's gradient, as measured last on a device (default: this machine's processor)."""
-    return {name: one["seconds_per_client_step"] / one["batch"] for name, one in measured(device).items()}
+    """Seconds of one example's gradient, as measured last on a device (default: this machine's processor).
+
+    The keys are networks, as `pflbench speed` measures them, and what `executor.estimate.timed_as` says of runs.
+    """
+    known = measured(device).items()
+    return {name: one["seconds_per_client_step"] / one["batch"] for name, one in known if "batch" in one}
 
 
-def remember(device: str, networks: dict[str, Measured]) -> None:
-    """Keep new measurements, atomically; earlier ones of other networks and devices stay."""
+def trials() -> dict[str, Trial]:
+    """What runs took that were tried on this machine's processor, by `trial_key`."""
+    return {key: one for key, one in measured().items() if "scoring" in one}
+
+
+def trial_key(spec: RunSpec) -> str:
+    """What tells a run apart from others that take another time for a round: all but its rounds and seed."""
+    return "trial " + spec.model_copy(update={"rounds": 1, "seed": 0}).id
+
+
+def measured(device: str | None = None) -> dict[str, Any]:
+    """All that was measured last on a device given by name (default: this machine's processor)."""
+    known = _read().get(device or processor(), {})
+    return known if isinstance(known, dict) else {}
+
+
+def keep(device: str, measured: Mapping[str, Gradient | Trial]) -> None:
+    """Keep new measurements, atomically; earlier ones of other networks, runs and devices stay."""
     everything = _read()
-    everything[device] = {**everything.get(device, {}), **networks}
+    everything[device] = {**everything.get(device, {}), **measured}
     target = file()
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".speed-", suffix=".json")
@@ -53,7 +78,7 @@ def remember(device: str, networks: dict[str, Measured]) -> None:
         raise
 
 
-def _read() -> dict[str, dict[str, Measured]]:
+def _read() -> dict[str, dict[str, Any]]:
     """All that is kept; nothing of a file that cannot be read: it is only a cache."""
     try:
         kept = json.loads(file().read_text(encoding="utf-8"))

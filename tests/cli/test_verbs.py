@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import typer
 from cli_kit import stored
+from own_kit import lab
 from typer.testing import CliRunner
 
 import pflbench
 from pflbench.cli import main as program
 from pflbench.executor.machine import processor
 from pflbench.result import RunResult
-from pflbench.speed.records import Measured, remember
+from pflbench.speed.records import Gradient, keep
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -41,10 +42,59 @@ def test_info_is_json_for_a_bug_report(cli, folder: Path) -> None:
 
 @pytest.mark.usefixtures("no_training")
 def test_plan_before_any_run(cli) -> None:
-    result = cli("plan", *SHORT)
-    assert result.code == 0 and not Path("results").exists()
+    result = cli("plan", *SHORT, "--no-measure")
+    assert result.code == 0 and not Path("results").exists() and not result.err
     assert re.search(r"shards +fedavg +2 +0 +2 +unknown", result.out)
-    assert "2 runs to do: time unknown for 2, about 0.0 MB of results." in result.out
+    assert "2 runs to do: time unknown for 2, about 0.0 MB of results.\nUnknown times can be measured" in result.out
+
+
+@pytest.mark.usefixtures("no_training")
+def test_plan_measures_what_it_does_not_know(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = cli("plan", *SHORT)
+    assert first.err.startswith("Measuring on one core how long training takes (cnn2): about 1 s. --no-measure")
+    assert re.search(r"shards +fedavg +2 +0 +2 +\d+ s +measured", first.out) and "unknown" not in first.out.lower()
+    monkeypatch.setattr("pflbench.running.measuring._gradient", lambda spec: 1000.0)
+    again = cli("plan", *SHORT)
+    assert again.err == "" and again.out == first.out, "what was measured is kept"
+    other = cli("plan", *SHORT, "--precision", "fp64")
+    assert "(cnn2)" in other.err and re.search(r"fedavg .* h +measured", other.out), "other work is measured, too"
+    assert "tf32 needs a GPU." in cli("plan", *SHORT, "--precision", "tf32").out
+
+
+@pytest.mark.usefixtures("no_training")
+def test_plan_marks_missing_data(cli) -> None:
+    result = cli("plan", "-s", "partly.toml", "-m", "fedavg")
+    assert re.search(r"^shards +fedavg .* yes *$", result.out, re.MULTILINE)
+    assert re.search(r"^real +fedavg .* measured +no *$", result.out, re.MULTILINE), "its size is known without it"
+    assert "Warning: The dataset 'mnist' is not there" in result.err
+    assert "data" not in cli("plan", *SHORT).out, "no column where nothing is missing"
+
+
+@pytest.mark.usefixtures("no_training")
+def test_plan_tries_what_cannot_be_counted(cli, folder: Path) -> None:
+    lab(folder)
+    own = ("plan", "-s", "own.toml", "--data-dir")
+    missing = cli(*own, "nowhere")
+    assert "The time of own · fedavg is unknown: its data are missing." in missing.out
+    first = cli(*own, "data")
+    assert "a round of 1 run" in first.err and re.search(r"fedavg +2 +0 +1 +\d+ s +measured", first.out)
+    longer = cli(*own, "data", "--rounds", "1000000")
+    assert longer.err == "" and re.search(r"fedavg .* h +measured", longer.out), "a trial tells of any number of rounds"
+
+
+@pytest.mark.usefixtures("no_training")
+def test_plan_says_why_a_trial_failed(cli, folder: Path) -> None:
+    lab(folder)
+    (folder / "split.json").write_text("[[0]]")
+    result = cli("plan", "-s", "own.toml", "--data-dir", "data")
+    assert result.code == 0 and re.search(r"The time of own · fedavg is unknown: .*client", result.out)
+
+
+def test_plan_marks_times_of_another_machine(cli, two_runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pflbench.running.planning.processor", lambda: "another processor")
+    result = cli("plan", *SHORT, "--seeds", "0-3")
+    assert re.search(r"fedavg +4 +2 +2 +\d+ s +another machine", result.out) and result.err == ""
+    assert re.search(r"one core or device, \d+ s of it as another machine took, about", result.out)
 
 
 def test_plan_knows_what_is_done_and_its_speed(cli, two_runs: list[str], folder: Path) -> None:
@@ -172,9 +222,9 @@ def test_plan_says_what_it_knows_a_time_from(cli, two_runs: list[str]) -> None:
     known = re.search(r"fedavg .* s +runs\b", cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "8").out)
     assert known, "finished runs speak where nothing was measured"
     long = ("plan", *SHORT, "--seeds", "0-3", "--rounds", "9")
-    assert "unknown" in cli(*long).out
-    remember(processor(), {"cnn2": Measured(batch=30, seconds_per_client_step=0.01, torch="", pflbench="")})
-    assert re.search(r"fedavg .* s +speed\b", cli(*long).out)
+    assert "unknown" in cli(*long, "--no-measure").out
+    keep(processor(), {"cnn2": Gradient(batch=30, seconds_per_client_step=0.01)})
+    assert re.search(r"fedavg .* s +measured\b", cli(*long).out)
 
 
 def test_statistics_are_counted_and_train_nothing(cli, tmp_path: Path) -> None:
@@ -218,7 +268,7 @@ def test_a_table_without_spreads(cli) -> None:
 
 @pytest.mark.usefixtures("no_training")
 def test_plan_shows_the_rows_of_a_method_apart(cli) -> None:
-    out = cli("plan", "-s", "several.toml", "--column", "shards").out
+    out = cli("plan", "-s", "several.toml", "--column", "shards", "--no-measure").out
     assert re.findall(r"^shards +(\S+)", out, re.MULTILINE) == ["fedavg", "ditto", "near"]
     assert re.findall(r"^shards +(\S+)", cli("plan", "-s", "several.toml", "-m", "near").out, re.MULTILINE) == ["near"]
 
@@ -227,7 +277,7 @@ def test_plan_shows_the_rows_of_a_method_apart(cli) -> None:
 @pytest.mark.parametrize("suite", ["fedec-table2", "fedec-femnist", "pfedvem-table1"])
 def test_plan_leaves_ids_whole_in_80_characters(cli, monkeypatch: pytest.MonkeyPatch, suite: str) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    lines = cli("plan", "-s", suite).out.splitlines()
+    lines = cli("plan", "-s", suite, "--no-measure").out.splitlines()
     rows = lines[next(i for i, line in enumerate(lines) if line.startswith("──")) + 1 :]
     shown = {
         tuple(line.split()[:2]) for line in rows if not line.startswith(("Unknown times", " ")) and "to do" not in line
@@ -240,11 +290,12 @@ def test_plan_leaves_ids_whole_in_80_characters(cli, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("no_training")
 def test_plan_goes_on_after_suites_that_train_nothing(cli) -> None:
-    result = cli("plan", "-s", "fedec-table1", "-s", "tiny.toml", "-s", "pfedvem-fig3")
+    result = cli("plan", "-s", "fedec-table1", "-s", "tiny.toml", "-s", "pfedvem-fig3", "--no-measure")
     assert (result.code, result.err) == (0, "")
-    first, second, *rest = result.out.splitlines()
+    first, counted, *_ = result.out.splitlines()
     assert first.startswith("fedec-table1 trains nothing") and "pflbench run --suite fedec-table1" in first
-    assert second.startswith("pfedvem-fig3 trains nothing") and "Tiny · profile paper" in rest[0]
+    assert counted.startswith("  fedec-table1 · CIFAR10: to be counted. The dataset 'cifar10' is not there")
+    assert "\npfedvem-fig3 trains nothing" in result.out and "Tiny · profile paper" in result.out
     assert "8 runs to do" in result.out
 
 
@@ -258,20 +309,9 @@ def test_plan_knows_runs_whose_hyperparameters_are_written_in_another_order(cli,
     assert re.search(r"local +2 +1 +2 +\d+ s +runs\b", out) and "unknown" not in out
 
 
-def test_plan_says_how_to_know_a_time_and_it_helps(cli) -> None:
-    plan = ("plan", *SHORT, "--seeds", "0,1", "--rounds", "12")
-    first = cli(*plan).out
-    assert "`pflbench speed` measures cnn2; " in first
-    rounds = re.search(r"`pflbench run … (--rounds) (\d+) (--seeds) (\d+)`", first)
-    assert rounds and rounds[2] == "3", "a run tells of runs of four times its rounds"
-    assert cli("run", *SHORT, *rounds.groups()).code == 0
-    again = cli(*plan).out
-    assert "unknown" not in again.lower() and re.search(r"fedavg .* (s|min|h) +runs\b", again)
-
-
 @pytest.mark.usefixtures("no_training")
 def test_plan_tells_of_failures_where_there_are_any(cli, folder: Path) -> None:
-    assert "failed" not in cli("plan", *SHORT).out
+    assert "failed" not in cli("plan", *SHORT, "--no-measure").out
     run = expand(load("tiny.toml"), methods=["fedavg"], columns=["shards"]).runs[0]
     Store(folder / "results").write(RunResult(run, (), {"data_hash": "d"}, "diverged in round 1"))
     out = cli("plan", *SHORT).out

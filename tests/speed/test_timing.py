@@ -293,16 +293,16 @@ def test_foreign_work_is_what_is_not_ours(tmp_path: Path) -> None:
 def test_measurements_are_kept_by_device_and_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert records.measured() == {}
-    one: records.Measured = {"batch": 30, "seconds_per_client_step": 0.01, "torch": "2", "pflbench": "0"}
-    records.remember(processor(), {"cnn2": one, "mlp": one})
-    records.remember(processor(), {"mlp": {**one, "batch": 10}})
-    records.remember("NVIDIA H200", {"mlp": one})
+    one = records.Gradient(batch=30, seconds_per_client_step=0.01)
+    records.keep(processor(), {"cnn2": one, "mlp": one})
+    records.keep(processor(), {"mlp": {**one, "batch": 10}})
+    records.keep("NVIDIA H200", {"mlp": one})
     assert {name: m["batch"] for name, m in records.measured().items()} == {"cnn2": 30, "mlp": 10}
     assert set(records.measured("NVIDIA H200")) == {"mlp"}
     assert [p.name for p in records.file().parent.iterdir()] == ["speed.json"]
     records.file().write_text("{broken")
     assert records.measured() == {}
-    records.remember("x", {"mlp": one})
+    records.keep("x", {"mlp": one})
     assert set(records.measured("x")) == {"mlp"}
 
 
