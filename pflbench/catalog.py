@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from pflbench import names, renames, stages
+from pflbench import names, renames, stages, usercode
 from pflbench.errors import UsageError, unknown
 from pflbench.stages import Stages
 
@@ -181,15 +181,14 @@ def _refusal(info: Info, key: str, field: FieldInfo, value: Any) -> UsageError:
 
 def _schema(reference: str) -> _Schema:
     path, attribute = names.source_file(reference), names.split_reference(reference)[1]
-    status = path.stat()
-    return _read(path, attribute, status.st_mtime_ns, status.st_size) or _imported(reference)
+    return _read(usercode.syntax(path), path, attribute) or _imported(reference)
 
 
 @lru_cache(maxsize=256)
-def _read(path: Path, attribute: str, mtime: int, size: int) -> _Schema | None:
+def _read(tree: ast.Module, path: Path, attribute: str) -> _Schema | None:
     # None where the source alone does not tell: unknown bases, computed defaults, re-exported classes.
-    # A suite asks for the same few classes hundreds of times; time and size tell that a file was edited meanwhile.
-    node = _class(path, attribute)
+    # A suite asks for the same few classes hundreds of times.
+    node = _class(tree, path, attribute)
     if node is None or any(_base_name(b) not in _FIELDLESS for b in node.bases):
         return None
     if not any(ast.unparse(d).split("(")[0].endswith("dataclass") for d in node.decorator_list):
@@ -216,7 +215,8 @@ def _imported(reference: str) -> _Schema:
     cls = names.load(reference)
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
         raise UsageError(f"{reference!r} is not a dataclass: its fields are what a suite can set.")
-    node = _class(names.source_file(reference), cls.__name__)
+    path = names.source_file(reference)
+    node = _class(usercode.syntax(path), path, cls.__name__)
     docs = _docs(node) if node else {}
     fields = {}
     for f in dataclasses.fields(cls):
@@ -238,9 +238,8 @@ def _whole(take: ast.Call) -> bool:
     return any(k.arg == "whole" and isinstance(k.value, ast.Constant) and k.value.value is True for k in take.keywords)
 
 
-def _class(path: Path, name: str) -> ast.ClassDef | None:
+def _class(tree: ast.Module, path: Path, name: str) -> ast.ClassDef | None:
     # None if the file has the name, but not as a class of its own.
-    tree = names.syntax(path)
     classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)}
     if name in classes:
         return classes[name]
@@ -252,7 +251,7 @@ def _class(path: Path, name: str) -> ast.ClassDef | None:
 def _check_attribute(reference: str) -> None:
     """Raise `UsageError` if the file that a reference points into does not have the name."""
     path, name = names.source_file(reference), names.split_reference(reference)[1]
-    tree = names.syntax(path)
+    tree = usercode.syntax(path)
     defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
     if name not in defined and not {name, "*"} & _bound(tree):
         raise unknown(f"attribute of {path}", name, defined)

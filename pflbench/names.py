@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.metadata
 import importlib.util
 import sys
 import traceback
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,20 +126,6 @@ def locate(kind: Kind, name: str) -> str:
 def place(kind: Kind, name: str, places: Places) -> str:
     """The reference behind a name in a spec, which of the user's own files has the last part only."""
     return places.get(kind) or locate(kind, name)
-
-
-def syntax(path: Path) -> ast.Module:
-    """A source file taken apart, once for as long as it stays the same. Raises `UsageError` if it is no Python."""
-    status = path.stat()
-    return _syntax(path, status.st_mtime_ns, status.st_size)
-
-
-@lru_cache(maxsize=256)
-def _syntax(path: Path, mtime: int, size: int) -> ast.Module:
-    try:
-        return ast.parse(path.read_bytes())
-    except SyntaxError as error:
-        raise UsageError(f"{path}, line {error.lineno}: {error.msg}.") from error
 
 
 def source_file(reference: str) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Literal, get_args
 
-from pflbench import names
+from pflbench import names, usercode
 from pflbench.errors import UsageError
 from pflbench.spec import RunSpec, Stage
 
@@ -115,7 +115,7 @@ def _read(reference: str) -> Stages | None:
         path = names.source_file(reference)
     except UsageError:  # a module that is only found where its importer looks for it
         return None
-    scope = _scope(names.syntax(path))
+    scope = _scope(usercode.syntax(path))
     node = scope.classes.get(name)
     if node is None:
         return None

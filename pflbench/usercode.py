@@ -13,11 +13,11 @@ import importlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pflbench.errors import UsageError
 
@@ -126,7 +126,7 @@ def read(path: Path, module: str | None = None) -> Code:
         own = _dotted(path)
         folders = tuple(dict.fromkeys((path.parent, path.parents[own.count(".")])))
         # Only what imports relative to its package is loaded as part of it, with the package's own code.
-        module = own if any(one.level for one in _imports(path, text)) else path.stem
+        module = own if any(one.level for one in _imports(syntax(path, text))) else path.stem
     else:
         folders = (path.parents[module.count(".") + (path.name == "__init__.py")],)
     importlib.invalidate_caches()  # a file that was just written counts
@@ -150,7 +150,7 @@ class _Reader:
             if file in self.texts:
                 continue
             self.texts[file] = self.start.texts.get(file) or _bytes(file)
-            for one in _imports(file, self.texts[file]):
+            for one in _imports(syntax(file, self.texts[file])):
                 for name in one.modules(package):
                     self._follow(file, name, one.level)
         return replace(self.start, texts=self.texts, methods=tuple(sorted(self.methods)), outside=self.outside)
@@ -175,26 +175,32 @@ def _bytes(path: Path) -> bytes:
         raise UsageError(f"Cannot read {path}: {error.strerror or error}.") from error
 
 
-def _imports(path: Path, text: bytes) -> tuple[Import, ...]:
+def syntax(path: Path, text: bytes | None = None) -> ast.Module:
+    """A source file's syntax tree, made once for each content; `text`: what it holds, if that is known.
+
+    Raises:
+        UsageError: The file cannot be read or is not Python; the message has the line.
+    """
     try:
-        return _parsed(text)
+        return _tree(_bytes(path) if text is None else text)
     except SyntaxError as error:
         raise UsageError(f"{path}, line {error.lineno}: {error.msg}.") from error
     except ValueError as error:
         raise UsageError(f"{path} is not Python: {error}.") from error
 
 
+_tree: Callable[[bytes], ast.Module] = lru_cache(maxsize=256)(ast.parse)
+
+
 @lru_cache(maxsize=256)
-def _parsed(text: bytes) -> tuple[Import, ...]:
-    return tuple(_statements(ast.parse(text)))
-
-
-def _statements(tree: ast.Module) -> Iterator[Import]:
+def _imports(tree: ast.Module) -> tuple[Import, ...]:
+    found: list[Import] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (Import(0, alias.name) for alias in node.names)
+            found += (Import(0, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield Import(node.level, node.module or "", tuple(alias.name for alias in node.names))
+            found.append(Import(node.level, node.module or "", tuple(alias.name for alias in node.names)))
+    return tuple(found)
 
 
 def _dotted(path: Path) -> str:
@@ -263,17 +269,10 @@ def _built_in(module: str) -> frozenset[str]:
     file = _OURS.joinpath(*parts[1:]).with_suffix(".py")
     if parts[:2] != ["pflbench", "methods"] or len(parts) != 3 or not file.is_file():
         return frozenset()
-    text = file.read_bytes()
-    found = {f"{parts[2]}.{name}@{version}" for name, version in _versions(ast.parse(text))}
-    for one in _parsed(text):
-        for name in one.modules(""):
-            if name != module:
-                found |= _built_in(name)
-    return frozenset(found)
-
-
-def _versions(tree: ast.Module) -> Iterator[tuple[str, Any]]:
+    tree, found = syntax(file), set[str]()
     for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         for item in node.body:
             if isinstance(item, ast.AnnAssign) and ast.unparse(item.target) == "version" and item.value:
-                yield node.name, ast.literal_eval(item.value)
+                found.add(f"{parts[2]}.{node.name}@{ast.literal_eval(item.value)}")
+    others = {name for one in _imports(tree) for name in one.modules("")} - {module}
+    return frozenset(found).union(*map(_built_in, others))

@@ -64,7 +64,9 @@ class FedRep(PersonalHead):
         """Train the head on the frozen base, then the base under the frozen head."""
         everything, for_head, for_base = taken
         head = descend(
-            self.on_features(f, shared, private, everything) if f.cacheable else self.on_images(f, shared),
+            self.on_features(f, shared, private, everything)
+            if f.cacheable
+            else lambda h, b: f.grad(self.whole(shared, h), b, wrt="head"),
             private,
             for_head,
             lr=self.lr,
@@ -92,7 +94,3 @@ class FedRep(PersonalHead):
             return head_gradient(h, z.index_select(0, b.places), b.labels, b.mask, classes)
 
         return gradient
-
-    def on_images(self, f: Objective, base: Base) -> Callable[[Head, Batch], Head]:
-        """The head's gradient through the whole network."""
-        return lambda h, b: f.grad(self.whole(base, h), b, wrt="head")

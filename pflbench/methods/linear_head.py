@@ -18,11 +18,6 @@ PerClass = Float[Tensor, "heads classes rows"]
 """Rows last: over a short last axis a CPU's softmax takes twenty times as long."""
 
 
-def head_logits(h: Heads, z: Features, classes: int) -> Float[Tensor, "*samples rows classes"]:
-    """Each head's logits on the features z."""
-    return _logits(h, z, classes).mT.reshape(*h.shape[:-1], z.shape[0], classes)
-
-
 def head_gradient(h: Heads, z: Features, labels: Rows, mask: Mask | None, classes: int) -> Heads:
     """The gradient of each head's mean cross-entropy over the real rows (no mask: all)."""
     return _gradient(h, z, _logits(h, z, classes).softmax(1), labels, mask)

@@ -28,16 +28,14 @@ def check(suite: Suite) -> None:
     infos = {name: selected.info for selected in rows for name in (selected.row.id, selected.key)}
     everywhere: dict[str, None] = {}
     for i, column in enumerate(document.column):
-        options = _options_of(suite, column)
+        named = {"dataset": column.dataset.name, "partition": column.partition.name}
+        infos_of = {
+            kind: suite.own.options(plural, anchored(named[kind], suite.path.parent)) for kind, plural in _NAMED
+        }
+        options = [f"{kind}.{option}" for kind, info in infos_of.items() for option in info.fields]
         everywhere |= dict.fromkeys(options)
         _check(column.sources, options, infos, f"{suite.path}: column[{i}].sources")
     _check(document.sources, list(everywhere), infos, f"{suite.path}: sources")
-
-
-def _options_of(suite: Suite, column: Column) -> list[str]:
-    named = {"dataset": column.dataset.name, "partition": column.partition.name}
-    infos = {kind: suite.own.options(plural, anchored(named[kind], suite.path.parent)) for kind, plural in _NAMED}
-    return [f"{kind}.{option}" for kind, info in infos.items() for option in info.fields]
 
 
 def _check(sources: Mapping[str, str], options: Sequence[str], infos: Mapping[str, Info], place: str) -> None:

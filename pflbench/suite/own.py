@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pflbench import names
 from pflbench.catalog import FieldInfo, Info, MethodInfo, describe, describe_options
@@ -32,7 +32,6 @@ _SEEN: dict[names.Kind, Seen] = {
     "models": lambda run: (run.model, run.model_version, {}),
 }
 _READING = ("dataset", "partition")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ class Own:
     root: Path | None = None
     stored: Callable[[], Mapping[RunSpec, bool]] = dict
     remarks: list[str] = field(default_factory=list)
-    _known: dict[str, dict[str, tuple[str | None] | None]] = field(default_factory=dict)
+    _known: dict[str, dict[str, str | None]] = field(default_factory=dict)
     _chosen: dict[tuple[names.Kind, str], str | None] = field(default_factory=dict)
 
     def anew(self) -> Own:
@@ -95,7 +94,7 @@ class Own:
 
     def method(self, reference: str) -> MethodInfo:
         """The method behind a reference or id; see `describe`."""
-        info = self._described(describe, "methods", reference)
+        info = self._described("methods", reference)
         if isinstance(info, MethodInfo):
             return info
         runs = [run for run in self.stored() if (run.method.name, run.method.version) == (info.name, info.version)]
@@ -103,7 +102,7 @@ class Own:
 
     def options(self, kind: names.Kind, reference: str) -> Info:
         """The dataset, partition or network behind a reference or name; see `describe_options`."""
-        return self._described(lambda name: describe_options(kind, name), kind, reference)
+        return self._described(kind, reference)
 
     def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
         """Dataset and partition of a run with what they read; empty for those that come with pflbench.
@@ -122,20 +121,24 @@ class Own:
         if key not in self._known:
             self._known[key] = self._read(data, division, settings["clients"], places, seed)
         reading = {name: settings[name] for name in _READING if settings[name].version is not None}
-        there = {name: one[0] for name, one in self._known[key].items() if one is not None}
+        there = self._known[key]
         if reading.keys() != there.keys():
             there = self._most_read(settings, there, seed) | there
         return {name: one.model_copy(update={"content": there.get(name)}) for name, one in reading.items()}
 
     def _read(
         self, data: Named, division: Named, clients: int, places: names.Places, seed: int
-    ) -> dict[str, tuple[str | None] | None]:
-        """What is read on this machine by those of dataset and partition that are the user's own; see `_tried`."""
+    ) -> dict[str, str | None]:
+        """What is read on this machine by those of dataset and partition that are the user's own.
+
+        One that cannot be read is left out: a run that needs it says why.
+        """
         from pflbench.data import content  # NumPy with it, which a suite without the user's own does not wait for
 
         root = self.root
         assert root is not None
-        contents: dict[str, tuple[str | None] | None] = {}
+        contents: dict[str, str | None] = {}
+        failures = suppress(Exception, SystemExit)  # of a user's own code
         loaded: list[Source] = []
 
         def source() -> Source:
@@ -144,11 +147,12 @@ class Own:
             return loaded[0]
 
         if data.version is not None:
-            contents["dataset"] = _tried(lambda: content.of_dataset(_made("datasets", data, places), root, seed))
+            with failures:
+                contents["dataset"] = content.of_dataset(_made("datasets", data, places), root, seed)
         if division.version is not None:
-            contents["partition"] = _tried(
-                lambda: content.of_partition(_made("partitions", division, places), root, source, clients, seed)
-            )
+            with failures:
+                made = _made("partitions", division, places)
+                contents["partition"] = content.of_partition(made, root, source, clients, seed)
         return contents
 
     def _most_read(self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int) -> dict[str, Any]:
@@ -167,9 +171,10 @@ class Own:
                 )
         return most._asdict()
 
-    def _described(self, read: Callable[[str], _T], kind: names.Kind, reference: str) -> _T | Info:
+    def _described(self, kind: names.Kind, reference: str) -> Info:
+        """What the code at a reference or name is or, where it is not on this machine, what stored runs say of it."""
         try:
-            return read(reference)
+            return describe(reference) if kind == "methods" else describe_options(kind, reference)
         except UsageError:
             if _is_there(kind, reference):
                 raise
@@ -180,7 +185,8 @@ class Own:
                 raise
         counted = _counted(runs, seen)
         if (kind, name) not in self._chosen:
-            self._chosen[kind, name] = _first(_counted(self._agreeing(runs), seen) or counted)
+            agreeing = _counted(self._agreeing(runs), seen) or counted
+            self._chosen[kind, name] = min(agreeing, key=lambda version: (-agreeing[version], version))
         version = str(self._chosen[kind, name])
         self._remark(name, version, counted)
         options = [seen(run)[2] for run in runs if seen(run)[1] == version]
@@ -210,10 +216,6 @@ def _counted(runs: Mapping[RunSpec, bool], seen: Seen) -> Counter[str]:
     counted = Counter({str(seen(run)[1]): 0 for run in runs})
     counted.update(str(seen(run)[1]) for run, done in runs.items() if done)
     return counted
-
-
-def _first(counted: Mapping[str, int]) -> str:
-    return min(counted, key=lambda version: (-counted[version], version))
 
 
 def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
@@ -253,14 +255,6 @@ def _is_there(kind: names.Kind, reference: str) -> bool:
 
 def _made(kind: names.Kind, named: Named, places: names.Places) -> Any:
     return names.make(kind, names.place(kind, named.name, places), named.options, named.version)
-
-
-def _tried(read: Callable[[], str | None]) -> tuple[str | None] | None:
-    """What is read, or None where it cannot be: a run that needs it tells why."""
-    try:
-        return (read(),)
-    except (Exception, SystemExit):  # a user's own code
-        return None
 
 
 def _stages(runs: Iterable[RunSpec]) -> Stages:

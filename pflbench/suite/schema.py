@@ -26,12 +26,9 @@ def _scalar(value: Any) -> Any:
     return value
 
 
-def _with_value(value: Any) -> Any:
-    return value if isinstance(value, dict) else {"value": value}
-
-
-def _noted(value: Any) -> Any:
-    return {"text": value} if isinstance(value, str) else value
+def _short_for(key: str) -> BeforeValidator:
+    """What is no table stands for a table with this key alone."""
+    return BeforeValidator(lambda value: value if isinstance(value, dict) else {key: value})
 
 
 class Sourced(TomlTable):
@@ -61,8 +58,8 @@ class Candidates(TomlTable):
     source: Source | None = None
 
 
-Hyper = dict[str, Annotated[Sourced, BeforeValidator(_with_value)]]
-Grid = dict[str, Annotated[Candidates, BeforeValidator(_with_value)]]
+Hyper = dict[str, Annotated[Sourced, _short_for("value")]]
+Grid = dict[str, Annotated[Candidates, _short_for("value")]]
 
 
 class Spread(TomlTable):
@@ -89,7 +86,7 @@ class SuiteTable(TomlTable):
     protocol: Annotated[str, Field(min_length=1)]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     spread: Spread
-    notes: list[Annotated[Note, BeforeValidator(_noted)]] = Field(default_factory=list)
+    notes: list[Annotated[Note, _short_for("text")]] = Field(default_factory=list)
     extends: str | None = None
 
 

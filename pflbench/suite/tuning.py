@@ -124,7 +124,10 @@ def searches(
             guest,
             varied,
             of_column[0].reading,
-            tuple(_trial(point, cell, tune) for point, cell in zip(points, of_column, strict=True)),
+            tuple(
+                Trial(point, cell.runs[0].model_copy(update={"validation": tune.validation}))
+                for point, cell in zip(points, of_column, strict=True)
+            ),
             locations.get(of_column[0].runs[0].id, {}),
         )
         for of_column in cells
@@ -144,11 +147,6 @@ def _of_points(
         for column in table.columns:
             cells.setdefault(column.id, []).append(_scored([c for c in table.cells if c.column.id == column.id]))
     return list(cells.values()), locations
-
-
-def _trial(point: Mapping[str, Any], cell: Cell, tune: Tune) -> Trial:
-    """The run of a cell with validation rows held out."""
-    return Trial(point, cell.runs[0].model_copy(update={"validation": tune.validation}))
 
 
 def _scored(cells: Sequence[Cell]) -> Cell:
