@@ -116,11 +116,14 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """A place in the table: the runs (one per seed), and which of their scores it averages.
+    """A cell of the table: its runs, and which of their scores it averages.
 
-    `sources` says where the value of a hyperparameter or a setting comes from (`paper`, `code`, …), for those the suite
-    file says it of; `follows`: what its runs follow, in words. `choices`: per seed, the points of the row's grid (empty
-    without one), of which each client takes the one with the best validation accuracy; `runs` are the first point's.
+    Attributes:
+        runs: One per seed; in a row with a grid those of the first point.
+        sources: Where values come from (`paper`, `code`, …), by hyperparameter and setting, as far as the suite says.
+        choices: Per seed, the points of the row's grid, of which each client takes the one with the best validation
+            accuracy; empty without a grid.
+        follows: What its runs follow, in words.
     """
 
     row: TableRow
@@ -134,19 +137,19 @@ class Cell:
 
     @property
     def stage(self) -> Shown:
-        """Which models it shows."""
+        """The stage that it shows."""
         return self.reading.stage
 
     @cached_property
     def by_seed(self) -> tuple[tuple[RunSpec, ...], ...]:
-        """For each seed every run it is made from, those of its choices included."""
+        """For each seed all its runs, those of its choices included."""
         if self.choices:
             return tuple(tuple(run for choice in points for run in choice) for points in self.choices)
         return tuple((run,) for run in self.runs)
 
     @cached_property
     def needed(self) -> tuple[RunSpec, ...]:
-        """The same runs of all seeds."""
+        """All its runs, of all seeds."""
         return tuple(run for runs in self.by_seed for run in runs)
 
     @property
@@ -156,15 +159,18 @@ class Cell:
 
     @property
     def rests_on(self) -> dict[str, str]:
-        """Settings and hyperparameters whose values are `UNPRINTED`, and which of it each is."""
+        """The settings and hyperparameters whose source is one of `UNPRINTED`, with their source."""
         return {key: source for key, source in self.sources.items() if source in UNPRINTED}
 
 
 class Departure(NamedTuple):
-    """What differs from the paper's text, in these rows and columns (ids): what the paper says, and what is done here.
+    """A difference from the paper's text in some rows and columns.
 
-    `source`: where ours comes from (`code`, `guess`, …). `code`: what the authors' code does, where we do not follow it
-    (else empty). `grave`: conclusions name it.
+    Attributes:
+        paper: What the paper says; begins with "not said" where the paper is silent.
+        source: Where what is done here comes from (`code`, `guess`, …).
+        code: What the authors' code does, if it is not followed; else empty.
+        grave: Whether it can decide how a number is read, so that conclusions name it.
     """
 
     what: str
@@ -178,28 +184,27 @@ class Departure(NamedTuple):
 
     @property
     def kind(self) -> Literal["code", "silence", "text"]:
-        """What it departs from: the authors' code, nothing (the paper is silent, and a gap is filled), or the text."""
+        """What it departs from: the authors' code, the paper's silence, or its text."""
         if self.code:
             return "code"
         return "silence" if self.paper.startswith("not said") else "text"
 
     @property
     def told(self) -> str:
-        """Both sides in sentences."""
+        """What the paper says, what its code does, and what is done here, in sentences."""
         code = f" Code: {self.code}." if self.code else ""
         return f"Paper: {self.paper}.{code} Here: {self.here}."
 
     def concerns(self, cell: Cell) -> bool:
-        """Whether the cell is one of those."""
+        """Whether the cell is in its rows and columns."""
         return cell.row.id in self.rows and cell.column.id in self.columns
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A further row or column: the first of two minus the second.
+    """A further row or column, the difference of two: the first minus the second.
 
-    `references` go by the id on the other axis (a derived row's: the column's) and the stage. `shows_spread`: a spread
-    stands behind each difference.
+    `references` go by the id on the other axis (of a derived row: the column) and the stage.
     """
 
     id: str
@@ -212,11 +217,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class Caption:
-    """What is said of a table above and below it, whatever fills it.
-
-    `spread` is what stands behind a number, `shows_spread` whether one does. `notes` are those of what is shown,
-    `shortfall` is in what it differs from the suite's whole protocol.
-    """
+    """What stands above and below a table. `paper` is "none" for a table of no paper; `spread` says what ± means."""
 
     suite: str
     title: str
@@ -229,12 +230,12 @@ class Caption:
 
     @property
     def published(self) -> bool:
-        """Whether some paper has this table, as far as the suite says."""
+        """Whether the suite names a paper."""
         return self.paper != "none"
 
     @property
     def heading(self) -> str:
-        """The title, with the profile and how much there is of the whole, where it is not all."""
+        """The title, with the profile and with what the table has less of than the whole protocol."""
         profile = () if self.profile == "paper" else (f"profile: {self.profile}",)
         said = "; ".join((*profile, *self.shortfall.counts))
         return f"{self.title} [{said}]" if said else self.title
@@ -242,13 +243,18 @@ class Caption:
 
 @dataclass(frozen=True)
 class Expansion(Caption):
-    """A table to fill: cells in the order column → row → stage, and every run once in the order column → row → seed.
+    """A table without its numbers, and the runs that it needs.
 
-    `stages` are the columns within each column, with their titles (empty: each column is one); `blocks`: the rows
-    stand once for every group of columns; `costs`: the lines below tell what a round costs each row. `protocol`: what
-    is followed, in words. `departures` are those of what is shown. `locations` tells where the code of what is the
-    user's own lives, by run id; it is no part of a run's identity. `path` is the suite's file, `extends` the one that
-    it extends, `part` the selection that it expands.
+    Attributes:
+        protocol: What its runs follow, in words.
+        stages: The stages that each column shows side by side, with their titles; empty: each row shows one.
+        blocks: Whether the rows stand once for every group of columns.
+        costs: Whether the footer says what a round costs each row.
+        cells: In the order column, row, stage.
+        runs: Each once, in the order column, row, seed.
+        locations: By run id, where the code is of what a run has of the user's own; no part of a run's identity.
+        extends: The suite file that this one, `path`, extends.
+        part: The selection that it expands.
     """
 
     protocol: str
@@ -271,7 +277,7 @@ class Expansion(Caption):
 
     @property
     def published(self) -> bool:
-        """Whether some paper has this table, or a number of it."""
+        """Whether some paper has this table, or a number in it."""
         return super().published or any(cell.reference for cell in self.cells)
 
     @cached_property
@@ -285,7 +291,7 @@ class Expansion(Caption):
         )
 
     def with_spread(self, shown: bool | None) -> Expansion:
-        """The same with a spread behind each number, or without (None: as it is)."""
+        """This table with or without a spread behind each number; None: as the suite has it."""
         if shown is None:
             return self
         return replace(self, shows_spread=shown, derived=tuple(replace(d, shows_spread=shown) for d in self.derived))
@@ -300,9 +306,9 @@ class Expansion(Caption):
         return {self.place(cell): cell for cell in self.cells}
 
     def asks(self, cell: Cell) -> dict[str, str | int]:
-        """What a run of a cell remembers of who asked for it: where it stands, and what was other than the suite's.
+        """What is stored with a run of a cell: its place in the table, and what was selected instead of the suite's.
 
-        `file` is where a suite lies that does not come with pflbench.
+        `file` is the path of a suite that does not come with pflbench.
         """
         said: dict[str, str | int] = {"suite": self.suite, "profile": self.profile}
         said |= {"row": cell.row.id, "column": cell.column.id}
@@ -318,10 +324,8 @@ class Expansion(Caption):
 
     @cached_property
     def settings(self) -> frozenset[str]:
-        """The `RunSpec.setting` of every run. Seeds and grid points of a cell share it, so one of each is asked.
-
-        Only what is the user's own may differ by seed.
-        """
+        """The `RunSpec.setting` of every run."""
+        # Seeds and grid points of a cell share it, unless data of the user's own differ by seed.
         first = [run for cell in self.cells for run in (cell.choices[0][0] if cell.choices else cell.runs[:1])]
         own = [run for run in self.runs if run.dataset.content or run.partition.content]
         return frozenset(run.setting() for run in (*first, *own))

@@ -1,9 +1,9 @@
-"""What a suite of statistics counts: the datasets of its columns, divided among clients with every seed."""
+"""What a suite of statistics counts: the images of its columns' datasets, divided among clients with every seed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Selection
@@ -21,10 +21,11 @@ _DIVIDED = ("dataset", "partition", "clients", "training_clients", "query")
 
 
 class ToCount(NamedTuple):
-    """A dataset as it is divided among clients: the id and title of its line, and what the paper printed.
+    """A dataset divided among clients.
 
-    `federations`: for each seed a run that nobody trains; its id tells the federation by content. `places`: where the
-    code is of what in it is the user's own.
+    Attributes:
+        federations: For each seed the spec of a run that is never trained; its id identifies the federation.
+        places: Where the code is of what in it is the user's own.
     """
 
     id: str
@@ -39,7 +40,7 @@ class CountTable(Caption):
     """A table of statistics to fill: a line for each dataset."""
 
     command: str
-    """What the command line calls the suite and what is asked for of it."""
+    """The selection as options of the command line."""
     seeds: tuple[int, ...]
     datasets: tuple[ToCount, ...]
 
@@ -57,7 +58,7 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
         instead = stand_in(suite.document().column[index], column)
         title = f"{instead} for {column.title}" if instead else column.title
         divided = {key: settings[key] for key in _DIVIDED}
-        federations = tuple(_nobodys(seed, **divided | suite.own.contents(settings, code, seed)) for seed in seeds)
+        federations = tuple(_untrained(seed, **divided | suite.own.contents(settings, code, seed)) for seed in seeds)
         datasets.append(ToCount(column.id, title, federations, code, statistics.reference.get(column.id)))
     return CountTable(
         suite=suite.name,
@@ -74,7 +75,7 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
     )
 
 
-def _nobodys(seed: int, **divided: object) -> RunSpec:
-    """The run of a federation that nobody trains on; what a federation does not depend on is always the same."""
-    nobody = MethodSpec(name="none", version="none")
-    return RunSpec(method=nobody, model="none", cohort=1, batch=1, rounds=1, scoring=Scoring(), seed=seed, **divided)  # type: ignore[arg-type]
+def _untrained(seed: int, **divided: Any) -> RunSpec:
+    """The spec of a run that is never trained: whatever its federation does not depend on has one fixed value."""
+    method = MethodSpec(name="none", version="none")
+    return RunSpec(method=method, model="none", cohort=1, batch=1, rounds=1, scoring=Scoring(), seed=seed, **divided)

@@ -1,4 +1,4 @@
-"""A suite file as a whole: that its tables fit together, what they come to jointly, and its profiles."""
+"""A suite file as a whole, under each of its profiles: checks that its tables fit together."""
 
 from __future__ import annotations
 
@@ -237,9 +237,9 @@ class Suite:
     path: Path
     documents: Mapping[str, Document]
     called: str = ""
-    """What `--suite` is to be given for it, where it was loaded by that."""
+    """The name or path by which it was loaded."""
     own: Own = field(default_factory=Own)
-    """Where what it names of the user's own is looked for."""
+    """Where code and data of the user's own are looked for."""
 
     @property
     def name(self) -> str:

@@ -34,8 +34,8 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
 
     Args:
         suite: The suite, from `load.load`.
-        part: What is asked for of it; its `suites` say nothing here.
-        **choices: Fields that are other than in `part`.
+        part: The part of it; its `suites` are ignored.
+        **choices: Fields in place of those of `part`.
 
     Raises:
         UsageError: Something is unknown or does not fit, or the suite is one of statistics, which has no runs.
@@ -92,7 +92,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
 
 
 def _rows(suite: Suite, document: Document, part: Selection) -> tuple[list[SelectedRow], Sequence[resolve.Setting]]:
-    """The rows that are asked for, at their stages, and what the command line sets in them."""
+    """The selected rows, at their stages, and the selection's overrides."""
     every = suite_rows(suite, document)
     resolve.check_method_keys(suite, document, every)
     rows = select_rows(every, part, document, suite.own)
@@ -113,7 +113,7 @@ def _table_column(paper: Document, document: Document, index: int, shared: Mappi
 
 @dataclass(frozen=True)
 class _Filler:
-    """Fills a table's places, under what the command line sets."""
+    """Makes the cells of a table."""
 
     suite: Suite
     document: Document
@@ -154,7 +154,7 @@ class _Filler:
     ) -> list[Cell]:
         """One row in one column: a cell for each stage that the row shows.
 
-        `told`: the column's sources; `places`: where the code is of what in it is the user's own.
+        `told`: the sources of the column's values; `places`: where the code is of what in it is the user's own.
         """
         where = self.suite, self.document, index, selected, self.overrides
         points, values = resolve.hyperparameters(*where)

@@ -1,4 +1,4 @@
-"""What the runs of a table are called where they are listed: in progress lines, plans and errors."""
+"""The names of a table's runs in progress lines, plans and errors."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from pflbench.suite.own import Own
 
 
 class Part(NamedTuple):
-    """What is asked for of a suite. `labels`: what a run is called beside its column and seed, by its id."""
+    """The selected part of a suite. `labels`: by run id, the run's name beside its column and seed."""
 
     table: Expansion
     labels: Mapping[str, str]
 
 
 def loaded(suites: Iterable[str], data_dir: Path | None) -> list[Suite]:
-    """The suites by these names, with the data of their users' datasets below the data root. Raises `UsageError`."""
+    """The suites by these names; data of the user's own are looked for below the data root. Raises `UsageError`."""
     return [load(name, Own(data_root(data_dir))) for name in suites]
 
 
 def parts(suites: Iterable[Suite], part: Selection) -> list[Part]:
-    """The asked-for part of each suite that is not statistics, which have no runs. Raises `UsageError`."""
+    """The selected part of each suite that has runs, as suites of statistics do not. Raises `UsageError`."""
     return [labelled(suite, expand(suite, part)) for suite in suites if suite.document().statistics is None]
 
 
 def labelled(suite: Suite, table: Expansion) -> Part:
-    """A table of a suite with what its runs are called. A run of several rows goes by the first of them."""
+    """A table of a suite with the names of its runs. A run of several rows has the first one's."""
     rows, labels = row_labels(suite, table.profile), dict[str, str]()
     for cell in table.cells:
         for spec in cell.needed:
@@ -42,10 +42,9 @@ def labelled(suite: Suite, table: Expansion) -> Part:
 
 
 def row_labels(suite: Suite, profile: str) -> dict[str, str]:
-    """What the runs of each row of a suite are called, by the row's id; those of other rows go by their method.
+    """The name of the runs of each row of a suite, by the row's id, whatever part of the suite is selected.
 
-    It is their method, but the row's id where another row has other runs of the same method. All verbs that show runs
-    call them so, whatever part of the suite they were asked for.
+    It is their method, or the row's id where another row has other runs of the same method.
     """
     table = expand(suite, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
     runs: dict[str, set[str]] = {}
@@ -56,7 +55,7 @@ def row_labels(suite: Suite, profile: str) -> dict[str, str]:
 
 
 def with_columns(parts: Iterable[Part]) -> dict[str, str]:
-    """Run id → the column it belongs to and what it is called there; of several, the first."""
+    """By run id, the run's column and its name there; of several columns, the first."""
     found: dict[str, str] = {}
     for table, labels in parts:
         for cell in table.cells:
