@@ -7,7 +7,7 @@
     pb.run(part, jobs=2, on_event=print)
     print(pb.table(part))
 
-Everything is imported when it is asked for, torch only when something trains.
+Everything is imported when it is first used, torch only when something trains.
 """
 
 from __future__ import annotations

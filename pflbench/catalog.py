@@ -1,7 +1,4 @@
-"""What a method, dataset or partition can be told, and the version of a user's: read from the source.
-
-So nothing heavy is imported.
-"""
+"""The options of methods, datasets and partitions, read from their source, so that nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -37,10 +34,14 @@ class FieldInfo:
 
 @dataclass(frozen=True)
 class Info:
-    """A dataclass behind a name; `doc` is its docstring's first line.
+    """A dataclass behind a name.
 
-    `name` is the one used in specs, without a file's folder; `reference` says where the code is. `version`: what a
-    user's code comes to as a hash; None for what comes with pflbench.
+    Attributes:
+        name: As in specs, without a file's folder.
+        reference: Where the code is.
+        fields: Its options.
+        doc: The first line of its docstring.
+        version: The hash of a user's code; None for what comes with pflbench.
     """
 
     noun: ClassVar[str] = "option"
@@ -61,7 +62,7 @@ class MethodInfo(Info):
     version: str = ""
     stages: Stages = dataclasses.field(default_factory=Stages)
     minibatches: bool = True
-    """Whether its clients draw any, so that the batch size decides on its numbers."""
+    """Whether its clients draw any; if not, the batch size changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def _field(info: Info, key: str) -> FieldInfo:
 
 
 def _namesakes(info: Info, key: str) -> str:
-    """What to say to who means a method that once had this one's name, and has the field; empty if none does."""
+    """A hint for a hyperparameter of another method that once had this one's name; empty if there is none."""
     if not isinstance(info, MethodInfo):
         return ""
     others = [r.new for r in renames.METHODS if r.old == info.name and key in describe(r.new).fields]

@@ -175,7 +175,7 @@ def load(reference: str, version: str | None = None) -> Any:
 
     Args:
         reference: `path/to/file.py:Name` or `module:Name`.
-        version: What a user's code must have come to, where that is known.
+        version: The hash that a user's code must have, if it is known.
 
     Raises:
         UsageError: That failed, with the cause in one line, or the code has changed.

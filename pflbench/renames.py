@@ -1,4 +1,4 @@
-"""Methods that once had other names: what a name of then is called now, and by what the two are told apart."""
+"""Methods that once had other names: what an old name is now, and which hyperparameter distinguishes the two."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import NamedTuple
 
 
 class Rename(NamedTuple):
-    """What was called `old` and has the hyperparameter `having` is called `new`.
-
-    An old name may be another method's today, which does not have that hyperparameter.
-    """
+    """A method once called `old`, now `new`. `having`: a hyperparameter that today's `old`, another method, lacks."""
 
     old: str
     having: str
@@ -29,6 +26,6 @@ def method_now(name: str, hyper: Container[str]) -> str | None:
 
 
 def hint(name: str, known: Container[str]) -> str:
-    """What to say to who uses an old name where `known` ones are expected; empty if it is none."""
+    """A hint for an old name where `known` ones are expected; empty if it is none."""
     found = [rename for rename in METHODS if rename.old == name and rename.new in known]
     return f" With {found[0].having} it is called {found[0].new!r} now." if found else ""

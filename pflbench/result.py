@@ -19,7 +19,7 @@ class Score(NamedTuple):
     step: int
     client: int
     correct: int
-    count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody wants of a score
+    count: int  # type: ignore[assignment]  # shadows tuple.count, which a score does not need
     loss_sum: float
     accuracy: float
     """In [0, 1], formed as the spec's `scoring.average` says (so not always correct / count)."""

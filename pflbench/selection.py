@@ -33,7 +33,7 @@ class Choices(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Selection:
-    """Part of some suites. What is empty or None leaves everything there, or as the suite has it.
+    """Part of some suites. A field that is empty or None selects everything, or what the suite has.
 
     Attributes:
         suites: Names of suites, or paths of `.toml` files.
@@ -51,7 +51,7 @@ class Selection:
         precision: Of the runs. None: fp32.
 
     Raises:
-        UsageError: There is no such precision, or fewer than one round is asked for.
+        UsageError: There is no such precision, or fewer than one round.
     """
 
     suites: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Wanted(Selection):
-    """Stored runs to look for. What is empty or None asks for all; the names are those of `pflbench run`.
+    """Stored runs to look for. A field that is empty or None selects all; names are those of `pflbench run`.
 
     With suites, the runs that stand in their tables: under every profile unless one is named, with the suites' seeds
     and rounds unless others are, in fp32 unless another precision is. Without, `methods` are those in the runs' specs.

@@ -15,11 +15,11 @@ from pflbench.errors import UsageError
 
 Options = dict[str, Any]
 Stage = Literal["global", "personalized", "finetuned", "stored", "sampled"]
-"""Which model is scored: the global one, a client's own, the global one fine-tuned, and the one that a client's last
-participation left it with: of all that ever took part ("stored"), or of the last cohort alone ("sampled")."""
+"""Which model is scored: the global one, a client's personal one, the global one after fine-tuning, and the one after a
+client's last local update: of all clients that made one ("stored"), or of the last cohort alone ("sampled")."""
 Precision = Literal["fp32", "fp64", "bf16", "tf32"]
-"""fp32, fp64: everything in it. Parameters in float32 and: bf16, forward passes in bfloat16 where autocast thinks it
-safe; tf32, a GPU's tensor cores multiply with 10 bits of fraction."""
+"""fp32, fp64: everything in that precision. bf16: float32, with forward passes in bfloat16 where autocast has them so.
+tf32: float32, with products of a GPU's tensor cores that have 10 bits of fraction."""
 Positive = Annotated[int, Field(gt=0)]
 
 
@@ -40,7 +40,7 @@ class MethodSpec(_Strict):
     """A method: its name, every hyperparameter (defaults filled in), and its version.
 
     `name` is a built-in or entry-point id, or `file.py:Class` for a user's file; `version` is the method's declared
-    version, or what a user's code comes to as a hash.
+    version, or the hash of a user's code.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Scoring(_Strict):
 
 
 class RunSpec(_Strict):
-    """One training with one seed. Two runs with equal specs are the same run, wherever they were asked for.
+    """One training with one seed. Two runs with equal specs are the same run, wherever they are selected.
 
     `model_version`: the hash of a user's network's code.
     `query`: the share of a client's rows it is scored on, or "test-split": the test rows of the types it holds, or

@@ -1,4 +1,4 @@
-"""Which stages a method has: told by what its class overrides and declares, read from the source, so without torch."""
+"""Which stages a method has, by what its class overrides and declares; read from its source, so without torch."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ RECORDED: Final = tuple(stage for stage in SHOWN if stage not in SCORED)
 _PROTOCOL = "pflbench.methods.base"
 _OVERRIDES = {"personalize": "personal", "trained": "leaves"}
 _BARE = ("Method", "Generic", "Protocol")
-"""Bases that say nothing of stages, by whatever name their module goes."""
+"""Bases that declare no stages, whatever module they come from."""
 _DECLARED = ("global_model", "personal_of", "personal_from", "personal_needs", "records")
 
 
 @dataclass(frozen=True)
 class Stages:
-    """What decides which stages a method has; the fields that `methods.base.Method` declares, too, say there what.
+    """What decides which stages a method has.
 
-    `personal`: it overrides `personalize`; `leaves`: it overrides `trained`.
+    `personal`: it overrides `personalize`; `leaves`: it overrides `trained`. `methods.base.Method` explains the rest.
     """
 
     global_model: Literal["trained", "start", "none"] = "trained"
@@ -69,7 +69,7 @@ class Stages:
     def below(self, own: Mapping[str, Any]) -> Stages:
         """Those of a class derived from one of these; `own`: what its body defines (None: not a literal)."""
         changes: dict[str, Any] = {field: True for name, field in _OVERRIDES.items() if name in own}
-        if "personalize" in own:  # what was said of the other one says nothing of this one
+        if "personalize" in own:  # what the base declares is about another `personalize`
             changes |= {"personal_needs": None, "records": ()}
         return replace(self, **changes | {name: own[name] for name in _DECLARED if own.get(name) is not None})
 

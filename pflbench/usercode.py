@@ -1,4 +1,4 @@
-"""A user's source file with the user's modules that it imports, and the version that they come to as a hash.
+"""A user's source file with the user's modules that it imports, and the hash of them all, its version.
 
 The files are found by reading `import` statements, so nothing runs before it is hashed. A module beside the file goes
 before any other of the same name, as for a script, but the standard library and pflbench always mean themselves. What
@@ -46,7 +46,7 @@ class Import(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Code:
-    """A file and what it takes from beside it.
+    """A file and the modules that it imports from beside it.
 
     Attributes:
         path: The file.
@@ -67,7 +67,7 @@ class Code:
 
     @cached_property
     def version(self) -> str:
-        """12 hex digits of the SHA-256 of the file, or, where there is more to it, of all that the numbers come from.
+        """12 hex digits of the SHA-256 of the file or, if it imports more, of all these files and methods.
 
         Names of modules count relative to the file, or to a folder of the import path, so that folders may move.
         """

@@ -62,7 +62,7 @@ _imported: dict[Path, bytes] = {}
 
 
 def _check_imported(code: Code, new: Iterable[str]) -> None:
-    """See whether what Python's own import system has loaded for the code is what was hashed.
+    """Check that files which Python's own import system loaded for the code are those that were hashed.
 
     Args:
         code: The code, which is loaded.

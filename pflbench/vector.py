@@ -40,7 +40,7 @@ class Parameter:
 
     @property
     def weight(self) -> bool:
-        """Whether it is the weight of a layer: no bias, and nothing of a normalization."""
+        """Whether it is a layer's weight, and not a bias or a normalization's."""
         return len(self.shape) > 1
 
     def draw(self, generator: torch.Generator) -> Tensor:
@@ -100,7 +100,7 @@ class Layout:
     def last(self, layers: int) -> slice:
         """The slice of the last so many layers; a layer begins with its weight, and a normalization belongs to it.
 
-        Raises `UsageError` unless the network has so many, and at least one is asked for.
+        Raises `UsageError` unless the network has so many, and `layers` is at least 1.
         """
         starts, start = [], 0
         for p in self.parameters:

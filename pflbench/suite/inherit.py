@@ -1,4 +1,4 @@
-"""What a suite file takes over: `extends` from another file, `like` from another column or row.
+"""Inheritance of suite files: `extends` another file, a column or row is `like` another.
 
 All of it happens to the raw tables, before anything is checked. What has the wrong shape here is left as it is, for the
 check to complain about.
@@ -91,7 +91,7 @@ def _extended(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool
 
 
 class _Family:
-    """The columns or rows of a file, and which of them or of the extended file's each one is like."""
+    """The columns or rows of a file, each with the one that it is like, in this file or the extended one."""
 
     def __init__(self, kind: str, raw: Raw, below: Raw, path: Path):
         self.kind, self.path = kind, path
@@ -102,7 +102,7 @@ class _Family:
         self.tables = [self._resolved(i, ()) for i in range(len(self.own))]
 
     def _parent(self, i: int) -> int | str | None:
-        """Which one `own[i]` is like: another one of the file, by number, or one of the extended file, by id."""
+        """The one that `own[i]` is like: of this file by its number, or of the extended file by its id."""
         name = _name(self.own[i], "like")
         others = {_name(table, "id"): j for j, table in enumerate(self.own) if j != i}
         if name is None or name in others:
@@ -129,7 +129,7 @@ class _Family:
         return merged({k: v for k, v in model.items() if k not in {"id", *hidden}}, own)
 
     def heirs(self) -> dict[str, list[str]]:
-        """Of each of the extended file's, by id, those of this file that are like it and of the same method."""
+        """By id in the extended file, those of this file that are like it and of the same method."""
         heirs: dict[str, list[str]] = {}
         for i, table in enumerate(self.tables):
             model: int | str | None = i
@@ -141,7 +141,7 @@ class _Family:
         return heirs
 
     def overrides(self, i: int, own: Raw, below: Raw) -> Raw:
-        """What a profile says of `own[i]`: first of the one it is like, then of itself."""
+        """What a profile overrides in `own[i]`: first for the one it is like, then for itself."""
         parent = self.parents[i]
         if parent is None:
             model: Raw = {}
@@ -151,11 +151,10 @@ class _Family:
 
 
 def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) -> Raw:
-    """What the extended file says of rows and columns that are still there, behind what this one does.
+    """This file's notes, departures and the like, then those of the extended file about rows and columns still there.
 
-    Plain notes belong to the table: they are taken over where this file has none. Suspicions and departures are about
-    a paper, so only a suite of the same paper takes them over; an own departure stands in place of theirs in the same
-    matter. `whole`: the rows are the extended file's own.
+    Plain notes are taken over where this file has none; suspicions and departures by a suite of the same paper, where a
+    departure of the same `what` replaces the inherited one. `whole`: the rows are the extended file's own.
     """
     methods = {method for row in rows.tables if (method := _name(row, "method"))}
     same = {id_: [id_] for id_ in rows.below if id_}
@@ -210,7 +209,7 @@ def _tune(below: Raw, columns: _Family) -> Raw:
 
 
 def _without(raw: Raw, names: set[Any]) -> Raw:
-    """A suite without what it says of these methods and row ids, which the file that extends it has no row of."""
+    """A suite without what it says of these methods and row ids, of which the extending file has no row."""
 
     def kept(table: Raw) -> Raw:
         cut = {

@@ -80,7 +80,7 @@ def load(name: str, own: Own | None = None) -> Suite:
 
 
 def read(name: str, own: Own | None = None) -> Suite:
-    """A suite by name or path, its files checked, but not what only `expand` finds, one profile at a time.
+    """A suite by name or path, of which only the files are checked: `expand` finds the other errors.
 
     `own`: where what it names of the user's own is looked for, and data are; as a rule here, in the data root.
     """
@@ -88,7 +88,7 @@ def read(name: str, own: Own | None = None) -> Suite:
 
 
 def _check(suite: Suite) -> None:
-    """Reject what only shows once a suite is expanded. Raises `UsageError`."""
+    """Reject errors that only the expansion of each profile shows. Raises `UsageError`."""
     for profile in suite.profiles:
         document = suite.document(profile)
         if document.statistics is not None:
@@ -101,7 +101,7 @@ def _check(suite: Suite) -> None:
 
 
 class _Stamp(NamedTuple):
-    """A file and what changes when it becomes another."""
+    """A file, and what tells that it was edited."""
 
     path: Path
     inode: int
@@ -110,7 +110,7 @@ class _Stamp(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A suite file: its content with what it takes over, the files that this is from, and the suite it parses to."""
+    """A suite file's content with all that it inherits, the files that this is from, and the suite made of it."""
 
     raw: dict[str, Any]
     files: tuple[_Stamp, ...]
@@ -118,11 +118,11 @@ class _Read(NamedTuple):
 
 
 _known: dict[Path, _Read] = {}
-"""What was read in this process: suites extend each other, and reports ask for one many times."""
+"""Files read in this process: suites extend each other, and a report reads one many times."""
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> _Read:
-    """A suite file with all that it extends; `above` are the files that extend it."""
+    """A suite file with all that it inherits; `above` are the files that extend it."""
     known = _known.get(path)
     if known is not None and all(_stamp(file.path) == file for file in known.files):
         return known

@@ -1,4 +1,4 @@
-"""What a suite file says of its cells beside their values: sources, what is followed, suspicions, notes, departures."""
+"""What a suite file says of its cells: sources of values, what is followed, suspicions, notes and departures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMED: tuple[tuple[str, Literal["datasets", "partitions"]], ...] = (
 
 
 def check(suite: Suite) -> None:
-    """Reject sources of what is no setting, no option of a dataset or partition there, and no hyperparameter."""
+    """Reject sources of anything that is no setting, no option of a dataset or partition, and no hyperparameter."""
     document = suite.document()
     rows = suite_rows(suite, document)
     infos = {name: selected.info for selected in rows for name in (selected.row.id, selected.key)}
@@ -113,7 +113,7 @@ def departures(document: Document, rows: Sequence[tuple[str, str]], columns: Seq
 
 
 def suspicion(document: Document, row: str, column: str) -> str | None:
-    """Why the paper's number in a cell may not be what it seems; a derived one's: why one of its two may not."""
+    """Why the paper's number in a cell (of a derived one: either of its two) may not be what it seems."""
     parts = {derived.id: derived.of for derived in document.derived}
     methods = {r.id: r.method for r in document.row}
     places = [(r, c) for r in parts.get(row, (row,)) for c in parts.get(column, (column,))]
@@ -135,7 +135,7 @@ def follows(document: Document, row: TableRow, key: str, column: str) -> str:
 
 
 def protocol(document: Document, rows: Sequence[SelectedRow], columns: Sequence[TableColumn]) -> str:
-    """What the cells follow, in a line: what is said of a part of them, with their places, and the suite's protocol."""
+    """What the cells follow, in one line: exceptions with their rows and columns, then the suite's protocol."""
     places: dict[str, list[tuple[str, TableColumn]]] = {}
     for selected in rows:
         for column in columns:
@@ -149,7 +149,7 @@ def protocol(document: Document, rows: Sequence[SelectedRow], columns: Sequence[
 
 
 def _where(places: Sequence[tuple[str, TableColumn]], rows: int, columns: Sequence[TableColumn]) -> str:
-    """Cells in words: row ids and columns, an axis that is there as a whole left out, whole groups by their name."""
+    """Cells in words: row ids and columns, without an axis that is complete, complete groups by their name."""
     ids = list(dict.fromkeys(row for row, _ in places))
     there = {column.id for _, column in places}
     groups: dict[str, list[TableColumn]] = {}

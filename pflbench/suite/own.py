@@ -36,13 +36,13 @@ _READING = ("dataset", "partition")
 
 @dataclass(frozen=True, eq=False)
 class Own:
-    """Where the user's own is looked for.
+    """Where code and data of the user's own are looked for.
 
     Attributes:
-        root: The data root; None: nobody looks at data, as a suite file is only checked.
-        stored: Returns the stored runs' specs, each with whether it is finished and no trial, if what is not on this
-            machine is to be taken from them; else that is an error.
-        remarks: What was taken from stored runs that have several versions of it, in sentences.
+        root: The data root; None: data are not looked at, since a suite file is only checked.
+        stored: Returns the stored runs' specs, each with whether it is finished and no trial. They stand in for what is
+            not on this machine; without them that is an error.
+        remarks: Sentences about what stored runs have in several versions.
     """
 
     root: Path | None = None
@@ -56,10 +56,10 @@ class Own:
         return replace(self, remarks=[], _chosen={})
 
     def choose(self, datasets: str, partitions: str, models: str) -> None:
-        """Choose together, for what is not on this machine, the versions with the most finished runs.
+        """Choose versions of what is not on this machine, those with the most finished runs.
 
-        Done for each column before anything of it is described, else each version would be chosen by itself, and no
-        run might have all of them.
+        To be called for each column before anything of it is described: chosen one by one, there might be no run that
+        has all of them.
 
         Args:
             datasets: The reference or name of a column's dataset.
@@ -72,7 +72,7 @@ class Own:
             return
         for kind, one in called.items():
             if names.is_reference(one) and kind not in absent:
-                with suppress(UsageError):  # told where it is described for the table
+                with suppress(UsageError):  # raised again where it is described for the table
                     self._chosen[kind, names.without_folder(one)] = describe_options(kind, one).version
         named = {kind: names.without_folder(one) for kind, one in called.items()}
         stored = self.stored().items()
@@ -84,7 +84,7 @@ class Own:
                 self._chosen.setdefault((kind, named[kind]), most[kind])
 
     def _agreeing(self, runs: Mapping[RunSpec, bool]) -> dict[RunSpec, bool]:
-        """Those of the runs that have no other version of anything than what is chosen already."""
+        """The runs that have the versions chosen so far."""
 
         def agrees(run: RunSpec) -> bool:
             seen = ((kind, *look(run)[:2]) for kind, look in _SEEN.items())
@@ -105,9 +105,9 @@ class Own:
         return self._described(kind, reference)
 
     def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
-        """Dataset and partition of a run with what they read; empty for those that come with pflbench.
+        """A run's dataset and partition with the hash of what they read; empty for those that come with pflbench.
 
-        Where that is not there, it is what stored runs read, or nothing is said of it: no run has that.
+        What cannot be read here is taken from stored runs, or has no hash, and then no stored run agrees.
 
         Args:
             settings: The run's fields, as far as they are known.
@@ -129,10 +129,7 @@ class Own:
     def _read(
         self, data: Named, division: Named, clients: int, places: names.Places, seed: int
     ) -> dict[str, str | None]:
-        """What is read on this machine by those of dataset and partition that are the user's own.
-
-        One that cannot be read is left out: a run that needs it says why.
-        """
+        """What is read on this machine by dataset and partition, if they are the user's own and can be read."""
         from pflbench.data import content  # NumPy with it, which a suite without the user's own does not wait for
 
         root = self.root
@@ -156,7 +153,7 @@ class Own:
         return contents
 
     def _most_read(self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int) -> dict[str, Any]:
-        """What dataset and partition read in most of the stored runs that are as these settings, and read `there`."""
+        """What dataset and partition read in most stored runs that have these settings and read what is `there`."""
         every = {run: done for run, done in self.stored().items() if _reads_as(run, settings)}
         runs = {run: done for run, done in every.items() if run.model_version == settings["model_version"]} or every
         for name, one in there.items():
@@ -193,7 +190,7 @@ class Own:
         return Info(name, reference, _fields(options), "", version)
 
     def _remark(self, what: str, chosen: str, counted: Mapping[str, int]) -> None:
-        """Say that there are other versions than the chosen one, if there are."""
+        """Note which other versions there are."""
         ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         left = ", ".join(f"{version} ({count} runs)" for version, count in ranked if version != chosen)
         remark = f"Of {what}, which is not on this machine, version {chosen} is shown and not {left}."
@@ -219,7 +216,7 @@ def _counted(runs: Mapping[RunSpec, bool], seen: Seen) -> Counter[str]:
 
 
 def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
-    """What a run's dataset and partition lack of the files that they declare, as far as they are the user's own.
+    """Which files are missing that a run's dataset and partition, if they are the user's own, declare.
 
     Args:
         spec: The run.
@@ -227,7 +224,7 @@ def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
         places: Where the user's own code is.
 
     Returns:
-        By name, a sentence.
+        A sentence for each, by its name.
 
     Raises:
         UsageError: A user's code cannot be loaded, or has changed since.
@@ -269,7 +266,7 @@ def _stages(runs: Iterable[RunSpec]) -> Stages:
 
 
 def _fields(options: Sequence[Mapping[str, Any]]) -> dict[str, FieldInfo]:
-    """What stored runs tell of a class: each option with the value that most of them have."""
+    """The options of a class as far as stored runs show them, each with its most frequent value as default."""
     fields = {}
     for key in dict.fromkeys(key for one in options for key in one):
         values = [one.get(key) for one in options]

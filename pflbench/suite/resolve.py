@@ -1,4 +1,4 @@
-"""What one row in one column comes to: defaults, suite, column, row and command line, the later winning."""
+"""The settings of one row in one column: defaults, suite, column, row and overrides, of which the later win."""
 
 from __future__ import annotations
 

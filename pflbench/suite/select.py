@@ -1,4 +1,4 @@
-"""Which rows and columns of a suite are asked for."""
+"""The selected rows and columns of a suite."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pflbench.suite.strict import at
 
 @dataclass(frozen=True)
 class SelectedRow:
-    """A row that is asked for, and its method. A guest is no row of the suite: the suite file says nothing of it.
+    """A selected row and its method. A guest is a selected method that is no row of the suite.
 
     Attributes:
         row: The row as the table shows it; a guest has no stages until `staging` chooses them.
         info: The method.
-        said: What the suite file says of the row.
+        said: The row in the suite file; without values for a guest.
         scored: The stages that its runs are scored at.
         place: Where in the suite file the row stands; empty for a guest.
         rounds: Of its runs, if it does not have the column's.
@@ -82,10 +82,10 @@ def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
 
 
 def select_rows(rows: list[SelectedRow], part: Selection, document: Document, own: Own) -> list[SelectedRow]:
-    """The rows that a selection's row ids and methods leave; a reference that is no row becomes one of its own.
+    """The rows with a selection's row ids and methods; a reference to a method that is no row becomes a guest.
 
-    A name that is a row's id is that row, even where it is a method of several rows, too. `own`: where what is the
-    user's own is looked for.
+    A name that is a row's id means that row alone, even if it is also the method of several rows. `own`: where code of
+    the user's own is looked for.
     """
     if part.rows:
         all_known("row", part.rows, [selected.row.id for selected in rows])
@@ -121,7 +121,7 @@ def _of_suite(rows: list[SelectedRow], ids: Sequence[str]) -> list[SelectedRow]:
 
 
 def select_columns(suite: Suite, document: Document, part: Selection) -> list[int]:
-    """The indices of the columns that are all of what a selection asks for."""
+    """The indices of the columns with a selection's ids, datasets, partitions and numbers of clients."""
     filters: list[tuple[str, Sequence[str], Callable[[Document, Column], str]]] = [
         ("column", part.columns, lambda d, c: c.id),
         ("dataset", part.datasets, lambda d, c: c.dataset.name),

@@ -1,4 +1,4 @@
-"""What a table has less of than its suite's whole protocol, or other."""
+"""In what a table falls short of its suite's whole protocol, or differs from it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ Pairs = Sequence[tuple[Column, Column]]
 
 @dataclass(frozen=True)
 class Shortfall:
-    """In what a table differs from its suite's whole protocol, in words; all empty: in nothing.
+    """In what a table differs from its suite's whole protocol, in words; empty where it does not.
 
-    `rounds`, `seeds` and `columns` say how many there are of how many. `other` is what else its runs have less of than
-    the protocol's, or other.
+    `rounds`, `seeds` and `columns` read like "3 of 5 seeds"; `other` names all other differences of its runs.
     """
 
     rounds: str = ""
@@ -40,19 +39,19 @@ class Shortfall:
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """How much of the whole there is, as a title says it."""
+        """The numbers of rounds, seeds and columns, for a title."""
         return tuple(text for text in (self.rounds, self.seeds, self.columns) if text)
 
     @property
     def runs(self) -> str:
-        """In what its runs depart from the protocol; empty where they follow it."""
+        """The differences of its runs from the protocol's; empty if there are none."""
         return "; ".join(text for text in (self.rounds, *self.other) if text)
 
 
 def shortfall(
     paper: Document, document: Document, columns: Sequence[int], rounds: int | None, seeds: Sequence[int]
 ) -> Shortfall:
-    """What is less or other in these columns, by index, of a document under a profile.
+    """The differences of these columns, by index, of a suite under a profile.
 
     Args:
         paper: The suite without a profile.
@@ -78,7 +77,7 @@ def stand_in(whole: Column, column: Column) -> str:
 
 
 def _trained(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]:
-    """What is less or other of the federations and of the training."""
+    """The differences of federations and training."""
     placed: dict[str, dict[str, None]] = {}
     for whole, column in pairs:
         if name := stand_in(whole, column):
@@ -98,7 +97,7 @@ def _trained(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]
 
 
 def _scored(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]:
-    """What is less or other of the scoring; nothing where nobody trains."""
+    """The differences of scoring, if anything is trained."""
     if not paper.row:
         return
     before, after = paper.evaluation, document.evaluation

@@ -36,8 +36,8 @@ SETTINGS = (
     "finetune.decay",
     "finetune.every",
 )
-"""What is no hyperparameter of a method and still has a source. `dataset`, `partition` and `model` stand for all that
-they do; an option of the first two may have a source of its own, `dataset.normalize`."""
+"""Settings that have a source, beside the methods' hyperparameters. `dataset`, `partition` and `model` mean all that is
+not an option with a source of its own, such as `dataset.normalize`."""
 
 _SINGLE = frozenset(name.rpartition(".")[2] for name in SETTINGS)
 

@@ -1,4 +1,4 @@
-"""At which stages each row is scored and shown: those that the suite asks for, as far as its method has them."""
+"""The stages at which each row is scored and shown: those that the suite names and the row's method has."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HOOKS: dict[Shown, str] = {
 def staged(
     suite: Suite, document: Document, selected: SelectedRow, overrides: Sequence[resolve.Setting]
 ) -> SelectedRow:
-    """The line at the stages that its method has.
+    """The row at the stages that its method has.
 
     A row of the suite is scored at what it names and, of what other rows name, at what its method has. A guest is shown
     and scored at what the table shows and its method has.
@@ -61,7 +61,7 @@ def _guest(document: Document, selected: SelectedRow, there: Sequence[Shown]) ->
     if not shown:
         wanted = [stage for stage in SHOWN if stage in seen]
         raise UsageError(_refusal(document, selected, wanted[0], there))
-    # Methods need not have models that participations leave: those are asked for only where they are shown.
+    # Methods need not have the stages "stored" and "sampled": runs are scored at them only where they are shown.
     asked = {stage for stage in document.stages if stage not in ("stored", "sampled")} | {*shown}
     scored = canonical(stage for stage in asked if stage in there)
     return replace(selected, row=replace(selected.row, stages=shown), scored=scored)
@@ -70,7 +70,7 @@ def _guest(document: Document, selected: SelectedRow, there: Sequence[Shown]) ->
 def _there(
     suite: Suite, document: Document, selected: SelectedRow, overrides: Sequence[resolve.Setting]
 ) -> tuple[Shown, ...]:
-    """The stages that the method has in all columns: which of them are asked for must not move a run's identity."""
+    """The stages that the method has in all columns, so that selecting columns changes no run's identity."""
     stages = selected.info.stages
     kinds: list[dict[str, object]] = [{}]
     if stages.personal_needs and "personalized" in canonical((*selected.scored, *selected.said.named)):

@@ -1,4 +1,4 @@
-"""Tables of a TOML file as strict models, whose every mistake is told with its place and, for names, the near match."""
+"""Strict models of a TOML file's tables: errors name the key's place and, for a wrong name, the nearest known one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def key_path(parts: Sequence[str | int]) -> str:
 
 @contextmanager
 def at(place: str) -> Iterator[None]:
-    """Put the place a value stands at in front of what is wrong with it."""
+    """Put a value's place in the file in front of the errors about it."""
     try:
         yield
     except UsageError as error:

@@ -27,7 +27,7 @@ from pflbench.suite.strict import at
 Grid = dict[str, list[Any]]
 
 _PREFERRED: tuple[str, ...] = ("personalized", "global", "finetuned", "stored", "sampled", "local")
-"""By which of a row's stages its values are chosen."""
+"""The stage of a row whose scores choose its values is the first of these that it has."""
 
 
 class Trial(NamedTuple):
@@ -65,7 +65,7 @@ class Search:
 
 
 def check_tuning(suite: Suite) -> None:
-    """Reject grids of what is no row and no method of one, and values that are none of its. Raises `UsageError`."""
+    """Reject grids of unknown rows or methods, and values that a method does not take. Raises `UsageError`."""
     document = suite.document()
     rows = suite_rows(suite, document)
     named = {selected.key: selected for selected in rows} | {selected.row.id: selected for selected in rows}
@@ -85,7 +85,7 @@ def searches(
     seed: int | None = None,
     **choices: Unpack[Choices],
 ) -> list[Search]:
-    """What to try for a method: one search for each column.
+    """The searches for a method, one in each column.
 
     Args:
         suite: The suite, from `load.load`.
@@ -150,13 +150,13 @@ def _of_points(
 
 
 def _scored(cells: Sequence[Cell]) -> Cell:
-    """The cell of a row in a column that its values are chosen by."""
+    """Of a row's cells in a column, the one whose scores choose its values."""
     stage = judged_by([cell.stage for cell in cells])
     return next(cell for cell in cells if cell.stage == stage)
 
 
 def judged_by(stages: Sequence[Shown]) -> Shown:
-    """By which of these stages of a row its values are chosen."""
+    """The one of a row's stages whose scores choose its values."""
     return min(stages, key=_PREFERRED.index)
 
 
@@ -214,10 +214,10 @@ def _suites_grid(suite: Suite, document: Document, selected: SelectedRow) -> Gri
 
 
 def _searched(tune: Tune, selected: SelectedRow) -> str:
-    """What a row's grid stands under: its id if it has one of its own, else its method."""
+    """The key of a row's grid: its id if there is a grid of that name, else its method."""
     return selected.row.id if selected.row.id in tune.grid else selected.key
 
 
 def text(value: Any) -> str:
-    """What `--set` takes for the value."""
+    """The value as `--set` takes it."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)

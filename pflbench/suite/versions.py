@@ -28,12 +28,12 @@ class Contents(NamedTuple):
 
 
 def versions(run: RunSpec) -> Versions:
-    """Those that a run has."""
+    """The versions of a run's dataset, partition and network."""
     return Versions(run.dataset.version, run.partition.version, run.model_version)
 
 
 def read(run: RunSpec) -> Contents:
-    """What a run read."""
+    """The hashes of what a run's dataset and partition read."""
     return Contents(run.dataset.content, run.partition.content)
 
 
@@ -51,16 +51,17 @@ def most(runs: Mapping[RunSpec, bool]) -> Versions:
 
 
 def most_read(runs: Mapping[RunSpec, bool], seed: int) -> Contents | None:
-    """What the runs of a seed read of which one table can show most finished runs.
+    """Of what the runs of a seed read, that with which one table can show most finished runs.
 
-    What several seeds read is not made from the seed: then all seeds have the same, even those without such a run.
+    Data that runs of several seeds read do not depend on the seed: then all seeds have the same, also those without
+    such a run.
 
     Args:
         runs: Stored runs that differ at most by method, seed and what they read, each with whether it is finished.
         seed: Which.
 
     Returns:
-        None if no run tells.
+        None if there is no such run.
     """
     counted = dict.fromkeys(map(read, runs), 0)
     for run, finished in runs.items():
@@ -74,9 +75,7 @@ def most_read(runs: Mapping[RunSpec, bool], seed: int) -> Contents | None:
 
 
 def rivals(runs: Mapping[RunSpec, bool], name: str, chosen: str | None, seed: int) -> Counter[str]:
-    """How many finished runs of a seed read what of a dataset or partition, the chosen one among it.
-
-    What is made from another seed is no rival of what is made from this one.
+    """By what a dataset or partition read, the number of a seed's finished runs; data of other seeds do not count.
 
     Args:
         runs: Stored runs that differ at most by method, seed, network and what they read, each with whether it is
@@ -98,7 +97,7 @@ def rivals(runs: Mapping[RunSpec, bool], name: str, chosen: str | None, seed: in
 
 
 def _shown(finished: Iterable[RunSpec]) -> int:
-    """How many of these runs stand in a table that has one version of each method, and one of what a column reads."""
+    """How many of these runs a table can show that has one version of each method and of what a column reads."""
     columns: dict[str, dict[RunSpec, bool]] = {}
     for run in finished:
         columns.setdefault(f"{run.clients} {run.dataset.options} {run.partition.options}", {})[run] = True
