@@ -15,7 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from pflbench.package import __version__ as __version__
+
 __all__ = [
     "Execution",
     "Selection",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1] / "pflbench"
 GROUND = (
+    "package",
     "errors",
     "typing",
     "vector",
@@ -129,6 +131,37 @@ def test_such_an_import_would_be_seen(text: str) -> None:
 def test_downward_imports_are_fine() -> None:
     for text in ("from pflbench.models.network import Network", "from . import base", "import numpy.engine"):
         assert not violations(text, "methods", ("pflbench", "methods"))
+
+
+def needs(modules: dict[str, str]) -> dict[str, set[str]]:
+    """By module, the modules that it imports anywhere in its text; a name's import is that of the module it is in."""
+    found: dict[str, set[str]] = {}
+    for module, text in modules.items():
+        found[module] = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                names = [(alias.name, alias.name) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [(f"{node.module}.{alias.name}", node.module) for alias in node.names]
+            else:
+                continue
+            found[module].update(one if one in modules else other for one, other in names if other in modules)
+    return found
+
+
+def test_no_circle_of_imports() -> None:
+    paths = [*MODULES, ROOT / "__init__.py"]
+    names = [".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__") for path in paths]
+    graph = needs({name: path.read_text() for name, path in zip(names, paths, strict=True)})
+    assert graph["pflbench"] and graph["pflbench.cli.run"]
+    TopologicalSorter(graph).prepare()
+
+
+def test_a_circle_would_be_seen() -> None:
+    with pytest.raises(CycleError):
+        TopologicalSorter(
+            needs({"a": "from a.b import c", "a.b": "def f():\n    import a.d", "a.d": "from a import b"})
+        ).prepare()
 
 
 MOST_BRANCHES = 15

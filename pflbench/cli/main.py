@@ -15,10 +15,10 @@ from typing import Annotated
 
 import typer
 
-import pflbench
 from pflbench.cli import common
 from pflbench.cli.common import errors
 from pflbench.errors import PflbenchError
+from pflbench.package import __version__
 
 INTERRUPTED = 130
 VERBS = (
@@ -55,7 +55,7 @@ def program(verb: str | None = None) -> typer.Typer:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"pflbench {pflbench.__version__}")
+        print(f"pflbench {__version__}")
         raise typer.Exit
 
 

@@ -7,10 +7,9 @@ import traceback
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import pflbench
 from pflbench.engine.returned import Malformed
+from pflbench.package import FOLDER
 
-_OURS = Path(pflbench.__file__).parent
 _LIBRARIES = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
 _TYPES = "tensors of different types meet; the weights n are float64 in every run: write n.to(w.dtype)"
 _HINTS = {
@@ -37,7 +36,7 @@ def blame(error: BaseException, file: Path | None, reference: str, others: Colle
         return line(error, found, hint=Path(found.filename) not in others)
     if methods := [f for f in frames if _is_method(f.filename)]:
         return line(error, methods[-1])
-    last = [f for f in frames if _OURS in Path(f.filename).parents][-1]
+    last = [f for f in frames if FOLDER in Path(f.filename).parents][-1]
     return line(error, last, before=f"from what {reference} returned, in ")
 
 
@@ -63,9 +62,9 @@ def _users(frames: Sequence[traceback.FrameSummary], files: Collection[Path]) ->
 
 def _is_users(file: str) -> bool:
     folders = Path(file).parents
-    return not file.startswith("<") and _OURS not in folders and _LIBRARIES.isdisjoint(folders)
+    return not file.startswith("<") and FOLDER not in folders and _LIBRARIES.isdisjoint(folders)
 
 
 def _is_method(file: str) -> bool:
     path = Path(file)
-    return path.parent == _OURS / "methods" and path.name != "base.py"
+    return path.parent == FOLDER / "methods" and path.name != "base.py"

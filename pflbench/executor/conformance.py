@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-import pflbench
 from pflbench import names
 from pflbench.data.root import cache_folder
 from pflbench.errors import PflbenchError, UsageError
 from pflbench.executor import build
 from pflbench.executor.process import cause_of_death, end_with_parent, starting
+from pflbench.package import __version__
 from pflbench.spec import MethodSpec
 from pflbench.testing import CHECKS, Finding, examine
 
@@ -50,7 +50,7 @@ class _Subject(NamedTuple):
     @property
     def file(self) -> Path:
         """Where the verdict on it is remembered, on this pflbench and torch."""
-        known = [self.reference.rpartition(":")[2], self.version, dict(self.hyper), pflbench.__version__]
+        known = [self.reference.rpartition(":")[2], self.version, dict(self.hyper), __version__]
         text = json.dumps([*known, version("torch")], sort_keys=True)
         return folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 

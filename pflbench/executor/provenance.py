@@ -14,27 +14,26 @@ from typing import Any, NamedTuple
 
 import torch
 
-import pflbench
 from pflbench.engine import memory
 from pflbench.executor.machine import processor
+from pflbench.package import FOLDER, __version__
 
 
 @cache
 def checkout() -> dict[str, Any]:
     """Commit and dirty flag of the checkout that pflbench runs from; None for an installed wheel."""
-    folder = Path(pflbench.__file__).parent
     try:
-        top = _git(folder, "rev-parse", "--show-toplevel")
-        if Path(top) != folder.parent:  # an installed copy inside somebody else's repository
+        top = _git("rev-parse", "--show-toplevel")
+        if Path(top) != FOLDER.parent:  # an installed copy inside somebody else's repository
             return {"commit": None, "dirty": None}
-        changed = _git(folder, "status", "--porcelain", "--", "pflbench", "benchmarks", cwd=Path(top))
-        return {"commit": _git(folder, "rev-parse", "--short=12", "HEAD"), "dirty": bool(changed)}
+        changed = _git("status", "--porcelain", "--", "pflbench", "benchmarks", cwd=Path(top))
+        return {"commit": _git("rev-parse", "--short=12", "HEAD"), "dirty": bool(changed)}
     except (OSError, subprocess.CalledProcessError):
         return {"commit": None, "dirty": None}
 
 
-def _git(folder: Path, *arguments: str, cwd: Path | None = None) -> str:
-    done = subprocess.run(["git", *arguments], cwd=cwd or folder, capture_output=True, text=True, check=True)
+def _git(*arguments: str, cwd: Path = FOLDER) -> str:
+    done = subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
@@ -42,7 +41,7 @@ def _git(folder: Path, *arguments: str, cwd: Path | None = None) -> str:
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     return {
-        "pflbench": pflbench.__version__,
+        "pflbench": __version__,
         "torch": torch.__version__,
         "torchvision": version("torchvision"),
         "numpy": version("numpy"),

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pflbench
 from pflbench.errors import PflbenchError, UsageError
+from pflbench.package import FOLDER
 
 Answer = dict[str, Any]
 
@@ -118,7 +118,7 @@ def started(contenders: Sequence[Contender], folder: Path) -> Iterator[dict[Prog
 
 def _environment() -> dict[str, str]:
     """A contender imports the pflbench that started it, also from a checkout that is not installed."""
-    root = Path(pflbench.__file__).parents[1]
+    root = FOLDER.parent
     if not (root / "pyproject.toml").is_file():
         return dict(os.environ)
     before = os.environ.get("PYTHONPATH")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pflbench import __version__
+from pflbench.package import __version__
 from pflbench.result import Metric, RunResult, Score
 from pflbench.store.header import Unfit, header, metadata
 

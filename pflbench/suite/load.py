@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import tomli
 
-import pflbench
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
+from pflbench.package import FOLDER
 from pflbench.suite import origins
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
@@ -23,7 +23,7 @@ from pflbench.suite.tuning import check_tuning
 
 def folder(package: Path | None = None) -> Path:
     """The folder of suite files: inside an installed package, or beside it in a checkout."""
-    package = package or Path(pflbench.__file__).parent
+    package = package or FOLDER
     inside, beside = package / "benchmarks", package.parent / "benchmarks"
     # Beside an installed package lie other packages: only a project's own folder counts.
     return beside if not inside.is_dir() and (package.parent / "pyproject.toml").is_file() else inside

@@ -79,7 +79,7 @@ def test_what_passed_is_remembered_by_source_and_hyperparameters(
     assert len(passed) == 2
     list(hold([method(tmp_path, f"server = server + 0\n        {GOOD}")]))
     assert len(passed) == 3
-    monkeypatch.setattr("pflbench.__version__", "another")
+    monkeypatch.setattr("pflbench.executor.conformance.__version__", "another")
     list(hold([method(tmp_path)]))
     assert len(passed) == 4
 

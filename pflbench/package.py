@@ -1,0 +1,8 @@
+"""The installed package: its version, and where it lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__version__ = "0.1.0"
+FOLDER = Path(__file__).parent
