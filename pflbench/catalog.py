@@ -18,8 +18,8 @@ from pflbench.stages import Stages
 REQUIRED: Final = object()
 """The default of a field that has none."""
 
-# Bases that bring no fields; any other base means importing the class to see what it inherits.
-_FIELDLESS = {"Method", "PartlyShared", "PersonalHead", "Dataset", "Partition", "Protocol", "Generic"}
+_FIELDLESS = {"Method", "Dataset", "Partition", "Protocol", "Generic"}
+"""Bases without fields."""
 
 
 @dataclass(frozen=True)
@@ -181,20 +181,26 @@ def _refusal(info: Info, key: str, field: FieldInfo, value: Any) -> UsageError:
 
 
 def _schema(reference: str) -> _Schema:
-    path, attribute = names.source_file(reference), names.split_reference(reference)[1]
-    return _read(usercode.syntax(path), path, attribute) or _imported(reference)
+    path = names.source_file(reference)
+    return _read(usercode.syntax(path), path, reference) or _imported(reference)
 
 
 @lru_cache(maxsize=256)
-def _read(tree: ast.Module, path: Path, attribute: str) -> _Schema | None:
-    # None where the source alone does not tell: unknown bases, computed defaults, re-exported classes.
+def _read(tree: ast.Module, path: Path, reference: str) -> _Schema | None:
+    # None where the source alone does not tell: a user's base, computed defaults, re-exported classes.
     # A suite asks for the same few classes hundreds of times.
+    where, attribute = names.split_reference(reference)
     node = _class(tree, path, attribute)
-    if node is None or any(_base_name(b) not in _FIELDLESS for b in node.bases):
-        return None
-    if not any(ast.unparse(d).split("(")[0].endswith("dataclass") for d in node.decorator_list):
+    if node is None or not any(ast.unparse(d).split("(")[0].endswith("dataclass") for d in node.decorator_list):
         return None
     fields: dict[str, FieldInfo] = {}
+    for base in node.bases:
+        if _base_name(base) not in _FIELDLESS:
+            behind = stages.scope(tree).behind(_base_name(base), node, where)
+            above = _schema_of_ours(behind) if behind else None
+            if above is None:
+                return None
+            fields |= above.fields
     version: int | None = None
     docs = _docs(node)
     for item in node.body:
@@ -210,6 +216,14 @@ def _read(tree: ast.Module, path: Path, attribute: str) -> _Schema | None:
         else:
             fields[name] = FieldInfo(kind, default, _choices(kind), docs.get(name, ""))
     return _Schema(fields, _first_line(ast.get_docstring(node)), version, _draws_minibatches(node))
+
+
+def _schema_of_ours(reference: str) -> _Schema | None:
+    """What the source of one of pflbench's own classes tells; None for any other class."""
+    if names.is_users(reference):
+        return None
+    path = names.source_file(reference)
+    return _read(usercode.syntax(path), path, reference)
 
 
 def _imported(reference: str) -> _Schema:

@@ -115,14 +115,14 @@ def _read(reference: str) -> Stages | None:
         path = names.source_file(reference)
     except UsageError:  # a module that is only found where its importer looks for it
         return None
-    scope = _scope(usercode.syntax(path))
-    node = scope.classes.get(name)
+    names_there = scope(usercode.syntax(path))
+    node = names_there.classes.get(name)
     if node is None:
         return None
     found: list[Stages] = []
     for base in node.bases:
         base = base.value if isinstance(base, ast.Subscript) else base
-        behind = scope.behind(base.id, node, where) if isinstance(base, ast.Name) else None
+        behind = names_there.behind(base.id, node, where) if isinstance(base, ast.Name) else None
         if behind is None and ast.unparse(base).rpartition(".")[2] in _BARE:
             continue
         above = _read(behind) if behind else None
@@ -135,8 +135,8 @@ def _read(reference: str) -> Stages | None:
 
 
 @dataclass(frozen=True)
-class _Scope:
-    """The classes of a module, and where its imported names come from."""
+class Scope:
+    """What the names of a module mean: classes that stand there, and imported names with where they come from."""
 
     classes: Mapping[str, ast.ClassDef]
     imported: Mapping[str, str]
@@ -148,7 +148,8 @@ class _Scope:
 
 
 @lru_cache(maxsize=256)
-def _scope(tree: ast.Module) -> _Scope:
+def scope(tree: ast.Module) -> Scope:
+    """The classes of a module, and where its imported names come from."""
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     imported = {
         alias.asname or alias.name: f"{node.module}:{alias.name}"
@@ -156,7 +157,7 @@ def _scope(tree: ast.Module) -> _Scope:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level
         for alias in node.names
     }
-    return _Scope(classes, imported)
+    return Scope(classes, imported)
 
 
 def _body(node: ast.ClassDef) -> dict[str, Any]:

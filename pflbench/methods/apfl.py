@@ -24,7 +24,8 @@ from typing import ClassVar, Literal
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, decayed, steps
+from pflbench.methods.base import Batch, Batches, Initializer, Objective, Round, Take, Weights, decayed, steps
+from pflbench.methods.local_sgd import LocalSGD
 from pflbench.methods.partly_shared import Private, kept, own, unseen
 from pflbench.optim import momentum
 from pflbench.typing import Float, Params, Tensor
@@ -34,23 +35,17 @@ Carry = tuple[Params, Params, Params, Params]
 
 
 @dataclass(frozen=True)
-class APFL(Method[Params, Private, Params]):
+class APFL(LocalSGD[Params, Private, Params]):
     """A personal model mixed with the global one, both trained at once."""
 
     version: ClassVar[int] = 1
     personal_of = "training"
     alpha: float = 0.75
     """Weight of the client's own model in the mixture."""
-    epochs: int = 5
-    """Local epochs per round."""
     lr: float = 1e-3
     """Learning rate of both (SGD); v's gradient has the factor alpha besides."""
-    momentum: float | None = None
-    """Momentum of both, fresh in each round; none: without."""
     weight_decay: float | None = None
     """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
     released: bool | None = None
     """Train as the released FedRep code does."""
     private_init: Literal["server"] | None = None
@@ -60,9 +55,6 @@ class APFL(Method[Params, Private, Params]):
         super().__post_init__()
         if not 0 <= self.alpha <= 1:
             raise UsageError(f"APFL: alpha must be at least 0 and at most 1, not {self.alpha}.")
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs, batch=self.batch),)
 
     def init_client(self, server: Params, new: Initializer) -> Private:
         """The client's model v is the common initial one."""

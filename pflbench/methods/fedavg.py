@@ -17,25 +17,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Empty, Method, Objective, Round, Take, descend
+from pflbench.methods.base import Batches, Empty, Objective, Round, Take, descend
+from pflbench.methods.local_sgd import LocalSGD
 from pflbench.typing import Params
 
 
 @dataclass(frozen=True)
-class FedAvg(Method[Params, Empty, Params]):
+class FedAvg(LocalSGD[Params, Empty, Params]):
     """Federated averaging: local SGD epochs from the global model, then a mean."""
 
     version: ClassVar[int] = 1
     personal_needs = "personal_epochs"
-    epochs: int = 5
-    """Local epochs per round."""
-    lr: float = 1e-3
-    """Local learning rate (SGD)."""
-    momentum: float | None = None
-    """Momentum of the local SGD, fresh in each round; none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
-
     weight_decay: float | None = None
     """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
     personal_epochs: int | None = None
@@ -47,9 +39,6 @@ class FedAvg(Method[Params, Empty, Params]):
         super().__post_init__()
         if self.personal_lr is not None and self.personal_epochs is None:
             raise UsageError(f"{type(self).__name__}: personal_lr needs personal_epochs.")
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs, batch=self.batch),)
 
     def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
         (batches,) = taken

@@ -16,12 +16,12 @@ Special cases: with one client and without momentum, plain SGD; with a base of n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Initializer, Objective, Take, descend
+from pflbench.methods.base import Initializer, Objective, Take
 from pflbench.methods.partly_shared import PartlyShared
 from pflbench.models.network import Network
 from pflbench.typing import Float, Params, Tensor
@@ -30,6 +30,7 @@ Base = Float[Tensor, "base"]
 Head = Float[Tensor, "head"]
 
 
+@dataclass(frozen=True)
 class PersonalHead(PartlyShared):
     """The base is averaged, the head stays at the client (FedPer, FedRep)."""
 
@@ -48,27 +49,9 @@ class FedPer(PersonalHead):
     version: ClassVar[int] = 1
     epochs: int = 5
     """Local epochs per round."""
-    lr: float = 1e-3
-    """Local learning rate (SGD)."""
-    momentum: float | None = None
-    """Momentum of the local SGD, fresh in each round; none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
-    weight_decay: float | None = None
-    """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
-    private_init: Literal["server"] | None = None
-    """The head of a client that never took part: the common initial one, or "server": the last cohort's mean."""
 
     def takes(self) -> tuple[Take, ...]:
         return (Take(epochs=self.epochs, batch=self.batch),)
-
-    def fit(self, f: Objective, shared: Base, private: Head, *taken: Batches) -> tuple[Base, Head]:
-        """SGD on the shared base with the client's own head."""
-        (batches,) = taken
-        start = self.whole(shared, private)
-        decay = f.decay(self.weight_decay, start)
-        w = descend(f.grad, start, batches, lr=self.lr, beta=self.momentum, decay=decay)
-        return w[f.part("base")], w[f.part("head")]
 
 
 def base_then_head(network: Network) -> Network:

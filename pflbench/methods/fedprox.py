@@ -12,28 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import Batches, Empty, Method, Objective, Round, Take, descend
+from pflbench.methods.base import Batches, Empty, Objective, Round, descend
+from pflbench.methods.local_sgd import LocalSGD
 from pflbench.typing import Params
 
 
 @dataclass(frozen=True)
-class FedProx(Method[Params, Empty, Params]):
+class FedProx(LocalSGD[Params, Empty, Params]):
     """Federated averaging whose clients are pulled back to the global model they received."""
 
     version: ClassVar[int] = 1
-    epochs: int = 5
-    """Local epochs per round."""
-    lr: float = 1e-3
-    """Local learning rate (SGD)."""
-    momentum: float | None = None
-    """Momentum of the local SGD, fresh in each round; none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
     mu: float = 0.1
     """Strength of the pull."""
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs, batch=self.batch),)
 
     def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
         """SGD on the loss plus mu/2 times the squared distance to the server's model."""

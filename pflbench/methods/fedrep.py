@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pflbench.methods.base import Batch, Batches, Objective, Take, descend
 from pflbench.methods.fedper import Base, Head, PersonalHead
@@ -40,17 +40,6 @@ class FedRep(PersonalHead):
     """Local epochs K on the head."""
     base_epochs: int = 5
     """Local epochs on the base, after them."""
-    lr: float = 1e-3
-    """Learning rate of both (SGD)."""
-    momentum: float | None = None
-    """Momentum of both, fresh in each phase; none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
-
-    weight_decay: float | None = None
-    """Weight decay of the trained part's weights (not of biases and normalizations); none: without."""
-    private_init: Literal["server"] | None = None
-    """The head of a client that never took part: the common initial one, or "server": the last cohort's mean."""
 
     def takes(self) -> tuple[Take, ...]:
         """All images at once, for the features; passes for the head; passes for the base, where it is used."""

@@ -25,7 +25,6 @@ from pflbench.methods.base import (
     Batches,
     Empty,
     Initializer,
-    Method,
     Objective,
     Round,
     Take,
@@ -35,6 +34,7 @@ from pflbench.methods.base import (
     total_loss,
 )
 from pflbench.methods.fedper import base_then_head, with_base
+from pflbench.methods.local_sgd import LocalSGD
 from pflbench.models.network import Network
 from pflbench.typing import Float, Int, Params
 
@@ -50,20 +50,12 @@ class IFCAUpload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class IFCA(Method[Clusters, Empty, IFCAUpload]):
+class IFCA(LocalSGD[Clusters, Empty, IFCAUpload]):
     """Iterative federated clustering: each client trains the one of K models that fits it best."""
 
     version: ClassVar[int] = 1
     clusters: int = 4
     """Number of models K."""
-    epochs: int = 5
-    """Local epochs per round."""
-    lr: float = 1e-3
-    """Local learning rate (SGD)."""
-    momentum: float | None = None
-    """Momentum of the local SGD, fresh in each round; none: without."""
-    batch: int | None = None
-    """Examples per minibatch in training; none: the suite's."""
     shared: Literal["base"] | None = None
     """The part that all clusters share; none: they share nothing."""
 

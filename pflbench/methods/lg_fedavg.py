@@ -17,10 +17,10 @@ shared ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from pflbench.methods.base import Batches, Initializer, Objective, Take, descend
-from pflbench.methods.partly_shared import Own, PartlyShared, Shared
+from pflbench.methods.base import Initializer, Objective, Take
+from pflbench.methods.partly_shared import PartlyShared
 from pflbench.models.network import Network
 
 
@@ -32,18 +32,8 @@ class LGFedAvg(PartlyShared):
     shared_first = False
     epochs: int = 5
     """Local epochs per round."""
-    lr: float = 1e-3
-    """Local learning rate (SGD)."""
-    momentum: float | None = None
-    """Momentum of the local SGD, fresh in each round; none: without."""
-    weight_decay: float | None = None
-    """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
     shared_layers: int = 2
     """How many of the last layers are shared."""
-    private_init: Literal["server"] | None = None
-    """The early layers of a client that never took part: the initial ones, or "server": the last cohort's mean."""
 
     def network(self, base: Network) -> Network:
         """The suite's. Raises `UsageError` if it has fewer layers than are to be shared."""
@@ -55,11 +45,3 @@ class LGFedAvg(PartlyShared):
 
     def takes(self) -> tuple[Take, ...]:
         return (Take(epochs=self.epochs, batch=self.batch),)
-
-    def fit(self, f: Objective, shared: Shared, private: Own, *taken: Batches) -> tuple[Shared, Own]:
-        (batches,) = taken
-        start = self.whole(shared, private)
-        decay = f.decay(self.weight_decay, start)
-        w = descend(f.grad, start, batches, lr=self.lr, beta=self.momentum, decay=decay)
-        where = self.shared(f)
-        return w[where], self.private(w, where)

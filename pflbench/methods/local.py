@@ -17,7 +17,8 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, descend, steps
+from pflbench.methods.base import Batch, Batches, Initializer, Objective, Round, Take, Weights, descend, steps
+from pflbench.methods.local_sgd import LocalSGD
 from pflbench.optim import momentum
 from pflbench.typing import Float, Params, Scalar, Tensor
 
@@ -34,7 +35,7 @@ Own = Params | Moving
 
 
 @dataclass(frozen=True)
-class Local(Method[Params, Own, Scalar]):
+class Local(LocalSGD[Params, Own, Scalar]):
     """Every client on its own, from the common initial model."""
 
     version: ClassVar[int] = 1
@@ -44,13 +45,6 @@ class Local(Method[Params, Own, Scalar]):
     personal_of = "training"
     epochs: int = 20
     """Epochs per round."""
-    lr: float = 1e-3
-    """Learning rate (SGD)."""
-    momentum: float | None = None
-    """Momentum of SGD, fresh in each round; none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
-
     keep_momentum: bool | None = None
     """One training of all clients over all rounds: momentum is kept between rounds, and no cohort is sampled."""
 
@@ -63,9 +57,6 @@ class Local(Method[Params, Own, Scalar]):
     def asks(self) -> Literal["cohort", "everyone"]:  # type: ignore[override]
         """All training clients, if training is one over all rounds."""
         return "everyone" if self.keep_momentum else "cohort"
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs, batch=self.batch),)
 
     def init_client(self, server: Params, new: Initializer) -> Own:
         """The common initial model, at rest."""

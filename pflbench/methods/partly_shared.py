@@ -7,11 +7,12 @@ aliasing accident: the server's, the mean of the last cohort's private parts.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
 
-from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Take, Weights, mean
+from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Take, Weights, descend, mean
 from pflbench.typing import Float, Params, Scalar, Tensor
 
 Shared = Float[Tensor, "shared"]
@@ -46,6 +47,7 @@ def kept(state: Private, part: Own) -> Private:
     return part if isinstance(state, Tensor) else Kept(part, torch.ones_like(state.seen))
 
 
+@dataclass(frozen=True)
 class PartlyShared(Method[Params, Private, Sent]):
     """What FedPer, FedRep and LG-FedAvg have in common; they say which part is shared, and how both are trained.
 
@@ -59,15 +61,28 @@ class PartlyShared(Method[Params, Private, Sent]):
     personal_of = "training"
     shared_first: ClassVar[bool] = True
     """Whether the shared part comes before the private one in the vector."""
-    private_init: PrivateInit
+    lr: float = 1e-3
+    """Local learning rate (SGD)."""
+    momentum: float | None = None
+    """Momentum of the local SGD, fresh in each round and in each phase of it; none: without."""
+    weight_decay: float | None = None
+    """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
+    batch: int | None = None
+    """Examples per minibatch; none: the suite's."""
+    private_init: Literal["server"] | None = None
+    """The private part of a client before its first round: the initial one, or "server": the last cohort's mean."""
 
     def shared(self, of: Objective | Initializer) -> slice:
         """Where the shared part lies; the private one is all before it, or all behind it."""
         raise TypeError(f"{type(self).__name__} does not say what it shares: write shared().")
 
     def fit(self, f: Objective, shared: Shared, private: Own, *taken: Batches) -> tuple[Shared, Own]:
-        """Train both parts on what was drawn."""
-        raise TypeError(f"{type(self).__name__} does not say how it trains: write fit().")
+        """Train both parts, by default together by SGD."""
+        (batches,) = taken
+        start, where = self.whole(shared, private), self.shared(f)
+        decay = f.decay(self.weight_decay, start)
+        w = descend(f.grad, start, batches, lr=self.lr, beta=self.momentum, decay=decay)
+        return w[where], self.private(w, where)
 
     def whole(self, shared: Shared, private: Own) -> Params:
         """The model of these parts."""

@@ -21,7 +21,8 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, decayed, steps
+from pflbench.methods.base import Batch, Batches, Initializer, Objective, Round, Weights, decayed, steps
+from pflbench.methods.local_sgd import LocalSGD
 from pflbench.optim import momentum, sgd
 from pflbench.typing import Float, Params, Scalar, Tensor
 
@@ -46,20 +47,14 @@ Velocity = Any
 
 
 @dataclass(frozen=True)
-class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
+class Scaffold(LocalSGD[ScaffoldServer, Params, ScaffoldUpload]):
     """Local SGD with control variates against client drift."""
 
     version: ClassVar[int] = 1
-    epochs: int = 5
-    """Local epochs per round."""
     lr: float = 1e-2
     """Local learning rate (SGD)."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
     server_lr: float = 1.0
     """The server's step along the mean update."""
-    momentum: float | None = None
-    """Momentum of the local SGD, fresh in each round; none: without."""
     weight_decay: float | None = None
     """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
     clip: float | None = None
@@ -71,9 +66,6 @@ class Scaffold(Method[ScaffoldServer, Params, ScaffoldUpload]):
             raise UsageError(f"Scaffold: clip must be greater than 0, not {self.clip}.")
         if self.epochs < 1:
             raise UsageError("Scaffold needs at least one epoch: its control variates are divided by the steps made.")
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs, batch=self.batch),)
 
     def init(self, new: Initializer, clients: int) -> ScaffoldServer:
         """The seed's model, and a control variate of 0."""
