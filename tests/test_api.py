@@ -40,7 +40,8 @@ def script(text: str, *options: str) -> str:
 
 def test_the_page_on_python_does_what_it_says() -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    printed = script("\n".join(blocks))
+    printed = script("\n".join(("print('once')", *blocks)))
+    assert printed.count("once\n") == 1, "workers do not run the script again"
     assert "CAFeMe, Table 1" in printed and "4 runs to do" in printed and "| FedAvg" in printed
     assert "\\caption{CAFeMe, Table 1" in printed and "\\end{table}" in printed
     assert "│ Cautious" in printed or "Cautious " in printed.rpartition("Table 1")[2]
@@ -52,16 +53,6 @@ def test_the_package_is_light_and_names_what_it_offers() -> None:
     assert script("import sys, pflbench as pb\npb.select('cafeme-table1')\nprint('torch' in sys.modules)") == "False\n"
     with pytest.raises(AttributeError, match="no attribute 'runn'"):
         pflbench.runn  # noqa: B018
-
-
-def test_workers_do_not_run_the_script_again() -> None:
-    printed = script(
-        "import pflbench as pb\n"
-        "print('once')\n"
-        "part = pb.select('cafeme-table1', columns=['rmnist-shards'], methods=['fedavg'], profile='smoke', rounds=1)\n"
-        "print(pb.run(part, jobs=2).good)\n"
-    )
-    assert printed == "once\nTrue\n"
 
 
 def test_a_selection_is_checked_at_once() -> None:

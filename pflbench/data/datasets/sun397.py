@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import io
 import uuid
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -13,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.formats.xlsx import read_sheet
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.rng import stream
@@ -109,20 +110,21 @@ def categories(sheet: Path) -> list[str]:
     Categories with several superclasses, or with none, are left out before counting.
 
     Raises:
-        PflbenchError: The spreadsheet is not the hierarchy's, or has too few categories of a superclass.
+        PflbenchError: The spreadsheet is not the hierarchy's, or has too few categories of a superclass; or openpyxl,
+            which reads it, is not installed.
     """
-    rows = iter(read_sheet(sheet, "SUN397"))
+    rows = iter(_cells(sheet))
     for row in rows:  # the header, below a row of questions
-        letters = {title.strip(): letter for letter, title in row.items()}
-        if letters.keys() >= {"category", *SUPERCLASSES}:
+        column = {title: number for number, title in enumerate(row)}
+        if column.keys() >= {"category", *SUPERCLASSES}:
             break
     else:
         raise PflbenchError(f"{sheet} has no row with the columns category, {', '.join(SUPERCLASSES)}.")
     listed: list[list[str]] = [[] for _ in SUPERCLASSES]
     for row in rows:
-        name = row.get(letters["category"], "").strip("'/ ")
+        name = row[column["category"]].strip("'/ ")
         try:
-            flags = [float(row.get(letters[title], "").strip() or 0) for title in SUPERCLASSES]
+            flags = [float(row[column[title]] or 0) for title in SUPERCLASSES]
         except ValueError as error:
             raise PflbenchError(f"{sheet}: the flags of {name!r} are not numbers.") from error
         if name and sum(flags) == 1:
@@ -131,6 +133,21 @@ def categories(sheet: Path) -> list[str]:
         if len(names) < CATEGORIES:
             raise PflbenchError(f"{sheet} has {len(names)} of {CATEGORIES} categories that are {title!r} only.")
     return [name for names in listed for name in names[:CATEGORIES]]
+
+
+def _cells(path: Path) -> list[list[str]]:
+    """The text of the cells of the sheet "SUN397", row by row; empty where there is nothing."""
+    try:
+        openpyxl = importlib.import_module("openpyxl")
+    except ImportError as error:
+        raise PflbenchError(f"Reading {path} needs openpyxl: pip install openpyxl.") from error
+    try:
+        with warnings.catch_warnings(), path.open("rb") as file:
+            warnings.simplefilter("ignore")  # of formats that no cell's value depends on
+            rows = openpyxl.load_workbook(file, read_only=True, data_only=True)["SUN397"].iter_rows(values_only=True)
+            return [["" if value is None else str(value).strip() for value in row] for row in rows]
+    except Exception as error:  # zipfile, the parser and a missing sheet all raise their own
+        raise PflbenchError(f"Cannot read the sheet 'SUN397' of {path} ({type(error).__name__}: {error}).") from error
 
 
 def first_images(folder: Path, category: str) -> list[Path]:
@@ -213,5 +230,6 @@ def _missing(root: Path) -> list[Path]:
 def _by_hand(missing: list[Path]) -> str:
     return (
         f"From https://vision.princeton.edu/projects/2010/SUN/ unpack SUN397.tar.gz (photos, in folders a to z) and "
-        f"hierarchy_three_levels.zip (the spreadsheet) so that these exist: {', '.join(map(str, missing))}."
+        f"hierarchy_three_levels.zip (the spreadsheet, read with openpyxl) so that these exist: "
+        f"{', '.join(map(str, missing))}."
     )
