@@ -39,27 +39,22 @@ class Counting(Known):
         self.rows = 0.0
 
     def __call__(self, w: Tensor, b: Batch) -> Tensor:
-        """See `methods.base.Objective`, as of all below."""
         self.rows += FORWARD * b.rows.shape[-1]
         return w.new_empty(())
 
     def grad(self, w: Tensor, b: Batch, *, wrt: str | None = None, **_: Any) -> Tensor:
-        """A gradient of this shape."""
         self.rows += b.rows.shape[-1]
         return torch.empty_like(w[self.part(wrt)] if wrt else w)
 
     def hvp(self, w: Tensor, b: Batch, v: Tensor) -> Tensor:
-        """A Hessian-vector product of this shape."""
         self.rows += SECOND * b.rows.shape[-1]
         return torch.empty_like(w)
 
     def logits(self, w: Tensor, b: Batch) -> Tensor:
-        """Logits of this shape."""
         self.rows += FORWARD * b.rows.shape[-1]
         return w.new_empty(b.rows.shape[-1], self.task.network.classes)
 
     def features(self, w: Tensor, b: Batch) -> Tensor:
-        """Features of this shape."""
         self.rows += FORWARD * b.rows.shape[-1]
         return w.new_empty(b.rows.shape[-1], self.task.network.width)
 

@@ -48,7 +48,6 @@ class Task(NamedTuple):
 
     @property
     def cacheable(self) -> bool:
-        """See `methods.base.Objective`."""
         return self.network.features is not None and not self.noisy
 
     def images(self, b: Batch, dtype: torch.dtype) -> Tensor:
@@ -115,19 +114,15 @@ class Known:
 
     @property
     def cacheable(self) -> bool:
-        """See `methods.base.Objective`."""
         return self.task.cacheable
 
     def part(self, name: str) -> slice:
-        """See `methods.base.Objective`."""
         return self.task.network.layout.part(name)
 
     def last(self, layers: int) -> slice:
-        """See `methods.base.Objective`."""
         return self.task.network.layout.last(layers)
 
     def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
-        """See `methods.base.Objective`."""
         return _decay(self.task.network.layout.of(wrt), rate, w.dtype, w.device) if rate else None
 
 
@@ -167,7 +162,6 @@ class LoopObjective(Known):
         return own.loss(outputs, b.labels, b.mask, *args)
 
     def __call__(self, w: Params, b: Batch) -> Scalar:
-        """See `methods.base.Objective`."""
         with torch.no_grad():
             return self._mean(b, lambda piece: self._loss([w], piece))
 
@@ -197,7 +191,6 @@ class LoopObjective(Known):
         at: Literal["logits", "features"] = "logits",
         args: tuple[Tensor, ...] = (),
     ) -> Part:
-        """See `methods.base.Objective`."""
         self.gradient_calls += 1
         where = self.part(wrt) if wrt else None
         if loss is not None:
@@ -223,7 +216,6 @@ class LoopObjective(Known):
         return g
 
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:
-        """See `methods.base.Objective`."""
         self.gradient_calls += 1
         with torch.enable_grad():
             pieces, leaf = cut(w, None)
@@ -231,12 +223,10 @@ class LoopObjective(Known):
             return torch.autograd.grad(g, leaf, v)[0]
 
     def logits(self, w: Params, b: Batch) -> Tensor:
-        """See `methods.base.Objective`."""
         with torch.no_grad():
             return self.task.logits([w], b)
 
     def features(self, w: Params, b: Batch) -> Tensor:
-        """See `methods.base.Objective`."""
         with torch.no_grad():
             return torch.cat([self.task.features([w], piece) for piece in self._pieces(b)])
 
@@ -249,7 +239,6 @@ class StackedObjective(Known):
         self.gradient_calls = 0
 
     def __call__(self, w: Params, b: Batch) -> Scalar:
-        """See `methods.base.Objective`."""
         return _apply(self._loss, w, b)
 
     def grad(
@@ -262,20 +251,16 @@ class StackedObjective(Known):
         at: Literal["logits", "features"] = "logits",
         args: tuple[Tensor, ...] = (),
     ) -> Part:
-        """See `methods.base.Objective`."""
         where, own = self.part(wrt) if wrt else None, loss and LossFn(loss, at)
         return _apply(lambda w, b, *args: self._grad(w, b, where, own, args), w, b, *args)
 
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:
-        """See `methods.base.Objective`."""
         return _apply(self._hvp, w, b, v)
 
     def logits(self, w: Params, b: Batch) -> Tensor:
-        """See `methods.base.Objective`."""
         return _apply(self._logits, w, b)
 
     def features(self, w: Params, b: Batch) -> Tensor:
-        """See `methods.base.Objective`."""
         return _apply(self._features, w, b)
 
     # From here on tensors are physical: a leading axis of clients everywhere.

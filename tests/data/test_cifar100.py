@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,12 +44,12 @@ def write(root: Path, form: str, fine: np.ndarray = FINE) -> None:
 @pytest.fixture(autouse=True)
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "real" not in request.fixturenames:
-        monkeypatch.setattr(cifar100, "RECORDS", COUNTS)
+        monkeypatch.setattr(cifar100, "ARCHIVES", replace(cifar100.ARCHIVES, records=COUNTS))
 
 
 def test_the_python_forms_checksums_are_torchvisions() -> None:
     listed = [*TorchvisionCIFAR100.train_list, *TorchvisionCIFAR100.test_list]
-    assert [tuple(entry) for entry in listed] == list(cifar100.FORMS["cifar-100-python"].items())
+    assert [tuple(entry) for entry in listed] == list(cifar100.ARCHIVES.forms["cifar-100-python"].items())
 
 
 @pytest.mark.parametrize("form", ["binary", "python"])

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pflbench.data.formats import cifar
-from pflbench.data.source import Normalization, Source, content_hash, warn_unofficial
-from pflbench.errors import DataMissing, UsageError
+from pflbench.data.formats.cifar import Archives
+from pflbench.data.source import Normalization, Source, content_hash
+from pflbench.errors import UsageError
 
 RECORDS = 10_000
 """Images per file."""
@@ -34,7 +34,6 @@ NORMALIZATION = Normalization((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 """Those of pFedVEM's code."""
 IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """ImageNet's, which FedRep's code takes for CIFAR-10."""
-LABELS = {"labels": 10}
 
 
 @dataclass(frozen=True)
@@ -51,25 +50,13 @@ class CIFAR10:
     normalize: bool | Literal["imagenet"] | None = None
 
     seeded: ClassVar[bool] = False
+    examples: ClassVar = 50_000
+    shape: ClassVar = (3, 32, 32)
+    classes: ClassVar = 10
 
     def __post_init__(self) -> None:
         if isinstance(self.normalize, str) and self.normalize != "imagenet":
             raise UsageError(f'CIFAR10: normalize = {self.normalize!r} must be true, false or "imagenet".')
-
-    @property
-    def examples(self) -> int:
-        """Size of the training split."""
-        return 50_000
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return 3, 32, 32
-
-    @property
-    def classes(self) -> int:
-        """Ten kinds of objects."""
-        return 10
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed and either form. Raises `DataMissing`, or `PflbenchError` for a damaged file.
@@ -78,41 +65,19 @@ class CIFAR10:
         """
         import torch
 
-        files = self._files(root)
-        if files is None:
-            raise DataMissing(f"CIFAR-10 is not there. Run `pflbench data fetch cifar10`, or {self._by_hand(root)}.")
-        images, labels = cifar.read_files(files, [RECORDS] * len(files), LABELS)
+        images, labels = self._archives.read(root)
         labels = labels[:, 0]
-        warn_unofficial(files)
-        return Source(
-            torch.from_numpy(images),
-            labels,
-            None,
-            self.classes,
-            content_hash(images, labels),
-            test=RECORDS if self.test else 0,
-            normalization=self._normalization,
-        )
+        test, normalization = RECORDS if self.test else 0, self._normalization
+        hash = content_hash(images, labels)
+        return Source(torch.from_numpy(images), labels, None, self.classes, hash, test, normalization)
 
     def fetch(self, root: Path) -> None:
         """Download the python form with torchvision. Raises `DataMissing` if the download fails."""
-        if self._files(root) is not None:
-            return
-        from torchvision.datasets import CIFAR10 as Download
-
-        try:
-            Download(root, download=True)
-        except Exception as error:  # torchvision lets through what urllib, tarfile and pickle raise
-            raise DataMissing(f"Downloading CIFAR-10 failed ({error}). To go on, {self._by_hand(root)}.") from error
+        self._archives.fetch(root)
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files and, for the binary form, their size."""
-        files = self._files(root)
-        if files is None:
-            return f"missing: {self._wanted(root)}"
-        if path := cifar.damaged(files, [RECORDS] * len(files), LABELS):
-            return f"missing: {path} is damaged (wrong size)"
-        return f"ready: {len(files) * RECORDS:,} images in {next(iter(files)).parent}"
+        return self._archives.status(root)
 
     @property
     def _normalization(self) -> Normalization | None:
@@ -120,15 +85,10 @@ class CIFAR10:
             return IMAGENET
         return NORMALIZATION if self.normalize else None
 
-    def _files(self, root: Path) -> dict[Path, str] | None:
-        python = PICKLES | TEST_PICKLE if self.test else PICKLES
-        binary = BINARIES | TEST_BINARY if self.test else BINARIES
-        return cifar.find_files(root, {"cifar-10-batches-py": python, "cifar-10-batches-bin": binary})
-
-    def _wanted(self, root: Path) -> str:
-        python, binary = root / "cifar-10-batches-py", root / "cifar-10-batches-bin"
-        tests = (" and test_batch", " and test_batch.bin") if self.test else ("", "")
-        return f"{python}/data_batch_1 … _5{tests[0]}, or {binary}/data_batch_1.bin … _5.bin{tests[1]}"
-
-    def _by_hand(self, root: Path) -> str:
-        return f"unpack either official archive so that these files exist: {self._wanted(root)}"
+    @property
+    def _archives(self) -> Archives:
+        tests = (TEST_PICKLE, TEST_BINARY) if self.test else ({}, {})
+        forms = {"cifar-10-batches-py": PICKLES | tests[0], "cifar-10-batches-bin": BINARIES | tests[1]}
+        names = ("FOLDER/data_batch_1 … _5", "FOLDER/data_batch_1.bin … _5.bin")
+        listed = [f"{name} and {next(iter(test))}" if test else name for name, test in zip(names, tests, strict=True)]
+        return Archives("CIFAR-10", forms, listed, [RECORDS] * (6 if self.test else 5), {"labels": 10})

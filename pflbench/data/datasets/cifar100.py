@@ -6,24 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pflbench.data.formats import cifar
-from pflbench.data.source import Normalization, Source, content_hash, warn_unofficial
-from pflbench.errors import DataMissing, unknown
+from pflbench.data.formats.cifar import Archives
+from pflbench.data.source import Normalization, Source, content_hash
+from pflbench.errors import unknown
 
-RECORDS = (50_000, 10_000)
-"""Images of the training and of the test file."""
-FORMS = {
-    "cifar-100-python": {
-        "train": "16019d7e3df5f24257cddd939b257f8d",
-        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+ARCHIVES = Archives(
+    "CIFAR-100",
+    {
+        "cifar-100-python": {
+            "train": "16019d7e3df5f24257cddd939b257f8d",
+            "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+        },
+        "cifar-100-binary": {
+            "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
+            "test.bin": "4499cfba6c016c1be1438163640a0898",
+        },
     },
-    "cifar-100-binary": {
-        "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
-        "test.bin": "4499cfba6c016c1be1438163640a0898",
-    },
-}
-"""The files of both forms, with their official MD5."""
-LABELS = {"coarse_labels": 20, "fine_labels": 100}
+    listed=("FOLDER/train and FOLDER/test", "FOLDER/train.bin and FOLDER/test.bin"),
+    records=(50_000, 10_000),
+    labels={"coarse_labels": 20, "fine_labels": 100},
+)
 NORMALIZATION = Normalization((0.5074, 0.4867, 0.4411), (0.2011, 0.1987, 0.2025))
 """Those of pFedVEM's code."""
 FEDREP = Normalization((0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
@@ -43,20 +45,12 @@ class CIFAR100:
     normalize: Literal["fedrep"] | None = None
 
     seeded: ClassVar[bool] = False
+    examples: ClassVar = 50_000
+    shape: ClassVar = (3, 32, 32)
 
     def __post_init__(self) -> None:
         if self.normalize not in (None, "fedrep"):
             raise unknown("value of CIFAR100.normalize", str(self.normalize), ["fedrep"])
-
-    @property
-    def examples(self) -> int:
-        """Size of the training split."""
-        return 50_000
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return 3, 32, 32
 
     @property
     def classes(self) -> int:
@@ -75,45 +69,21 @@ class CIFAR100:
         """
         import torch
 
-        files = cifar.find_files(root, FORMS)
-        if files is None:
-            raise DataMissing(f"CIFAR-100 is not there. Run `pflbench data fetch cifar100`, or {_by_hand(root)}.")
-        images, labels = cifar.read_files(files, RECORDS, LABELS)
-        warn_unofficial(files)
+        images, labels = ARCHIVES.read(root)
         return Source(
             torch.from_numpy(images),
             labels[:, 1 if self.fine else 0].copy(),
             None if self.fine else labels[:, 1].copy(),
             self.classes,
             content_hash(images, labels),
-            test=RECORDS[1],
+            test=ARCHIVES.records[1],
             normalization=FEDREP if self.normalize else NORMALIZATION,
         )
 
     def fetch(self, root: Path) -> None:
         """Download the python form with torchvision. Raises `DataMissing` if the download fails."""
-        if cifar.find_files(root, FORMS) is not None:
-            return
-        from torchvision.datasets import CIFAR100 as Download
-
-        try:
-            Download(root, download=True)
-        except Exception as error:  # torchvision lets through what urllib, tarfile and pickle raise
-            raise DataMissing(f"Downloading CIFAR-100 failed ({error}). To go on, {_by_hand(root)}.") from error
+        ARCHIVES.fetch(root)
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files and, for the binary form, their size."""
-        files = cifar.find_files(root, FORMS)
-        if files is None:
-            return f"missing: {_wanted(root)}"
-        if path := cifar.damaged(files, RECORDS, LABELS):
-            return f"missing: {path} is damaged (wrong size)"
-        return f"ready: {sum(RECORDS):,} images in {next(iter(files)).parent}"
-
-
-def _wanted(root: Path) -> str:
-    return ", or ".join(" and ".join(str(root / folder / name) for name in files) for folder, files in FORMS.items())
-
-
-def _by_hand(root: Path) -> str:
-    return f"unpack either official archive so that these files exist: {_wanted(root)}"
+        return ARCHIVES.status(root)

@@ -33,6 +33,8 @@ class DigitFive:
     sources: str | None = None
 
     seeded: ClassVar[bool] = False
+    shape: ClassVar = (3, SIDE, SIDE)
+    classes: ClassVar = 10
 
     def __post_init__(self) -> None:
         for name in self._names():
@@ -45,16 +47,6 @@ class DigitFive:
     def examples(self) -> int:
         """Size of the training split if the files are those that were published."""
         return sum(min(PUBLISHED[name], MOST["train"]) for name in self._names())
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return 3, SIDE, SIDE
-
-    @property
-    def classes(self) -> int:
-        """Ten digits."""
-        return 10
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed: the training rows of all sources, then their test rows.

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,67 +34,66 @@ class DigitSplit(NamedTuple):
     labels: npt.NDArray[np.int64]
 
 
-class DigitSource(Protocol):
+class DigitSource:
     """One of the five sources."""
+
+    by_hand = ""
+    """Where to get it, if it cannot be downloaded."""
 
     def missing(self, root: Path) -> list[str]:
         """What is not there, for a message."""
+        raise NotImplementedError
 
     def official(self, root: Path) -> dict[Path, str]:
         """The files in use whose official MD5 is known, with it."""
+        return {}
 
     def fetch(self, root: Path) -> None:
         """Download it. Raises `DataMissing` where there is nothing to download from, and whatever a download raises."""
+        raise DataMissing(self.by_hand)
 
     def read(self, root: Path, which: Which) -> DigitSplit:
         """One split of a source that is there. Raises `PflbenchError` naming a damaged file."""
+        raise NotImplementedError
 
 
-class MNISTSource:
+class MNISTSource(DigitSource):
     """MNIST in torchvision's layout `MNIST/raw`."""
 
     _files = IdxFiles("MNIST", "digit-five", (mnist.TRAIN, mnist.TEST))
 
     def missing(self, root: Path) -> list[str]:
-        """As in `DigitSource`."""
         return [str(path) for path in self._files.missing(root)]
 
     def official(self, root: Path) -> dict[Path, str]:
-        """As in `DigitSource`."""
         return self._files.sums(root)
 
     def fetch(self, root: Path) -> None:
-        """As in `DigitSource`, with torchvision."""
         self._files.fetch(root)
 
     def read(self, root: Path, which: Which) -> DigitSplit:
-        """As in `DigitSource`."""
         split = self._files.splits[0 if which == "train" else 1]
         return DigitSplit(*replace(self._files, splits=(split,)).read(root))
 
 
-class SVHNSource:
+class SVHNSource(DigitSource):
     """SVHN's cropped digits: `SVHN/train_32x32.mat` and `test_32x32.mat`, in which label 10 means 0."""
 
     _md5: ClassVar = {"train": "e26dedcc434d2e4c54c9b2d4a06d8373", "test": "eb5a983be6a315427106f1b164d9cef3"}
 
     def missing(self, root: Path) -> list[str]:
-        """As in `DigitSource`."""
         return [str(path) for path in self.official(root) if not path.is_file()]
 
     def official(self, root: Path) -> dict[Path, str]:
-        """As in `DigitSource`."""
         return {_svhn(root, which): md5 for which, md5 in self._md5.items()}
 
     def fetch(self, root: Path) -> None:
-        """As in `DigitSource`, with torchvision."""
         from torchvision.datasets import SVHN
 
         for which in self._md5:
             SVHN(root / "SVHN", split=which, download=True)
 
     def read(self, root: Path, which: Which) -> DigitSplit:
-        """As in `DigitSource`."""
         from scipy.io import loadmat
 
         path = _svhn(root, which)
@@ -107,10 +106,10 @@ class SVHNSource:
         return _checked(path, images, np.where(labels == 10, 0, labels), (SIDE, SIDE, 3))
 
 
-class USPSSource:
+class USPSSource(DigitSource):
     """USPS, 16x16 gray: `USPS/usps.bz2` and `usps.t.bz2` as torchvision fetches them, or `USPS/usps.h5`.
 
-    Gray levels are rounded to whole numbers from 0 to 255 in both forms.
+    Gray levels are rounded to whole numbers from 0 to 255 in both forms. The latter needs h5py.
     """
 
     _md5: ClassVar = {
@@ -119,7 +118,6 @@ class USPSSource:
     }
 
     def missing(self, root: Path) -> list[str]:
-        """As in `DigitSource`."""
         hdf = root / "USPS" / "usps.h5"
         texts = self._texts(root)
         if hdf.is_file() or all(path.is_file() for path in texts):
@@ -127,19 +125,16 @@ class USPSSource:
         return [f"{' and '.join(map(str, texts))} (or {hdf})"]
 
     def official(self, root: Path) -> dict[Path, str]:
-        """As in `DigitSource`; none is published for `usps.h5`."""
         texts = self._texts(root)
         return texts if all(path.is_file() for path in texts) else {}
 
     def fetch(self, root: Path) -> None:
-        """As in `DigitSource`, with torchvision."""
         from torchvision.datasets import USPS
 
         for train in (True, False):
             USPS(root / "USPS", train=train, download=True)
 
     def read(self, root: Path, which: Which) -> DigitSplit:
-        """As in `DigitSource`. Raises `PflbenchError` too where only `usps.h5` is there but h5py is not installed."""
         if self.official(root):
             path = root / "USPS" / self._md5[which][0]
             levels, labels = _libsvm(path)
@@ -154,25 +149,17 @@ class USPSSource:
         return {root / "USPS" / name: md5 for name, md5 in self._md5.values()}
 
 
-class MNISTMSource:
+class MNISTMSource(DigitSource):
     """MNIST-M as its authors distribute it: PNG files in `mnist_m`, listed with their labels in two text files."""
 
+    by_hand = "unpack mnist_m.tar.gz from http://yaroslav.ganin.net there"
+
     def missing(self, root: Path) -> list[str]:
-        """As in `DigitSource`."""
         folder = root / "mnist_m"
         names = ["mnist_m_train_labels.txt", "mnist_m_test_labels.txt", "mnist_m_train", "mnist_m_test"]
         return [str(folder / name) for name in names if not (folder / name).exists()]
 
-    def official(self, root: Path) -> dict[Path, str]:
-        """As in `DigitSource`; none is published for what is in the archive."""
-        return {}
-
-    def fetch(self, root: Path) -> None:
-        """As in `DigitSource`: never possible."""
-        raise DataMissing("unpack mnist_m.tar.gz from http://yaroslav.ganin.net there")
-
     def read(self, root: Path, which: Which) -> DigitSplit:
-        """As in `DigitSource`."""
         path = root / "mnist_m" / f"mnist_m_{which}_labels.txt"
         try:
             lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -184,24 +171,16 @@ class MNISTMSource:
         return DigitSplit(images, labels)
 
 
-class SyntheticSource:
+class SyntheticSource(DigitSource):
     """Synthetic digits on photos (Roy et al., 2018): `synthetic_digits/imgs_{train,valid}/<digit>/*.jpg`."""
 
+    by_hand = "unpack https://www.kaggle.com/datasets/prasunroy/synthetic-digits there"  # which asks for an account
+
     def missing(self, root: Path) -> list[str]:
-        """As in `DigitSource`."""
         folders = (_synthetic(root, "train"), _synthetic(root, "test"))
         return [str(folder) for folder in folders if not folder.is_dir()]
 
-    def official(self, root: Path) -> dict[Path, str]:
-        """As in `DigitSource`; none is published for what is in the archive."""
-        return {}
-
-    def fetch(self, root: Path) -> None:
-        """As in `DigitSource`: never possible, as Kaggle asks for an account."""
-        raise DataMissing("unpack https://www.kaggle.com/datasets/prasunroy/synthetic-digits there")
-
     def read(self, root: Path, which: Which) -> DigitSplit:
-        """As in `DigitSource`."""
         folder = _synthetic(root, which)
         images, labels = [], []
         for digit in range(10):

@@ -21,21 +21,9 @@ class FashionMNIST:
     """60,000 + 10,000 gray images of ten kinds of clothing, 28x28: Fashion-MNIST with its test split."""
 
     seeded: ClassVar[bool] = False
-
-    @property
-    def examples(self) -> int:
-        """Size of the training split."""
-        return 60_000
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return 1, 28, 28
-
-    @property
-    def classes(self) -> int:
-        """Ten kinds of clothing."""
-        return 10
+    examples: ClassVar = 60_000
+    shape: ClassVar = (1, 28, 28)
+    classes: ClassVar = 10
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed, training rows first. Raises `DataMissing`, or `PflbenchError` if damaged.

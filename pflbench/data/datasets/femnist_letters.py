@@ -33,25 +33,13 @@ class FEMNISTLetters:
     source: Literal["nist", "emnist", "leaf"] = "nist"
 
     seeded: ClassVar[bool] = False
+    examples: ClassVar = MOST * len(LETTERS)
+    shape: ClassVar = (1, SIDE, SIDE)
+    classes: ClassVar = len(LETTERS)
 
     def __post_init__(self) -> None:
         if self.source not in SOURCES:
             raise unknown("source of femnist-letters", self.source, SOURCES)
-
-    @property
-    def examples(self) -> int:
-        """So many are used at most; how many there are, reading alone tells."""
-        return MOST * len(LETTERS)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return 1, SIDE, SIDE
-
-    @property
-    def classes(self) -> int:
-        """Ten letters."""
-        return len(LETTERS)
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed: files by name, LEAF's training files first.

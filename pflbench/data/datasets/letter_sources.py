@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,51 +24,48 @@ Pool = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 """Images uint8 ["pool", 28, 28], white 255 and ink 0, and labels int64 ["pool"], in 0..9."""
 
 
-class LetterSource(Protocol):
+class LetterSource:
     """One of the three sources."""
 
     def folder(self, root: Path) -> Path:
         """Where it lies."""
+        raise NotImplementedError
 
     def missing(self, root: Path) -> list[Path]:
         """The files or folders that are not there."""
+        raise NotImplementedError
 
     def fetch(self, root: Path) -> None:
         """Download it, if that is possible; raises whatever a download raises."""
 
     def by_hand(self, root: Path) -> str:
         """How to get it otherwise: half a sentence."""
+        raise NotImplementedError
 
     def read(self, root: Path) -> Pool:
         """The letters of a source that is there. Raises `PflbenchError` naming a damaged file."""
+        raise NotImplementedError
 
 
-class NIST:
+class NIST(LetterSource):
     """Special Database 19, 2nd edition: `by_class/<code>/train_<code>/*.png`, code being the letter's in hexadecimal.
 
     Images, 128x128, are shrunk with the anti-aliasing (Lanczos) filter, as LEAF and FedEC's script do.
     """
 
     def folder(self, root: Path) -> Path:
-        """As in `LetterSource`."""
         return root / "by_class"
 
     def missing(self, root: Path) -> list[Path]:
-        """As in `LetterSource`."""
         return [folder for folder in self._folders(root) if not folder.is_dir()]
 
-    def fetch(self, root: Path) -> None:
-        """As in `LetterSource`: does nothing."""
-
     def by_hand(self, root: Path) -> str:
-        """As in `LetterSource`."""
         return (
             "unpack https://s3.amazonaws.com/nist-srd/SD19/by_class.zip (NIST Special Database 19, 2nd edition) in "
             f"{root}"
         )
 
     def read(self, root: Path) -> Pool:
-        """As in `LetterSource`."""
         paths = [sorted(folder.glob("*.png"), key=lambda path: path.name) for folder in self._folders(root)]
         images = np.empty((sum(map(len, paths)), SIDE, SIDE), dtype=np.uint8)
         for image, path in zip(images, (path for letter in paths for path in letter), strict=True):
@@ -81,35 +77,30 @@ class NIST:
         return [self.folder(root) / code / f"train_{code}" for code in codes]
 
 
-class EMNIST:
+class EMNIST(LetterSource):
     """The training file of "byclass" in `EMNIST/raw`, where images lie transposed and light on black."""
 
     records = 697_932
     """Images of the file, all characters."""
 
     def folder(self, root: Path) -> Path:
-        """As in `LetterSource`."""
         return root / "EMNIST" / "raw"
 
     def missing(self, root: Path) -> list[Path]:
-        """As in `LetterSource`."""
         return [path for path in self._files(root) if not path.is_file()]
 
     def fetch(self, root: Path) -> None:
-        """As in `LetterSource`, with torchvision."""
         from torchvision.datasets import EMNIST as Download
 
         Download(root, split="byclass", download=True)
 
     def by_hand(self, root: Path) -> str:
-        """As in `LetterSource`."""
         return (
             f"put these files of https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip in {self.folder(root)}, as they "
             "are (.gz) or uncompressed"
         )
 
     def read(self, root: Path) -> Pool:
-        """As in `LetterSource`."""
         images_file, labels_file = self._files(root)
         characters = read_idx(labels_file, (self.records,)).astype(np.int64)
         check_labels(labels_file, characters, CHARACTERS)
@@ -124,30 +115,23 @@ class EMNIST:
         return [b if b.is_file() and not a.is_file() else a for a, b in zip(plain, gzipped, strict=True)]
 
 
-class LEAF:
+class LEAF(LetterSource):
     """LEAF's `femnist/data/train/*.json` and `femnist/data/test/*.json`: gray levels from 0 (ink) to 1, by writer."""
 
     def folder(self, root: Path) -> Path:
-        """As in `LetterSource`."""
         return root / "femnist" / "data"
 
     def missing(self, root: Path) -> list[Path]:
-        """As in `LetterSource`."""
         parts = [self.folder(root) / which for which in ("train", "test")]
         return [part / "*.json" for part in parts if not any(part.glob("*.json"))]
 
-    def fetch(self, root: Path) -> None:
-        """As in `LetterSource`: does nothing."""
-
     def by_hand(self, root: Path) -> str:
-        """As in `LetterSource`."""
         return (
             "run data/femnist/preprocess.sh of https://github.com/TalwalkarLab/leaf and put its data/train and "
             f"data/test in {self.folder(root)}"
         )
 
     def read(self, root: Path) -> Pool:
-        """As in `LetterSource`."""
         paths = [
             path
             for which in ("train", "test")

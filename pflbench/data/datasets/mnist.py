@@ -19,21 +19,9 @@ class MNIST:
     """60,000 handwritten digits, 28x28 gray: MNIST's training split."""
 
     seeded: ClassVar[bool] = False
-
-    @property
-    def examples(self) -> int:
-        """Size of the pool."""
-        return 60_000
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return 1, 28, 28
-
-    @property
-    def classes(self) -> int:
-        """Ten digits."""
-        return 10
+    examples: ClassVar = 60_000
+    shape: ClassVar = (1, 28, 28)
+    classes: ClassVar = 10
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed. Raises `DataMissing`, or `PflbenchError` for a damaged file."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from pflbench.data.datasets.mnist import MNIST
-from pflbench.data.datasets.rotation import rotate_by_group, rotation_groups
+from pflbench.data.datasets.rotation import rotated
 from pflbench.data.source import Source
 
 
 @dataclass(frozen=True)
-class RMNIST:
+class RMNIST(MNIST):
     """MNIST's training split in equal rotation groups: group g is turned by g * degrees."""
 
     rotations: int = 10
@@ -20,31 +20,6 @@ class RMNIST:
 
     seeded: ClassVar[bool] = True
 
-    @property
-    def examples(self) -> int:
-        """Size of the pool."""
-        return 60_000
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return MNIST().shape
-
-    @property
-    def classes(self) -> int:
-        """Ten digits."""
-        return MNIST().classes
-
     def load(self, root: Path, seed: int) -> Source:
         """MNIST, turned; `kind` is the rotation group, which depends on the seed. Raises as `MNIST.load`."""
-        upright = MNIST().load(root, seed)
-        kind = rotation_groups(len(upright.labels), self.rotations, seed)
-        return replace(upright, images=rotate_by_group(upright.images, kind, self.degrees), kind=kind)
-
-    def fetch(self, root: Path) -> None:
-        """As `MNIST.fetch`."""
-        MNIST().fetch(root)
-
-    def status(self, root: Path) -> str:
-        """As `MNIST.status`."""
-        return MNIST().status(root)
+        return rotated(super().load(root, seed), self.rotations, self.degrees, seed)

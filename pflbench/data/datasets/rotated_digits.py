@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from pflbench.data.datasets.digits import Digits
-from pflbench.data.datasets.rotation import rotate_by_group, rotation_groups
+from pflbench.data.datasets.rotation import rotated
 from pflbench.data.source import Source
 
 
@@ -20,27 +20,17 @@ class RotatedDigits:
     degrees: float = 20.0
 
     seeded: ClassVar[bool] = True
-
-    @property
-    def examples(self) -> int:
-        """Size of the pool."""
-        return Digits().examples
+    examples: ClassVar = Digits().examples
+    classes: ClassVar = Digits().classes
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """(channels, height, width)."""
         return 1, self.size, self.size
 
-    @property
-    def classes(self) -> int:
-        """Ten digits."""
-        return 10
-
     def load(self, root: Path, seed: int) -> Source:
         """The digits, turned; `kind` is the rotation group, which depends on the seed. Raises `UsageError`."""
-        upright = Digits(size=self.size).load(root, seed)
-        kind = rotation_groups(len(upright.labels), self.rotations, seed)
-        return replace(upright, images=rotate_by_group(upright.images, kind, self.degrees), kind=kind)
+        return rotated(Digits(size=self.size).load(root, seed), self.rotations, self.degrees, seed)
 
     def fetch(self, root: Path) -> None:
         """Nothing to fetch."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.partition import shuffled
+from pflbench.data.source import Source
 from pflbench.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
+
+
+def rotated(upright: Source, rotations: int, degrees: float, seed: int) -> Source:
+    """A pool whose images are turned by their rotation group, which becomes their `kind`. Raises `UsageError`."""
+    kind = rotation_groups(len(upright.labels), rotations, seed)
+    return replace(upright, images=rotate_by_group(upright.images, kind, degrees), kind=kind)
 
 
 def rotation_groups(n: int, groups: int, seed: int) -> npt.NDArray[np.int64]:

@@ -47,21 +47,13 @@ class SUN397:
     """
 
     seeded: ClassVar[bool] = True
+    shape: ClassVar = (3, SIDE, SIDE)
+    classes: ClassVar = len(SUPERCLASSES)
 
     @property
     def examples(self) -> int:
         """Size of the training split."""
         return len(SUPERCLASSES) * CATEGORIES * TRAIN
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return 3, SIDE, SIDE
-
-    @property
-    def classes(self) -> int:
-        """Three superclasses."""
-        return len(SUPERCLASSES)
 
     def load(self, root: Path, seed: int) -> Source:
         """The pool, training rows first; `kind` is the category, 0..149, those of a superclass in a row.
@@ -136,7 +128,7 @@ def categories(sheet: Path) -> list[str]:
 
 
 def _cells(path: Path) -> list[list[str]]:
-    """The text of the cells of the sheet "SUN397", row by row; empty where there is nothing."""
+    """The text of the cells of the page "SUN397", row by row; empty where there is nothing."""
     try:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError as error:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.source import check_labels, read_bytes
-from pflbench.errors import PflbenchError
+from pflbench.data.source import check_labels, read_bytes, warn_unofficial
+from pflbench.errors import DataMissing, PflbenchError
 
 PIXELS = 3 * 32 * 32
 
@@ -24,44 +25,85 @@ Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 """Images uint8 ["records", 3, 32, 32] and labels int64 ["records", "labels"]."""
 
 
-def find_files(root: Path, forms: Forms) -> dict[Path, str] | None:
-    """The files of the first form that is complete, with their official MD5; None if none is."""
-    for folder, sums in forms.items():
-        files = {root / folder / name: md5 for name, md5 in sums.items()}
-        if all(path.is_file() for path in files):
-            return files
-    return None
+@dataclass(frozen=True)
+class Archives:
+    """A dataset's official forms, of which the data root needs one.
 
-
-def damaged(files: Mapping[Path, str], records: Sequence[int], labels: Labels) -> Path | None:
-    """The first file of the binary form with another size than its number of images asks for."""
-    for path, count in zip(files, records, strict=True):
-        if path.suffix == ".bin" and path.stat().st_size != count * (len(labels) + PIXELS):
-            return path
-    return None
-
-
-def read_files(files: Mapping[Path, str], records: Sequence[int], labels: Labels) -> Batch:
-    """All files one after the other.
-
-    Args:
-        files: As `find` returns them.
-        records: How many images each must hold.
+    Attributes:
+        name: What it is called in messages: CIFAR-10.
+        forms: Their files.
+        listed: The files of each form in words, for messages.
+        records: How many images each file of a form holds.
         labels: The labels of an image.
-
-    Raises:
-        PflbenchError: A file is damaged; the message names it.
     """
-    batches = []
-    for path, count in zip(files, records, strict=True):
-        if path.suffix == ".bin":
-            batch = read_binary(path, count, len(labels))
-        else:
-            batch = read_pickle(path, count, tuple(labels))
-        for column, classes in zip(batch[1].T, labels.values(), strict=True):
-            check_labels(path, column, classes)
-        batches.append(batch)
-    return np.concatenate([images for images, _ in batches]), np.concatenate([found for _, found in batches])
+
+    name: str
+    forms: Forms
+    listed: Sequence[str]
+    records: Sequence[int]
+    labels: Labels
+
+    def files(self, root: Path) -> dict[Path, str] | None:
+        """The files of the first form that is complete, with their official MD5; None if none is."""
+        for folder, sums in self.forms.items():
+            files = {root / folder / name: md5 for name, md5 in sums.items()}
+            if all(path.is_file() for path in files):
+                return files
+        return None
+
+    def read(self, root: Path) -> Batch:
+        """All files one after the other. Warns once with `UnofficialFile` where files are not the official ones.
+
+        Raises:
+            DataMissing: No form is there.
+            PflbenchError: A file is damaged; the message names it.
+        """
+        files = self.files(root)
+        if files is None:
+            command = self.name.lower().replace("-", "")
+            raise DataMissing(
+                f"{self.name} is not there. Run `pflbench data fetch {command}`, or {self._by_hand(root)}."
+            )
+        batches = []
+        for path, count in zip(files, self.records, strict=True):
+            if path.suffix == ".bin":
+                batch = read_binary(path, count, len(self.labels))
+            else:
+                batch = read_pickle(path, count, tuple(self.labels))
+            for column, classes in zip(batch[1].T, self.labels.values(), strict=True):
+                check_labels(path, column, classes)
+            batches.append(batch)
+        warn_unofficial(files)
+        return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
+
+    def fetch(self, root: Path) -> None:
+        """Download the python form with torchvision, unless a form is there. Raises `DataMissing` if that fails."""
+        if self.files(root) is not None:
+            return
+        from torchvision import datasets
+
+        try:
+            getattr(datasets, self.name.replace("-", ""))(root, download=True)
+        except Exception as error:  # torchvision lets through what urllib, tarfile and pickle raise
+            raise DataMissing(f"Downloading {self.name} failed ({error}). To go on, {self._by_hand(root)}.") from error
+
+    def status(self, root: Path) -> str:
+        """One line, from the presence of the files and, for the binary form, their size."""
+        files = self.files(root)
+        if files is None:
+            return f"missing: {self._wanted(root)}"
+        for path, count in zip(files, self.records, strict=True):
+            if path.suffix == ".bin" and path.stat().st_size != count * (len(self.labels) + PIXELS):
+                return f"missing: {path} is damaged (wrong size)"
+        return f"ready: {sum(self.records):,} images in {next(iter(files)).parent}"
+
+    def _wanted(self, root: Path) -> str:
+        return ", or ".join(
+            files.replace("FOLDER", str(root / f)) for f, files in zip(self.forms, self.listed, strict=True)
+        )
+
+    def _by_hand(self, root: Path) -> str:
+        return f"unpack either official archive so that these files exist: {self._wanted(root)}"
 
 
 def read_binary(path: Path, records: int, labels: int) -> Batch:
