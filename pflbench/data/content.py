@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pflbench.data.partition import Dealer, Partition, Rows
-from pflbench.data.root import cache_folder
+from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import DataMissing
 
@@ -188,20 +188,13 @@ def _cache() -> Path:
 
 def _remembered() -> dict[_Stamp, str]:
     try:
-        kept = json.loads(_cache().read_text(encoding="utf-8"))
-        return {(path, size, mtime): hash for path, (size, mtime, hash) in kept.items()}
-    except (OSError, ValueError, AttributeError, TypeError):  # not there, or somebody wrote into it
+        return {(path, size, mtime): hash for path, (size, mtime, hash) in (read_json(_cache()) or {}).items()}
+    except (ValueError, AttributeError, TypeError):  # somebody wrote into it
         return {}
 
 
 def _remember(stamp: _Stamp, hash: str) -> None:
-    """Keep a hash for other processes, atomically; of a path only the last. Without a place for it, do without."""
+    """Keep a hash for other processes; of a path only the last. Without a place for it, do without."""
     kept = {path: (size, mtime, known) for (path, size, mtime), known in (_remembered() | {stamp: hash}).items()}
-    try:
-        _cache().parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=_cache().parent, prefix=".hashes-", suffix=".json")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(kept, stream)
-        Path(name).replace(_cache())
-    except OSError:
-        return
+    with contextlib.suppress(OSError):
+        write_json(_cache(), kept)

@@ -21,6 +21,7 @@ from pflbench.engine.client_map import ClientMap, Data, Execution, Item, keyed, 
 from pflbench.engine.cohort import arrived, coin, sample_cohort, weights
 from pflbench.engine.costs import Costs
 from pflbench.engine.evaluate import Left, before_aggregation, evaluate, leaves_models, personal, scored_clients
+from pflbench.engine.initial import Initial
 from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Run
@@ -84,30 +85,6 @@ class RunOutcome:
     server: Tree = None
     metrics: tuple[Metric, ...] = ()
     costs: Mapping[str, float] = field(default_factory=dict)
-
-
-class _Initial:
-    """The `Initializer` of one run."""
-
-    def __init__(self, network: Network, spec: RunSpec, device: torch.device):
-        self.network, self.spec, self.device = network, spec, device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return DTYPES.get(self.spec.precision, torch.float32)
-
-    def __call__(self, k: int = 0) -> Params:
-        return self.network.init(self.spec.seed, k).to(self.device, self.dtype)
-
-    def part(self, name: str) -> slice:
-        return self.network.layout.part(name)
-
-    def last(self, layers: int) -> slice:
-        return self.network.layout.last(layers)
-
-    def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
-        key = torch.tensor(noise.key(self.spec.seed, "initial"), device=self.device)
-        return noise.normal(key, name, shape, self.dtype)
 
 
 def simulate(
@@ -351,7 +328,7 @@ def _data(network: Network, federations: Sequence[Federation], spec: RunSpec, se
 def _start(
     spec: RunSpec, federation: Federation, method: Method[Any, Any, Any], network: Network, device: torch.device
 ) -> Run:
-    new = _Initial(network, spec, device)
+    new = Initial(network, spec.seed, device, DTYPES.get(spec.precision, torch.float32))
     server = returned.state(method.init(new, spec.training_clients), "the server's state", "init()")
     return Run(
         spec=spec,

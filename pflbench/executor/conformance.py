@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import multiprocessing
 import os
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -20,10 +18,10 @@ from typing import Any, NamedTuple
 import torch
 
 from pflbench import names
-from pflbench.data.root import cache_folder
+from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.errors import PflbenchError, UsageError
 from pflbench.executor import build
-from pflbench.executor.process import cause_of_death, end_with_parent, starting
+from pflbench.executor.process import cause_of_death, serving
 from pflbench.package import __version__
 from pflbench.spec import MethodSpec
 from pflbench.testing import CHECKS, Finding, examine
@@ -104,20 +102,12 @@ def _judged(subject: _Subject, findings: list[Finding]) -> Conformance:
 
 def _examined(subject: _Subject) -> Iterator[Finding]:
     """What the checks find, in a process that own code may end, print from, or leave threads in."""
-    context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, subject), daemon=True)
-    with starting():
-        process.start()
-    theirs.close()
-    count = 0
-    try:
-        while True:
+    with serving(_serve, subject) as (pipe, process):
+        for check in CHECKS:
             try:
-                found = mine.recv()
+                found = pipe.recv()
             except (EOFError, OSError):
                 process.join()
-                check = list(CHECKS)[count]
                 yield Finding(check, cause_of_death(process.exitcode or 0))
                 return
             if found is None:
@@ -125,15 +115,10 @@ def _examined(subject: _Subject) -> Iterator[Finding]:
             if isinstance(found, PflbenchError):
                 raise found
             yield found
-            count += 1
-    finally:
-        process.terminate()
-        process.join()
 
 
 def _serve(pipe: Connection, subject: _Subject) -> None:
     """The worker: findings one by one, None at the end, or what kept the method from being made."""
-    end_with_parent()
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
     warnings.simplefilter("ignore")  # what it warns of is heard when it trains
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
@@ -147,19 +132,15 @@ def _serve(pipe: Connection, subject: _Subject) -> None:
 
 
 def _remembered(subject: _Subject) -> Conformance | None:
-    """The verdict of an earlier time; None if there is none that can be read: it is only a cache."""
+    """The verdict of an earlier time; None if there is none that can be read."""
     try:
-        known = json.loads(subject.file.read_text(encoding="utf-8"))
+        known = read_json(subject.file)
         return Conformance(tuple(known["remarks"]), known["warning"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
 
 
 def _remember(subject: _Subject, verdict: Conformance) -> None:
     """Keep the verdict on a method that may train; a cache that cannot be written costs time only."""
     with contextlib.suppress(OSError):
-        subject.file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=subject.file.parent, prefix=".check-", suffix=".json")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(asdict(verdict), stream)
-        Path(name).replace(subject.file)
+        write_json(subject.file, asdict(verdict))

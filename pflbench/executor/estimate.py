@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pflbench.engine.batches import Reshuffled, Static, Stream, support_batches
 from pflbench.engine.costs import FORWARD, Counting, without_content
 from pflbench.engine.evaluate import before_aggregation, leaves_models
+from pflbench.engine.initial import Initial
 from pflbench.engine.objective import Task
 from pflbench.engine.shapes import META, Shapes
 from pflbench.executor import build
 from pflbench.methods.base import Round, Take
-from pflbench.models.network import Network
 from pflbench.spec import RunSpec
 
 COINS = 100
@@ -26,25 +25,6 @@ COINS = 100
 
 _SHAPES = Shapes()
 """Shared by all runs that are counted: those of a suite meet the same shapes."""
-
-
-class _New:
-    """Initial models without content."""
-
-    def __init__(self, network: Network):
-        self.network = network
-
-    def __call__(self, k: int = 0) -> Tensor:
-        return torch.empty(self.network.layout.size, device=META)
-
-    def part(self, name: str) -> slice:
-        return self.network.layout.part(name)
-
-    def last(self, layers: int) -> slice:
-        return self.network.layout.last(layers)
-
-    def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
-        return torch.empty(shape, device=META)
 
 
 class MeanClient:
@@ -61,8 +41,9 @@ class MeanClient:
             if spec.batches == "reshuffled"
             else Static(support_batches(support, spec) or (support,))
         )
-        self.new = _New(self.network)
-        self.server = self.method.init(self.new, spec.training_clients)
+        self.new = Initial(self.network, spec.seed, META, torch.float32)
+        with _SHAPES:
+            self.server = self.method.init(self.new, spec.training_clients)
         self.task = Task(self.network, torch.empty(0, device=META), augment=spec.augment != "none")
 
     def does(

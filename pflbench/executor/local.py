@@ -18,7 +18,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import Synchronized
 
 from pflbench.executor.allocator import tune_allocator
-from pflbench.executor.process import cause_of_death, end_with_parent, starting
+from pflbench.executor.process import cause_of_death, spawn
 from pflbench.executor.task import Done, Place, Task, run_task
 
 ROUND_INTERVAL = 0.2  # seconds between two progress messages of one worker
@@ -103,9 +103,8 @@ class _Worker:
 class _Pool:
     def __init__(self, place: Place, jobs: int, on_event: OnEvent, fail_fast: bool):
         self.place, self.jobs, self.on_event, self.fail_fast = place, jobs, on_event, fail_fast
-        self.context = multiprocessing.get_context("spawn")
         self.dones: list[Done] = []
-        self.lanes = self.context.Value("i", 1)
+        self.lanes = multiprocessing.get_context("spawn").Value("i", 1)
         """Cores for each task; workers read it before every round."""
 
     def run(self, waiting: list[Task]) -> list[Done]:
@@ -161,18 +160,13 @@ class _Pool:
             self.on_event(done)
 
     def _start(self) -> _Worker:
-        mine, theirs = self.context.Pipe()
-        process = self.context.Process(target=_serve_tasks, args=(theirs, self.place, self.lanes), daemon=True)
-        with starting():
-            process.start()
-        theirs.close()
-        return _Worker(process, mine)
+        pipe, process = spawn(_serve_tasks, self.place, self.lanes)
+        return _Worker(process, pipe)
 
 
 def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int]) -> None:
     """A worker's life: receive a task, send round numbers and warnings, send the list of `Done`."""
     tune_allocator()
-    end_with_parent()
     one_at_a_time = threading.Lock()  # any thread may warn
 
     def send(message: object) -> None:

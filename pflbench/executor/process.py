@@ -8,12 +8,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from types import ModuleType
+from typing import Any
 
 
 @contextlib.contextmanager
-def starting() -> Iterator[None]:
+def _starting() -> Iterator[None]:
     """A process started in here ignores Ctrl-C from its first moment on: importing torch takes seconds.
 
     Nor does it run this one's script or notebook again, whose code would start processes.
@@ -30,9 +33,31 @@ def starting() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def end_with_parent() -> None:
-    """End this process when its parent does."""
+@contextlib.contextmanager
+def serving(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[Connection, BaseProcess]]:
+    """What `spawn` returns; the process is ended at the end."""
+    pipe, process = spawn(target, *arguments)
+    try:
+        yield pipe, process
+    finally:
+        process.terminate()
+        process.join()
+
+
+def spawn(target: Callable[..., None], *arguments: Any) -> tuple[Connection, BaseProcess]:
+    """This end of a pipe, and a new process that runs `target(pipe, *arguments)`. It ends with this process."""
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(target, theirs, *arguments), daemon=True)
+    with _starting():
+        process.start()
+    theirs.close()
+    return mine, process
+
+
+def _serve(target: Callable[..., None], pipe: Connection, *arguments: Any) -> None:
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    target(pipe, *arguments)
 
 
 def _die_with_parent() -> None:

@@ -7,7 +7,6 @@ round and scored.
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from pflbench.executor import build
 from pflbench.executor.allocator import tune_allocator
 from pflbench.executor.estimate import gradient_rows, timed_as
 from pflbench.executor.machine import processor
-from pflbench.executor.process import cause_of_death, end_with_parent, starting
+from pflbench.executor.process import cause_of_death, serving
 from pflbench.methods.base import Batch
 from pflbench.names import Places
 from pflbench.spec import RunSpec
@@ -146,27 +145,18 @@ def _gradient(spec: RunSpec) -> float:
 
 def _tried(one: Unknown, root: Path) -> Trial | str:
     """What a trial took, or why that is unknown. It runs in a process that the user's code may end or keep busy."""
-    context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, one, root), daemon=True)
-    with starting():
-        process.start()
-    theirs.close()
-    try:
-        if not mine.poll(LIMIT):
+    with serving(_serve, one, root) as (pipe, process):
+        if not pipe.poll(LIMIT):
             return f"a round of {CLIENTS} clients takes more than {duration(LIMIT)}"
-        told: Trial | str = mine.recv()
+        try:
+            told: Trial | str = pipe.recv()
+        except (EOFError, OSError):
+            process.join()
+            return cause_of_death(process.exitcode or 0).rstrip(".")
         return told
-    except (EOFError, OSError):
-        process.join()
-        return cause_of_death(process.exitcode or 0).rstrip(".")
-    finally:
-        process.terminate()
-        process.join()
 
 
 def _serve(pipe: Connection, one: Unknown, root: Path) -> None:
-    end_with_parent()
     torch.set_num_threads(1)
     tune_allocator()
     warnings.simplefilter("ignore")  # what it warns of is heard when it trains

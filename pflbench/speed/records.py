@@ -5,14 +5,11 @@ Imports no torch.
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pflbench.data.root import cache_folder
+from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.executor.machine import processor
 from pflbench.spec import RunSpec
 
@@ -63,25 +60,11 @@ def measured(device: str | None = None) -> dict[str, Any]:
 
 
 def keep(device: str, measured: Mapping[str, Gradient | Trial]) -> None:
-    """Keep new measurements, atomically; earlier ones of other networks, runs and devices stay."""
+    """Keep new measurements; earlier ones of other networks, runs and devices stay. Raises `OSError`."""
     everything = _read()
-    everything[device] = {**everything.get(device, {}), **measured}
-    target = file()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".speed-", suffix=".json")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(everything, stream, indent=2, sort_keys=True)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_json(file(), {**everything, device: {**everything.get(device, {}), **measured}})
 
 
 def _read() -> dict[str, dict[str, Any]]:
-    """All that is kept; nothing of a file that cannot be read: it is only a cache."""
-    try:
-        kept = json.loads(file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    kept = read_json(file())
     return kept if isinstance(kept, dict) else {}

@@ -17,6 +17,7 @@ from pflbench.data.federation import Federation
 from pflbench.engine import returned
 from pflbench.engine.batches import Drawn, Stream, support_streams
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item
+from pflbench.engine.initial import Initial
 from pflbench.engine.objective import Task
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
@@ -125,7 +126,7 @@ class Case:
 
     def initializer(self, seed: int, dtype: torch.dtype) -> Initializer:
         """What a method starts from."""
-        return _Initial(self.network, seed, dtype)
+        return Initial(self.network, seed, torch.device("cpu"), dtype)
 
     def start(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tree, Tree]:
         """Server state and a fresh client's state before round 0."""
@@ -237,23 +238,6 @@ def _results(runs: Sequence[RunOutcome]) -> Tree:
         losses = torch.tensor([score.loss_sum for score in sorted(run.scores)], dtype=torch.float64)
         found.append((run.server, losses.to(min(floating, key=lambda d: -torch.finfo(d).eps, default=torch.float64))))
     return found
-
-
-class _Initial:
-    def __init__(self, network: Network, seed: int, dtype: torch.dtype):
-        self.network, self.seed, self.dtype = network, seed, dtype
-
-    def __call__(self, k: int = 0) -> Tensor:
-        return self.network.init(self.seed, k).to(self.dtype)
-
-    def part(self, name: str) -> slice:
-        return self.network.layout.part(name)
-
-    def last(self, layers: int) -> slice:
-        return self.network.layout.last(layers)
-
-    def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
-        return noise.normal(torch.tensor(noise.key(self.seed, "initial")), name, shape, self.dtype)
 
 
 def key(client: int) -> Tensor:
