@@ -17,125 +17,73 @@ if TYPE_CHECKING:
     from pflbench.reading.runs import Listed
     from pflbench.store.packing import Packed
 
-Suites = Annotated[
-    list[str] | None, typer.Option("--suite", "-s", envvar="PFLBENCH_SUITE", help="A suite's name, or a .toml file.")
-]
-Methods = Annotated[
-    list[str] | None,
-    typer.Option("--method", "-m", envvar="PFLBENCH_METHOD", help="A method or row id, or path/to/file.py:Class."),
-]
-Datasets = Annotated[
-    list[str] | None, typer.Option("--dataset", "-d", envvar="PFLBENCH_DATASET", help="Only columns on this dataset.")
-]
-Partitions = Annotated[
-    list[str] | None,
-    typer.Option("--partition", envvar="PFLBENCH_PARTITION", help="Only columns with this partition."),
-]
-Clients = Annotated[
-    list[int] | None,
-    typer.Option("--clients", envvar="PFLBENCH_CLIENTS", help="Only columns with this number of clients."),
-]
-Columns = Annotated[
-    list[str] | None, typer.Option("--column", envvar="PFLBENCH_COLUMN", help="Only this column, by id.")
-]
-Seeds = Annotated[
-    str | None, typer.Option("--seeds", envvar="PFLBENCH_SEEDS", help="Instead of the suite's: 0-4 or 0,2,5.")
-]
+
+def option(*names: str, help: str, **more: Any) -> Any:
+    """An option of a verb, which may be an environment variable, too: its first name behind `PFLBENCH_`."""
+    variable = names[0].partition("/")[0].removeprefix("--").replace("-", "_").upper()
+    return typer.Option(*names, envvar=f"PFLBENCH_{variable}", help=help, **more)
+
+
+Suites = Annotated[list[str] | None, option("--suite", "-s", help="A suite's name, or a .toml file.")]
+Methods = Annotated[list[str] | None, option("--method", "-m", help="A method or row id, or path/to/file.py:Class.")]
+Datasets = Annotated[list[str] | None, option("--dataset", "-d", help="Only columns on this dataset.")]
+Partitions = Annotated[list[str] | None, option("--partition", help="Only columns with this partition.")]
+Clients = Annotated[list[int] | None, option("--clients", help="Only columns with this number of clients.")]
+Columns = Annotated[list[str] | None, option("--column", help="Only this column, by id.")]
+Seeds = Annotated[str | None, option("--seeds", help="These seeds instead of the suite's: 0-4 or 0,2,5.")]
 Profile = Annotated[
-    str, typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="paper (full protocol), quick, or smoke.")
+    str, option("--profile", help="Which profile of the suite: paper (full protocol), quick, or smoke.")
 ]
-Rounds = Annotated[
-    int | None, typer.Option("--rounds", min=1, envvar="PFLBENCH_ROUNDS", help="Instead of the suite's.")
-]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", envvar="PFLBENCH_SET", help="A hyperparameter: method.key=value, or finetune.key=value."),
-]
-Precision = Annotated[
-    str,
-    typer.Option(
-        "--precision", envvar="PFLBENCH_PRECISION", help="fp32, bf16, tf32 (GPU) or fp64; part of a run's identity."
-    ),
-]
-AnyProfile = Annotated[
-    str | None, typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="With --suite: only this one's.")
-]
+Rounds = Annotated[int | None, option("--rounds", min=1, help="So many rounds instead of the suite's.")]
+Sets = Annotated[list[str] | None, option("--set", help="A hyperparameter: method.key=value, or finetune.key=value.")]
+Precision = Annotated[str, option("--precision", help="fp32, bf16, tf32 (GPU) or fp64; part of a run's identity.")]
+AnyProfile = Annotated[str | None, option("--profile", help="With --suite: only the runs of this profile.")]
 AnyPrecision = Annotated[
-    str | None,
-    typer.Option(
-        "--precision", envvar="PFLBENCH_PRECISION", help="Only runs in fp32, bf16, tf32 or fp64 (a suite's: in fp32)."
-    ),
+    str | None, option("--precision", help="Only runs in fp32, bf16, tf32 or fp64 (a suite's: in fp32).")
 ]
-Failed = Annotated[
-    bool | None, typer.Option("--failed/--done", envvar="PFLBENCH_FAILED", help="Only runs that failed, or are done.")
-]
-Trials = Annotated[
-    bool | None,
-    typer.Option(
-        "--trials/--no-trials", envvar="PFLBENCH_TRIALS", help="Only trials of `pflbench tune`, or none of them."
-    ),
-]
-Results = Annotated[
-    Path, typer.Option("--results", "-r", envvar="PFLBENCH_RESULTS", help="The folder that holds the results.")
-]
-DataDir = Annotated[
-    Path | None,
-    typer.Option("--data-dir", envvar="PFLBENCH_DATA_DIR", help="Where the datasets are (~/.cache/pflbench/data)."),
-]
+Failed = Annotated[bool | None, option("--failed/--done", help="Only runs that failed, or are done.")]
+Trials = Annotated[bool | None, option("--trials/--no-trials", help="Only trials of `pflbench tune`, or none of them.")]
+Results = Annotated[Path, option("--results", "-r", help="The folder that holds the results.")]
+DataDir = Annotated[Path | None, option("--data-dir", help="Where the datasets are (~/.cache/pflbench/data).")]
 Jobs = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--jobs",
         "-j",
         min=1,
-        envvar="PFLBENCH_JOBS",
         help="Processor cores to use, one run on each; a last run's clients share them (default: all; on a GPU, 1).",
     ),
 ]
-Device = Annotated[str, typer.Option("--device", envvar="PFLBENCH_DEVICE", help="auto, cpu, cuda, or cuda:0.")]
+Device = Annotated[str, option("--device", help="auto, cpu, cuda, or cuda:0.")]
 MemoryLimit = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--memory-limit",
-        envvar="PFLBENCH_MEMORY_LIMIT",
         help="What one process may hold on the GPU, or on a CPU: 16GB. (On a GPU by default: all there is.)",
     ),
 ]
 Deterministic = Annotated[
     bool,
-    typer.Option(
+    option(
         "--deterministic",
-        envvar="PFLBENCH_DETERMINISTIC",
         help="Only algorithms that give the same bits every time; slower on a GPU, nothing new on a CPU.",
     ),
 ]
 Redo = Annotated[
-    str,
-    typer.Option(
-        "--redo",
-        envvar="PFLBENCH_REDO",
-        help="missing: what has no result; failed: also what failed; always: everything.",
-    ),
+    str, option("--redo", help="missing: what has no result; failed: also what failed; always: everything.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", envvar="PFLBENCH_DRY_RUN", help="Say what would run, and stop.")]
+DryRun = Annotated[bool, option("--dry-run", help="Say what would run, and stop.")]
 Unchecked = Annotated[
     bool,
-    typer.Option(
-        "--unchecked",
-        envvar="PFLBENCH_UNCHECKED",
-        help="Train a method of your own that was not held against the contract; every report says so.",
+    option(
+        "--unchecked", help="Train a method of your own that was not held against the contract; every report says so."
     ),
 ]
 EvaluateEvery = Annotated[
-    int | None,
-    typer.Option(
-        "--evaluate-every", min=1, envvar="PFLBENCH_EVALUATE_EVERY", help="Score after every so many rounds, too."
-    ),
+    int | None, option("--evaluate-every", min=1, help="Score not only at the end, but after every so many rounds.")
 ]
-FailFast = Annotated[
-    bool, typer.Option("--fail-fast", envvar="PFLBENCH_FAIL_FAST", help="Start nothing more after a run that fails.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", envvar="PFLBENCH_QUIET", help="Print problems only.")]
+FailFast = Annotated[bool, option("--fail-fast", help="Start nothing more after a run that fails.")]
+Quiet = Annotated[bool, option("--quiet", "-q", help="Print problems only.")]
 DEFAULT_RESULTS = Path("results")
 show_tracebacks = False  # --debug
 PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}

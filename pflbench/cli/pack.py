@@ -19,9 +19,7 @@ def pack(
     runs: Annotated[list[str] | None, typer.Argument(help="Ids of runs, or their beginnings (default: all).")] = None,
     suite: common.Suites = None,
     column: common.Columns = None,
-    profile: Annotated[
-        str | None, typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="With --suite: only this one's.")
-    ] = None,
+    profile: Annotated[str | None, common.option("--profile", help="With --suite: only this one's.")] = None,
     results: common.Results = common.DEFAULT_RESULTS,
 ) -> int:
     """Put stored runs into one Parquet file per setting, which every verb reads like single runs.

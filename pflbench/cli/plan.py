@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich import box
 from rich.table import Table
 
@@ -25,9 +24,8 @@ def plan(
     data_dir: common.DataDir = None,
     measure: Annotated[
         bool,
-        typer.Option(
+        common.option(
             "--measure/--no-measure",
-            envvar="PFLBENCH_MEASURE",
             help="Where a time is unknown, measure for seconds how fast this machine trains, or leave it unknown.",
         ),
     ] = True,

@@ -29,12 +29,9 @@ def queue(
     file: Annotated[
         Path, typer.Option("--file", "-f", envvar="PFLBENCH_QUEUE", help="The queue: a .toml file.")
     ] = DEFAULT_FILE,
-    list_: Annotated[
-        bool, typer.Option("--list", "-l", envvar="PFLBENCH_LIST", help="Print the entries and how far they are.")
-    ] = False,
+    list_: Annotated[bool, common.option("--list", "-l", help="Print the entries and how far they are.")] = False,
     minutes: Annotated[
-        float | None,
-        typer.Option("--minutes", min=0, envvar="PFLBENCH_MINUTES", help="Start no run after so many minutes."),
+        float | None, common.option("--minutes", min=0, help="Start no run after so many minutes.")
     ] = None,
     results: common.Results = common.DEFAULT_RESULTS,
     dry_run: common.DryRun = False,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def rm(
     wanted: Wanted,
     runs: Annotated[list[str] | None, typer.Argument(help="Ids of runs, or their beginnings.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", envvar="PFLBENCH_YES", help="Do not ask.")] = False,
+    yes: Annotated[bool, common.option("--yes", "-y", help="Do not ask.")] = False,
     results: common.Results = common.DEFAULT_RESULTS,
 ) -> int:
     """Remove stored runs, by their ids or by what they are, wherever they lie; those in packs too. Asks before.

@@ -17,35 +17,20 @@ from pflbench.units import count, duration
 
 def speed(
     network: Annotated[
-        list[str] | None,
-        typer.Option("--network", "-n", envvar="PFLBENCH_NETWORK", help="cnn2, lenet, mlp, or cnn3 (default: all)."),
+        list[str] | None, common.option("--network", "-n", help="cnn2, lenet, mlp, or cnn3 (default: all).")
     ] = None,
     against: Annotated[
-        list[str] | None,
-        typer.Option("--against", envvar="PFLBENCH_AGAINST", help="Also time a peer: pfl (Apple's pfl-research)."),
+        list[str] | None, common.option("--against", help="Also time a peer: pfl (Apple's pfl-research).")
     ] = None,
-    passes: Annotated[
-        int, typer.Option("--passes", min=1, envvar="PFLBENCH_PASSES", help="How often the contenders take turns.")
-    ] = 5,
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=0.0, envvar="PFLBENCH_SECONDS", help="Length of one turn, about.")
-    ] = 3.0,
-    device: Annotated[
-        str, typer.Option("--device", envvar="PFLBENCH_DEVICE", help="auto, cpu, cuda, or cuda:0.")
-    ] = "auto",
+    passes: Annotated[int, common.option("--passes", min=1, help="How often the contenders take turns.")] = 5,
+    seconds: Annotated[float, common.option("--seconds", min=0.0, help="Length of one turn, about.")] = 3.0,
+    device: Annotated[str, common.option("--device", help="auto, cpu, cuda, or cuda:0.")] = "auto",
     precision: Annotated[
-        str,
-        typer.Option(
-            "--precision", envvar="PFLBENCH_PRECISION", help="fp32; bf16 or tf32 (GPU) are timed beside fp32."
-        ),
+        str, common.option("--precision", help="fp32; bf16 or tf32 (GPU) are timed beside fp32.")
     ] = "fp32",
-    cores: Annotated[
-        int | None, typer.Option("--cores", min=1, envvar="PFLBENCH_CORES", help="Cores to use (default: all).")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", envvar="PFLBENCH_JSON", help="Print JSON, not tables.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", envvar="PFLBENCH_OUTPUT", help="Also write the JSON to this file.")
-    ] = None,
+    cores: Annotated[int | None, common.option("--cores", min=1, help="Cores to use (default: all).")] = None,
+    as_json: Annotated[bool, common.option("--json", help="Print JSON, not tables.")] = False,
+    output: Annotated[Path | None, common.option("--output", "-o", help="Also write the JSON to this file.")] = None,
     scale: Annotated[str, typer.Option("--scale", hidden=True, help="full, or tiny (for tests).")] = "full",
     execution: Annotated[str | None, typer.Option("--execution", hidden=True, help="loop or vectorized.")] = None,
 ) -> int:

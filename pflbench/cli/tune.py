@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.table import Table
 
 from pflbench.cli import common
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from pflbench.selection import Selection
 
 Columns = Annotated[
-    list[str] | None,
-    typer.Option("--column", envvar="PFLBENCH_COLUMN", help="This column, by id (default: those of the suite)."),
+    list[str] | None, common.option("--column", help="This column, by id (default: those of the suite).")
 ]
 
 
@@ -33,34 +31,23 @@ Columns = Annotated[
 def tune(
     selection: Selection,
     execution: Execution,
-    suite: Annotated[
-        str | None, typer.Option("--suite", "-s", envvar="PFLBENCH_SUITE", help="A suite's name, or a .toml file.")
-    ] = None,
+    suite: Annotated[str | None, common.option("--suite", "-s", help="A suite's name, or a .toml file.")] = None,
     method: Annotated[
-        str | None,
-        typer.Option("--method", "-m", envvar="PFLBENCH_METHOD", help="A row or method id, or path/to/file.py:Class."),
+        str | None, common.option("--method", "-m", help="A row or method id, or path/to/file.py:Class.")
     ] = None,
     grid: Annotated[
         list[str] | None,
-        typer.Option(
-            "--grid", envvar="PFLBENCH_GRID", help="key=value,value: instead of the suite's grid; one for each key."
-        ),
+        common.option("--grid", help="key=value,value: instead of the suite's grid; one for each key."),
     ] = None,
     full: Annotated[
-        bool,
-        typer.Option(
-            "--full/--reduced", envvar="PFLBENCH_FULL", help="All of the suite's grid, or the keys that matter most."
-        ),
+        bool, common.option("--full/--reduced", help="All of the suite's grid, or the keys that matter most.")
     ] = False,
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", min=0, envvar="PFLBENCH_SEED", help="Instead of the suite's for tuning, or 41."),
+        int | None, common.option("--seed", min=0, help="Instead of the suite's for tuning, or 41.")
     ] = None,
     results: common.Results = common.DEFAULT_RESULTS,
     dry_run: common.DryRun = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", envvar="PFLBENCH_QUIET", help="Print the chosen values and problems only.")
-    ] = False,
+    quiet: Annotated[bool, common.option("--quiet", "-q", help="Print the chosen values and problems only.")] = False,
 ) -> int:
     """Try a grid of a method's hyperparameters on a seed of its own, and print the best as TOML for the suite file.
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from pflbench.cli import common
 from pflbench.cli.common import console
 from pflbench.units import count
@@ -14,9 +12,7 @@ from pflbench.units import count
 def upgrade(
     results: common.Results = common.DEFAULT_RESULTS,
     data_dir: common.DataDir = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", envvar="PFLBENCH_DRY_RUN", help="Say what there is to do, and stop.")
-    ] = False,
+    dry_run: Annotated[bool, common.option("--dry-run", help="Say what there is to do, and stop.")] = False,
 ) -> int:
     """Bring a results folder up to date: runs under their methods' names of today, with costs, and with every column.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,8 +25,8 @@ from pflbench.typing import Params
 
 Tree = Any
 AnyMethod = Method[Any, Any, Any]
-ByRun = dict[int, list[Score]]
-"""Scores by a run's index in its group."""
+Scored = Iterator[tuple[int, list[Score]]]
+"""Scores of runs, each with the run's index in its group; a run may come several times."""
 
 
 class Hits(NamedTuple):
@@ -94,33 +94,27 @@ class Left:
     sent: Tree
 
 
-def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> ByRun:
-    """Score runs of a group after so many rounds; rows by the run's index in the group.
+def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
+    """Score runs of a group after so many rounds.
 
     Personal models that training leaves behind are not scored here if the suite scores them before aggregation.
     """
-    by_run: dict[int, list[Score]] = {index: [] for index in runs}
     if not runs:
-        return by_run
+        return
     scoring = next(iter(runs.values())).spec.scoring
-    parts = []
     if "finetuned" in scoring.stages or ("global" in scoring.stages and scoring.global_on == "clients"):
-        parts.append(_deployed(method, runs, clients, round))
+        yield from _deployed(method, runs, clients, round)
     if "global" in scoring.stages and scoring.global_on == "test-set":
-        parts.append(_on_test_rows(method, runs, clients, round))
+        yield from _on_test_rows(method, runs, clients, round)
     if "personalized" in scoring.stages and not before_aggregation(method, scoring):
         left = {
             (index, client): Left(run.states.get(client, run.fresh), None)
             for index, run in runs.items()
             for client in scored_clients(scoring, run.federation.training).tolist()
         }
-        parts.append(personal(method, runs, clients, round, left))
+        yield from personal(method, runs, clients, round, left)
     if leaves_models(scoring):
-        parts.append(_left_behind(runs, clients, round))
-    for part in parts:
-        for index, rows in part.items():
-            by_run[index] += rows
-    return by_run
+        yield from _left_behind(runs, clients, round)
 
 
 def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
@@ -134,7 +128,7 @@ def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
 
 def personal(
     method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Mapping[tuple[int, int], Left]
-) -> ByRun:
+) -> Scored:
     """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
 
     `left.sent` None: from their states and the server's; else from what their training of this round left behind.
@@ -164,14 +158,12 @@ def personal(
     tallies = clients(models, servers, items, key=None if name in clients.timely else name)
     if asked:
         clients.timely.add(name)
-    by_run: ByRun = {index: [] for index in runs}
     for (index, client), (scores, means) in zip(left, tallies, strict=True):
         average = runs[index].spec.scoring.average
         values = means.tolist() if isinstance(means, Tensor) else []
         runs[index].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(values)]
         for stage, tally in scores.items():
-            by_run[index] += _rows(stage, average, round, client, Hits(*[v[None] for v in tally]))
-    return by_run
+            yield index, _rows(stage, average, round, client, tally)
 
 
 def _fed(method: AnyMethod, run: Run, clients: ClientMap, client: int, round: int) -> tuple[Drawn, ...]:
@@ -195,7 +187,7 @@ def _means(f: Objective, w: Params, seen: Batches) -> Tensor | tuple[()]:
     return total / rows
 
 
-def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> ByRun:
+def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
     """The models that participations left clients with: those of the clients scored, and those of the last cohort."""
     scoring = next(iter(runs.values())).spec.scoring
     items, owners = [], []
@@ -212,13 +204,11 @@ def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> ByR
         return score(f, own, query)
 
     tallies = clients(one, dict.fromkeys(runs, ()), items, key="left behind") if items else []
-    by_run: ByRun = {index: [] for index in runs}
     for (index, stage, client), tally in zip(owners, tallies, strict=True):
-        by_run[index] += _rows(stage, scoring.average, round, client, Hits(*[v[None] for v in tally]))
-    return by_run
+        yield index, _rows(stage, scoring.average, round, client, tally)
 
 
-def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> ByRun:
+def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
     """The global model on each client's query rows, and its fine-tuning."""
     scoring = next(iter(runs.values())).spec.scoring
     updates = scoring.finetune.steps if scoring.finetune and "finetuned" in scoring.stages else 0
@@ -241,16 +231,14 @@ def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, ro
         return curve(method, scoring, f, server, support, tuning, query)
 
     tallies = clients(one, servers, items, key="scoring")
-    by_run: ByRun = {index: [] for index in runs}
     for (index, client), tally in zip(owners, tallies, strict=True):
         if "global" in scoring.stages and scoring.global_on == "clients":
-            by_run[index] += _rows("global", scoring.average, round, client, Hits(*[v[:1] for v in tally]))
+            yield index, _rows("global", scoring.average, round, client, Hits(*[v[0] for v in tally]))
         if "finetuned" in scoring.stages:
-            by_run[index] += _rows("finetuned", scoring.average, round, client, tally)
-    return by_run
+            yield index, _rows("finetuned", scoring.average, round, client, tally)
 
 
-def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> ByRun:
+def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
     """The global model on the federation's test rows, as client -1."""
     items = [Item(index, (), (_query(run, run.federation.test, clients),)) for index, run in runs.items()]
     servers = {index: run.server for index, run in runs.items()}
@@ -259,10 +247,8 @@ def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap
         return score(f, returned.model(method.deploy(f, server, ()), "deploy()"), query)
 
     tallies = clients(one, servers, items, key="test rows")
-    return {
-        index: _rows("global", run.spec.scoring.average, round, -1, Hits(*[v[None] for v in tally]))
-        for (index, run), tally in zip(runs.items(), tallies, strict=True)
-    }
+    for (index, run), tally in zip(runs.items(), tallies, strict=True):
+        yield index, _rows("global", run.spec.scoring.average, round, -1, tally)
 
 
 def _query(run: Run, rows: np.ndarray, clients: ClientMap, client: int | None = None) -> Drawn:
@@ -273,19 +259,11 @@ def _query(run: Run, rows: np.ndarray, clients: ClientMap, client: int | None = 
 
 
 def _rows(stage: str, average: str, round: int, client: int, tally: Hits) -> list[Score]:
-    """A score per entry of the tally, whose number is the fine-tuning step."""
-    correct, examples, loss_sum, batch_accuracy = (v.cpu().numpy() for v in tally)
-    accuracy = batch_accuracy if average == "batches" else correct / examples
-    return [
-        Score(
-            stage,
-            round,
-            step,
-            client,
-            int(correct[step]),
-            int(examples[step]),
-            float(loss_sum[step]),
-            float(accuracy[step]),
-        )
-        for step in range(len(examples))
-    ]
+    """A score per entry of the tally, whose number is the fine-tuning step; one of a tally of scalars."""
+    found = []
+    for step, (correct, examples, loss_sum, batch_accuracy) in enumerate(
+        zip(*(np.atleast_1d(values.cpu().numpy()).tolist() for values in tally), strict=True)
+    ):
+        accuracy = batch_accuracy if average == "batches" else correct / examples
+        found.append(Score(stage, round, step, client, int(correct), int(examples), loss_sum, accuracy))
+    return found

@@ -221,7 +221,7 @@ class Simulation:
                 for (index, client), (sent, state) in zip(portion, results, strict=True)
                 if client in scored_clients(self.runs[index].spec.scoring, self.runs[index].federation.training)
             }
-            for index, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, left).items():
+            for index, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, left):
                 self.runs[index].scores += scores
         return results
 
@@ -285,9 +285,10 @@ class Simulation:
         """Score every run that has not failed. In the last scores a loss that is not finite fails the whole run."""
         for run in self.runs:
             run.check()
-        for index, scores in evaluate(self.method, self.alive, self.clients, self.rounds).items():
-            run = self.runs[index]
-            run.scores += scores
+        alive = self.alive
+        for index, scores in evaluate(self.method, alive, self.clients, self.rounds):
+            alive[index].scores += scores
+        for run in alive.values():
             if last and "personalized" in run.spec.scoring.stages:
                 scored = scored_clients(run.spec.scoring, run.federation.training).tolist()
                 run.metrics += [Metric(0, c, "support", float(len(run.federation.support[c]))) for c in scored]
