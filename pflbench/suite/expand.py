@@ -15,7 +15,7 @@ from pflbench.spec import Finetune, MethodSpec, RunSpec, Scoring
 from pflbench.suite import origins, resolve
 from pflbench.suite.cells import Cell, Choice, Derived, Expansion, Reading, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.select import SelectedRow, select_columns, select_rows, suite_rows
+from pflbench.suite.select import SelectedRow, references, select_columns, select_rows, suite_rows
 from pflbench.suite.shortfall import shortfall, stand_in
 from pflbench.suite.staging import staged
 from pflbench.suite.strict import at
@@ -25,7 +25,7 @@ def _chosen(suite: Suite, document: Document) -> Suite:
     """The suite with the versions chosen of what is the user's own and not on this machine, column by column."""
     suite = replace(suite, own=suite.own.anew())
     for index in range(len(document.column)):
-        suite.own.choose(**resolve.references(suite, document, index))
+        suite.own.choose(**references(suite, document, index))
     return suite
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pflbench.catalog import Info
 from pflbench.errors import unknown
@@ -11,14 +11,9 @@ from pflbench.suite.cells import Departure, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.schema import Column, Row
 from pflbench.suite.scoped import Note
-from pflbench.suite.select import SelectedRow, anchored, suite_rows
+from pflbench.suite.select import SelectedRow, references, suite_rows
 from pflbench.suite.sourced import SETTINGS
 from pflbench.suite.strict import at
-
-_NAMED: tuple[tuple[str, Literal["datasets", "partitions"]], ...] = (
-    ("dataset", "datasets"),
-    ("partition", "partitions"),
-)
 
 
 def check(suite: Suite) -> None:
@@ -28,11 +23,11 @@ def check(suite: Suite) -> None:
     infos = {name: selected.info for selected in rows for name in (selected.row.id, selected.key)}
     everywhere: dict[str, None] = {}
     for i, column in enumerate(document.column):
-        named = {"dataset": column.dataset.name, "partition": column.partition.name}
-        infos_of = {
-            kind: suite.own.options(plural, anchored(named[kind], suite.path.parent)) for kind, plural in _NAMED
-        }
-        options = [f"{kind}.{option}" for kind, info in infos_of.items() for option in info.fields]
+        options = [
+            f"{kind[:-1]}.{option}"
+            for kind, reference in references(suite, document, i).items()
+            for option in suite.own.options(kind, reference).fields
+        ]
         everywhere |= dict.fromkeys(options)
         _check(column.sources, options, infos, f"{suite.path}: column[{i}].sources")
     _check(document.sources, list(everywhere), infos, f"{suite.path}: sources")

@@ -15,7 +15,7 @@ from pflbench.suite import origins
 from pflbench.suite.cells import Reference
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.schema import Candidates, FederationKeys, FinetuneKeys, NamedTable, Sourced
-from pflbench.suite.select import SelectedRow, all_known, anchored
+from pflbench.suite.select import SelectedRow, all_known, anchored, references
 from pflbench.suite.strict import at
 
 _FINETUNE = Info(
@@ -93,17 +93,6 @@ def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
 def places(suite: Suite, document: Document, index: int) -> names.Places:
     """Where the code is of a column's dataset, partition and network, as far as they are the user's own."""
     return {kind: name for kind, name in references(suite, document, index).items() if names.is_reference(name)}
-
-
-def references(suite: Suite, document: Document, index: int) -> dict[names.Kind, str]:
-    """What a column calls its dataset, partition and network; a file with its whole path."""
-    column = document.column[index]
-    called: dict[names.Kind, str] = {
-        "datasets": column.dataset.name,
-        "partitions": column.partition.name,
-        "models": column.model,
-    }
-    return {kind: anchored(name, suite.path.parent) for kind, name in called.items()}
 
 
 def hyperparameters(

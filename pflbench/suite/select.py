@@ -146,3 +146,14 @@ def anchored(name: str, folder: Path) -> str:
     """A reference into a file with its path taken from `folder`; any other name as it is."""
     where, _, attribute = name.rpartition(":")
     return f"{(folder / where).resolve()}:{attribute}" if where.endswith(".py") else name
+
+
+def references(suite: Suite, document: Document, index: int) -> dict[names.Kind, str]:
+    """What a column calls its dataset, partition and network; a file with its whole path."""
+    column = document.column[index]
+    called: dict[names.Kind, str] = {
+        "datasets": column.dataset.name,
+        "partitions": column.partition.name,
+        "models": column.model,
+    }
+    return {kind: anchored(name, suite.path.parent) for kind, name in called.items()}
