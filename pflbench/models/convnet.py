@@ -13,14 +13,7 @@ import torch
 from torch import Tensor
 
 from pflbench.errors import UsageError
-from pflbench.models.network import (
-    Gate,
-    Network,
-    conv_parameters,
-    linear_parameters,
-    norm_parameters,
-    ungated,
-)
+from pflbench.models.network import Gate, Network, conv_parameters, linear_parameters, norm_parameters, ungated
 from pflbench.models.ops import Ops
 from pflbench.vector import Parameter
 
@@ -60,13 +53,7 @@ class ConvNet:
                 h = gate(len(self.channels) + 1 + i, h)
             return ops.linear(h, p["head.out.weight"], p["head.out.bias"])
 
-        plain = Network(
-            parameters=tuple(parameters()),
-            forward=forward,
-            shape=shape,
-            classes=classes,
-            gated=(*self.channels, *dense),
-        )
+        plain = Network(tuple(parameters()), forward, shape, classes, gated=(*self.channels, *dense))
         return replace(plain, modulated=lambda mode, batch_norm: self._modulated(plain, mode, batch_norm))
 
     def _conv_parameters(self, prefix: str, inputs: int, batch_norm: bool) -> Iterable[Parameter]:

@@ -72,7 +72,6 @@ class Single:
         self.key = key
 
     def images(self, x: Tensor) -> Tensor:
-        """See `Ops`."""
         return x.contiguous(memory_format=torch.channels_last)
 
     def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
@@ -80,19 +79,15 @@ class Single:
         return F.conv2d(x, weight, bias, padding=padding)
 
     def pool(self, x: Tensor, padding: int = 0) -> Tensor:
-        """See `Ops`."""
         return F.max_pool2d(x, 2, padding=padding)
 
     def average(self, x: Tensor) -> Tensor:
-        """See `Ops`."""
         return x.mean((2, 3))
 
     def flatten(self, x: Tensor) -> Tensor:
-        """See `Ops`."""
         return x.flatten(1)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """See `Ops`."""
         return F.linear(x, weight, bias)
 
     def batch_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
@@ -102,11 +97,9 @@ class Single:
         return F.batch_norm(x, None, None, scale, shift, training=True, eps=EPS)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
-        """See `Ops`."""
         return _dropped(x, rate, self.key)
 
     def mean(self, x: Tensor) -> Tensor:
-        """See `Ops`."""
         return x.mean(0)
 
     def context_linear(self, c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -114,7 +107,6 @@ class Single:
         return F.linear(c, weight, bias)
 
     def over(self, x: Tensor, values: Tensor) -> Tensor:
-        """See `Ops`."""
         return values.reshape(1, -1, *([1] * (x.dim() - 2)))
 
 
@@ -146,15 +138,12 @@ class Stacked:
         return F.conv2d(x, weight.flatten(0, 1), bias.flatten(), padding=padding, groups=self.clients)
 
     def pool(self, x: Tensor, padding: int = 0) -> Tensor:
-        """See `Ops`."""
         return F.max_pool2d(x, 2, padding=padding)
 
     def average(self, x: Tensor) -> Tensor:
-        """See `Ops`."""
         return self._apart(x).mean((3, 4)).transpose(0, 1)
 
     def flatten(self, x: Tensor) -> Tensor:
-        """See `Ops`."""
         return self._apart(x).flatten(2).transpose(0, 1)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -189,7 +178,6 @@ class Stacked:
         return center * (variance + EPS).rsqrt() * scale.reshape(shape) + shift.reshape(shape)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
-        """See `Ops`."""
         return _dropped(x, rate, self.key)
 
     def mean(self, x: Tensor) -> Tensor:
@@ -221,20 +209,17 @@ class Columns(Stacked):
         """See `Ops`; weight ["clients", "out", "in", "kernel", "kernel"]."""
         k = weight.shape[-1]
         x = F.pad(x, (0, 0, padding, padding, padding, padding)) if padding else x
-        patches = (
-            x.unfold(2, k, 1).unfold(3, k, 1).movedim(4, -1)
-        )  # [clients, batch, height, width, kernel, kernel, in]
+        # [clients, batch, height, width, kernel, kernel, in]
+        patches = x.unfold(2, k, 1).unfold(3, k, 1).movedim(4, -1)
         rows = patches.reshape(self.clients, -1, weight[0, 0].numel())
         out = torch.baddbmm(bias[:, None], rows, weight.movedim(2, -1).flatten(2).mT)
         return out.view(*patches.shape[:4], -1)
 
     def pool(self, x: Tensor, padding: int = 0) -> Tensor:
-        """See `Ops`."""
         pooled = F.max_pool2d(x.flatten(0, 1).movedim(-1, 1), 2, padding=padding)
         return pooled.movedim(1, -1).reshape(*x.shape[:2], *pooled.shape[2:], -1)
 
     def average(self, x: Tensor) -> Tensor:
-        """See `Ops`."""
         return x.mean((2, 3))
 
     def flatten(self, x: Tensor) -> Tensor:

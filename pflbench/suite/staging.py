@@ -18,8 +18,8 @@ _PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored"
 
 _POINTER = "see 'Which stages exist' in docs/methods.md"
 _TRAINED = (
-    " For it to have one, write `def trained(self, sent, state)`, which returns the model that a participation leaves "
-    f"its client with: {_POINTER}."
+    " For it to have one, write `def trained(self, sent, state)`, which returns the client's model after a "
+    f"local update: {_POINTER}."
 )
 _HOOKS: dict[Shown, str] = {
     "personalized": " For it to have one, write `def personalize(self, f, server, state, sent, *taken, round)`, which "
