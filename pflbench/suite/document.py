@@ -109,7 +109,6 @@ class Document(TomlTable):
         else:
             counting.check(self.statistics, self.figure is not None, self.row, self.column)
         _check_stages(self)
-        _check_left_behind(self)
         _check_derived(self)
         _check_references(self)
         _check_scopes(self)
@@ -145,16 +144,9 @@ def _check_stages(document: Document) -> None:
             raise fault(place, f"the table shows none of it: layout.stages has {', '.join(document.layout.stages)}")
         if len(document.shown(row)) > 1 and not document.layout.stages:
             raise fault(place, "layout.stages is missing, which says how several stages stand beside each other")
-
-
-def _check_left_behind(document: Document) -> None:
-    if document.evaluation.clients != "held-out":
-        return
-    for i, row in enumerate(document.row):
-        for stage in row.named:
-            if stage in ("stored", "sampled"):
-                place = ("row", i, row.stage_key)
-                raise fault(place, f"held-out clients, who are scored, never train, so nothing is {stage!r}")
+        for left in {"stored", "sampled"} & {*row.named}:
+            if document.evaluation.clients == "held-out":
+                raise fault(place, f"held-out clients, who are scored, never train, so nothing is {left!r}")
 
 
 def _check_derived(document: Document) -> None:

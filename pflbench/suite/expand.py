@@ -25,7 +25,7 @@ def _chosen(suite: Suite, document: Document) -> Suite:
     """The suite with the versions chosen of what is the user's own and not on this machine, column by column."""
     suite = replace(suite, own=suite.own.anew())
     for index in range(len(document.column)):
-        suite.own.choose(**references(suite, document, index))
+        suite.own.choose(references(suite, document, index))
     return suite
 
 

@@ -55,18 +55,14 @@ class Own:
         """The same without the remarks and choices."""
         return replace(self, remarks=[], _chosen={})
 
-    def choose(self, datasets: str, partitions: str, models: str) -> None:
+    def choose(self, called: Mapping[names.Kind, str]) -> None:
         """Choose versions of what is not on this machine, those with the most finished runs.
 
         To be called for each column before anything of it is described: chosen one by one, there might be no run that
         has all of them.
 
-        Args:
-            datasets: The reference or name of a column's dataset.
-            partitions: Of its partition.
-            models: Of its network.
+        `called`: the references or names of a column's dataset, partition and network.
         """
-        called: dict[names.Kind, str] = {"datasets": datasets, "partitions": partitions, "models": models}
         absent = [kind for kind, one in called.items() if names.is_reference(one) and not _is_there(kind, one)]
         if not absent:
             return
