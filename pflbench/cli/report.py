@@ -22,6 +22,8 @@ Profile = Annotated[
     str | None,
     typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="Only this one (default: each that has results)."),
 ]
+_LISTED = 30
+"""So many other tables have a line of their own."""
 FORMATS = ("terminal", "markdown", "latex", "csv")
 
 
@@ -74,9 +76,8 @@ def report(
 ) -> int:
     """Print the tables of the suites that have results, as the paper prints them, its numbers beside ours.
 
-    With nothing but options of how to print, the table that was run last, and a line for each other one. On a terminal
-    in short; --full has the rest. A suite of statistics shows what `pflbench run` counted of
-    its datasets.
+    With nothing but options of how to print, the table that was run last, below a line for each other one. On a
+    terminal in short; --full has the rest. A suite of statistics shows what `pflbench run` counted of its datasets.
     """
     from pflbench.reading.finished import reported
     from pflbench.report.compact import compact
@@ -92,9 +93,9 @@ def report(
     found = reported(selection, store, own, spread=spread, newest=first_look and not all_)
     tables = [compact(one, compare_paper) for one in found.tables] if first_look and not full else found.tables
     texts = [render(table, format_, compare_paper) for table in tables]  # type: ignore[arg-type]
-    _emit(_joined(texts, format_), output)
     if first_look:
         _say_others(found.others, store)
+    _emit(_joined(texts, format_), output)
     return 0
 
 
@@ -105,7 +106,7 @@ def _joined(texts: Sequence[str], format: str) -> str:
 
 
 def _say_others(tables: Sequence[Expansion], store: Store) -> None:
-    """A line for each of these tables that has runs of its own rows."""
+    """A line for each of these tables that has runs of its own rows, and how many more there are."""
     done = {run.spec.id for run in store.list() if run.failure is None}
     lines = []
     for one in tables:
@@ -114,9 +115,11 @@ def _say_others(tables: Sequence[Expansion], store: Store) -> None:
             lines.append((f"pflbench report --suite {one.part.suites[0]}{profile}", f"{made} of {len(one.runs)} runs"))
     if lines:
         width = max(len(command) for command, _ in lines)
-        console().print("\nOther tables with results (--all prints them):")
-        for command, runs in lines:
+        more = f" and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
+        console().print(f"Other tables with results{more} (--all prints them):")
+        for command, runs in lines[:_LISTED]:
             console().print(f"  {command:<{width}}  # {runs}")
+        console().print()
 
 
 def _emit(text: str, output: Path | None) -> None:

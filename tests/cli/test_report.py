@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_kit import method_file
 
+from pflbench.result import RunResult, Score
+from pflbench.selection import selection
 from pflbench.store import Store
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
 
 RUN = ("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0")
 
@@ -41,12 +46,39 @@ def test_what_was_run_last_comes_first_and_the_others_have_a_line(cli: Any, fold
     assert cli("run", *smoke, "-m", "fedavg", "--seeds", "0", "--rounds", "4").code == 0
     assert cli(*RUN, "-m", "ditto").code == 0
     shown = cli("report").out
-    assert shown.startswith("Tiny") and "Ditto" in shown
-    assert "  pflbench report --suite cafeme-table1 --profile smoke  # 1 of " in shown
+    others, table = shown.split("\n\n")
+    assert table.startswith("Tiny") and "Ditto" in table
+    assert "  pflbench report --suite cafeme-table1 --profile smoke  # 1 of " in others
     everything = cli("report", "--all").out
     assert "CAFeMe, Table 1" in everything and "Other tables" not in everything
     asked = Store(folder / "results").list()[0].provenance["asked"]
     assert set(asked) >= {"suite", "profile", "row", "column"}
+
+
+@pytest.mark.usefixtures("first")
+def test_the_last_screen_of_the_readmes_first_command_shows_the_table(cli: Any, folder: Path) -> None:
+    """Four columns with spreads of two digits, in a clone, where ten other tables have results."""
+    shutil.copytree(Path(__file__).parents[2] / "results" / "packs", folder / "results" / "packs")
+    store, table = (
+        Store(folder / "results"),
+        expand(load("cafeme-table1"), selection(suites=["cafeme-table1"], profile="smoke")),
+    )
+    cells = {run: cell for cell in table.cells for run in cell.needed}
+    for run, cell in cells.items():
+        assert run.scoring.finetune
+        scores = (
+            Score(stage, run.rounds, step, client, 30 + 60 * run.seed, 100, 1.0, 0.3 + 0.6 * run.seed)
+            for stage in run.scoring.stages
+            for step in range(run.scoring.finetune.steps + 1 if stage == "finetuned" else 1)
+            for client in range(run.training_clients, run.clients)
+        )
+        provenance = {"data_hash": "d", "asked": table.asks(cell), "finished": "2026-11-22T10:00:00"}
+        store.write(RunResult(run, tuple(scores), provenance))
+    screen = cli("report").out.splitlines()[-23:]  # the prompt is a line, too
+    title = next(i for i, line in enumerate(screen) if line.startswith("CAFeMe, Table 1 [profile: smoke"))
+    for row in table.rows:
+        (line,) = [line for line in screen[title:] if line.startswith(f"{row.title} ")]
+        assert line.count("60.00 ± 30.00") == len(table.columns) and len(line) <= 80
 
 
 @pytest.mark.usefixtures("first")
