@@ -147,7 +147,7 @@ class Shelf:
             return None
         if run.id not in self._results:
             try:
-                self._results[run.id] = self._store.read(run.id)
+                self._results[run.id] = self._store.fetch(self.stored[run.id])
             except MissingRun:  # damaged behind its metadata; the store has warned and set it aside
                 del self.stored[run.id]
                 return None

@@ -40,6 +40,10 @@ class Packs:
         finished = [pack for pack in holding if pack.entries[id].header.failure is None]
         return next(iter(finished + holding), None)
 
+    def known(self, path: Path) -> Pack | None:
+        """The pack in this file, as it was when packs were last looked through."""
+        return self._known.get(path)
+
     def read(self, pack: Pack, id: str) -> RunResult | None:
         """One of a pack's runs; None if it cannot be read there, or not any more. Raises `StoreError`."""
         try:

@@ -116,6 +116,13 @@ class Store:
                 return result
         raise MissingRun(f"There is no run {id} in {str(self.root)!r}.")
 
+    def fetch(self, stored: Stored) -> RunResult:
+        """The whole of a run that `list` described: from where it was then, without looking through all packs again.
+
+        Raises `MissingRun` if it is not there any more, and nowhere else.
+        """
+        return self._read(stored) or self.read(stored.spec.id)
+
     def list(self) -> StoredRuns:
         """Every readable run whose method still has the name it had then, sorted by id; warns of the others."""
         every = self._all()
@@ -154,7 +161,7 @@ class Store:
         id = stored.spec.id
         if stored.path == self.path(id):
             return self.read_single(id)
-        pack = self.packs.find(id)
+        pack = self.packs.known(stored.path) or self.packs.find(id)
         return None if pack is None else self.packs.read(pack, id)
 
     def _inspect(self, path: Path) -> Stored | None:
