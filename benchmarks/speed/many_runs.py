@@ -74,7 +74,8 @@ def measure(results: Path) -> tuple[float, float, float]:
     command = [sys.executable, "-m", "pflbench", "report", "--results", str(results)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
-    if status:
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
         raise SystemExit("`pflbench report` failed.")
     return usage.ru_utime + usage.ru_stime, time.perf_counter() - started, usage.ru_maxrss / 1e3
 
