@@ -2,9 +2,10 @@
 
     python benchmarks/speed/many_runs.py [--runs 2000] [--results FOLDER]
 
-It makes the results up, in a temporary folder unless one is given: runs of the shipped suites, beginning with the largest table,
-each with as many scores as a real one has, packed as `pflbench pack` does. Then it starts `pflbench report` on them, which
-shows that table, and prints processor time, time and peak memory of each try. A folder that has runs already is used as it is.
+It makes the results up, in a temporary folder unless one is given: runs of the shipped suites, beginning with the
+largest table, each with as many scores as a real one has, packed as `pflbench pack` does. Then it starts `pflbench
+report` on them, which shows that table, and prints processor time, time and peak memory of each try. A folder that has
+runs already is used as it is.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def make(store: Store, number: int) -> int:
     for name in SUITES:
         table = expand(load(name), selection(suites=[name]))
         cells = {run: cell for cell in reversed(table.cells) for run in cell.needed}
-        for run in table.runs[: number - len(made)]:
-            if run.id not in made:
+        for run in table.runs:
+            if run.id not in made and len(made) < number:
                 asked = table.asks(cells[run])
                 # The first suite ends last, so it is the one that a bare report shows.
                 finished = f"{2040 - SUITES.index(name)}-01-01T00:00:00.000+00:00"
@@ -48,7 +49,7 @@ def make(store: Store, number: int) -> int:
 
 
 def invented(run: RunSpec, provenance: dict[str, object]) -> RunResult:
-    """A result of a run with scores by chance: one for each stage, round, fine-tuning step and client that it scores."""
+    """A result of a run with random scores: one for each stage, round, fine-tuning step and client that it scores."""
     chance = random.Random(run.seed)
     clients = {
         "held-out": range(run.training_clients, run.clients),

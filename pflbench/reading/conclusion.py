@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pflbench.reading.explaining import Explanation
 from pflbench.reading.facts import Facts
+from pflbench.reading.runs import commit
 from pflbench.report.recent import WINDOW
 from pflbench.report.statistics import ENOUGH_SEEDS
 from pflbench.report.text import number, ranges
@@ -71,7 +72,7 @@ def conclusion(of: Explanation) -> Conclusion:
 
 def _without_a_number(of: Explanation) -> Conclusion:
     failed = f", {of.value.failed} failed" if of.value.failed else ""
-    make = f"pflbench run --suite {of.table.suite} --column {of.head.column.id} --method {of.row.id}"
+    make = f"pflbench run --suite {of.table.suite} --column {of.head.column.id} --method {of.cell.row.id}"
     short = [f"Nothing can be concluded: none of {_seeds(of.value.expected)} is done{failed}."]
     if of.named:
         short.append(f"`{make}{of.part.options}` trains them.")
@@ -182,7 +183,7 @@ def _of_the_runs(of: Explanation) -> list[str]:
         lines.append(f"Less than the protocol: {of.table.shortfall.runs}.")
     if 0 < value.done < value.expected and value.done >= ENOUGH_SEEDS:
         lines.append(f"Only {value.done} of {_seeds(value.expected)} are done (missing: {ranges(of.missing)}).")
-    unchecked = [ran.run.run for ran in of.ran if ran.run.commit.endswith("+")]
+    unchecked = [ran.spec.id for ran in of.ran if commit(ran).endswith("+")]
     if unchecked:
         lines.append(f"Computed with code that was changed and not committed: {', '.join(unchecked)}.")
     return lines
@@ -190,7 +191,7 @@ def _of_the_runs(of: Explanation) -> list[str]:
 
 def _of_the_data(of: Explanation) -> list[str]:
     """Whether the runs were computed on files that are not the official ones, as far as the files here tell."""
-    if not isinstance(of.facts, Facts) or of.facts.hash not in {ran.data_hash for ran in of.ran}:
+    if not isinstance(of.facts, Facts) or of.facts.hash not in of.data_hashes:
         return []
     return [f"The runs were computed on the same data as are here. {warning}" for warning in of.facts.warnings]
 

@@ -7,12 +7,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from pflbench.reading.conclusion import conclusion, spreads_apart
-from pflbench.reading.explaining import Explanation, Given, Ran
+from pflbench.reading.explaining import Explanation, Given
 from pflbench.reading.facts import Facts
+from pflbench.reading.runs import commit
 from pflbench.reading.trials import Tried
-from pflbench.report import rules
+from pflbench.report import footer
 from pflbench.report.table import SUSPECT, Verdict
 from pflbench.report.text import number, ranges
+from pflbench.store import Stored
 
 SOURCES = {
     "paper": "the paper says it",
@@ -89,9 +91,9 @@ def _head(of: Explanation) -> str:
     paper = of.table.paper if of.table.published else "no paper has it"
     lines = [
         f"{of.table.title} ({paper}), profile {of.table.profile}{whole}",
-        f"Row     {of.row.title}" + (f" ({of.row.id})" if of.named else " (not in the suite)"),
+        f"Row     {of.cell.row.title}" + (f" ({of.cell.row.id})" if of.named else " (not in the suite)"),
         f"Column  {of.head.column.setting} ({of.head.column.id})",
-        f"Scored  {stage}: {rules.described(of.cell.stage, of.run)}",
+        f"Scored  {stage}: {footer.described(of.cell.stage, of.run)}",
     ]
     if of.further:
         lines.append(f"Also shown: {', '.join(of.further)} (name it with --stage).")
@@ -115,8 +117,8 @@ def _numbers(of: Explanation) -> list[Passage]:
         lines.append((apart, ""))
     if value.verdict is not None:
         lines.append((f"Verdict of the report: {_labeled(value.verdict)}.", ""))
-    if value.reference is not None and value.reference.spread is not None and of.printed:
-        lines.append((f"The paper's ± is {of.printed}.", ""))
+    if value.reference is not None and value.reference.spread is not None and of.table.spread.paper:
+        lines.append((f"The paper's ± is {of.table.spread.paper}.", ""))
     if value.seeds:
         each = (f"{seed}: {number(accuracy, None, decimals)}" for seed, accuracy in value.seeds.items())
         lines.append((f"By seed: {', '.join(each)}.", ""))
@@ -133,25 +135,24 @@ def _labeled(verdict: Verdict) -> str:
 
 def _runs(of: Explanation) -> list[Passage]:
     """The runs of each seed, then those of the trials."""
-    seeds: dict[int, list[Ran]] = {}
+    seeds: dict[int, list[Stored]] = {}
     for ran in of.ran:
-        seeds.setdefault(ran.seed, []).append(ran)
+        seeds.setdefault(ran.spec.seed, []).append(ran)
     lines: list[Passage] = []
     for seed, rans in seeds.items():
-        ids = ", ".join(ran.run.run + _failure(ran) for ran in rans)
+        failures = (f" (failed: {ran.failure.splitlines()[0]})" if ran.failure else "" for ran in rans)
+        ids = ", ".join(ran.spec.id + failure for ran, failure in zip(rans, failures, strict=True))
         if len(rans) > 1:
-            held_out = sum(ran.run.validation > 0 for ran in rans)
+            held_out = sum(ran.spec.validation > 0 for ran in rans)
             ids = f"{len(rans)} runs, {held_out} of them without the rows that the choice is made on: {ids}"
-        made = dict.fromkeys(f"commit {ran.run.commit or 'unknown'} on {ran.device or 'unknown'}" for ran in rans)
-        days = dict.fromkeys(ran.run.finished or "day not recorded" for ran in rans)
+        made = dict.fromkeys(
+            f"commit {commit(ran) or 'unknown'} on {ran.provenance.get('device') or 'unknown'}" for ran in rans
+        )
+        days = dict.fromkeys(str(ran.provenance.get("finished") or "day not recorded") for ran in rans)
         lines.append((f"Seed {seed}: {ids}; {', '.join(made)}; {', '.join(days)}", ""))
     for one in of.trials:
         lines.append((f"Trials with seed {one.seed}, in the order above: {', '.join(t.run for t in one.trials)}", ""))
     return lines
-
-
-def _failure(ran: Ran) -> str:
-    return f" (failed: {ran.run.failure.splitlines()[0]})" if ran.run.failure else ""
 
 
 def _given(given: Sequence[Given]) -> list[Passage]:
@@ -184,7 +185,7 @@ def _trials(of: Explanation) -> list[Passage]:
         tried = of.run.model_copy(update={"validation": one.share})
         lines.append(
             (
-                f"Seed {one.seed}, {where}: {rules.described(one.stage, tried)}; scored on a held-out "
+                f"Seed {one.seed}, {where}: {footer.described(one.stage, tried)}; scored on a held-out "
                 f"{100 * one.share:g} % of each client's training images, after round {one.rounds}:",
                 "",
             )
@@ -209,7 +210,7 @@ def _departures(of: Explanation) -> list[Passage]:
     if not of.followed:
         other = "The runs have another federation, network or batches than the suite's whole protocol (profile paper)"
         return [(f"{other}, so what is said of that one is not repeated here.", "")]
-    lines: list[Passage] = [(f"Followed is {of.follows}.", "")] if of.follows else []
+    lines: list[Passage] = [(f"Followed is {of.cell.follows}.", "")] if of.cell.follows else []
     for kind, title in _KINDS.items():
         mine = [one for one in of.departures if one.kind == kind]
         lines += [(f"{title}:", "")] if mine else []
@@ -272,7 +273,7 @@ def _facts(facts: Facts, of: Explanation) -> list[str]:
     if facts.shared:
         lines.append(f"{facts.shared} rows are held by several clients.")
     lines += facts.warnings
-    if of.ran and facts.hash not in {ran.data_hash for ran in of.ran}:
+    if of.ran and facts.hash not in of.data_hashes:
         lines.append("The dataset here is not the one that the runs were computed on: its content is another.")
     if facts.parameters:
         lines.append(f"Network {of.run.model}: {facts.parameters:,} parameters as this method trains it.")

@@ -13,18 +13,17 @@ from pflbench.names import is_reference, split_reference, without_folder
 from pflbench.reading import docstring
 from pflbench.reading.docstring import Said
 from pflbench.reading.facts import Facts, facts
-from pflbench.reading.runs import Listed, listed
 from pflbench.reading.trials import Tried, tried
-from pflbench.report import rules
+from pflbench.report import footer
 from pflbench.report.layout import lay_out
 from pflbench.report.reading import Shelf, readable
 from pflbench.report.table import CellValue, Table
 from pflbench.report.unlisted import extra_rows
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec
-from pflbench.store import Store
+from pflbench.store import Store, Stored
 from pflbench.store.asked import askers
-from pflbench.suite.cells import Cell, ColumnHead, Departure, Expansion, TableRow
+from pflbench.suite.cells import Cell, ColumnHead, Departure, Expansion
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -39,38 +38,24 @@ class Given(NamedTuple):
     meaning: str = ""
 
 
-class Ran(NamedTuple):
-    """A stored run of the cell, its device and data, and the accuracy of its seed in percent if it counts."""
-
-    seed: int
-    accuracy: float | None
-    run: Listed
-    device: str
-    data_hash: str
-
-
 @dataclass(frozen=True)
 class Explanation:
     """What is known of a cell.
 
     Attributes:
         table: What the cell is a part of, reduced to it; `cell` and `value` are its input and its number.
-        row: Of the table, or one of the user's.
         head: The column.
         further: Other stages at which the row is shown in this column, by what the table calls them.
-        missing: Seeds without a finished run.
         ran: Its runs that are stored. Where clients choose from a grid: those of all points.
         reading: How the number is read from the scores, in sentences.
         hyper: The method's hyperparameters. A grid has all of its values.
         settings: All else that has a source.
         trials: Behind the tuned values.
-        follows: What the runs follow, in words.
         departures: From the paper's text, as the suite lists them.
         method: What the method's docstring says of the method's own paper; None if its source is not there.
         notes: The suite's, on this row and column.
         facts: Of the federation; a text says what is missing for them, None: nobody looked.
-        named: Whether the suite names the row, as opposed to one of the user's.
-        printed: What the ± that the paper printed is; empty if the suite does not say.
+        named: Whether the suite names the row, as opposed to an extra row.
         sends: Whether clients send anything to the server, as far as the method and the runs' costs tell.
         part: Which runs of the suite are meant.
         followed: Whether federation, network and batches are those of the suite's whole protocol: of others its
@@ -80,25 +65,31 @@ class Explanation:
     table: Expansion
     cell: Cell
     value: CellValue
-    row: TableRow
     head: ColumnHead
     further: tuple[str, ...]
-    missing: tuple[int, ...]
-    ran: tuple[Ran, ...]
+    ran: tuple[Stored, ...]
     reading: tuple[str, ...]
     hyper: tuple[Given, ...]
     settings: tuple[Given, ...]
     trials: tuple[Tried, ...]
-    follows: str
     departures: tuple[Departure, ...]
     method: Said | None
     notes: tuple[str, ...]
     facts: Facts | str | None
     named: bool
-    printed: str
     sends: bool
     part: Selection
     followed: bool
+
+    @property
+    def missing(self) -> list[int]:
+        """Seeds without a finished run."""
+        return [runs[0].seed for runs in self.cell.by_seed if runs[0].seed not in self.value.seeds]
+
+    @property
+    def data_hashes(self) -> set[str]:
+        """What identifies the data that its runs were computed on."""
+        return {str(one.provenance.get("data_hash") or "") for one in self.ran}
 
     @property
     def run(self) -> RunSpec:
@@ -147,7 +138,7 @@ def explain(
     named = cell.row in table.rows
     reduced = replace(table, rows=(cell.row,), columns=(cell.column,), cells=(cell,), derived=())
     followed = not named or _followed(content, cell)
-    departures, notes = _told(content, part, cell) if named else ((), ())
+    told = expand(content, part, rows=[cell.row.id], columns=[cell.column.id]) if named else None
     hyper, settings = _hyper(cell), _settings(cell)
     tuned = [given.name for given in (*hyper, *settings) if given.source == "tuned"]
     done = [run for run in cell.needed if run.id in shelf.stored]
@@ -155,37 +146,22 @@ def explain(
         table=reduced,
         cell=cell,
         value=value,
-        row=cell.row,
         head=_head(table, cell),
         further=tuple(_head(table, c).label or c.stage for c in cells if c is not cell),
-        missing=tuple(runs[0].seed for runs in cell.by_seed if runs[0].seed not in value.seeds),
-        ran=tuple(_ran(run, value, store, shelf) for run in done),
+        ran=tuple(shelf.stored[run.id] for run in done),
         reading=_reading(reduced, value),
         hyper=hyper,
         settings=settings,
         trials=tuple(tried(cell, [c.stage for c in cells], tuned, shelf)),
-        follows=cell.follows,
-        departures=departures if followed else (),
+        departures=tuple(one for one in told.departures if one.concerns(cell)) if told and followed else (),
         method=_method(cell.needed[0], shelf),
-        notes=notes,
-        facts=_facts(table, cell, root),
+        notes=told.notes if told else (),
+        facts=None if root is None else facts(cell.needed[0], root, table.locations.get(cell.needed[0].id, {})),
         named=named,
-        printed=table.spread.paper,
         sends=_sends(cell.needed[0], done, shelf),
         part=part,
         followed=followed,
     )
-
-
-def _told(content: Suite, part: Selection, cell: Cell) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
-    """The suite's departures that concern a cell of its own, and its notes on row and column."""
-    table = expand(content, part, rows=[cell.row.id], columns=[cell.column.id])
-    return tuple(one for one in table.departures if one.concerns(cell)), table.notes
-
-
-def _facts(table: Expansion, cell: Cell, root: Path | None) -> Facts | str | None:
-    run = cell.needed[0]
-    return None if root is None else facts(run, root, table.locations.get(run.id, {}))
 
 
 def _check_explainable(name: str, document: Document, row: str, column: str) -> None:
@@ -227,29 +203,26 @@ def _sends(run: RunSpec, done: Sequence[RunSpec], shelf: Shelf) -> bool:
 
 
 def _column(document: Document, column: str) -> str:
-    called = {c.id: c.id for c in document.column}
-    called |= {f"{c.group} {c.title}".strip().lower(): c.id for c in document.column}
-    found = called.get(column) or called.get(column.lower())
-    if found is None:
-        raise unknown("column", column, [c.id for c in document.column])
-    return found
+    called = {f"{c.group} {c.title}".strip().lower(): c.id for c in document.column}
+    ids = [c.id for c in document.column]
+    if column not in ids and column.lower() not in called:
+        raise unknown("column", column, ids)
+    return column if column in ids else called[column.lower()]
 
 
-def _cells_of(table: Expansion, row: str, beside: Sequence[Cell]) -> list[Cell]:
-    """The cells of a row, one for each stage that it is shown at; `beside`: those of rows that the suite lacks."""
+def _cells_of(table: Expansion, row: str, extra: Sequence[Cell]) -> list[Cell]:
+    """The cells of a row, one for each stage that it is shown at; `extra`: those of extra rows."""
     titles = {one.title.lower(): one.id for one in reversed(table.rows)}  # of several with a title, the first
     ids = [one.id for one in table.rows]
     found = row if row in ids else titles.get(row.lower())
-    if found is not None:
-        cells = [cell for cell in table.cells if cell.row.id == found and cell.has_scores]
-        if not cells:
-            raise UsageError(f"The table shows nothing of row {found} in this column.")
-        return cells
+    cells = [cell for cell in table.cells if cell.row.id == found and cell.has_scores]
+    if found is not None and not cells:
+        raise UsageError(f"The table shows nothing of row {found} in this column.")
     names = {row, without_folder(row)}
-    guests = [cell.row for cell in beside if cell.row.title == row or cell.row.method in names]
-    if not guests:
-        raise unknown("row", row, [*ids, *(cell.row.title for cell in beside)])
-    return [cell for cell in beside if cell.row == guests[0]]
+    cells = cells or [cell for cell in extra if cell.row.title == row or cell.row.method in names]
+    if not cells:
+        raise unknown("row", row, [*ids, *(cell.row.title for cell in extra)])
+    return [cell for cell in cells if cell.row == cells[0].row]
 
 
 def _at_stage(table: Expansion, cells: Sequence[Cell], stage: str | None) -> Cell:
@@ -311,22 +284,15 @@ def _text(value: Any) -> str:
 def _reading(table: Expansion, value: CellValue) -> tuple[str, ...]:
     grid = dict.fromkeys(table.places, value)
     lines = [
-        rules.selection(table.cells),
-        rules.clients(table),
-        rules.seeds(table.cells, [value], table.spread if table.shows_spread else None),
-        rules.rounds(table),
-        rules.plain(table, grid),
-        rules.left_out(table, grid),
-        *rules.choices(table, grid),
+        footer.selection(table.cells),
+        footer.clients(table),
+        footer.seeds(table.cells, [value], table.spread if table.shows_spread else None),
+        footer.rounds(table),
+        footer.plain(table, grid),
+        footer.left_out(table, grid),
+        *footer.choices(table, grid),
     ]
     return tuple(line for line in lines if line)
-
-
-def _ran(run: RunSpec, value: CellValue, store: Store, shelf: Shelf) -> Ran:
-    stored = shelf.stored[run.id]
-    counts = run.id in value.runs.get(run.seed, ())
-    told = [str(stored.provenance.get(key) or "") for key in ("device", "data_hash")]
-    return Ran(run.seed, value.seeds.get(run.seed) if counts else None, listed(stored, store), *told)
 
 
 def _method(run: RunSpec, shelf: Shelf) -> Said | None:

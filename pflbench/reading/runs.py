@@ -116,7 +116,7 @@ def listed(stored: Stored, store: Store) -> Listed:
         validation=spec.validation,
         precision=spec.precision,
         finished=str(told.get("finished") or ""),
-        commit=str(told.get("commit") or "") + ("+" if told.get("dirty") else ""),
+        commit=commit(stored),
         file=stored.path.relative_to(store.root).as_posix(),
         failure=stored.failure or "",
         dataset_version=spec.dataset.version or "",
@@ -127,6 +127,11 @@ def listed(stored: Stored, store: Store) -> Listed:
         hyper=", ".join(f"{key}={value}" for key, value in spec.method.hyper.items()),
         unchecked="yes" if told.get("unchecked") else "",
     )
+
+
+def commit(stored: Stored) -> str:
+    """The commit that a run was computed at, with a plus where the code was changed; empty if it is not recorded."""
+    return str(stored.provenance.get("commit") or "") + ("+" if stored.provenance.get("dirty") else "")
 
 
 def _order(run: Listed) -> tuple[object, ...]:

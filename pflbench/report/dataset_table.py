@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from pflbench.report import rules
+from pflbench.report import footer
 from pflbench.report.statistics import summarize
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import ranges
@@ -43,8 +43,8 @@ def _footer(table: CountTable, found: Mapping[str, Sequence[Counts]]) -> Iterato
     varies = any(len({one[:-1] for one in counts}) > 1 for counts in found.values())
     there = [f"{found[one.id][0].data[:12]} ({one.title})" for one in table.datasets if found[one.id]]
     missing = ", ".join(one.title for one in table.datasets if not found[one.id])
-    yield rules.shortfall(table)
-    yield rules.paper(table)
+    yield footer.shortfall(table)
+    yield footer.paper(table)
     yield "Counted: train, the clients' support images; test, their query images; classes, the labels of both."
     yield f"Seeds: {ranges(table.seeds)}.{_spread(table) if varies else ''}"
     yield f"Data: {', '.join(there)}." if there else ""

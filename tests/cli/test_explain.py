@@ -378,7 +378,7 @@ def test_what_a_departure_guesses_is_not_denied(tmp_path: Path) -> None:
 def test_files_that_are_not_the_official_ones_are_in_the_conclusion(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(Path(__file__).parents[2] / "results")
     known = explain("fedec-table2", "fedper", "cifar10-100-2", store)
-    hashes = known.ran[0].data_hash if known.ran else ""
+    hashes = known.ran[0].provenance["data_hash"] if known.ran else ""
     if not hashes:
         pytest.skip("no run of the cell is committed")
     numbers = Numbers(1, 1, 1)
