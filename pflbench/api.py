@@ -143,9 +143,9 @@ def table(
     Raises:
         UsageError: It is not one suite, something is unknown, or nothing of it has results.
     """
-    from pflbench.reading.finished import finished
     from pflbench.reading.tables import every_profile, none_there, with_results
     from pflbench.report.compact import only
+    from pflbench.report.layout import lay_out
     from pflbench.report.reading import readable
     from pflbench.store import Store
 
@@ -154,7 +154,7 @@ def table(
     store = Store(Path(results))
     own = readable(store, _path(data_dir))
     tables = with_results(part.but(profile=part.profile or "paper", methods=None), store, own)
-    table = finished(tables[0], store, spread) if tables else None
+    table = lay_out(tables[0].with_spread(spread), store) if tables else None
     if table is None or not table.has_results:
         raise none_there(part, every_profile(part, store, own), store)
     return FinishedTable(only([table], part.methods)[0])
@@ -265,7 +265,7 @@ class FinishedTable:
         return render(self.content, "terminal", width=100, color=False)
 
     def _repr_html_(self) -> str:
-        from pflbench.report.html import html
+        from pflbench.report.render import html
 
         return html(self.content)
 

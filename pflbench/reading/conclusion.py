@@ -11,6 +11,7 @@ from pflbench.reading.runs import commit
 from pflbench.report.recent import WINDOW
 from pflbench.report.statistics import ENOUGH_SEEDS
 from pflbench.report.text import number, ranges
+from pflbench.units import count
 
 _WORDS = {
     "dataset": "how the dataset is prepared",
@@ -58,26 +59,19 @@ def conclusion(of: Explanation) -> Conclusion:
     if of.value.recent is not None:
         mean = number(of.value.recent.mean, None, of.table.decimals)
         short.append(f"It is the last round's alone; the mean over the last {WINDOW} scored ones is {mean}.")
-    reasons = [
-        *_of_the_runs(of),
-        *_of_the_data(of),
-        *_of_the_values(of),
-        *_of_departures(of),
-        *_of_the_paper(of),
-        *_of_the_choice(of),
-        *_of_the_last_rounds(of),
-    ]
+    about = _of_the_runs, _of_the_data, _of_the_values, _of_departures, _of_the_paper, _of_the_choice
+    reasons = [line for said in (*about, _of_the_last_rounds) for line in said(of)]
     return Conclusion(tuple(short), tuple(reasons))
 
 
 def _without_a_number(of: Explanation) -> Conclusion:
     failed = f", {of.value.failed} failed" if of.value.failed else ""
     make = f"pflbench run --suite {of.table.suite} --column {of.head.column.id} --method {of.cell.row.id}"
-    short = [f"Nothing can be concluded: none of {_seeds(of.value.expected)} is done{failed}."]
+    short = [f"Nothing can be concluded: none of {count(of.value.expected, 'seed')} is done{failed}."]
     if of.named:
         short.append(f"`{make}{of.part.options}` trains them.")
-    short += _of_the_paper(of)
-    return Conclusion(tuple(short), (*_of_the_values(of), *_of_departures(of), *_of_the_paper(of)))
+    suspect = _of_the_paper(of)
+    return Conclusion((*short, *suspect), (*_of_the_values(of), *_of_departures(of), *suspect))
 
 
 def _verdict(of: Explanation) -> list[str]:
@@ -89,39 +83,33 @@ def _verdict(of: Explanation) -> list[str]:
         ]
     if of.table.shortfall.runs:
         no = "Not to be compared with the paper: the" if of.table.published else "The"
-        return [
-            f"{no} runs follow less than the whole protocol, or another one. The number shows that the method runs, "
-            "and little of how good it is."
-        ]
+        less = f"{no} runs follow less than the whole protocol, or another one."
+        return [f"{less} The number shows that the method runs, and little of how good it is."]
     if not of.table.published:
         return ["No paper has this table. pflbench's number stands for itself."]
     if value.reference is None:
         return ["There is no number of the paper here. pflbench's stands for itself."]
     if value.done < ENOUGH_SEEDS:
-        are = "is" if value.done == 1 else "are"
         early = (
-            f"Too early to tell: {value.done} of {_seeds(value.expected)} {are} done, and with fewer than "
-            f"{ENOUGH_SEEDS} nobody knows how much of a difference is chance."
+            f"Too early to tell: {value.done} of {count(value.expected, 'seed')} {'is' if value.done == 1 else 'are'} "
+            f"done, and with fewer than {ENOUGH_SEEDS} nobody knows how much of a difference is chance."
         )
         return [early, *_of_the_paper(of)]
     if value.reference.suspect is not None:
         nothing = "so neither agreement nor difference says whether the method was reproduced."
-        return [f"{_suspect(value.reference.suspect)}; {nothing}", _compared(of)]
+        return [f"The paper's number is suspect: {value.reference.suspect}; {nothing}", _compared(of)]
     return [_compared(of), _meaning(of)]
 
 
 def _compared(of: Explanation) -> str:
     """How far the two numbers are apart, and which spreads that is measured by."""
     value = of.value
-    ratio = value.verdict.ratio if value.verdict else None
-    so_far = "" if value.complete else f" (so far: {value.done} of {_seeds(value.expected)})"
-    apart = _beside(value.difference or 0.0, of.table.decimals)
-    if ratio is not None and not math.isinf(ratio):
-        apart += f", {ratio:.1f} times {_measure(of)}"
-    label = _LABELS[value.verdict.label] if value.verdict and value.verdict.label in _LABELS else "Not comparable"
+    so_far = "" if value.complete else f" (so far: {value.done} of {count(value.expected, 'seed')})"
+    apart = _beside(value.difference or 0.0, of.table.decimals) + _in_spreads(of)
+    label = _LABELS.get(value.verdict.label, "") if value.verdict else ""
     if value.reference and value.reference.suspect is not None:
         label = "Beside the suspect number"
-    return f"{label}{so_far}: {apart}; {_sizes(of)}."
+    return f"{label or 'Not comparable'}{so_far}: {apart}; {_sizes(of)}."
 
 
 def _sizes(of: Explanation) -> str:
@@ -172,19 +160,13 @@ def _meaning(of: Explanation) -> str:
     return f"Reproduced{tuned}: no value behind it is {known}."
 
 
-def _suspect(why: str) -> str:
-    return f"The paper's number is suspect: {why}"
-
-
 def _of_the_runs(of: Explanation) -> list[str]:
     value = of.value
-    lines = []
-    if of.table.shortfall.runs:
-        lines.append(f"Less than the protocol: {of.table.shortfall.runs}.")
-    if 0 < value.done < value.expected and value.done >= ENOUGH_SEEDS:
-        lines.append(f"Only {value.done} of {_seeds(value.expected)} are done (missing: {ranges(of.missing)}).")
-    unchecked = [ran.spec.id for ran in of.ran if commit(ran).endswith("+")]
-    if unchecked:
+    lines = [f"Less than the protocol: {of.table.shortfall.runs}."] if of.table.shortfall.runs else []
+    if ENOUGH_SEEDS <= value.done < value.expected:
+        missing = ranges(of.missing)
+        lines.append(f"Only {value.done} of {count(value.expected, 'seed')} are done (missing: {missing}).")
+    if unchecked := [ran.spec.id for ran in of.ran if commit(ran).endswith("+")]:
         lines.append(f"Computed with code that was changed and not committed: {', '.join(unchecked)}.")
     return lines
 
@@ -227,14 +209,12 @@ def _rests(guesses: list[str]) -> str:
 def _trials(of: Explanation) -> str:
     """What the stored trials say of the tuned values."""
     own = [one for one in of.trials if one.same]
-    if not own:
-        return (
-            "the stored trials are of another setting, see below"
-            if of.trials
-            else "no search is stored, so nobody can check it"
-        )
-    best = all(one.trials[0].chosen for one in own)
-    return "the best of the stored trials, see below" if best else "not the best of the stored trials, see below"
+    if own:
+        no = "" if all(one.trials[0].chosen for one in own) else "not "
+        return f"{no}the best of the stored trials, see below"
+    if of.trials:
+        return "the stored trials are of another setting, see below"
+    return "no search is stored, so nobody can check it"
 
 
 def _in_words(names: list[str]) -> list[str]:
@@ -248,28 +228,23 @@ def _of_departures(of: Explanation) -> list[str]:
         mine = [one for one in of.departures if one.kind == kind]
         by = {words: [one.what for one in mine if one.source == source] for source, words in _READINGS.items()}
         how = "; ".join(f"{words}: {', '.join(names)}" for words, names in by.items() if names)
-        points = "1 point" if len(mine) == 1 else f"{len(mine)} points"
-        lines += [f"{title} in {points} ({how})."] if mine else []
+        lines += [f"{title} in {count(len(mine), 'point')} ({how})."] if mine else []
     return [*lines, *(f"Grave: {one.what}. {one.told}" for one in of.departures if one.grave)]
 
 
 def _of_the_paper(of: Explanation) -> list[str]:
-    reference = of.value.reference
-    return [] if reference is None or reference.suspect is None else [f"{_suspect(reference.suspect)}."]
+    suspect = of.value.reference and of.value.reference.suspect
+    return [] if suspect is None else [f"The paper's number is suspect: {suspect}."]
 
 
 def _of_the_choice(of: Explanation) -> list[str]:
     """What choosing from the grid on the test scores would have given."""
-    found, decimals = of.value.on_test, of.table.decimals
+    found, reference, decimals = of.value.on_test, of.value.reference, of.table.decimals
     if found is None:
         return []
-    apart = ""
-    if of.value.reference is not None:
-        apart = f", {_beside(found.mean - of.value.reference.mean, decimals)}"
-    return [
-        "With points chosen on the test scores, as the paper's wording may mean, it would be "
-        f"{number(found.mean, found.spread, decimals)}{apart}."
-    ]
+    apart = f", {_beside(found.mean - reference.mean, decimals)}" if reference else ""
+    would = f"it would be {number(found.mean, found.spread, decimals)}{apart}."
+    return [f"With points chosen on the test scores, as the paper's wording may mean, {would}"]
 
 
 def _of_the_last_rounds(of: Explanation) -> list[str]:
@@ -291,12 +266,9 @@ def spreads_apart(of: Explanation) -> str:
     value, decimals = of.value, of.table.decimals
     if value.difference is None or value.reference is None:
         return ""
-    text = f"pflbench minus paper: {value.difference:+.{decimals}f} points"
-    ratio = value.verdict.ratio if value.verdict else None
-    if ratio is not None and not math.isinf(ratio):
-        joint = math.hypot(_own(of), value.reference.spread or 0.0)
-        text += f", {ratio:.1f} times {_measure(of)} ({number(joint, None, decimals)})"
-    return f"{text}."
+    spreads = _in_spreads(of)
+    joint = number(math.hypot(_own(of), value.reference.spread or 0.0), None, decimals)
+    return f"pflbench minus paper: {value.difference:+.{decimals}f} points{spreads}{spreads and f' ({joint})'}."
 
 
 def _beside(difference: float, decimals: int) -> str:
@@ -309,16 +281,16 @@ def _own(of: Explanation) -> float:
     return ours or 0.0
 
 
-def _measure(of: Explanation) -> str:
-    reference = of.value.reference
-    return "both spreads taken together" if reference and reference.spread is not None else "our spread alone"
+def _in_spreads(of: Explanation) -> str:
+    """How many spreads the numbers are apart; empty where that is no number."""
+    ratio, reference = of.value.verdict.ratio if of.value.verdict else None, of.value.reference
+    if ratio is None or math.isinf(ratio):
+        return ""
+    both = reference is not None and reference.spread is not None
+    return f", {ratio:.1f} times {'both spreads taken together' if both else 'our spread alone'}"
 
 
 def _times(ratio: float) -> str:
     if f"{ratio:.1f}" == "1.0":
         return "as large as"
     return f"about {ratio:.0f} times" if ratio >= _DOMINATES else f"{ratio:.1f} times"
-
-
-def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"

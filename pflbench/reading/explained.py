@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pflbench.reading.conclusion import conclusion, spreads_apart
-from pflbench.reading.explaining import Explanation, Given
+from pflbench.reading.explaining import Explanation, Given, written
 from pflbench.reading.facts import Facts
 from pflbench.reading.runs import commit
 from pflbench.reading.trials import Tried
@@ -101,30 +101,27 @@ def _head(of: Explanation) -> str:
 
 
 def _numbers(of: Explanation) -> list[Passage]:
-    value, decimals = of.value, of.table.decimals
-    lines: list[Passage] = []
-    if value.mean is None:
-        lines.append((f"pflbench  none: 0 of {value.expected} seeds are done", ""))
-    else:
-        done = f"seeds {ranges(value.seeds)}" if value.done > 1 else f"seed {ranges(value.seeds)} alone"
+    value, reference, decimals = of.value, of.value.reference, of.table.decimals
+    ours, paper = f"none: 0 of {value.expected} seeds are done", "prints no number here"
+    if value.mean is not None:
+        seeds = f"seeds {ranges(value.seeds)}" if value.done > 1 else f"seed {ranges(value.seeds)} alone"
         of_all = "" if value.complete else f"; {value.done} of {value.expected} are done"
-        lines.append((f"pflbench  {number(value.mean, value.spread, decimals)}   ({done}{of_all})", ""))
-    if value.reference is not None:
-        lines.append((f"Paper     {number(value.reference.mean, value.reference.spread, decimals)}", ""))
-    else:
-        lines.append((f"Paper     {'prints no number here' if of.table.published else 'none has this table'}", ""))
-    if apart := spreads_apart(of):
-        lines.append((apart, ""))
+        ours = f"{number(value.mean, value.spread, decimals)}   ({seeds}{of_all})"
+    if reference is not None:
+        paper = number(reference.mean, reference.spread, decimals)
+    elif not of.table.published:
+        paper = "none has this table"
+    lines = [f"pflbench  {ours}", f"Paper     {paper}", spreads_apart(of)]
     if value.verdict is not None:
-        lines.append((f"Verdict of the report: {_labeled(value.verdict)}.", ""))
-    if value.reference is not None and value.reference.spread is not None and of.table.spread.paper:
-        lines.append((f"The paper's ± is {of.table.spread.paper}.", ""))
+        lines.append(f"Verdict of the report: {_labeled(value.verdict)}.")
+    if reference is not None and reference.spread is not None and of.table.spread.paper:
+        lines.append(f"The paper's ± is {of.table.spread.paper}.")
     if value.seeds:
         each = (f"{seed}: {number(accuracy, None, decimals)}" for seed, accuracy in value.seeds.items())
-        lines.append((f"By seed: {', '.join(each)}.", ""))
+        lines.append(f"By seed: {', '.join(each)}.")
     if of.missing:
-        lines.append((f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.", ""))
-    return lines
+        lines.append(f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.")
+    return [(line, "") for line in lines if line]
 
 
 def _labeled(verdict: Verdict) -> str:
@@ -182,25 +179,17 @@ def _trials(of: Explanation) -> list[Passage]:
     lines: list[Passage] = []
     for one in of.trials:
         where = "in this column's setting" if one.same else f"in another setting ({one.where})"
-        tried = of.run.model_copy(update={"validation": one.share})
-        lines.append(
-            (
-                f"Seed {one.seed}, {where}: {footer.described(one.stage, tried)}; scored on a held-out "
-                f"{100 * one.share:g} % of each client's training images, after round {one.rounds}:",
-                "",
-            )
-        )
-        lines += _points(one)
+        models = footer.described(one.stage, of.run.model_copy(update={"validation": one.share}))
+        share = f"{100 * one.share:g} % of each client's training images"
+        scored = f"scored on a held-out {share}, after round {one.rounds}"
+        lines += [(f"Seed {one.seed}, {where}: {models}; {scored}:", ""), *_points(one)]
     return lines
 
 
 def _points(one: Tried) -> list[Passage]:
     lines = []
     for trial in one.trials:
-        values = ", ".join(
-            f"{key} = {value:g}" if isinstance(value, float) else f"{key} = {value}"
-            for key, value in trial.values.items()
-        )
+        values = ", ".join(f"{key} = {written(value)}" for key, value in trial.values.items())
         accuracy = "failed" if trial.accuracy is None else f"{trial.accuracy:.2f} %"
         lines.append((f"{accuracy}  {values}{'  <- used here' if trial.chosen else ''}", "  "))
     return lines
@@ -244,12 +233,11 @@ def _unused(item: str, of: Explanation) -> bool:
 def _federation(of: Explanation) -> list[Passage]:
     run = of.run
     held = run.clients - run.training_clients
+    lossy = f"; an upload arrives with probability {run.arrival:g}" if run.arrival < 1 and of.sends else ""
     lines = [
         f"{run.clients} clients: {run.training_clients} train"
         + (f", {held} are held out and only scored." if held else "."),
-        f"Each round {run.cohort} of them take part"
-        + (f"; an upload arrives with probability {run.arrival:g}." if run.arrival < 1 and of.sends else ".")
-        + ("" if of.sends else " They send nothing."),
+        f"Each round {run.cohort} of them take part{lossy}." + ("" if of.sends else " They send nothing."),
     ]
     if isinstance(of.facts, Facts):
         lines += _facts(of.facts, of)
@@ -260,21 +248,18 @@ def _federation(of: Explanation) -> list[Passage]:
     return [(line, "") for line in lines]
 
 
-def _facts(facts: Facts, of: Explanation) -> list[str]:
-    lines = [
-        f"With seed {facts.seed} a training client adapts on {facts.support.of('rows')}.",
-        f"A client is scored on {facts.query.of('rows')}.",
-    ]
+def _facts(facts: Facts, of: Explanation) -> Iterator[str]:
+    yield f"With seed {facts.seed} a training client adapts on {facts.support.of('rows')}."
+    yield f"A client is scored on {facts.query.of('rows')}."
     if facts.held_out:
-        lines.append(f"A held-out client adapts on {facts.held_out.of('rows')}.")
-    lines.append(f"A client's training rows are of {facts.kinds.of('classes')}; there are {facts.classes}.")
+        yield f"A held-out client adapts on {facts.held_out.of('rows')}."
+    yield f"A client's training rows are of {facts.kinds.of('classes')}; there are {facts.classes}."
     if facts.test:
-        lines.append(f"The global model can be scored on {facts.test} test rows.")
+        yield f"The global model can be scored on {facts.test} test rows."
     if facts.shared:
-        lines.append(f"{facts.shared} rows are held by several clients.")
-    lines += facts.warnings
+        yield f"{facts.shared} rows are held by several clients."
+    yield from facts.warnings
     if of.ran and facts.hash not in of.data_hashes:
-        lines.append("The dataset here is not the one that the runs were computed on: its content is another.")
+        yield "The dataset here is not the one that the runs were computed on: its content is another."
     if facts.parameters:
-        lines.append(f"Network {of.run.model}: {facts.parameters:,} parameters as this method trains it.")
-    return lines
+        yield f"Network {of.run.model}: {facts.parameters:,} parameters as this method trains it."

@@ -242,7 +242,7 @@ def _hyper(cell: Cell) -> tuple[Given, ...]:
     points = [choice.run.method.hyper for choice in cell.choices[0]] if cell.choices else [run.method.hyper]
     found = []
     for key in run.method.hyper:
-        values = list(dict.fromkeys(_text(point.get(key)) for point in points))
+        values = list(dict.fromkeys(written(point.get(key)) for point in points))
         found.append(Given(key, " or ".join(values), cell.sources.get(key, ""), meanings.get(key, "")))
     return tuple(found)
 
@@ -271,13 +271,14 @@ def _settings(cell: Cell) -> tuple[Given, ...]:
         rule = run.scoring.finetune
         found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
     return tuple(
-        Given(key, _text(value), cell.sources.get(key) or cell.sources.get(key.partition(".")[0], ""))
+        Given(key, written(value), cell.sources.get(key) or cell.sources.get(key.partition(".")[0], ""))
         for key, value in found.items()
         if key not in unread  # a value of the method's own is named above
     )
 
 
-def _text(value: Any) -> str:
+def written(value: Any) -> str:
+    """A value as it is printed."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -47,21 +47,10 @@ def reported(part: Selection, store: Store, own: Own, *, spread: bool | None = N
         shown = [last] if last else there[:1]
     if not shown and not counted:
         raise none_there(trained, every_profile(trained, store, own), store)
-    tables = [*counted.values(), *(finished(one, store, spread) for one in shown)]
+    tables = [*counted.values(), *(lay_out(one.with_spread(spread), store) for one in shown)]
     seen = {(one.path.resolve(), one.profile) for one in shown}
     others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
     return Reported(only(tables, part.methods), others)
-
-
-def finished(table: Expansion, store: Store, spread: bool | None = None) -> Table:
-    """A table with the numbers of the stored runs.
-
-    Args:
-        table: Which.
-        store: Where the runs are.
-        spread: Whether the spread over seeds stands behind each number; None: as the suite says.
-    """
-    return lay_out(table.with_spread(spread), store)
 
 
 def counted_tables(part: Selection, store: Store, own: Own, spread: bool | None = None) -> dict[str, Table]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -97,32 +98,39 @@ def settle(value: CellValue, seeds: dict[int, Floats], table: Caption) -> CellVa
 
 def _single(cell: Cell, run: RunSpec, shelf: Shelf) -> Read | None:
     result = shelf.read(run)
-    if result is None:
-        return None
-    return _read(cell, run.seed, (run.id,), scored(result, cell.reading), result)
+    return None if result is None else _read(cell, (run.id,), scored(result, cell.reading), result)
 
 
-def _read(cell: Cell, seed: int, runs: tuple[str, ...], rounds: Rounds, sizes: RunResult) -> Read:
+def _read(cell: Cell, runs: tuple[str, ...], rounds: Rounds, sizes: RunResult) -> Read:
     plain = average(rounds, replace(cell.reading, mean="clients"), sizes)
     left_out = max(0, concerned(sizes.spec) - len(rounds[-1].clients)) if cell.stage == "stored" else 0
-    return Read(seed, runs, average(rounds, cell.reading, sizes), float(plain.mean()), left_out)
+    return Read(sizes.spec.seed, runs, average(rounds, cell.reading, sizes), float(plain.mean()), left_out)
 
 
 def _chosen(cell: Cell, points: tuple[Choice, ...], shelf: Shelf) -> Read | None:
-    runs = _all([point.run for point in points], shelf)
-    validations = _all([point.validation for point in points], shelf)
-    if runs is None or validations is None:
+    found = of_grid(cell, points, shelf)
+    if found is None:
         return None
-    tests, held_out = ([scored(result, cell.reading) for result in results] for results in (runs, validations))
     ids = tuple(run.id for point in points for run in point)
-    found = _read(cell, points[0].run.seed, ids, choose(tests, held_out), runs[0])
-    return replace(found, on_test=average(choose(tests, tests), cell.reading, runs[0]))
+    optimistic = average(choose(found.tests, found.tests), cell.reading, found.first)
+    return replace(_read(cell, ids, choose(found.tests, found.held_out), found.first), on_test=optimistic)
 
 
-def _all(runs: list[RunSpec], shelf: Shelf) -> list[RunResult] | None:
-    results = [shelf.read(run) for run in runs]
-    done = [result for result in results if result is not None]
-    return done if len(done) == len(results) else None
+class OfGrid(NamedTuple):
+    """What the runs of a grid scored: for each point on test rows, and on the rows that the choice is made on."""
+
+    first: RunResult
+    tests: list[Rounds]
+    held_out: list[Rounds]
+
+
+def of_grid(cell: Cell, points: Sequence[Choice], shelf: Shelf) -> OfGrid | None:
+    """The scores of a cell's grid for one seed; None where a run of it is not done."""
+    found = [result for point in points for run in point if (result := shelf.read(run))]
+    if len(found) < 2 * len(points):
+        return None
+    rounds = [scored(result, cell.reading) for result in found]
+    return OfGrid(found[0], rounds[::2], rounds[1::2])
 
 
 def choose(points: Sequence[Rounds], by: Sequence[Rounds]) -> Rounds:

@@ -6,7 +6,8 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from html import escape
 from typing import Literal
 
 from pflbench.report import text
@@ -49,36 +50,50 @@ def render(
 def _markdown(table: Table, compare: bool) -> str:
     parts = [
         f"### {table.title}",
-        *(_grid(table, view) for view in views(table)),
+        *(_grid(table, view, "pipe", _in_pipes, "**{}**", "*{}*") for view in views(table)),
         "\n".join(f"- {line}" for line in table.footer),
     ]
     lines, notes = text.comparison(table) if compare else ([], [])
     if lines:
-        parts += ["#### Ours and the paper's", _pipes(text.COMPARISON, lines), "\n".join(f"- {n}" for n in notes)]
+        fields = [list(map(_in_pipes, line)) for line in lines]
+        compared = _tabulated(text.COMPARISON, fields, "pipe")
+        parts += ["#### Ours and the paper's", compared, "\n".join(f"- {n}" for n in notes)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _grid(table: Table, view: View) -> str:
+def _in_pipes(words: str) -> str:
+    return words.replace("|", "\\|")
+
+
+def html(table: Table) -> str:
+    """The table with its title and footer, as a fragment of HTML without styles of its own, for notebooks."""
+    parts = [f"<h4>{escape(table.title)}</h4>"]
+    parts += [_grid(table, view, "unsafehtml", escape, "<b>{}</b>", "<i>{}</i>") for view in views(table)]
+    parts += ["<ul>", *(f"<li>{escape(line)}</li>" for line in table.footer), "</ul>"] if table.footer else []
+    return "\n".join(parts) + "\n"
+
+
+def _grid(table: Table, view: View, format: str, escaped: Callable[[str], str], bold: str, italic: str) -> str:
+    """The columns of a view with all rows; `bold` and `italic` are patterns of the format."""
+
     def row_texts(row: Row) -> list[str]:
-        texts = [row.title]
-        for value in (row.cells[index] for index in view.columns):
-            shown = text.cell(value, table.decimals)
-            texts.append(f"**{shown}**" if value and value.best else shown)
-        return texts
+        shown = [(value, escaped(text.cell(value, table.decimals))) for value in (row.cells[i] for i in view.columns)]
+        return [escaped(row.title), *(bold.format(cell) if value and value.best else cell for value, cell in shown)]
 
     body = [row_texts(row) for row in table.rows]
     if view.extra:
-        body.append([f"*{text.OUTSIDE}:*"] + [""] * len(view.columns))
+        body.append([italic.format(f"{text.OUTSIDE}:")] + [""] * len(view.columns))
         body += [row_texts(row) for row in view.extra]
-    return _pipes([view.corner, *(" ".join(above) for above in view.columns.values())], body)
+    return _tabulated([view.corner, *(" ".join(above) for above in view.columns.values())], body, format)
 
 
-def _pipes(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    rows = [[field.replace("|", "\\|") for field in row] for row in body]
+def _tabulated(header: Sequence[str], body: Sequence[Sequence[str]], format: str) -> str:
+    from tabulate import tabulate  # only Markdown and notebooks need it
+
     sides = ["right" if i and name not in text.LEFT else "left" for i, name in enumerate(header)]
-    from tabulate import tabulate  # only Markdown needs it
-
-    return tabulate(rows, headers=list(header), tablefmt="pipe", colalign=sides, disable_numparse=True)
+    escaped = escape if format == "unsafehtml" else _in_pipes
+    headers = [escaped(name) for name in header]
+    return tabulate(body, headers=headers, tablefmt=format, colalign=sides, disable_numparse=True)
 
 
 def _csv(table: Table) -> str:

@@ -8,19 +8,21 @@ from dataclasses import replace
 import numpy as np
 
 from pflbench.report.figures.density import density, pooled
-from pflbench.report.figures.notes import Places, grouped, mixed
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.runs import by_round, done, results
 from pflbench.report.figures.scatter import scatter
 from pflbench.report.figures.sizes import Slicing, histogram
 from pflbench.report.figures.steps import COUNTED, beside, curve, unknown_costs
 from pflbench.report.figures.tsne import Maker as Walks
+from pflbench.report.mixtures import mixtures, runs_used
 from pflbench.report.reading import Shelf
 from pflbench.report.statistics import summarize
 from pflbench.report.text import ranges
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.figure import Curve, FromRuns, Histogram, Kde, Scatter, Steps, Tsne
 
+Places = list[tuple[str, str]]
+"""What is to be said, and of which column."""
 _SCALES = {"none": "", "share": " / sum over clients", "dimension": " / d"}
 
 
@@ -41,7 +43,7 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
         *maker.axes(),
         panels,
         _across(len(panels) // len(stages)),
-        (*mixed(table, shelf), *maker.notes(), *table.notes),
+        (*_mixed(table, shelf), *maker.notes(), *table.notes),
         tuple(row.title for row in table.rows),
         beside=beside(maker.costs) if isinstance(figure, Steps) else {},
     )
@@ -52,7 +54,7 @@ def _draw_tsne(table: Expansion, figure: Tsne, shelf: Shelf) -> Drawing:
     panels = maker.panels()
     return Drawing(
         *(table.suite, table.heading, table.profile, "t-SNE 1", "t-SNE 2", panels, maker.across),
-        (*mixed(table, shelf), *maker.notes(), *table.notes),
+        (*_mixed(table, shelf), *maker.notes(), *table.notes),
         tuple(row.title for row in table.rows),
         "round",
     )
@@ -169,9 +171,9 @@ class _Maker:
     def notes(self) -> list[str]:
         """The lines under the figure that say what it shows and what it lacks."""
         everywhere = len(self.table.columns)
-        lines = [f"Missing or failed runs: {grouped(self.missing, everywhere)}."] if self.missing else []
+        lines = [f"Missing or failed runs: {_grouped(self.missing, everywhere)}."] if self.missing else []
         if self.partial:
-            lines.append(f"Not scored, see --evaluate-every: {grouped(self.partial, everywhere)}.")
+            lines.append(f"Not scored, see --evaluate-every: {_grouped(self.partial, everywhere)}.")
         lines.append(f"Paper: {self.table.paper}. Protocol: {self.table.protocol}. Seeds: {ranges(self.seeds)}.")
         if isinstance(self.figure, Scatter):
             lines.append(
@@ -187,3 +189,23 @@ class _Maker:
             measured = f"{COUNTED} Device: {', '.join(sorted(self.devices))}."
             lines += [line for line in (measured, unknown_costs(self.costs)) if line]
         return lines
+
+
+def _grouped(places: Places, everywhere: int) -> str:
+    """`round 1; FedAvg in A, B`: what, and in which columns unless in all; `everywhere`: how many there are."""
+    found: dict[str, dict[str, None]] = {}
+    for what, column in places:
+        found.setdefault(what, {})[column] = None
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for what, columns in found.items():
+        alike.setdefault(tuple(columns), []).append(what)
+    return "; ".join(
+        ", ".join(several) + ("" if len(columns) == everywhere else f" in {', '.join(columns)}")
+        for columns, several in alike.items()
+    )
+
+
+def _mixed(table: Expansion, shelf: Shelf) -> list[str]:
+    """Warnings of columns whose runs saw different data, or are of different versions of a method."""
+    used = runs_used(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
+    return list(mixtures(table, used).values())

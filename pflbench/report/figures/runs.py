@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pflbench.errors import PflbenchError, unknown
-from pflbench.report.cells import choose
+from pflbench.report.cells import choose, of_grid
 from pflbench.report.reading import EVERYBODY, Floats, Scored, Shelf, after, average, by_client, scored
 from pflbench.result import RunResult
 from pflbench.suite.cells import Cell, Choice
@@ -35,12 +35,8 @@ def results(cell: Cell, shelf: Shelf) -> list[RunResult]:
 
 
 def _chosen(cell: Cell, points: Sequence[Choice], shelf: Shelf) -> Done | None:
-    pairs = [(shelf.read(point.run), shelf.read(point.validation)) for point in points]
-    both = [(run, validation) for run, validation in pairs if run and validation]
-    if len(both) < len(points):
-        return None
-    tests, held_out = ([scored(result, cell.reading) for result in side] for side in zip(*both, strict=True))
-    return Done(both[0][0], by_client(choose(tests, held_out)))
+    found = of_grid(cell, points, shelf)
+    return None if found is None else Done(found.first, by_client(choose(found.tests, found.held_out)))
 
 
 def sizes(one: Done) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from pflbench.report.figures.panels import Point, Series
 from pflbench.report.figures.runs import by_step
 from pflbench.report.statistics import summarize
 from pflbench.result import RunResult
-from pflbench.spec import RunSpec
+from pflbench.store import Stored
 from pflbench.suite.cells import Cell
 from pflbench.suite.schema import Spread
 
@@ -41,19 +40,7 @@ def curve(title: str, runs: Sequence[RunResult], cell: Cell, spread: Spread) -> 
     return Series(title, "line", tuple(points), numbers=costs(runs))
 
 
-class Ran(Protocol):
-    """A run that is done: what was asked for, and how it went."""
-
-    @property
-    def spec(self) -> RunSpec:
-        """What was asked for."""
-
-    @property
-    def provenance(self) -> Mapping[str, Any]:
-        """How it went."""
-
-
-def costs(runs: Sequence[Ran]) -> dict[str, float]:
+def costs(runs: Sequence[RunResult | Stored]) -> dict[str, float]:
     """What a round costs, as far as it is known, by the names of `COSTS`: the means over the runs that tell."""
     told: dict[str, list[float]] = {name: [] for name in COSTS}
     for run in runs:
