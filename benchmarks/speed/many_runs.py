@@ -11,7 +11,6 @@ runs already is used as it is.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import subprocess
 import sys
@@ -69,16 +68,22 @@ def invented(run: RunSpec, provenance: dict[str, object]) -> RunResult:
     return RunResult(run, tuple(scores), provenance, None, support)
 
 
+MEASURE = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3)
+"""
+"""A small process that starts another: a process counts the memory of the one that started it as its own."""
+
+
 def measure(results: Path) -> tuple[float, float, float]:
     """Processor seconds, seconds and peak memory in MB of one report."""
     started = time.perf_counter()
     command = [sys.executable, "-m", "pflbench", "report", "--results", str(results)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit("`pflbench report` failed.")
-    return usage.ru_utime + usage.ru_stime, time.perf_counter() - started, usage.ru_maxrss / 1e3
+    measured = subprocess.run([sys.executable, "-c", MEASURE, *command], stdout=subprocess.PIPE, text=True, check=True)
+    cpu, memory = map(float, measured.stdout.split())
+    return cpu, time.perf_counter() - started, memory
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the verbs that train have in common: show how it goes, and say at the end what came of it."""
+"""What the verbs that train have in common: progress, and a summary at the end."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a reader asks of stored runs beside the tables: which there are, and their scores in long form."""
+"""Find stored runs, tables and scores for the verbs and the API, and explain cells."""

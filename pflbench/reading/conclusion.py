@@ -1,4 +1,4 @@
-"""What may be concluded from a cell: sentences that follow from what is known of it."""
+"""What may be concluded from a cell, in sentences."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _without_a_number(of: Explanation) -> Conclusion:
 
 
 def _verdict(of: Explanation) -> list[str]:
-    """Whether the number can stand for the paper's."""
+    """Whether the number reproduces the paper's."""
     value = of.value
     if value.mixed:
         return [
@@ -102,7 +102,7 @@ def _verdict(of: Explanation) -> list[str]:
 
 
 def _compared(of: Explanation) -> str:
-    """How far the two numbers are apart, and which spreads that is measured by."""
+    """The difference from the paper's number, and its size in spreads."""
     value = of.value
     so_far = "" if value.complete else f" (so far: {value.done} of {count(value.expected, 'seed')})"
     apart = _beside(value.difference or 0.0, of.table.decimals) + _in_spreads(of)
@@ -129,7 +129,7 @@ def _sizes(of: Explanation) -> str:
 
 
 def _meaning(of: Explanation) -> str:
-    """What agreement or difference shows, with what the number rests on."""
+    """What the agreement or difference shows, given where the run's values come from."""
     value = of.value
     label = value.verdict.label if value.verdict else ""
     known = "known to be a guess" if of.of_source("") else "a guess"
@@ -222,7 +222,7 @@ def _in_words(names: list[str]) -> list[str]:
 
 
 def _of_departures(of: Explanation) -> list[str]:
-    """How much of the paper's text is contradicted and filled, and what is grave of it."""
+    """How many departures of each kind there are, and those that are grave."""
     lines = []
     for kind, title in _KINDS.items():
         mine = [one for one in of.departures if one.kind == kind]

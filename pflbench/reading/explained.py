@@ -1,4 +1,4 @@
-"""An explanation as text."""
+"""The text of `pflbench explain`."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _numbers(of: Explanation) -> list[Passage]:
 
 
 def _labeled(verdict: Verdict) -> str:
-    """The report's verdict, and what of this cell makes it that."""
+    """The report's verdict with its reason."""
     why = _MEASURED.get(verdict.label, verdict.reason)
     return f"{verdict.label} ({why})" + ("" if verdict.suspect is None else f", {SUSPECT}")
 
@@ -225,7 +225,7 @@ def _method(of: Explanation) -> list[Passage]:
 
 
 def _unused(item: str, of: Explanation) -> bool:
-    """Whether it is about an option of the method that the run does without."""
+    """Whether a departure concerns an option of the method that the run does not use."""
     option = _OPTION.match(item)
     return option is not None and of.run.method.hyper.get(option[1]) is None
 

@@ -138,7 +138,7 @@ def explain(
     named = cell.row in table.rows
     reduced = replace(table, rows=(cell.row,), columns=(cell.column,), cells=(cell,), derived=())
     followed = not named or _followed(content, cell)
-    told = expand(content, part, rows=[cell.row.id], columns=[cell.column.id]) if named else None
+    departures, notes = _of_suite(content, part, cell) if named else ((), ())
     hyper, settings = _hyper(cell), _settings(cell)
     tuned = [given.name for given in (*hyper, *settings) if given.source == "tuned"]
     done = [run for run in cell.needed if run.id in shelf.stored]
@@ -153,15 +153,21 @@ def explain(
         hyper=hyper,
         settings=settings,
         trials=tuple(tried(cell, [c.stage for c in cells], tuned, shelf)),
-        departures=tuple(one for one in told.departures if one.concerns(cell)) if told and followed else (),
+        departures=departures if followed else (),
         method=_method(cell.needed[0], shelf),
-        notes=told.notes if told else (),
-        facts=None if root is None else facts(cell.needed[0], root, table.locations.get(cell.needed[0].id, {})),
+        notes=notes,
+        facts=facts(cell.needed[0], root, table.locations.get(cell.needed[0].id, {})) if root else None,
         named=named,
         sends=_sends(cell.needed[0], done, shelf),
         part=part,
         followed=followed,
     )
+
+
+def _of_suite(content: Suite, part: Selection, cell: Cell) -> tuple[tuple[Departure, ...], tuple[str, ...]]:
+    """The suite's departures that concern a cell of its own, and its notes on row and column."""
+    table = expand(content, part, rows=[cell.row.id], columns=[cell.column.id])
+    return tuple(one for one in table.departures if one.concerns(cell)), table.notes
 
 
 def _check_explainable(name: str, document: Document, row: str, column: str) -> None:
@@ -213,16 +219,18 @@ def _column(document: Document, column: str) -> str:
 def _cells_of(table: Expansion, row: str, extra: Sequence[Cell]) -> list[Cell]:
     """The cells of a row, one for each stage that it is shown at; `extra`: those of extra rows."""
     titles = {one.title.lower(): one.id for one in reversed(table.rows)}  # of several with a title, the first
-    ids = [one.id for one in table.rows]
-    found = row if row in ids else titles.get(row.lower())
-    cells = [cell for cell in table.cells if cell.row.id == found and cell.has_scores]
-    if found is not None and not cells:
-        raise UsageError(f"The table shows nothing of row {found} in this column.")
+    titles |= {one.id: one.id for one in table.rows}
+    found = titles.get(row, titles.get(row.lower()))
+    if found is not None:
+        cells = [cell for cell in table.cells if cell.row.id == found and cell.has_scores]
+        if not cells:
+            raise UsageError(f"The table shows nothing of row {found} in this column.")
+        return cells
     names = {row, without_folder(row)}
-    cells = cells or [cell for cell in extra if cell.row.title == row or cell.row.method in names]
-    if not cells:
-        raise unknown("row", row, [*ids, *(cell.row.title for cell in extra)])
-    return [cell for cell in cells if cell.row == cells[0].row]
+    alike = [cell.row for cell in extra if cell.row.title == row or cell.row.method in names]
+    if not alike:
+        raise unknown("row", row, [*(one.id for one in table.rows), *(cell.row.title for cell in extra)])
+    return [cell for cell in extra if cell.row == alike[0]]
 
 
 def _at_stage(table: Expansion, cells: Sequence[Cell], stage: str | None) -> Cell:

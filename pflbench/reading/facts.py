@@ -1,4 +1,4 @@
-"""What a cell's federation and network are like, as far as the data at hand tell."""
+"""Sizes of a cell's federation and network, computed from the dataset if it is on this machine."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pflbench.reading.stored import is_trial, select
 from pflbench.selection import Wanted
@@ -102,27 +102,27 @@ def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]
 def listed(stored: Stored, store: Store) -> Listed:
     """A run of this store as a line of the list."""
     spec, told = stored.spec, stored.provenance
+    same: dict[str, Any] = {
+        key: getattr(spec, key) for key in ("model", "clients", "rounds", "seed", "validation", "precision")
+    }
+    hashes: dict[str, Any] = {
+        f"{kind}_{key}": getattr(getattr(spec, kind), key) or ""
+        for kind in ("dataset", "partition")
+        for key in ("version", "content")
+    }
     return Listed(
+        **same,
+        **hashes,
         run=spec.id,
         status="done" if stored.failure is None else "failed",
         method=spec.method.name,
         version=spec.method.version,
         dataset=spec.dataset.name,
         partition=spec.partition.name,
-        model=spec.model,
-        clients=spec.clients,
-        rounds=spec.rounds,
-        seed=spec.seed,
-        validation=spec.validation,
-        precision=spec.precision,
         finished=str(told.get("finished") or ""),
         commit=commit(stored),
         file=stored.path.relative_to(store.root).as_posix(),
         failure=stored.failure or "",
-        dataset_version=spec.dataset.version or "",
-        dataset_content=spec.dataset.content or "",
-        partition_version=spec.partition.version or "",
-        partition_content=spec.partition.content or "",
         model_version=spec.model_version or "",
         hyper=", ".join(f"{key}={value}" for key, value in spec.method.hyper.items()),
         unchecked="yes" if told.get("unchecked") else "",

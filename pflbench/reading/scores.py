@@ -142,7 +142,7 @@ def _line(score: Score) -> ScoreKey:
 
 
 class _Readings:
-    """Which of a run's scores a cell averages. Where clients choose from a grid, their choices are found once."""
+    """Which of a run's scores a cell averages. Choices of clients from a grid are computed once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

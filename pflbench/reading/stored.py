@@ -1,4 +1,4 @@
-"""Which stored runs are asked for, and where in the suites' tables they stand. Never imports torch."""
+"""Select stored runs, and find the cells of the suites' tables that show them. Never imports torch."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def is_trial(spec: RunSpec, ids: Collection[str]) -> bool:
 
 
 def _versioned(name: str) -> tuple[str, str]:
-    """A name, and the beginning of the version that is asked for; a path with a folder asks for its file's."""
+    """Split `Name@VERSION`; for a path with a folder, the version is that of the file as it is now."""
     called, _, version = name.partition("@")
     if not version and is_reference(called):
         where, _ = split_reference(called)
@@ -197,14 +197,14 @@ def _check_names(stored: Sequence[Stored], wanted: Wanted) -> None:
     for name in wanted.methods:
         if name not in known("methods") and not any(_is_called(run.spec, _versioned(name)[0], "") for run in stored):
             raise unknown("method", name, {*known("methods"), *(run.spec.method.name for run in stored)})
-    for name in wanted.datasets:
-        there = {*known("datasets"), *(run.spec.dataset.name for run in stored)}
-        if name not in there:
-            raise unknown("dataset", name, there)
-    for name in wanted.partitions:
-        there = {*known("partitions"), *(run.spec.partition.name for run in stored)}
-        if name not in there:
-            raise unknown("partition", name, there)
+    datasets = {*known("datasets"), *(run.spec.dataset.name for run in stored)}
+    partitions = {*known("partitions"), *(run.spec.partition.name for run in stored)}
+    for kind, names, there in (
+        ("dataset", wanted.datasets, datasets),
+        ("partition", wanted.partitions, partitions),
+    ):
+        if lacking := [name for name in names if name not in there]:
+            raise unknown(kind, lacking[0], there)
 
 
 def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers) -> list[Found]:
@@ -260,12 +260,12 @@ def _check_rows(table: Expansion, stored: Sequence[RunSpec], methods: Sequence[s
 
 
 def _named(table: Expansion, stored: Sequence[RunSpec]) -> dict[RunSpec, list[Place]]:
-    """Where those of the stored runs stand that the suite itself names."""
+    """The places of those stored runs that the suite names."""
     return _cells(table, table.cells, set(stored))
 
 
 def _beside(table: Expansion, stored: Sequence[RunSpec], asked: Askers) -> dict[RunSpec, list[Place]]:
-    """Where the others stand: in rows of their own, or as trials of `pflbench tune` for a row's hyperparameters."""
+    """The places of the others: extra rows, and trials of `pflbench tune` for a row's hyperparameters."""
     extra, _ = extra_rows(table, stored, asked)
     found = _cells(table, extra, set(stored))
     rows: dict[tuple[str, str], list[Cell]] = {}  # of each method in each setting

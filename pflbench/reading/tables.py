@@ -1,4 +1,4 @@
-"""Which tables of the suites have stored runs, and what to say where none has. Never imports torch."""
+"""Find the suites' tables that have stored runs, and the error message where none has. Never imports torch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
 
 
 def asked_for(part: Selection) -> bool:
-    """Whether a selection says anything of what is meant; the precision that is there without being asked does not."""
+    """Whether a selection chooses anything; fp32, the default precision, does not count."""
     return part != Selection(precision=part.precision) or part.precision not in (None, "fp32")
 
 
@@ -92,7 +92,7 @@ def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:
 
 
 def none_there(part: Selection, tables: Sequence[Expansion], store: Store) -> UsageError:
-    """The error that nothing of what is asked for, which expands to these tables, has results; it says what has."""
+    """The error for a selection without results, which expands to these tables; it names what has results instead."""
     named = " and ".join(part.suites) or "any suite"
     what = f"{named} under profile {part.profile}" if part.profile else named
     made = instead((run for table in tables for run in table.runs), _finished(store))

@@ -23,7 +23,7 @@ _MIXED = "the column mixes data or method versions (see †)"
 
 @dataclass(frozen=True)
 class Read:
-    """One seed of a cell that is done: the runs read and what they come to, for each step.
+    """A finished seed of a cell: its runs, and the mean accuracy in percent for each fine-tuning step that is read.
 
     `on_test`: the same if grid points are chosen on the test scores; `plain`: if every client counts the same.
     `left_out`: clients that never took part and so have no score.
@@ -38,7 +38,7 @@ class Read:
 
 
 def read(cell: Cell, shelf: Shelf) -> list[Read]:
-    """The seeds of a cell that are done."""
+    """The finished seeds of a cell."""
     if cell.choices:
         found = [_chosen(cell, points, shelf) for points in cell.choices]
     else:
@@ -47,7 +47,7 @@ def read(cell: Cell, shelf: Shelf) -> list[Read]:
 
 
 def value(cell: Cell, done: list[Read], shelf: Shelf, table: Expansion, *, mixed: bool) -> CellValue:
-    """The cell, filled with the seeds that are done. `mixed`: its column cannot be compared."""
+    """The cell with the numbers of its finished seeds. `mixed`: cells of its column cannot be compared."""
     first = cell.needed[0]
     empty = CellValue(
         method=first.method.name,

@@ -1,4 +1,4 @@
-"""A finished table in short: for a first look on a terminal, and for who asks for some rows only."""
+"""Parts of a finished table: a short form for the terminal, and some of its rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MORE = "--full shows every row and column, each difference from the paper, and w
 
 
 def compact(table: Table, compare: bool = True) -> Table:
-    """The rows and columns that have results, what warns of the numbers, and the rest in two lines.
+    """The table's short form: rows and columns with results, the warnings, and two lines that sum up the footer.
 
-    `compare`: whether one of them counts how many cells stand how near to the paper's.
+    `compare`: whether a line counts the cells by how near they are to the paper's numbers.
     """
     columns = [
         i for i in range(len(table.columns)) if any(_filled(row.cells[i]) for row in (*table.rows, *table.extra))
@@ -74,7 +74,7 @@ def _with_results(rows: Sequence[Row], columns: Sequence[int]) -> tuple[Row, ...
 
 
 def _against(table: Table) -> list[str]:
-    """How many cells stand how near to the paper's, those that are off with their difference."""
+    """How many cells have which verdict, and the differences of those that are off."""
     lines, _ = text.comparison(table)
     if not lines:
         return []

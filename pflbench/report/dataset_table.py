@@ -1,4 +1,4 @@
-"""A table of how many images datasets have, as they are divided among clients, from what was counted and stored."""
+"""The table of a suite of statistics: how many images the clients of each dataset hold, from the stored counts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def lay_out_counts(table: CountTable, store: Store) -> Table:
 
 
 def _footer(table: CountTable, found: Mapping[str, Sequence[Counts]]) -> Iterator[str]:
-    """The lines below; empty ones say nothing. `found`: what was counted, by the dataset's id."""
+    """The lines below the table, some of them empty. `found`: what was counted, by the dataset's id."""
     varies = any(len({one[:-1] for one in counts}) > 1 for counts in found.values())
     there = [f"{found[one.id][0].data[:12]} ({one.title})" for one in table.datasets if found[one.id]]
     missing = ", ".join(one.title for one in table.datasets if not found[one.id])

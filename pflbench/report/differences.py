@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -67,16 +68,11 @@ def _heads(one: Derived, columns: Sequence[ColumnHead]) -> list[tuple[ColumnHead
     for stage in [stage for stage in sides[0] if stage in sides[1]]:
         a, b = sides[0][stage], sides[1][stage]
         first, second = a.column, b.column
-        column = TableColumn(
-            id=one.id,
-            group=first.group,
-            title=one.title,
-            dataset=first.dataset if first.dataset == second.dataset else "",
-            partition=first.partition if first.partition == second.partition else "",
-            model=first.model if first.model == second.model else "",
-            clients=first.clients if first.clients == second.clients else 0,
-            rounds=first.rounds,
-        )
+        common: dict[str, Any] = {
+            key: getattr(first, key) if getattr(first, key) == getattr(second, key) else nothing
+            for key, nothing in (("dataset", ""), ("partition", ""), ("model", ""), ("clients", 0))
+        }
+        column = TableColumn(id=one.id, group=first.group, title=one.title, rounds=first.rounds, **common)
         found.append((ColumnHead(column, stage, a.label), (a.id, b.id)))
     return found
 

@@ -38,7 +38,7 @@ _LONGEST = 120
 
 
 class Footer(NamedTuple):
-    """All lines below a table, warnings first; of these, the ones that nobody may miss; and the rest in a line."""
+    """All lines below a table; the warnings among them; and a summary of seeds, spread and runs in a line."""
 
     lines: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -53,7 +53,7 @@ def footer(
     mixed: Sequence[str],
     spare: Sequence[RunSpec],
 ) -> Footer:
-    """What is said below a table. `titles`: those of all rows, by id."""
+    """The lines below a table. `titles`: of all rows, by id."""
     done = list({u.stored.spec.id: u.stored for u in used if u.stored.failure is None}.values())
     counted = seeds(table.cells, grid.values(), table.spread if table.shows_spread else None)
     first = [*mixed, *_failures(used), shortfall(table)]
@@ -185,7 +185,7 @@ def _seeds_asked(cells: Cells) -> set[int]:
 
 
 def departures(table: Expansion) -> str:
-    """In what the runs differ from the paper's text: how much there is, and the first of it by name."""
+    """How many departures from the paper's text there are, and the first few by name."""
     names = list(dict.fromkeys(departure.what for departure in table.departures))
     more = ", …" if len(names) > _NAMED else ""
     how = f"in {count(len(names), 'point')} ({', '.join(names[:_NAMED])}{more})"
@@ -209,7 +209,7 @@ def selection(cells: Cells) -> str:
 
 
 def shortfall(table: Caption) -> str:
-    """In what the runs are not the paper's whole protocol: the reason for all of the table's cells at once."""
+    """What of the paper's protocol the runs leave out or change; for that reason no cell is compared."""
     if not table.shortfall.runs:
         return ""
     so = ", so nothing compares with the paper" if table.published else ""
@@ -293,7 +293,7 @@ def _listed(found: Mapping[str, Iterable[str]]) -> str:
 
 
 def clients(table: Expansion) -> str:
-    """Whose scores are averaged."""
+    """Which clients are scored, and how their accuracies are averaged."""
     lines: dict[tuple[str, str], dict[str, None]] = {}
     small: dict[int, dict[str, None]] = {}
     for cell in table.cells:
@@ -338,7 +338,7 @@ def left_out(table: Expansion, grid: Grid) -> str:
 
 
 def rounds(table: Expansion) -> str:
-    """How long the columns' runs train, and those of the rows that differ from them."""
+    """For how many rounds the runs of each column train, and those of rows with rounds of their own."""
     usual = {cell.column.id: f"{cell.column.rounds}" for cell in table.cells}
     own: dict[str, dict[str, str]] = {}
     for cell in table.cells:
@@ -383,7 +383,7 @@ def per_column(table: Expansion, texts: Mapping[str, str]) -> str:
 
 
 def choices(table: Expansion, grid: Grid) -> list[str]:
-    """For rows whose clients choose from a grid: how, and what choosing on the test scores would have given."""
+    """For rows in which each client chooses from a grid: how, and the result of choosing on test scores instead."""
     names = {head.id: head.name for head in table.heads}
     lines: dict[str, None] = {}
     for row in table.rows:
@@ -424,7 +424,7 @@ def unprinted(grid: Grid, titles: Mapping[str, str]) -> list[str]:
 
 
 def differences(table: Expansion) -> list[str]:
-    """What the derived rows and columns subtract."""
+    """For each derived row and column, what is subtracted from what."""
     rows = {row.id: row.title for row in table.rows}
     columns = {column.id: column.title for column in table.columns}
     lines: dict[str, None] = {}

@@ -58,9 +58,9 @@ def lay_out(table: Expansion, store: Store) -> Table:
 
 
 def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tuple[list[RunSpec], list[str]]:
-    """The finished runs of this table's kind that it does not show, and sentences on those of other versions.
+    """The finished runs with the settings of this table that it does not show, and sentences on other versions.
 
-    `spare`: the runs that no extra row has.
+    `spare`: runs that `extra_rows` had no row for.
     """
     asked = [run for cell in table.cells for run in cell.needed]
     done = {id: stored.spec for id, stored in shelf.stored.items() if stored.failure is None}
@@ -69,7 +69,7 @@ def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tupl
 
 
 def _mark_best(grid: Grid, table: Expansion) -> None:
-    """Mark the best of each column. What prints alike is best alike."""
+    """Mark the best cells of each column: all whose printed number is the largest."""
     for column in table.heads:
         rounded = {
             place: round(value.mean or 0.0, table.decimals)

@@ -1,4 +1,4 @@
-"""Columns whose cells cannot be compared: their runs saw different data, or are of different versions of something."""
+"""Columns whose cells cannot be compared, since their runs saw different data or ran different versions of the code."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _Shares = dict[str, dict[str, list[int]]]
 
 
 def mixtures(table: Expansion, used: Sequence[Used]) -> dict[str, str]:
-    """For each column whose runs mix data, or versions of a method or of a user's own: a line saying so.
+    """For each column whose runs mix data, or versions of a method, dataset, partition or network: a line saying so.
 
-    What a dataset or partition reads may be made from the seed, so each seed may have another; what is not, or several
-    within one seed, is a mixture.
+    What a user's dataset or partition reads may depend on the seed, so its content may differ between seeds. Several
+    contents within one seed are a mixture.
     """
     suite_ids = {run.id for cell in table.cells for run in cell.needed}
     lines: dict[str, str] = {}
@@ -94,7 +94,7 @@ def _own(done: Iterable[Used]) -> dict[str, _Shares]:
 
 
 def _mixed(shares: _Shares) -> bool:
-    """Whether what was read is not one for all seeds, nor one for each."""
+    """Whether some seed has several contents, or seeds share some contents but not all."""
     seeds = [{seed for several in rows.values() for seed in several} for rows in shares.values()]
     return len(shares) > 1 and (any(len(several) > 1 for several in seeds) or len(set().union(*seeds)) < len(seeds))
 

@@ -1,4 +1,4 @@
-"""Stored runs that a table would show, were the user's own code and data what they were then."""
+"""Stored runs that a table does not show because a user's code or data changed since they were made."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def outdated(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> list[str]:
 
 
 def instead(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> str:
-    """The same in one clause, for when there is nothing but such runs; empty without any."""
+    """The same as one clause, for an error message; empty without such runs."""
     counted = [(count, f"with another version of {what}") for what, count in _counted(asked, stored).items()]
     if not counted:
         return ""

@@ -1,4 +1,4 @@
-"""From the stored runs to each client's accuracy, and to the mean that a cell shows."""
+"""Read stored runs: each client's accuracy, and the mean over clients that a cell shows."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _of_round(one: Scored, reading: Reading, sizes: RunResult) -> Floats:
 
 
 def _smallest(clients: tuple[int, ...], number: int, sizes: RunResult) -> list[int]:
-    """The places of the so many clients with the least support rows; ties: the lower client number."""
+    """Positions in `clients` of the `number` with the fewest support examples; ties: the lower client number."""
     support = {m.client: m.value for m in sizes.metrics if m.round == 0 and m.name == "support"}
     if lacking := [client for client in clients if client not in support]:
         raise PflbenchError(
@@ -138,7 +138,7 @@ class Shelf:
 
     @property
     def specs(self) -> list[RunSpec]:
-        """What the runs are."""
+        """The specs of all stored runs."""
         return [stored.spec for stored in self.stored.values()]
 
     def read(self, run: RunSpec) -> RunResult | None:
@@ -159,7 +159,7 @@ class Shelf:
 
 
 def readable(store: Store, data_dir: Path | None = None) -> Own:
-    """Where what is the user's own is looked for to read a table: on this machine, else in the stored runs' specs."""
+    """Where users' code and data are looked for to read a table: on this machine, else in the stored runs' specs."""
     return Own(
         data_root(data_dir),
         cache(lambda: {one.spec: one.failure is None and not one.spec.validation for one in store.list()}),

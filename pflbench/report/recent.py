@@ -1,4 +1,4 @@
-"""How far a number that reads the last round depends on which round is the last."""
+"""How much accuracy varies over the last scored rounds, for cells that show the last round alone."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _std(values: Floats, ddof: int) -> float | None:
 
 
 def verdict(ours: Summary, theirs: Reference, not_comparable: str | None = None) -> Verdict:
-    """How our cell compares to the paper's. `not_comparable`: why no comparison is allowed, if so."""
+    """How our cell compares to the paper's. `not_comparable`: the reason if they must not be compared."""
     if not_comparable is not None:
         return Verdict("not comparable", not_comparable)
     return replace(_compared(ours, theirs), suspect=theirs.suspect)

@@ -1,4 +1,4 @@
-"""What an expanded suite becomes with the stored runs: a `Table` of filled cells. All accuracies are in percent."""
+"""The finished table: filled cells in rows and columns. All accuracies are in percent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """The verdict in a word, for who reads no more: that of a suspect number is not its difference."""
+        """The verdict in a word; "reference suspect" where the paper's number is, whatever the difference."""
         return self.label if self.suspect is None else SUSPECT
 
 

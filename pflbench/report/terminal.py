@@ -115,7 +115,7 @@ def _style(value: CellValue | None) -> str:
 
 
 def _beside(table: Table, view: View, width: int) -> Iterator[list[int]]:
-    """Columns that fit side by side: a number broken over two lines cannot be read, a second table can."""
+    """Blocks of columns that fit into the width: a second block can be read, a number broken over two lines cannot."""
     rows = (*table.rows, *view.extra)
     head = max(cell_len(view.corner), *(cell_len(row.title) for row in rows))
     head = min(max(head, len(text.OUTSIDE) + 2 if view.extra else 0), width // 3)

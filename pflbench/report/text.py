@@ -1,4 +1,4 @@
-"""How numbers, cells and comparisons are written, and which columns stand side by side, the same in all formats."""
+"""Numbers, cells and comparisons as text, and which columns stand side by side, the same in all formats."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _judged(verdict: Verdict, notes: dict[str, int]) -> str:
 
 
 def fitting(text: str, encoding: str) -> str:
-    """The text with what an output of this encoding cannot show in ASCII instead."""
+    """The text for an output of this encoding: ASCII stands in for characters that it does not have."""
 
     def instead(error: UnicodeError) -> tuple[str, int]:
         assert isinstance(error, UnicodeEncodeError)

@@ -39,7 +39,7 @@ def density(label: str, values: Floats) -> Series:
 
 
 def dimension(run: RunResult, round: int) -> int:
-    """The number of a head's parameters, which pFedVEM's metrics tell: confidence times trace plus deviation."""
+    """How many parameters a head has, from pFedVEM's metrics: tau * (trace + deviation) is that number."""
     tau, trace, deviation = (metric(run, name, round) for name in ("tau", "trace", "deviation"))
     products = tau * (trace + deviation)
     products = products[np.isfinite(products)]

@@ -1,4 +1,4 @@
-"""From an expanded suite and the stored runs to the figure it describes."""
+"""Fill a figure: an expanded suite and the stored runs become panels of series."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _across(panels: int) -> int:
 
 
 class _Maker:
-    """Makes panels and remembers what is missing."""
+    """Makes the panels, and collects what the notes under the figure say: seeds, missing runs, costs."""
 
     def __init__(self, table: Expansion, figure: FromRuns, shelf: Shelf) -> None:
         self.table, self.figure, self.shelf = table, figure, shelf
@@ -165,7 +165,7 @@ class _Maker:
 
     @property
     def costs(self) -> list[tuple[str, Mapping[str, float]]]:
-        """What a round costs each curve."""
+        """The label of each curve with the costs of a round."""
         return [(curve.label, curve.numbers) for curve in self.curves]
 
     def notes(self) -> list[str]:

@@ -12,7 +12,7 @@ Mark = Literal["points", "line", "bars", "spike", "cloud"]
 
 
 class Point(NamedTuple):
-    """A place, the spread around `y`, and how many values it stands for. None: there is none."""
+    """A point, the spread of `y`, and how many values it is the mean of. None where there is no such number."""
 
     x: float
     y: float | None
@@ -22,9 +22,10 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
-    """Points under one label; `width`: that of bars. A spike is a density whose values are all the same, at `x`.
+    """Points with a common label.
 
-    `hues`: in a cloud, the number behind each point's color. `numbers`: what else there is to say of it, by name.
+    `width` is that of bars. The mark "spike" is a density of values that are all the same: a line at `x`. `hues`: for a
+    cloud, the number that each point's color stands for. `numbers`: further numbers of the series, by name.
     """
 
     label: str
@@ -45,10 +46,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A whole figure: the axes' names, the panels with so many `across`, and the lines under it.
+    """A whole figure: the names of the axes, the panels, `across` of them in a line, and the notes under it.
 
-    `order`: labels that stand before others, in this order. `hue`: what the colors of clouds tell. `beside`: what the
-    legend says behind a label.
+    `order`: labels that come first in the legend, in this order. `hue`: what the colors of clouds stand for. `beside`:
+    what the legend adds to a label.
     """
 
     suite: str

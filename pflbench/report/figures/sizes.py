@@ -25,7 +25,7 @@ class Shape(NamedTuple):
 
 
 class Slicing(NamedTuple):
-    """A column: how which dataset is divided among how many clients."""
+    """A column of the figure: a dataset's shape, the number of clients, and the partition."""
 
     title: str
     clients: int
@@ -34,7 +34,7 @@ class Slicing(NamedTuple):
 
     @property
     def held(self) -> int:
-        """Types per client."""
+        """How many types a client holds."""
         classes, types, _ = self.shape
         return {"labels": classes // 2, "concepts": classes, "none": types}[self.partition.skew]
 
@@ -47,7 +47,7 @@ class Slicing(NamedTuple):
         return np.array([len(rows) for partition in found for rows in partition])
 
     def law(self) -> Floats | None:
-        """The exact probability that a client has 1, 2, … rows of each of its types; None for cuts without chance."""
+        """The exact probability that a client has 1, 2, … rows of each of its types; None if cuts are not random."""
         if self.partition.cuts != "random":
             return None
         rows = self.partition.rows

@@ -1,4 +1,4 @@
-"""How clients' mean features wander from round to round, laid out by t-SNE (FedEC, arXiv 2306.16703, Figure 2)."""
+"""Mean features of clients after each round, embedded in the plane by t-SNE (FedEC, arXiv 2306.16703, Figure 2)."""
 
 from __future__ import annotations
 
