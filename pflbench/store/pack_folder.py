@@ -9,7 +9,7 @@ from pflbench.result import RunResult
 from pflbench.store import files, packfile
 from pflbench.store.footers import Footers
 from pflbench.store.header import Foreign, Unfit
-from pflbench.store.packfile import Pack, RunToPack
+from pflbench.store.packfile import Pack
 
 
 class Packs:
@@ -81,7 +81,7 @@ class Packs:
         readable = [id for id in pack.entries if _is_readable(pack, id)]
         rescued = None
         if readable:
-            sources = [RunToPack(pack.entries[id].header, pack.entries[id].rows) for id in readable]
+            sources = [pack.entries[id] for id in readable]
             try:
                 rescued = packfile.write(self.folder, sources, pack.read)
             except StoreError as error:

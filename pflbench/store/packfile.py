@@ -31,11 +31,11 @@ _SEARCHED = ["run_id", "method", "dataset", "partition", "seed"]  # statistics o
 
 
 class PackedRun(NamedTuple):
-    """A run as its pack's metadata describes it. `group` is the row group of its `rows`, meaningless without any."""
+    """A run as a pack's metadata describes it. `group` is the row group of its `rows`, meaningless without any."""
 
     header: Header
     rows: int
-    group: int
+    group: int = 0
 
 
 class Pack:
@@ -74,14 +74,7 @@ class Pack:
         return table
 
 
-class RunToPack(NamedTuple):
-    """A run to pack: what the pack will say of it before its scores are read."""
-
-    header: Header
-    rows: int
-
-
-def write(folder: Path, runs: Sequence[RunToPack], read: Callable[[str], RunResult]) -> Pack:
+def write(folder: Path, runs: Sequence[PackedRun], read: Callable[[str], RunResult]) -> Pack:
     """Write the runs as one pack, which is there only when all of it was read again and found equal.
 
     Raises `StoreError`, and what `read` raises; there is no new file then.
@@ -132,7 +125,7 @@ def _verified(path: Path, digests: dict[str, str]) -> Pack:
     return pack
 
 
-def _listing(runs: Sequence[RunToPack]) -> bytes:
+def _listing(runs: Sequence[PackedRun]) -> bytes:
     # surrogateescape brings any bytes through JSON and back, an error's invalid Unicode included.
     texts = [
         {key.decode(): value.decode(errors="surrogateescape") for key, value in metadata(run.header).items()}

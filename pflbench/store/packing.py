@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pflbench.result import RunResult
 from pflbench.store import files, packfile
 from pflbench.store.header import Header
-from pflbench.store.packfile import Pack, RunToPack
+from pflbench.store.packfile import Pack, PackedRun
 from pflbench.store.store import MissingRun, Store
 
 
@@ -90,7 +90,7 @@ def _write(store: Store, setting: str, own: set[str]) -> tuple[Pack | None, list
         members = sorted({*own, *(id for old in packs for id in _members(old, setting))} - broken)
         if own <= broken and len(packs) == 1 and packs[0].entries.keys() == set(members):
             return None, packs
-        sources = [RunToPack(Header(*run[:3]), run.rows) for id in members if (run := store.find(id)) is not None]
+        sources = [PackedRun(Header(*run[:3]), run.rows) for id in members if (run := store.find(id)) is not None]
         if not sources:
             return None, packs
         try:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.store import files, packfile
-from pflbench.store.packfile import Pack, RunToPack
+from pflbench.store.packfile import Pack
 from pflbench.store.store import Store
 
 
@@ -60,7 +60,7 @@ def _without(store: Store, pack: Pack, leaving: Collection[str]) -> Path | None:
             raise StoreError(f"{str(pack.path)!r} is not what it was: nothing was removed from it. Try again.")
         return result
 
-    staying = [RunToPack(entry.header, entry.rows) for id, entry in pack.entries.items() if id not in leaving]
+    staying = [entry for id, entry in pack.entries.items() if id not in leaving]
     rest = packfile.write(store.packs.folder, staying, read).path if staying else None
     _unlink(pack.path)
     return rest

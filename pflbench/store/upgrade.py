@@ -14,7 +14,7 @@ from pflbench.result import RunResult
 from pflbench.store import files, outdated, packfile, schema, singlefile
 from pflbench.store.footers import read_footer
 from pflbench.store.header import Header, Unfit
-from pflbench.store.packfile import Pack, RunToPack
+from pflbench.store.packfile import Pack, PackedRun
 from pflbench.store.store import Store, Stored
 
 COLUMNS = "given the columns that their files lacked"
@@ -110,14 +110,14 @@ def _pack(store: Store, pack: Pack, steps: Sequence[Step], dry_run: bool) -> dic
     done: dict[str, list[str]] = {}
     if pack.foreign or pack.unfit:  # it stays: what is not read of it would be lost
         return done
-    news: dict[str, list[tuple[bool, bool, str, RunToPack]]] = {}  # by new id: what was there for it, the best first
+    news: dict[str, list[tuple[bool, bool, str, PackedRun]]] = {}  # by new id: what was there for it, the best first
     for id in pack.entries:
         old = store.packs.read(pack, id)
         if old is None:
             raise _Gone
         new, done[id] = _upgraded(old, steps)
         done[id] += [] if _complete(pack.columns) else [COLUMNS]
-        source = RunToPack(Header(new.spec, new.provenance, new.failure), len(schema.rows(new)))
+        source = PackedRun(Header(new.spec, new.provenance, new.failure), len(schema.rows(new)))
         news.setdefault(new.spec.id, []).append((new.failure is not None, new.spec.id != id, id, source))
     if dry_run or not any(done.values()):
         return {id: titles for id, titles in done.items() if titles}

@@ -221,7 +221,7 @@ def test_a_pack_of_several_settings_is_taken_apart(store: Store) -> None:
     """Another version of pflbench may draw the lines between settings elsewhere."""
     runs = two_settings(store)
     listed = store.list()
-    sources = [packfile.RunToPack(packfile.Header(*run[:3]), run.rows) for run in listed]
+    sources = [packfile.PackedRun(packfile.Header(*run[:3]), run.rows) for run in listed]
     mixed = packfile.write(store.packs.folder, sources, store.read)
     for run in listed:
         run.path.unlink()
