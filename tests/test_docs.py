@@ -2,12 +2,15 @@
 
 import importlib
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
+from pflbench.suite.tuning import searches
 from pflbench.testing import contract
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +47,34 @@ def test_no_note_has_a_measured_number_typed_in(name: str) -> None:
     printed = str(suite.document().reference)
     measured = [number for note in notes for number in re.findall(r"\d\d\.\d+|[\d.]+ ?%|[\d.]+ ±", note)]
     assert [number for number in measured if number.rstrip(" %±") not in printed] == []
+
+
+TRIALS = sorted(
+    {
+        " ".join(command.split())
+        for document in DOCUMENTS
+        if document.startswith(("docs/papers/", "results/"))
+        for command in re.findall(
+            r"`pflbench tune (-[^`]+--column[^`]+)`", (ROOT / document).read_text(encoding="utf-8")
+        )
+    }
+)
+
+
+@pytest.mark.parametrize("command", TRIALS)
+def test_the_trials_that_a_page_cites_are_stored(command: str) -> None:
+    words = shlex.split(command)
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    searched = searches(
+        load(given.pop("-s")),
+        given.pop("-m"),
+        columns=[given.pop("--column")],
+        profile=given.pop("--profile", None),
+        rounds=int(given.pop("--rounds", 0)) or None,
+        grid=[given.pop("--grid")] if "--grid" in given else [],
+    )
+    store = Store(ROOT / "results")
+    assert not given and all(store.status(trial.run.id) != "missing" for one in searched for trial in one.trials)
 
 
 def block(document: str, language: str) -> str:
