@@ -20,6 +20,7 @@ from pflbench.running.events import Event
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load as load_suite
+from pflbench.testing import checks
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "python.md"
 
@@ -151,6 +152,15 @@ def test_a_class_of_a_cell_becomes_a_file_with_what_it_uses(monkeypatch: pytest.
 def test_what_a_file_cannot_have_is_named(text: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=problem):
         made(text, monkeypatch)
+
+
+def test_a_class_is_checked_like_any_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "CHECKS", {name: checks.CHECKS[name] for name in ("draws are stable",)})
+    text = "from pflbench.methods.fedavg import FedAvg\nclass Mine(FedAvg):\n    def takes(self):\n        return ({},)"
+    for takes, fine in (("*super().takes(), object()", False), ("*super().takes(),", True)):
+        made(text.replace("({},)", f"({takes})"), monkeypatch)
+        (finding,) = pflbench.check(vars(sys.modules["__main__"])["Mine"])
+        assert (finding.problem is None) == fine, finding
 
 
 def test_a_class_without_source_or_inside_a_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

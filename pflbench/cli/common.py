@@ -1,4 +1,4 @@
-"""What the verbs share: option types, consoles, and the way from options to an expanded suite."""
+"""What the verbs share: option types, consoles, and small printing functions."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ Quiet = Annotated[bool, option("--quiet", "-q", help="Print problems only.")]
 DEFAULT_RESULTS = Path("results")
 show_tracebacks = False  # --debug
 PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
-"""What a console prints is text from anywhere: paths, other people's messages."""
+"""A console prints text as it is: it may hold paths and other programs' messages."""
 
 
 def console() -> Console:

@@ -19,7 +19,7 @@ SPEAK_EVERY = 60.0  # seconds between two lines about one task where there are n
 
 
 class Pace:
-    """What all runs together have done, and how long the rest will take if it goes on as it went.
+    """How much of all runs is done, and how long the rest will take at the same pace.
 
     `work`: what each run costs, by its id, in any unit: a round of one method may be a hundred of another.
     """
@@ -30,12 +30,12 @@ class Pace:
 
     @property
     def total(self) -> float:
-        """Of all runs."""
+        """The work of all runs."""
         return sum(self.work.values())
 
     @property
     def done(self) -> float:
-        """So far."""
+        """The work done so far."""
         return sum(self.by_task.values())
 
     def moved(self, task: Task, rounds: int) -> None:

@@ -1,4 +1,4 @@
-"""`pflbench queue`: the reference runs still to make, the worthiest first, at the lowest priority."""
+"""`pflbench queue`: the reference runs still to make, the most important first, at the lowest priority."""
 
 from __future__ import annotations
 

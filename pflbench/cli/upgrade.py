@@ -16,8 +16,8 @@ def upgrade(
 ) -> int:
     """Bring a results folder up to date: runs under their methods' names of today, with costs, and with every column.
 
-    What a run's clients were asked for is counted from its federation, where its dataset is here, in seconds to
-    a minute a run; nothing is trained.
+    The costs of a run's local updates are counted from its federation, where its dataset is here, in seconds to a
+    minute for each run; nothing is trained.
 
     Scores stay as they are, and so do runs that are up to date. The id that a renamed run had stays in its provenance.
     """

@@ -1,4 +1,4 @@
-"""What training does to its images at every look, drawn from a minibatch's key: the same looped and in a stack."""
+"""Augmentation of training images, drawn from a minibatch's key: the same for looped and stacked clients."""
 
 from __future__ import annotations
 

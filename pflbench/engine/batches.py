@@ -1,4 +1,4 @@
-"""What a participation draws from a client's rows, on the host.
+"""Minibatches of a client's rows for a local update, drawn on the host.
 
 CAFeMe's code shuffles a client's support once and cuts it into minibatches that are visited in the same order forever
 (`Static`). pFedVEM's shuffles anew in every epoch (`Reshuffled`).
@@ -34,9 +34,9 @@ class Stream(Protocol):
     def draw(
         self, takes: Sequence[Take], cursor: int, *moment: str | int, used: bool = True, phase: str | None = None
     ) -> tuple[list[Drawn], int]:
-        """What one participation is fed, and where the cursor of a cyclic stream stands afterwards.
+        """The minibatches of one local update, and where the cursor of a cyclic stream stands afterwards.
 
-        `moment` names the participation; `used`: whether anybody reads what comes of it; `phase`: the round's.
+        `moment` names the local update; `used`: whether its upload is used or scored; `phase`: the round's.
         """
 
 

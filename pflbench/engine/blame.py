@@ -1,4 +1,4 @@
-"""What a run's code raised, in one line: the error, what to do about it where that is known, and the user's line."""
+"""An error of a run's code in one line: what to do about it where that is known, and the line of the user's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of round it is, who is asked, whose uploads arrive, and what they weigh."""
+"""What is drawn for a round: its phase, the cohort, and the stragglers; and the weights of uploads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FEWEST = 2
 
 
 def sample_cohort(spec: RunSpec, training: np.ndarray, index: int) -> np.ndarray:
-    """The clients asked in round `index`: `spec.cohort` distinct ones, uniformly; `training` bool ["clients"]."""
+    """The cohort of round `index`: `spec.cohort` distinct training clients, uniformly; `training`: bool ["clients"]."""
     return stream(spec.seed, "cohort", index).choice(np.flatnonzero(training), spec.cohort, replace=False)
 
 
 def coin(spec: RunSpec, index: int) -> float:
-    """The round's coin, uniform in [0, 1): one for all clients (`Method.phase`)."""
+    """A number uniform in [0, 1), one for all clients, by which `Method.phase` decides on the round's phase."""
     return float(stream(spec.seed, "coin", index).random())
 
 
@@ -38,7 +38,7 @@ def arrived(spec: RunSpec, cohort: np.ndarray, index: int) -> np.ndarray:
 
 
 def weights(spec: RunSpec, federation: Federation, clients: list[int]) -> torch.Tensor:
-    """Their weights in a server mean, float64 ["cohort"], summing to one."""
+    """The clients' weights in the server's mean, float64 ["cohort"], summing to one."""
     sizes = [len(federation.support[c]) if spec.weights == "examples" else 1 for c in clients]
     n = torch.tensor(sizes, dtype=torch.float64)
     return n / n.sum()

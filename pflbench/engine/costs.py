@@ -1,6 +1,6 @@
-"""What clients are asked for: gradients, and numbers sent down and up. Counted from what they draw, computing nothing.
+"""What a round costs a client: gradients, and numbers sent down and up. Counted from its minibatches, without training.
 
-A method's code is followed once for each size of what a client draws (in each round, if it asks for its number), on
+A method's code is run once for each size of a client's minibatches (in each round, if it reads its number), on
 tensors of device "meta", which have a shape and no content. So the counts are the same looped and stacked: without a
 stack's padding, for each client by itself.
 """
@@ -32,7 +32,7 @@ SECOND = 3
 
 
 class Counting(Known):
-    """An objective that computes nothing: it adds up rows, in gradients' worth."""
+    """An objective that computes nothing and adds up images; other passes count as fractions of a gradient."""
 
     def __init__(self, task: Task):
         self.task = task
@@ -67,9 +67,10 @@ class Size(NamedTuple):
 
 
 class Participation(NamedTuple):
-    """What one client is asked for in one round.
+    """What one local update costs.
 
-    Rows in gradients' worth; down: the server's state; up: what the server reads of its upload.
+    `rows`: images, each counted as often as a gradient of it is taken, other passes as fractions. `down`: the server's
+    state. `up`: what the server reads of the upload.
     """
 
     rows: float
@@ -101,12 +102,12 @@ class Span:
 
 @dataclass
 class Tally:
-    """The costs of one run so far, by participation; None once something could not be counted."""
+    """The costs of one run so far, over its local updates; None once something could not be counted."""
 
     spans: dict[str, Span] | None = field(default_factory=dict)
 
     def add(self, asked: Participation | None, batch: int, sends: bool) -> None:
-        """One participation; `batch`: the suite's, `sends`: whether its upload arrives."""
+        """Add one local update. `batch`: the run's batch size; `sends`: whether the upload arrives."""
         if asked is None or self.spans is None:
             self.spans = None
             return
@@ -121,14 +122,14 @@ class Tally:
             self.spans.setdefault(name, Span()).add(float(number))
 
     def told(self) -> dict[str, float]:
-        """What a client is asked for in a round that it takes part in, on average, flat; empty if it is not known."""
+        """Mean costs of a local update by name, with least and most where they differ; empty if they are not known."""
         spans = self.spans or {}
         return {key: round(value, 4) for name, span in spans.items() for key, value in span.told(name).items()}
 
 
 @dataclass
 class Costs:
-    """What participations of a method come to, each kind of them followed once."""
+    """The costs of a method's local updates, counted once for each kind of them."""
 
     method: Method[Any, Any, Any]
     task: Task
@@ -138,7 +139,7 @@ class Costs:
     def of(
         self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int, phase: str | None
     ) -> Participation | None:
-        """One participation on what a client drew; None if the method cannot be followed without content.
+        """The costs of a local update on these minibatches; None if the method needs the values of tensors.
 
         `server`, `state`: the server's and the client's, of which the shapes matter; `index`, `phase`: the round's.
         """
@@ -166,9 +167,9 @@ class Costs:
         return Participation(f.rows, size(server), size(self._read(server, upload, now)))
 
     def _read(self, server: Tree, upload: Tree, now: Watched) -> list[Tensor]:
-        """The tensors of an upload that the server's update reads: what else is in it never has to be sent.
+        """The tensors of an upload that the server's update reads; what it does not read need not be sent.
 
-        All of them, where the update cannot be followed without content.
+        All of them, where the update needs the values of tensors.
         """
         sent, structure = pytree.tree_flatten(upload)
         stacked = [leaf.new_empty((2, *leaf.shape)) if isinstance(leaf, Tensor) else leaf for leaf in sent]
@@ -184,7 +185,7 @@ class Costs:
 
 
 def without_content(drawn: Drawn) -> Batches:
-    """Minibatches of these sizes."""
+    """Minibatches of the same sizes on device "meta"."""
     batches = []
     for rows in drawn:
         numbers = torch.empty(rows.shape[-1], dtype=torch.int64, device=META)

@@ -39,7 +39,7 @@ class Hits(NamedTuple):
 
 
 def leaves_models(scoring: Scoring) -> bool:
-    """Whether the models that participations leave behind are scored."""
+    """Whether local models are scored: those that clients' last local updates left them with."""
     return "stored" in scoring.stages or "sampled" in scoring.stages
 
 
@@ -88,7 +88,7 @@ def scored_clients(scoring: Scoring, training: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Left:
-    """What a client's training left behind: its state, and what it came to in this round (None: not asked for)."""
+    """A client's state after training, and its upload of this round (None: not needed)."""
 
     state: Tree
     sent: Tree
@@ -118,7 +118,7 @@ def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
 
 
 def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
-    """Whether a round's training itself makes the personal models to score."""
+    """Whether personalized models are scored as training leaves them, before the server aggregates."""
     return (
         "personalized" in scoring.stages
         and scoring.moment == "before-aggregation"
@@ -167,7 +167,7 @@ def personal(
 
 
 def _fed(method: AnyMethod, run: Run, clients: ClientMap, client: int, round: int) -> tuple[Drawn, ...]:
-    """What `personal` takes of a client: minibatches to adapt on, its query rows, its support where features count."""
+    """A client's minibatches to adapt on, its query, and its support where features are stored."""
     drawn, _ = run.streams[client].draw(returned.takes(method.adapts(), "adapts"), 0, "personalize", round)
     query = _query(run, run.federation.query[client], clients, client)
     seen = pieces(run.federation.support[client]) if run.spec.scoring.features else []
@@ -188,7 +188,7 @@ def _means(f: Objective, w: Params, seen: Batches) -> Tensor | tuple[()]:
 
 
 def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
-    """The models that participations left clients with: those of the clients scored, and those of the last cohort."""
+    """Local models: of the clients scored ("stored"), and of the last cohort ("sampled")."""
     scoring = next(iter(runs.values())).spec.scoring
     items, owners = [], []
     for index, run in runs.items():
@@ -252,7 +252,7 @@ def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap
 
 
 def _query(run: Run, rows: np.ndarray, clients: ClientMap, client: int | None = None) -> Drawn:
-    """Rows to score: in the suite's minibatches where their make-up matters, else in pieces of a convenient size."""
+    """Rows to score: in the run's minibatches where scores depend on them, else in pieces that fit into memory."""
     if client is not None and (run.spec.scoring.average == "batches" or clients.data.task.network.batchwise):
         return query_batches(run.federation, client, run.spec)
     return pieces(rows)

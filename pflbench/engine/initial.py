@@ -1,4 +1,4 @@
-"""What a method starts from."""
+"""The initial model of a run, as a method sees it."""
 
 from __future__ import annotations
 

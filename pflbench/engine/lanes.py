@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 AGAIN = 50
-"""Maps after which the way that seemed slower is tried again: machines are shared."""
+"""After so many maps the slower setting is tried again, as other programs on the machine come and go."""
 
 
 @dataclass
 class Pace:
-    """Seconds per row, with one lane and with several."""
+    """Seconds per image, with one client at a time and with several."""
 
     maps: int = 0
     latest: dict[int, float] = field(default_factory=dict)
 
     def choose(self, most: int) -> int:
-        """One lane, or `most`: what has been faster, or what has not been tried."""
+        """1 or `most` clients at a time: an untried one first, then the faster one."""
         self.maps += 1
         if most <= 1:
             return 1
@@ -31,6 +31,6 @@ class Pace:
         return best if self.maps % AGAIN else other
 
     def note(self, lanes: int, rows: int, seconds: float) -> None:
-        """So many rows took so long. The last measurement counts: what else the machine does changes."""
+        """Note that so many images took so many seconds. Only the last measurement counts."""
         if rows:
             self.latest[lanes] = seconds / rows

@@ -1,4 +1,4 @@
-"""How much memory a device's work takes, and how much it may: chunks are formed by measurement."""
+"""How much memory stacks of clients take, measured, and how many clients therefore fit into one."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def _status(field: str) -> int:
 
 
 PROBE = 2
-"""Clients in the first stack of a kind, whose memory is measured; plenty of others may follow."""
+"""Clients in the first stack of a kind, whose memory is measured."""
 MARGIN = 0.9
-"""How much of what is left a stack may fill: allocators lose some to gaps."""
+"""The share of the free memory that a stack may fill, since allocators lose some to gaps."""
 
 
 @dataclass
@@ -111,7 +111,7 @@ class Room:
         return self._most.get(key, PROBE)
 
     def begin(self, key: Hashable) -> None:
-        """A stack begins: results and states have grown since the last, so that it may have to be smaller."""
+        """Before a stack: make it smaller where results and states have grown since the last one."""
         if self.limit is not None and key in self._need:
             self._most[key] = min(self._most[key], self._fitting(key, in_use(self.device)))
 
@@ -129,7 +129,7 @@ class Room:
         self._most[key] = self._fitting(key, before)
 
     def halve(self, key: Hashable, clients: int) -> None:
-        """A stack of so many clients did not fit after all."""
+        """Halve the stacks of a kind after one of so many clients did not fit."""
         self._most[key] = max(1, clients // 2)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

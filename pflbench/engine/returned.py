@@ -1,4 +1,4 @@
-"""What a method's functions return, looked at before it is used: a mistake is named in the method's own terms."""
+"""Checks of what a method's functions return, whose messages name the function and what it must return."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def averaged(uploads: Tree, server: Tree) -> None:
 
 
 def foreign(uploads: Tree, dtype: torch.dtype) -> str:
-    """What to say of uploads that are neither in the run's precision nor integers; empty for all others."""
+    """A message about uploads that are neither in the run's precision nor integers; empty for all others."""
     for leaf in pytree.tree_leaves(uploads):
         if leaf.is_floating_point() and leaf.dtype != dtype:
             return f"client() returns an upload in {precision(leaf.dtype)}, in a run in {precision(dtype)}"
@@ -74,7 +74,7 @@ def foreign(uploads: Tree, dtype: torch.dtype) -> str:
 
 
 def precision(dtype: torch.dtype) -> str:
-    """`float32`."""
+    """The name of a type without its module, such as `float32`."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -95,7 +95,7 @@ def models(made: Any) -> dict[str, Params]:
 
 
 def kind(value: Any) -> str:
-    """What something is, in a few words."""
+    """A few words on a value, for messages."""
     if value is None:
         return "None (is a return missing?)"
     if isinstance(value, Tensor):

@@ -1,4 +1,4 @@
-"""One run's moving parts during a simulation."""
+"""The state of one run during a simulation."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Run:
     cursors: np.ndarray
     states: dict[int, Tree] = field(default_factory=dict)
     left: dict[int, Params] = field(default_factory=dict)
-    """The model that each client's last participation left it with, where the suite scores it."""
+    """Each client's local model, where it is scored."""
     latest: list[int] = field(default_factory=list)
     """Who took part in the last round."""
     scores: list[Score] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
-    """What its clients were asked for so far."""
+    """The costs of its local updates so far."""
     failure: Diverged | None = None
     unchecked: list[tuple[int, Tensor]] = field(default_factory=list)
-    """Rounds whose server state has not been looked at, each with whether it is finite: a GPU is not asked often."""
+    """Rounds whose server state is not checked yet, each with whether it is finite, a tensor."""
 
     def check(self) -> None:
-        """Look at what is unchecked: a server state that is not finite is the run's failure."""
+        """Check the rounds that are unchecked: a server state that is not finite is the run's failure."""
         for index, finite in self.unchecked:
             if self.failure is None and not bool(finite):
                 self.failure = Diverged(

@@ -30,7 +30,7 @@ class _Form(NamedTuple):
 
 
 class Shapes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While it is entered, operations are looked up. `met`: the ids of all tensors that any of them was given.
+    """Within this context operations are looked up. `met`: the ids of all tensors that operations were given.
 
     What reads a tensor's content is left to PyTorch, which refuses it.
     """
@@ -87,7 +87,7 @@ def _zeros(leaf: Any) -> Any:
 
 
 def _told(value: Any) -> Hashable:
-    """What of an argument decides on the result's shape, hashable."""
+    """What the shape of a result depends on in an argument, hashable."""
     if isinstance(value, Tensor):
         return _Form(tuple(value.shape), value.stride(), value.dtype)
     if isinstance(value, list | tuple):

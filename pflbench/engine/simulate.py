@@ -39,9 +39,9 @@ Clients = dict[int, list[int]]
 DTYPES = {"fp64": torch.float64}
 """The type of a run's parameters, where it is not float32: bf16 and tf32 say how float32 ones are multiplied."""
 PORTION = 8
-"""Clients per core that train before their states are put away: not all clients' old and new states at once."""
+"""Clients per core that train before their new states replace the old ones, which bounds memory."""
 LOOK_EVERY = 16
-"""Rounds between two looks at whether a GPU's numbers are finite; each look waits for it."""
+"""Rounds between two checks that a GPU's numbers are finite; each check waits for the GPU."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Setup:
     """Called with the number of finished rounds."""
 
     def client_map(self, data: Data) -> ClientMap:
-        """The client map that computes so."""
+        """The client map with these settings."""
         graphs = self.device.type == "cuda" if self.graphs is None else self.graphs
         room = Room(self.device, self.memory_limit)
         return ClientMap(data, self.execution, self.chunk, self.most_padding, room, self.lanes, Graphs(enabled=graphs))
@@ -75,9 +75,9 @@ class Setup:
 
 @dataclass
 class RunOutcome:
-    """What one run of a group came to: its scores, or why it stopped; and its last server state, for the curious.
+    """The outcome of one run: its scores, or why it stopped, and the last server state.
 
-    `costs`: what a client was asked for in a round that it took part in, on average, see `costs.Tally`.
+    `costs`: the mean costs of a local update, see `costs.Tally`.
     """
 
     scores: tuple[Score, ...] = ()
@@ -175,7 +175,7 @@ class Simulation:
         self.rounds += 1
 
     def count(self) -> list[Mapping[str, float]]:
-        """What clients would be asked for in all rounds, as `RunOutcome.costs`; nothing is trained or scored."""
+        """The costs of all rounds, as `RunOutcome.costs`, without training or scoring."""
         while self.rounds < self.runs[0].spec.rounds:
             work, senders, keepers = self._work()
             for index, client in work:
@@ -184,7 +184,7 @@ class Simulation:
         return [run.tally.told() for run in self.runs]
 
     def _work(self) -> tuple[list[tuple[int, int]], Clients, Clients]:
-        """Who trains in this round, as (run, client), the largest first; whose uploads arrive; who keeps its state."""
+        """Who trains in this round, as (run, client), largest first; whose uploads arrive; who keeps its new state."""
         work, senders, keepers = [], {}, {}
         for index, run in self.alive.items():
             everyone = self.method.asks == "everyone"
@@ -201,7 +201,7 @@ class Simulation:
         return work, senders, keepers
 
     def _train(self, portion: list[tuple[int, int]], senders: Clients, keepers: Clients) -> list[tuple[Tree, Tree]]:
-        """Each client's upload and new state; personal models that suites score as training leaves them are scored."""
+        """Each client's upload and new state. Scores personal models that are to be scored before aggregation."""
         scored = self._scores_training()
         keys = [noise.key(self.runs[index].spec.seed, client, self.rounds) for index, client in portion]
         phases = {index: self._phase(run) for index, run in self.alive.items()}
@@ -226,7 +226,7 @@ class Simulation:
         return results
 
     def _draw(self, index: int, client: int, senders: Clients, keepers: Clients) -> list[Drawn]:
-        """What a client is fed in this round. What is asked of it counts, but for what only a score is made of."""
+        """A client's minibatches of this round. Counts their costs, but for those that only serve scoring."""
         run, phase = self.runs[index], self._phase(self.runs[index])
         sends, keeps, start = client in senders[index], client in keepers[index], int(run.cursors[client])
 
@@ -244,11 +244,11 @@ class Simulation:
         return taken
 
     def _phase(self, run: Run) -> str | None:
-        """What kind of round this is to a run."""
+        """The phase of this round for a run (`Method.phase`)."""
         return self.method.phase(coin(run.spec, self.rounds))
 
     def _participate(self, items: list[Item], phase: str | None) -> list[tuple[Tree, Tree]]:
-        """Uploads and new states of clients whose round is of one phase."""
+        """Uploads and new states of clients whose round has the same phase."""
         asked: set[int] = set()
         results = self.clients(
             lambda f, server, own, *taken: returned.participation(
@@ -298,7 +298,7 @@ class Simulation:
 
 
 def _alone(x: Tensor) -> Tensor:
-    """The tensor by itself: a slice, of a stack or of a model, would keep the whole alive."""
+    """A copy of a slice, which would otherwise keep the whole tensor in memory."""
     return x.clone() if x.untyped_storage().nbytes() > x.nbytes else x
 
 
@@ -342,7 +342,7 @@ def _start(
 
 
 def _stacked(trees: list[Tree]) -> Tree:
-    """Trees with their leaves stacked; each leaf is let go of when it is in its stack, and so is the list's content."""
+    """Trees with their leaves stacked. Empties the list, so that each leaf is freed as soon as it is in its stack."""
     spec = pytree.tree_structure(trees[0])
     leaves = [pytree.tree_leaves(trees.pop(0)) for _ in range(len(trees))]
     return pytree.tree_unflatten([torch.stack([mine.pop(0) for mine in leaves]) for _ in range(spec.num_leaves)], spec)
@@ -372,6 +372,6 @@ def _diagnose(run: Run, method: Method[Any, Any, Any], round: int) -> list[Metri
 
 
 def _finite(tree: Tree) -> torch.Tensor:
-    """Whether all entries are finite, as a tensor: to read it waits for the device."""
+    """Whether all entries are finite, as a tensor, since reading it would wait for the device."""
     leaves = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
     return torch.stack([torch.isfinite(leaf).all() for leaf in leaves]).all() if leaves else torch.tensor(True)

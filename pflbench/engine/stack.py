@@ -31,7 +31,7 @@ class Unpacking:
 
     @property
     def tensors(self) -> int:
-        """How many there are."""
+        """How many tensors there are."""
         return 2 + self.masked + self.padded + self.indexed
 
     def unpack(self, packed: list[Tensor]) -> Batches:
@@ -45,7 +45,7 @@ class Unpacking:
 
 
 def shape(drawn: Drawn) -> Shape:
-    """What a client's minibatches of one `Take` need of a stack."""
+    """The steps and batch size that a client's minibatches of one `Take` need in a stack."""
     sizes = [rows.shape[-1] for rows in drawn]
     return Shape(len(drawn), max(sizes, default=0), sum(sizes))
 

@@ -1,4 +1,4 @@
-"""A round that tells whether a method asked for its number."""
+"""A round that records whether a method reads its number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pflbench.methods.base import Round
 
 
 class Watched(Round):
-    """A round that notes in `asked` when a method reads its index: what depends on it cannot be replayed."""
+    """A round that notes in `asked` when a method reads its index: a CUDA graph of such a round cannot be replayed."""
 
     def __init__(self, index: int, key: Tensor, phase: str | None, asked: set[int]):
         for name, value in (("_index", index), ("key", key), ("phase", phase), ("_asked", asked)):

@@ -27,12 +27,12 @@ from pflbench.spec import MethodSpec
 from pflbench.testing import CHECKS, Finding, examine
 
 LEARNS = "it learns"
-"""The one check that only warns: that a loss falls on tiny data is no promise of a method, and no duty."""
+"""The one check that only warns, since a good method need not lower the loss on tiny data."""
 
 
 @dataclass(frozen=True)
 class Conformance:
-    """What is worth saying of a method that may train: remarks of the contract, and whether it did not learn."""
+    """Remarks on a method that keeps the contract, and a warning if it did not learn."""
 
     remarks: tuple[str, ...] = ()
     warning: str = ""

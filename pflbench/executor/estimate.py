@@ -28,7 +28,7 @@ _SHAPES = Shapes()
 
 
 class MeanClient:
-    """A client that holds the mean number of rows, and what is asked of it."""
+    """A client that holds the mean number of rows, and the costs of its local updates."""
 
     def __init__(self, spec: RunSpec, reference: str, examples: int):
         self.plain = build.network(spec)
@@ -49,7 +49,7 @@ class MeanClient:
     def does(
         self, takes: Sequence[Take], part: Callable[..., Any], used: bool = True, phase: str | None = None
     ) -> float:
-        """Gradients' worth of rows that a part of the method costs which is fed these."""
+        """Images that a function of the method takes gradients of on such minibatches; other passes as fractions."""
         count = Counting(self.task)
         taken = [without_content(drawn) for drawn in self.stream.draw(takes, 0, used=used, phase=phase)[0]]
         with torch.no_grad(), _SHAPES:
@@ -58,14 +58,14 @@ class MeanClient:
         return count.rows
 
     def trains(self, used: bool = True) -> float:
-        """The rows of a participation: the mean over the method's phases."""
+        """The same for a local update: the mean over the method's phases."""
         phases = Counter(self.method.phase((i + 0.5) / COINS) for i in range(COINS))
         costs = {phase: self.does(self.method.takes(), self.method.client, used, phase) for phase in phases}
         return sum(costs[phase] * share / COINS for phase, share in phases.items())
 
 
 def _examples(spec: RunSpec) -> int | None:
-    """How many examples the run's dataset has; None if it does not tell, or where a user's own code would have to."""
+    """How many examples the run's dataset has; None if it does not say, or if that depends on a user's code."""
     if spec.dataset.version or spec.partition.version or spec.model_version:
         return None
     found: int | None = getattr(build.dataset(spec.dataset), "examples", None)
@@ -140,7 +140,7 @@ def seconds(spec: RunSpec, reference: str, speeds: Mapping[str, float]) -> float
 
 
 def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
-    """What each run costs next to the others, by its id; None if one is of somebody's own method, or does not tell.
+    """What each run costs next to the others, by its id; None if one is of a user's method, or cannot be counted.
 
     `references`: for each run where its method's code is. Own code runs in workers only: it may end its process.
     """

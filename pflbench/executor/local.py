@@ -165,7 +165,7 @@ class _Pool:
 
 
 def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int]) -> None:
-    """A worker's life: receive a task, send round numbers and warnings, send the list of `Done`."""
+    """What a worker does: receive a task, send round numbers and warnings, send the list of `Done`, and again."""
     tune_allocator()
     one_at_a_time = threading.Lock()  # any thread may warn
 

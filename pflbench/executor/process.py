@@ -1,4 +1,4 @@
-"""A worker process's manners: Ctrl-C is its parent's to handle, and it does not outlive it."""
+"""Worker processes, which ignore Ctrl-C, since their parent handles it, and end with their parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of stored runs from before they were counted: what their clients were asked for, counted without training."""
+"""Costs of local updates for stored runs from before they were counted, without training."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def recounting(data_root: Path) -> Step:
 
 
 def costs(run: RunResult, data_root: Path) -> dict[str, float]:
-    """What a client of the run was asked for, as `engine.costs.Tally` tells it; empty if it cannot be counted here."""
+    """The mean costs of the run's local updates (`engine.costs.Tally`); empty if they cannot be counted here."""
     from pflbench.engine.simulate import Simulation  # imports torch, which upgrading does not need else
     from pflbench.executor import build
 

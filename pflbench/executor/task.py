@@ -62,7 +62,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of one run."""
+    """The outcome of one run."""
 
     spec: RunSpec
     status: Literal["done", "failed", "error"]
@@ -71,7 +71,7 @@ class Done:
     detail: str = ""
     seconds: float = 0.0
     fatal: bool = False
-    """Whether nothing after it can succeed: results cannot be written any more."""
+    """Whether results cannot be written any more, so that no other run can succeed."""
     headline: str = ""
     """Mean accuracy over the scored clients at the last moment scored: what a progress line shows."""
 
@@ -142,7 +142,7 @@ def _check_limit(limit: int | None, device: torch.device) -> None:
 
 
 def _cost(task: Task, place: Place, started: float, simulation: Simulation | None) -> provenance.Cost:
-    """What a group came to; `simulation` is None where the method raised before the first round."""
+    """What a group took; `simulation` is None where the method raised before the first round."""
     seeds = tuple(spec.seed for spec in task.specs)
     return provenance.Cost(
         wall_seconds=(time.perf_counter() - started) / len(seeds),
@@ -158,7 +158,7 @@ def _cost(task: Task, place: Place, started: float, simulation: Simulation | Non
 
 
 def _sources(task: Task) -> dict[str, Any]:
-    """The user's own code as it was, with the modules beside it: a file is edited, a result stays."""
+    """The user's own code as it was when the run began, with the modules beside it."""
     found: dict[str, Any] = {}
     for kind, reference in _users(task).items():
         code = names.code(reference)

@@ -1,1 +1,1 @@
-"""Training from start to end: what is missing, where it trains, what happens on the way, and what comes of it."""
+"""Training as the command line and the Python API ask for it: plans, runs, tuning, counting, and their events."""

@@ -1,4 +1,4 @@
-"""What happens on the way of a training, as objects whose text is one line for a person."""
+"""Events of a training, as objects whose text is one line for a person."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Checking:
 
 @dataclass(frozen=True)
 class Remark:
-    """What the contract says of a method that passes it."""
+    """A remark of the contract on a method that keeps it."""
 
     method: str
     remark: str
@@ -76,7 +76,7 @@ class Training:
 
     @cached_property
     def work(self) -> Mapping[str, float]:
-        """What each run costs next to the others, by its id; its rounds where that is unknown."""
+        """The cost of each run relative to the others, by its id; its rounds where that is unknown."""
         from pflbench.executor.estimate import relative_work
 
         known = relative_work({spec: task.reference for task in self.tasks for spec in task.specs})
@@ -107,4 +107,4 @@ OnEvent = Callable[[Event], None]
 
 
 def unheard(_: Event) -> None:
-    """Listens to nothing."""
+    """Ignores every event."""

@@ -44,12 +44,12 @@ class Execution:
     data_dir: Path | None = None
 
     def __post_init__(self) -> None:
-        """Reject what cannot be meant."""
+        """Reject an unknown value of `redo`."""
         if self.redo not in get_args(Redo):
             raise UsageError(f"Unknown --redo {self.redo!r}; known: {', '.join(get_args(Redo))}.")
 
     def check(self, precision: Precision | None) -> None:
-        """See, before anything else, whether there is such a device and it has the precision. Raises `UsageError`."""
+        """Check that the device exists and has the precision. Raises `UsageError`."""
         if self.device != "auto" or precision == "tf32":
             device = choose_device(self.device)
             if precision == "tf32":

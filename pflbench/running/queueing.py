@@ -45,7 +45,7 @@ def steps(
 
 
 def _at_a_time(jobs: int | None) -> int | None:
-    """How many seeds of a cell run at a time; None: all, as one stack."""
+    """How many seeds of a cell run at the same time; None: all, as one stack on a GPU."""
     from pflbench.executor.local import cores  # which imports torch
 
     return None if choose_device("auto").startswith("cuda") else jobs or cores()

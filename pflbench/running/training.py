@@ -37,7 +37,7 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a plan; what is runnable and not among `dones` was not started."""
+    """A plan and the outcomes of its runs; what is runnable and not among `dones` was not started."""
 
     plan: Plan
     dones: list[Done]

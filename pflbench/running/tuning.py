@@ -1,4 +1,4 @@
-"""What a tuning search found: its trials' accuracies, the best, and that as TOML for the suite file."""
+"""The outcome of a tuning search: its trials' accuracies, and the best values as TOML for the suite file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _target(search: Search, methods: Collection[str]) -> Target:
 
 @dataclass(frozen=True)
 class Tuning:
-    """A search, what its method's runs are called, where the chosen values go, and what its trials came to."""
+    """A search with its outcome: what its method is called, where the chosen values go, and each trial's verdict."""
 
     search: Search
     label: str
@@ -87,7 +87,7 @@ def work_of_searches(suite: Suite, profile: str, searches: Collection[Search]) -
 
 
 def judged(suite: Suite, profile: str, searches: Collection[Search], store: Store) -> list[Tuning]:
-    """What the stored results of these searches' trials come to."""
+    """The outcome of each search, from the stored results of its trials."""
     shelf, labels = Shelf(store), row_labels(suite, profile)
     methods = {row.method for row in suite.document(profile).row}
     return [Tuning(one, _label(one, labels), _target(one, methods), _verdicts(one, shelf)) for one in searches]

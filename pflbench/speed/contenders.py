@@ -1,4 +1,4 @@
-"""Who competes in `pflbench speed`, and what is compared with what.
+"""The programs that `pflbench speed` times, and what is compared with what.
 
 On a processor: the careful loop with one thread and with several, the same loop patched, the engine on one core, and on
 all of them with one run (several clients at a time) and with as many runs as cores (as `pflbench run` does while it has
@@ -28,12 +28,12 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Field:
-    """Who competes on one network, and what is compared."""
+    """The contenders on one network, and what is compared."""
 
     contenders: tuple[Contender, ...]
     rows: tuple[Pairing, ...]
     alone: str
-    """The contender that is the engine with one run: what `plan` goes by."""
+    """The contender that is the engine with one run, whose time `pflbench plan` uses."""
     counted: str
     """The contender that says how many floating-point operations a step takes."""
     matmul: Mapping[str, str]

@@ -18,14 +18,14 @@ from pflbench.speed.timing import expected_seconds, time_all
 from pflbench.suite.load import folder
 
 BUSY = 0.5
-"""Load average above which others are at work."""
+"""Load average above which the machine counts as busy."""
 FOREIGN = 0.1
 """Cores that other processes may take while numbers are to be trusted."""
 Say = Callable[[str], None]
 
 
 def silent(_: str) -> None:
-    """For those who need not know."""
+    """Ignores the text."""
 
 
 def how_long(options: Options) -> float:

@@ -1,4 +1,4 @@
-"""Contenders: programs that are kept alive and asleep, and told to run so many rounds (`benchmarks/speed/protocol.py`).
+"""Contenders: programs that wait until they are told to run so many rounds (`benchmarks/speed/protocol.py`).
 
 A contender is one process, or several that are told to go at the same moment. Their output is one JSON line per answer.
 """
@@ -81,7 +81,7 @@ class Process:
         return answer
 
     def stop(self) -> None:
-        """End it, whatever it does."""
+        """Kill it."""
         self.popen.kill()
         self.popen.wait()
         for pipe in (self.popen.stdin, self.popen.stdout, self.errors):
@@ -104,7 +104,7 @@ class Process:
 
 @contextlib.contextmanager
 def started(contenders: Sequence[Contender], folder: Path) -> Iterator[dict[Program, Process]]:
-    """Every program of the contenders, running; all are ended at the end, come what may."""
+    """Every program of the contenders, running; all are killed at the end."""
     processes: dict[Program, Process] = {}
     try:
         for program in (p for contender in contenders for p in contender.programs):

@@ -1,4 +1,4 @@
-"""What the timings of one network come to.
+"""Rates and ratios from the timings of one network.
 
 A ratio is formed within a pass, and is the median of the passes' ratios; its spread is their range. Where a program may
 use several thread counts it is given several, and the best (by its median) stands for it.

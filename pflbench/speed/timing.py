@@ -1,6 +1,6 @@
-"""Timing programs in turn: who does how many steps a second. Imports no torch: the programs do.
+"""Timing programs in turn: how many local steps each does in a second. Imports no torch: the programs do.
 
-A machine's pace drifts, so contenders take turns, pass by pass, and two of them are compared within a pass only.
+A machine's speed changes over minutes, so contenders take turns, and two are compared within a pass only.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _check_equal(ready: Mapping[Program, Answer]) -> None:
 
 
 def _calibrate(team: Sequence[Process], seconds: float) -> int:
-    """So many rounds take about so many seconds."""
+    """How many rounds take about so many seconds."""
     rounds = 1
     while True:
         done, took = _block(team, rounds, seconds)

@@ -91,7 +91,7 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
 
 @contextmanager
 def _uploads_to_blame(uploads: Tree, dtype: torch.dtype) -> Iterator[None]:
-    """What goes wrong in here is told as the mistake of uploads that are in another precision than the run's."""
+    """Lays an error in here to uploads in another precision than the run's, where there are any."""
     try:
         yield
     except Exception as error:

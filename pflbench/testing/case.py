@@ -43,7 +43,7 @@ class Case:
 
     method: AnyMethod
     remarks: list[str] = field(default_factory=list, init=False)
-    """What the checks so far found worth saying, though nothing is wrong."""
+    """Remarks of the checks so far, on what is not wrong."""
     _again: dict[int, list[RunOutcome]] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -125,7 +125,7 @@ class Case:
         return self._again[nudge]
 
     def initializer(self, seed: int, dtype: torch.dtype) -> Initializer:
-        """What a method starts from."""
+        """The initial model that a method starts from."""
         return Initial(self.network, seed, torch.device("cpu"), dtype)
 
     def start(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tree, Tree]:
@@ -142,7 +142,7 @@ class Case:
     def once(
         self, execution: Execution, federation: Federation, clients: Sequence[int], nudge: int | None = None
     ) -> tuple[list[Tree], ClientMap]:
-        """One participation of each client from the initial state: [(upload, state)], and the map that did it.
+        """One local update of each client from the initial state: [(upload, state)], and the client map used.
 
         `nudge`: as in `run`.
         """
@@ -153,12 +153,12 @@ class Case:
         return mapped(self.participate, [server], items), mapped
 
     def participate(self, f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
-        """One participation in round 0; `own` is (state, key)."""
+        """One local update in round 0; `own` is (state, key)."""
         now = Round(0, own[1], self.phase)
         return returned.participation(self.method.client(f, server, own[0], *taken, round=now))
 
     def drawn(self, stream: Stream) -> tuple[Drawn, ...]:
-        """What one participation in round 0 is fed."""
+        """The minibatches of one local update in round 0."""
         return tuple(stream.draw(self.method.takes(), 0, phase=self.phase)[0])
 
     @cached_property
@@ -241,5 +241,5 @@ def _results(runs: Sequence[RunOutcome]) -> Tree:
 
 
 def key(client: int) -> Tensor:
-    """The key of a client's participation in round 0 of seed 0."""
+    """The key of a client's local update in round 0 of seed 0."""
     return torch.tensor(noise.key(0, client, 0))
