@@ -6,7 +6,7 @@ import inspect
 import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +20,9 @@ from pflbench.engine.client_map import Item
 from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.returned import Malformed
-from pflbench.engine.simulate import RunOutcome, simulate
+from pflbench.engine.simulate import RunOutcome, Simulation, simulate
 from pflbench.errors import PflbenchError
-from pflbench.methods.base import Batch, Batches, Method, Objective, Round
+from pflbench.methods.base import Batch, Batches, Objective, Round
 from pflbench.models.network import Network
 from pflbench.spec import RunSpec
 from pflbench.stages import of_class
@@ -113,47 +113,14 @@ def _learns(case: Case) -> None:
     spec = case.spec(rounds=12 if len(case.phases) == 1 else 60, scoring=scoring)
     (outcome,) = simulate([spec], [tiny_federation(0)], case.method, case.plain)
     assert outcome.failure is None, f"the run failed: {outcome.failure}"
-    (start,) = simulate([spec.model_copy(update={"rounds": 1})], [tiny_federation(0)], _Idle(case.method), case.plain)
+    start = Simulation([spec], [tiny_federation(0)], case.method, case.plain)
+    start.score()
     before, after = (
         sum(s.loss_sum for s in last) / sum(s.count for s in last)
-        for last in ([s for s in o.scores if s.step == max(t.step for t in o.scores)] for o in (start, outcome))
+        for last in ([s for s in o.scores if s.step == max(t.step for t in o.scores)] for o in (start.runs[0], outcome))
     )
     kind = f"the loss of {'personal' if own else 'fine-tuned'} models on easy data"
     assert after < before, f"{spec.rounds} rounds raise {kind} from {before:.4f} to {after:.4f}"
-
-
-class _Idle(Method[Any, Any, Any]):
-    """A method's initial state, never trained."""
-
-    def __init__(self, method: AnyMethod):
-        self.method = method
-
-    def network(self, base: Network) -> Network:
-        return self.method.network(base)
-
-    def takes(self) -> tuple[Any, ...]:
-        return ()
-
-    def init(self, new: Any, clients: int) -> Any:
-        return self.method.init(new, clients)
-
-    def client(self, f: Any, server: Any, state: Any, *taken: Any, round: Round) -> Any:
-        return torch.zeros(()), state
-
-    def server(self, server: Any, uploads: Any, n: Any, round: Round) -> Any:
-        return server
-
-    def deploy(self, f: Any, server: Any, support: Any) -> Any:
-        return self.method.deploy(f, server, support)
-
-    def init_client(self, server: Any, new: Any) -> Any:
-        return self.method.init_client(server, new)
-
-    def adapts(self) -> tuple[Any, ...]:
-        return self.method.adapts()
-
-    def personalize(self, f: Any, server: Any, state: Any, sent: Any, *taken: Any, round: Round) -> Any:
-        return self.method.personalize(f, server, state, sent, *taken, round=round)
 
 
 def _held_out(case: Case) -> None:
