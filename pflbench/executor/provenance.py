@@ -10,11 +10,10 @@ from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from pflbench.engine import memory
 from pflbench.executor.machine import processor
 from pflbench.package import FOLDER, __version__
 
@@ -82,42 +81,13 @@ def bf16_rate() -> float:
     return seconds(a) / seconds(b)
 
 
-class Cost(NamedTuple):
-    """What one run took, and how it was computed.
-
-    `client_seconds`: of the wall seconds, those spent training and scoring clients. `together`: the seeds trained in
-    one stack with it; `padding`: rows computed over rows asked for; both change rounding only. `peak_memory`: bytes in
-    use on the device at most.
-    """
-
-    wall_seconds: float
-    client_seconds: float
-    rounds: int
-    together: tuple[int, ...]
-    execution: str
-    padding: float
-    deterministic: bool
-    evaluate_every: int | None
-    peak_memory: int
-
-
-def record(device: torch.device, data_hash: str, cost: Cost) -> dict[str, Any]:
-    """The provenance of a run that ends now, flat and JSON-ready. Memory in bytes of this process: on host and GPU."""
+def record(device: torch.device, data_hash: str) -> dict[str, Any]:
+    """What is known of a run that ends now but for its costs: code, versions, device, time and data. JSON-ready."""
     return {
         **checkout(),
         **versions(),
         "device": device_name(str(device)),
         "finished": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-        "execution": cost.execution,
-        "seeds_together": ",".join(map(str, cost.together)),
         "threads": torch.get_num_threads(),
         "data_hash": data_hash,
-        "wall_seconds": round(cost.wall_seconds, 3),
-        "client_seconds": round(cost.client_seconds, 3),
-        "rounds_per_second": round(cost.rounds / cost.wall_seconds, 4) if cost.wall_seconds else None,
-        "padding": round(cost.padding, 4),
-        "deterministic": cost.deterministic,
-        "evaluate_every": cost.evaluate_every,
-        "peak_memory": memory.peak(torch.device("cpu")) if device.type == "cuda" else cost.peak_memory,
-        "peak_device_memory": cost.peak_memory if device.type == "cuda" else None,
     }

@@ -120,7 +120,7 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
         if len(task.specs) > 1 or memory.out_of_memory(error):
             return _singly(task, place, on_round, lanes) or _errors(task, error, place)
         outcomes = [RunOutcome(failure=_raised(error, task)) for _ in task.specs]
-    record = provenance.record(setup.device, federations[0].hash, _cost(task, place, started, simulation)) | source
+    record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, simulation) | source
     record |= {"unchecked": True} if task.unchecked else {}
     seconds = record["wall_seconds"]
     return [
@@ -141,20 +141,28 @@ def _check_limit(limit: int | None, device: torch.device) -> None:
         )
 
 
-def _cost(task: Task, place: Place, started: float, simulation: Simulation | None) -> provenance.Cost:
-    """What a group took; `simulation` is None where the method raised before the first round."""
-    seeds = tuple(spec.seed for spec in task.specs)
-    return provenance.Cost(
-        wall_seconds=(time.perf_counter() - started) / len(seeds),
-        client_seconds=simulation.clients.seconds / len(seeds) if simulation else 0.0,
-        rounds=simulation.rounds if simulation else 0,
-        together=seeds,
-        execution=place.execution,
-        padding=simulation.clients.padding if simulation else 1.0,
-        deterministic=place.deterministic,
-        evaluate_every=place.evaluate_every,
-        peak_memory=simulation.clients.room.highest if simulation else 0,
-    )
+def _cost(task: Task, place: Place, started: float, simulation: Simulation | None) -> dict[str, Any]:
+    """What each run of a group took, and how it was computed, for its record.
+
+    `simulation` is None where the method raised before the first round. `client_seconds`: of the wall seconds, those
+    spent training and scoring clients. `padding`: rows computed over rows asked for. `peak_memory` is in bytes of this
+    process on the host, `peak_device_memory` on a GPU.
+    """
+    number, on_gpu = len(task.specs), place.device.startswith("cuda")
+    seconds = (time.perf_counter() - started) / number
+    highest = simulation.clients.room.highest if simulation else 0
+    return {
+        "execution": place.execution,
+        "seeds_together": ",".join(str(spec.seed) for spec in task.specs),
+        "wall_seconds": round(seconds, 3),
+        "client_seconds": round(simulation.clients.seconds / number if simulation else 0.0, 3),
+        "rounds_per_second": round((simulation.rounds if simulation else 0) / seconds, 4),
+        "padding": round(simulation.clients.padding if simulation else 1.0, 4),
+        "deterministic": place.deterministic,
+        "evaluate_every": place.evaluate_every,
+        "peak_memory": memory.peak(torch.device("cpu")) if on_gpu else highest,
+        "peak_device_memory": highest if on_gpu else None,
+    }
 
 
 def _sources(task: Task) -> dict[str, Any]:
