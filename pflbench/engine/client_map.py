@@ -73,7 +73,7 @@ class Item:
 def keyed(taken: Sequence[Batches], key: Tensor, task: Task) -> tuple[Batches, ...]:
     """Minibatches to train on, each with a key of its own where the task draws anything of it.
 
-    Pure, so that it works inside vmap; `key`: that of the participation, int64 scalar.
+    Pure, so that it works inside vmap; `key`: that of the local update, int64 scalar.
     """
     if not task.noisy:
         return tuple(taken)

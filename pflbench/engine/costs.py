@@ -66,7 +66,7 @@ class Size(NamedTuple):
     bytes: int
 
 
-class Participation(NamedTuple):
+class UpdateCost(NamedTuple):
     """What one local update costs.
 
     `rows`: images, each counted as often as a gradient of it is taken, other passes as fractions. `down`: the server's
@@ -92,7 +92,7 @@ class Span:
         self.count, self.total = self.count + 1, self.total + number
         self.least, self.most = min(self.least, number), max(self.most, number)
 
-    def told(self, name: str) -> dict[str, float]:
+    def summary(self, name: str) -> dict[str, float]:
         """The mean under this name and, where numbers differ, the least and the most; nothing without numbers."""
         if not self.count:
             return {}
@@ -106,7 +106,7 @@ class Tally:
 
     spans: dict[str, Span] | None = field(default_factory=dict)
 
-    def add(self, asked: Participation | None, batch: int, sends: bool) -> None:
+    def add(self, asked: UpdateCost | None, batch: int, sends: bool) -> None:
         """Add one local update. `batch`: the run's batch size; `sends`: whether the upload arrives."""
         if asked is None or self.spans is None:
             self.spans = None
@@ -121,10 +121,10 @@ class Tally:
         for name, number in numbers.items():
             self.spans.setdefault(name, Span()).add(float(number))
 
-    def told(self) -> dict[str, float]:
+    def means(self) -> dict[str, float]:
         """Mean costs of a local update by name, with least and most where they differ; empty if they are not known."""
         spans = self.spans or {}
-        return {key: round(value, 4) for name, span in spans.items() for key, value in span.told(name).items()}
+        return {key: round(value, 4) for name, span in spans.items() for key, value in span.summary(name).items()}
 
 
 @dataclass
@@ -133,12 +133,10 @@ class Costs:
 
     method: Method[Any, Any, Any]
     task: Task
-    _known: dict[Hashable, Participation | None] = field(default_factory=dict)
+    _known: dict[Hashable, UpdateCost | None] = field(default_factory=dict)
     _shapes: Shapes = field(default_factory=Shapes)
 
-    def of(
-        self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int, phase: str | None
-    ) -> Participation | None:
+    def of(self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int, phase: str | None) -> UpdateCost | None:
         """The costs of a local update on these minibatches; None if the method needs the values of tensors.
 
         `server`, `state`: the server's and the client's, of which the shapes matter; `index`, `phase`: the round's.
@@ -158,13 +156,13 @@ class Costs:
 
     def _followed(
         self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int, phase: str | None, asked: set[int]
-    ) -> Participation:
+    ) -> UpdateCost:
         f, key = Counting(self.task), torch.empty((), dtype=torch.int64, device=META)
         fed = keyed([without_content(drawn) for drawn in taken], key, self.task)
         now = Watched(index, key, phase, asked)
         with self._shapes:
             upload, _ = self.method.client(f, server, state, *fed, round=now)
-        return Participation(f.rows, size(server), size(self._read(server, upload, now)))
+        return UpdateCost(f.rows, size(server), size(self._read(server, upload, now)))
 
     def _read(self, server: Tree, upload: Tree, now: Watched) -> list[Tensor]:
         """The tensors of an upload that the server's update reads; what it does not read need not be sent.

@@ -31,7 +31,7 @@ def takes(made: Any, function: str) -> tuple[Take, ...]:
     raise Malformed(f"{function}() must return a tuple of Takes, not {shown}")
 
 
-def participation(made: Any) -> tuple[Tree, Tree]:
+def local_update(made: Any) -> tuple[Tree, Tree]:
     """What `client` returned: (upload, new client state)."""
     if not isinstance(made, tuple | list) or len(made) != 2:
         raise Malformed(f"client() must return (upload, new client state), not {kind(made)}")

@@ -56,7 +56,7 @@ class Shapes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._schema.is_mutable:
             within = func._schema.name.endswith("_") and func._schema.arguments[0].is_write
             return args[0] if within else func(*args, **kwargs)
-        key = func, _told(args), _told(tuple(kwargs.items()))
+        key = func, _key(args), _key(tuple(kwargs.items()))
         if key not in self._known:
             self._known[key] = _result(func, args, kwargs)
         form = self._known[key]
@@ -86,12 +86,12 @@ def _zeros(leaf: Any) -> Any:
     return torch.zeros(leaf.shape, dtype=leaf.dtype) if isinstance(leaf, Tensor) else leaf
 
 
-def _told(value: Any) -> Hashable:
+def _key(value: Any) -> Hashable:
     """What the shape of a result depends on in an argument, hashable."""
     if isinstance(value, Tensor):
         return _Form(tuple(value.shape), value.stride(), value.dtype)
     if isinstance(value, list | tuple):
-        return tuple(map(_told, value))
+        return tuple(map(_key, value))
     key: Hashable = (type(value), value)
     return key
 

@@ -138,9 +138,9 @@ class Simulation:
                 self.setup.on_round(self.rounds)
         self.score()
         return [
-            RunOutcome((), run.failure, run.server, costs=run.tally.told())
+            RunOutcome((), run.failure, run.server, costs=run.tally.means())
             if run.failure
-            else RunOutcome(tuple(run.scores), None, run.server, tuple(run.metrics), run.tally.told())
+            else RunOutcome(tuple(run.scores), None, run.server, tuple(run.metrics), run.tally.means())
             for run in self.runs
         ]
 
@@ -181,7 +181,7 @@ class Simulation:
             for index, client in work:
                 self._draw(index, client, senders, keepers)
             self.rounds += 1
-        return [run.tally.told() for run in self.runs]
+        return [run.tally.means() for run in self.runs]
 
     def _work(self) -> tuple[list[tuple[int, int]], Clients, Clients]:
         """Who trains in this round, as (run, client), largest first; whose uploads arrive; who keeps its new state."""
@@ -213,7 +213,7 @@ class Simulation:
         results: list[tuple[Tree, Tree]] = [((), ())] * len(items)
         for phase in dict.fromkeys(phases.values()):
             mine = [i for i, item in enumerate(items) if phases[item.index] == phase]
-            for i, result in zip(mine, self._participate([items[i] for i in mine], phase), strict=True):
+            for i, result in zip(mine, self._local_updates([items[i] for i in mine], phase), strict=True):
                 results[i] = result
         if scored:
             left = {
@@ -247,11 +247,11 @@ class Simulation:
         """The phase of this round for a run (`Method.phase`)."""
         return self.method.phase(coin(run.spec, self.rounds))
 
-    def _participate(self, items: list[Item], phase: str | None) -> list[tuple[Tree, Tree]]:
+    def _local_updates(self, items: list[Item], phase: str | None) -> list[tuple[Tree, Tree]]:
         """Uploads and new states of clients whose round has the same phase."""
         asked: set[int] = set()
         results = self.clients(
-            lambda f, server, own, *taken: returned.participation(
+            lambda f, server, own, *taken: returned.local_update(
                 self.method.client(
                     f,
                     server,

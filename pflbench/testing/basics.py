@@ -28,7 +28,7 @@ Watch = Callable[[str, dict[str, Tree], Call], Any]
 _VALID: dict[str, Callable[[Any], Any]] = {
     "init": lambda found: returned.state(found, "the server's state", "init()"),
     "init_client": lambda found: returned.state(found, "a client's state", "init_client()"),
-    "client": returned.participation,
+    "client": returned.local_update,
     "trained": lambda found: found if found is None else returned.model(found, "trained()"),
     "server": lambda found: returned.state(found, "the server's state", "server()"),
     "deploy": lambda found: returned.model(found, "deploy()"),
@@ -54,7 +54,7 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
     server, fresh = pytree.tree_map(copied, (server, fresh))  # one may be a view of the other
     streams, clients = support_streams(federation, case.spec()), case.map("loop", federation)
 
-    def participate(f: Objective, server: Tree, own: Tree, *taken: Batches) -> tuple[Tree, Tree]:
+    def local_update(f: Objective, server: Tree, own: Tree, *taken: Batches) -> tuple[Tree, Tree]:
         state, mine = own
         arguments = {"server": server, "state": state, "taken": taken}
         now = Round(0, mine, case.phase)
@@ -62,7 +62,7 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
         return found
 
     items = [Item(0, (fresh, key(c)), case.drawn(streams[c])) for c in (3, 6)]
-    (sent, state), (other, _) = clients(participate, [server], items)
+    (sent, state), (other, _) = clients(local_update, [server], items)
     call("trained", {"sent": sent, "state": state}, lambda: method.trained(sent, state))
     uploads = pytree.tree_map(lambda *u: torch.stack(u), sent, other)
     n = torch.tensor([0.75, 0.25], dtype=torch.float64)

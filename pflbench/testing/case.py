@@ -150,12 +150,12 @@ class Case:
         streams = support_streams(federation, self.spec(clients=len(federation.support)))
         items = [Item(0, (own, key(c)), self.drawn(streams[c])) for c in clients]
         mapped = self.map(execution, federation)
-        return mapped(self.participate, [server], items), mapped
+        return mapped(self.local_update, [server], items), mapped
 
-    def participate(self, f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
+    def local_update(self, f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         """One local update in round 0; `own` is (state, key)."""
         now = Round(0, own[1], self.phase)
-        return returned.participation(self.method.client(f, server, own[0], *taken, round=now))
+        return returned.local_update(self.method.client(f, server, own[0], *taken, round=now))
 
     def drawn(self, stream: Stream) -> tuple[Drawn, ...]:
         """The minibatches of one local update in round 0."""

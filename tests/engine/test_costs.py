@@ -182,7 +182,7 @@ def test_what_cannot_be_followed_without_content_is_not_known() -> None:
 
 def test_a_tally_that_lacks_one_participation_tells_nothing() -> None:
     tally = Tally()
-    assert tally.told() == {}
+    assert tally.means() == {}
     tally.add(None, 5, True)
-    assert tally.told() == {} and tally.spans is None
-    assert Span().told("x") == {}
+    assert tally.means() == {} and tally.spans is None
+    assert Span().summary("x") == {}
