@@ -58,12 +58,12 @@ def train_part(part: Selection, results: Path, execution: Execution, *, quiet: b
 def carried_out(work: Work, results: Path, execution: Execution, *, quiet: bool, dry: bool) -> Outcome:
     """Train, and show how it goes. `dry`: say what there is to do, and stop."""
     from pflbench.cli.progress import Display
-    from pflbench.running.training import Outcome, check, plan, train
+    from pflbench.running.training import Outcome, check, to_train, train
     from pflbench.store.store import Store
 
     with Display(quiet) as display:
         if dry:
-            found = plan(work, Store(results), execution, display.event)
+            found = to_train(work, Store(results), execution, display.event)
             check(found, work)
             return Outcome(found, [])
         return train(work, results, execution, display.event)

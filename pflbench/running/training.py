@@ -25,7 +25,7 @@ from pflbench.suite.labels import Part, with_columns
 from pflbench.units import count
 
 
-class Plan(NamedTuple):
+class ToTrain(NamedTuple):
     """What is to be trained, and what keeps some of it from being so: missing data, or having failed before.
 
     `earlier`: by run, why it failed then.
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 class Outcome(NamedTuple):
     """A plan and the outcomes of its runs; what is runnable and not among `dones` was not started."""
 
-    plan: Plan
+    plan: ToTrain
     dones: list[Done]
 
     @property
@@ -74,7 +74,7 @@ def work_of(parts: Sequence[Part]) -> Work:
     return Work([spec for table, _ in parts for spec in table.runs], places, with_columns(parts), asked)
 
 
-def plan(work: Work, store: Store, execution: Execution, on_event: OnEvent = unheard) -> Plan:
+def to_train(work: Work, store: Store, execution: Execution, on_event: OnEvent = unheard) -> ToTrain:
     """What of this work is to be trained now. Raises `PflbenchError` where the store cannot be read."""
     store.list()  # names what is there and not taken: it would be trained again
     by_id = {spec.id: spec for spec in work.specs}
@@ -86,10 +86,10 @@ def plan(work: Work, store: Store, execution: Execution, on_event: OnEvent = unh
     for problem in problems:
         on_event(Lacking(problem))
     left = [by_id[id] for id, state in states.items() if state == "failed"] if execution.redo == "missing" else []
-    return Plan(runnable, problems, {spec: store.read(spec.id).failure or "" for spec in left})
+    return ToTrain(runnable, problems, {spec: store.read(spec.id).failure or "" for spec in left})
 
 
-def check(asked: Plan, work: Work) -> None:
+def check(asked: ToTrain, work: Work) -> None:
     """Build what the runs to be trained have of the user's own. Raises `UsageError` if it cannot be built."""
     own = [(spec, places) for spec in asked.runnable if (places := work.places.get(spec.id))]
     build.check_all((spec, names.place("methods", spec.method.name, places), places) for spec, places in own)
@@ -104,7 +104,7 @@ def train(work: Work, results: Path, execution: Execution, on_event: OnEvent = u
         KeyboardInterrupt: Passes through; finished runs are kept.
     """
     store = Store(results)
-    asked = plan(work, store, execution, on_event)
+    asked = to_train(work, store, execution, on_event)
     askers = {
         id: [Asker(str(one["suite"]), str(one["profile"])) for one in several] for id, several in work.asked.items()
     }
