@@ -181,8 +181,12 @@ def _refusal(info: Info, key: str, field: FieldInfo, value: Any) -> UsageError:
 
 
 def _schema(reference: str) -> _Schema:
+    return _of_source(reference) or _imported(reference)
+
+
+def _of_source(reference: str) -> _Schema | None:
     path = names.source_file(reference)
-    return _read(usercode.syntax(path), path, reference) or _imported(reference)
+    return _read(usercode.syntax(path), path, reference)
 
 
 @lru_cache(maxsize=256)
@@ -197,7 +201,7 @@ def _read(tree: ast.Module, path: Path, reference: str) -> _Schema | None:
     for base in node.bases:
         if _base_name(base) not in _FIELDLESS:
             behind = stages.scope(tree).behind(_base_name(base), node, where)
-            above = _schema_of_ours(behind) if behind else None
+            above = None if behind is None or names.is_users(behind) else _of_source(behind)
             if above is None:
                 return None
             fields |= above.fields
@@ -216,14 +220,6 @@ def _read(tree: ast.Module, path: Path, reference: str) -> _Schema | None:
         else:
             fields[name] = FieldInfo(kind, default, _choices(kind), docs.get(name, ""))
     return _Schema(fields, _first_line(ast.get_docstring(node)), version, _draws_minibatches(node))
-
-
-def _schema_of_ours(reference: str) -> _Schema | None:
-    """What the source of one of pflbench's own classes tells; None for any other class."""
-    if names.is_users(reference):
-        return None
-    path = names.source_file(reference)
-    return _read(usercode.syntax(path), path, reference)
 
 
 def _imported(reference: str) -> _Schema:

@@ -36,8 +36,12 @@ class Memory(NamedTuple):
     seen: Scalar
 
 
+State = Memory | Empty
+"""A client's state; nothing without a constraint."""
+
+
 @dataclass(frozen=True)
-class FedEC(Method[Params, Memory | Empty, Params]):
+class FedEC(Method[Params, State, Params]):
     """Federated Reptile whose clients are held near their last own model."""
 
     version: ClassVar[int] = 1
@@ -66,13 +70,11 @@ class FedEC(Method[Params, Memory | Empty, Params]):
     def takes(self) -> tuple[Take, ...]:
         return (Take(epochs=self.epochs, batch=self.batch),)
 
-    def init_client(self, server: Params, new: Initializer) -> Memory | Empty:
+    def init_client(self, server: Params, new: Initializer) -> State:
         """No memory yet; the server's model stands in its place, so that there is something finite to compute with."""
         return () if self.constraint == "none" else Memory(server, server.new_zeros(()))
 
-    def client(
-        self, f: Objective, server: Params, state: Memory | Empty, *taken: Batches, round: Round
-    ) -> tuple[Params, Memory | Empty]:
+    def client(self, f: Objective, server: Params, state: State, *taken: Batches, round: Round) -> tuple[Params, State]:
         """One inner update of the server's model; the result is sent, and is the new memory."""
         theta = self._adapt(f, server, state, *taken)
         return theta, () if self.constraint == "none" else Memory(theta, theta.new_ones(()))
@@ -85,25 +87,19 @@ class FedEC(Method[Params, Memory | Empty, Params]):
         return self.takes()
 
     def personalize(
-        self,
-        f: Objective,
-        server: Params,
-        state: Memory | Empty,
-        sent: Params | None,
-        *taken: Batches,
-        round: Round,
+        self, f: Objective, server: Params, state: State, sent: Params | None, *taken: Batches, round: Round
     ) -> dict[str, Params]:
         """The server's model after one inner update under the client's constraint."""
         return {"personalized": self._adapt(f, server, state, *taken)}
 
-    def trained(self, sent: Params, state: Memory | Empty) -> Params:
+    def trained(self, sent: Params, state: State) -> Params:
         return sent
 
-    def _adapt(self, f: Objective, w: Params, state: Memory | Empty, batches: Batches) -> Params:
+    def _adapt(self, f: Objective, w: Params, state: State, batches: Batches) -> Params:
         grad, decay = self._gradient(f, state), f.decay(self.weight_decay, w)
         return descend(grad, w, batches, lr=self.inner_lr, beta=self.momentum, decay=decay)
 
-    def _gradient(self, f: Objective, state: Memory | Empty) -> Callable[[Params, Batch], Params]:
+    def _gradient(self, f: Objective, state: State) -> Callable[[Params, Batch], Params]:
         """The gradient of l + alpha·c. Without a constraint it is still `constrained_loss`'s, for equal bits."""
         if not isinstance(state, Memory) or self.alpha == 0:
             return lambda w, b: f.grad(w, b, loss=constrained_loss)

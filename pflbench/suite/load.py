@@ -100,13 +100,8 @@ def _check(suite: Suite) -> None:
     check_tuning(suite)
 
 
-class _Stamp(NamedTuple):
-    """A file, and what tells that it was edited."""
-
-    path: Path
-    inode: int
-    size: int
-    mtime: int
+_Stamp = tuple[Path, int, int, int]
+"""A file with its inode, size and time of last change, of which an edit changes one."""
 
 
 class _Read(NamedTuple):
@@ -124,7 +119,7 @@ _known: dict[Path, _Read] = {}
 def _read(path: Path, above: tuple[Path, ...]) -> _Read:
     """A suite file with all that it inherits; `above` are the files that extend it."""
     known = _known.get(path)
-    if known is not None and all(_stamp(file.path) == file for file in known.files):
+    if known is not None and all(_stamp(file[0]) == file for file in known.files):
         return known
     stamp = _stamp(path)
     raw = read_toml(path)
@@ -148,4 +143,4 @@ def _stamp(path: Path) -> _Stamp | None:
         status = path.stat()
     except OSError:  # gone, which reading it says better
         return None
-    return _Stamp(path, status.st_ino, status.st_size, status.st_mtime_ns)
+    return path, status.st_ino, status.st_size, status.st_mtime_ns
