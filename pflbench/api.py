@@ -143,7 +143,7 @@ def table(
     Raises:
         UsageError: It is not one suite, something is unknown, or nothing of it has results.
     """
-    from pflbench.reading.tables import every_profile, none_there, with_results
+    from pflbench.reading.tables import none_there, with_results
     from pflbench.report.compact import only
     from pflbench.report.layout import lay_out
     from pflbench.report.reading import readable
@@ -156,7 +156,7 @@ def table(
     tables = with_results(part.but(profile=part.profile or "paper", methods=None), store, own)
     table = lay_out(tables[0].with_spread(spread), store) if tables else None
     if table is None or not table.has_results:
-        raise none_there(part, every_profile(part, store, own), store)
+        raise none_there(part, store, own)
     return FinishedTable(only([table], part.methods)[0])
 
 

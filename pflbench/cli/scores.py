@@ -34,8 +34,8 @@ def scores(
 
     With --suite: the runs of its tables, each where it stands there; a run of two suites stands in both. Without: every
     run that is asked for, once, with the first suite that asks for it, if there is one. Lines that a table averages
-    have `in_table`: the mean of their `accuracy` is the table's number. Trials on held-out training rows are left out,
-    since they are not scored on test rows; --trials has them alone.
+    have `in_table`: the mean of their `accuracy` is the table's number. Trials of `pflbench tune` are left out, since
+    they are not scored on test images; --trials has them alone.
     """
     from pflbench.reading.scores import scores, write, write_csv
     from pflbench.reading.stored import other_seeds

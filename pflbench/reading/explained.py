@@ -12,7 +12,7 @@ from pflbench.reading.facts import Facts
 from pflbench.reading.runs import commit
 from pflbench.reading.trials import Tried
 from pflbench.report import footer
-from pflbench.report.table import SUSPECT, Verdict
+from pflbench.report.table import SUSPECT
 from pflbench.report.text import number, ranges
 from pflbench.store import Stored
 
@@ -113,7 +113,9 @@ def _numbers(of: Explanation) -> list[Passage]:
         paper = "none has this table"
     lines = [f"pflbench  {ours}", f"Paper     {paper}", spreads_apart(of)]
     if value.verdict is not None:
-        lines.append(f"Verdict of the report: {_labeled(value.verdict)}.")
+        why = _MEASURED.get(value.verdict.label, value.verdict.reason)
+        suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
+        lines.append(f"Verdict of the report: {value.verdict.label} ({why}){suspect}.")
     if reference is not None and reference.spread is not None and of.table.spread.paper:
         lines.append(f"The paper's ± is {of.table.spread.paper}.")
     if value.seeds:
@@ -122,12 +124,6 @@ def _numbers(of: Explanation) -> list[Passage]:
     if of.missing:
         lines.append(f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.")
     return [(line, "") for line in lines if line]
-
-
-def _labeled(verdict: Verdict) -> str:
-    """The report's verdict with its reason."""
-    why = _MEASURED.get(verdict.label, verdict.reason)
-    return f"{verdict.label} ({why})" + ("" if verdict.suspect is None else f", {SUSPECT}")
 
 
 def _runs(of: Explanation) -> list[Passage]:
@@ -141,7 +137,7 @@ def _runs(of: Explanation) -> list[Passage]:
         ids = ", ".join(ran.spec.id + failure for ran, failure in zip(rans, failures, strict=True))
         if len(rans) > 1:
             held_out = sum(ran.spec.validation > 0 for ran in rans)
-            ids = f"{len(rans)} runs, {held_out} of them without the rows that the choice is made on: {ids}"
+            ids = f"{len(rans)} runs, {held_out} of them without the images that the choice is made on: {ids}"
         made = dict.fromkeys(
             f"commit {commit(ran) or 'unknown'} on {ran.provenance.get('device') or 'unknown'}" for ran in rans
         )
@@ -249,15 +245,15 @@ def _federation(of: Explanation) -> list[Passage]:
 
 
 def _facts(facts: Facts, of: Explanation) -> Iterator[str]:
-    yield f"With seed {facts.seed} a training client adapts on {facts.support.of('rows')}."
-    yield f"A client is scored on {facts.query.of('rows')}."
+    yield f"With seed {facts.seed} a training client adapts on {facts.support.of('images')}."
+    yield f"A client is scored on {facts.query.of('images')}."
     if facts.held_out:
-        yield f"A held-out client adapts on {facts.held_out.of('rows')}."
-    yield f"A client's training rows are of {facts.kinds.of('classes')}; there are {facts.classes}."
+        yield f"A held-out client adapts on {facts.held_out.of('images')}."
+    yield f"A client's training images are of {facts.kinds.of('classes')}; there are {facts.classes}."
     if facts.test:
-        yield f"The global model can be scored on {facts.test} test rows."
+        yield f"The global model can be scored on {facts.test} test images."
     if facts.shared:
-        yield f"{facts.shared} rows are held by several clients."
+        yield f"{facts.shared} images are held by several clients."
     yield from facts.warnings
     if of.ran and facts.hash not in of.data_hashes:
         yield "The dataset here is not the one that the runs were computed on: its content is another."

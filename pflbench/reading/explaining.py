@@ -271,9 +271,8 @@ def _settings(cell: Cell) -> tuple[Given, ...]:
     for kind, named in (("dataset", run.dataset), ("partition", run.partition)):
         found[kind] = named.name
         found |= {f"{kind}.{key}": value for key, value in named.options.items()}
-    for key in ("model", "clients", "training_clients", "cohort", "query", "arrival", "weights"):
-        found[key] = getattr(run, key)
-    for key in ("rounds", "batch", "batches", "augment", "tail", "tiny_client"):
+    of_clients = "clients", "training_clients", "cohort", "query", "arrival", "weights"
+    for key in ("model", *of_clients, "rounds", "batch", "batches", "augment", "tail", "tiny_client"):
         found[key] = getattr(run, key)
     if cell.stage == "finetuned" and run.scoring.finetune is not None:
         rule = run.scoring.finetune

@@ -23,7 +23,7 @@ class Numbers(NamedTuple):
     most: float
 
     def of(self, noun: str) -> str:
-        """`5 rows`, or `5 to 90 rows, median 60`."""
+        """`5 images`, or `5 to 90 images, median 60`."""
         if self.least == self.most:
             return f"{self.least:g} {noun}"
         return f"{self.least:g} to {self.most:g} {noun}, median {self.median:g}"
@@ -33,9 +33,9 @@ class Numbers(NamedTuple):
 class Facts:
     """A federation with a seed, built from its data, and the network in it.
 
-    `support`, `query`: rows of the training clients; `held_out`: support rows of the others (None: there are none);
-    `kinds`: what the classes of a client's support rows number. `test`: rows that the global model is scored on.
-    `shared`: rows that several clients hold. `parameters`: of the network as the method trains it; None if that cannot
+    `support`, `query`: images of the training clients; `held_out`: support images of the others (None: there are none).
+    `kinds`: how many classes a client's support images are of. `test`: images that the global model is scored on.
+    `shared`: images that several clients hold. `parameters`: of the network as the method trains it; None if it cannot
     be built here. `warnings`: that files of the dataset are not the official ones.
     """
 

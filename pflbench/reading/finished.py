@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from pflbench.reading.tables import asked_for, every_profile, latest, none_there, with_results
+from pflbench.reading.tables import asked_for, latest, none_there, with_results
 from pflbench.report.compact import only
 from pflbench.report.dataset_table import lay_out_counts
 from pflbench.report.layout import lay_out
@@ -46,7 +46,7 @@ def reported(part: Selection, store: Store, own: Own, *, spread: bool | None = N
         last = latest(store, own)
         shown = [last] if last else there[:1]
     if not shown and not counted:
-        raise none_there(trained, every_profile(trained, store, own), store)
+        raise none_there(trained, store, own)
     tables = [*counted.values(), *(lay_out(one.with_spread(spread), store) for one in shown)]
     seen = {(one.path.resolve(), one.profile) for one in shown}
     others = [one for one in there if (one.path.resolve(), one.profile) not in seen]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pflbench.reading.stored import is_trial, select
@@ -75,7 +76,7 @@ def lines(runs: Sequence[Stored], store: Store) -> list[Listed]:
         differing = [key for key in keys if len({parts.get(key) for _, parts in group}) > 1]
         for line, parts in group:
             found.append(line._replace(differs=", ".join(f"{key}={parts.get(key, 'none')}" for key in differing)))
-    return sorted(found, key=_order)
+    return sorted(found, key=attrgetter(*_ALIKE, "seed", "run"))
 
 
 _CODE = {"version", "content"}
@@ -132,7 +133,3 @@ def listed(stored: Stored, store: Store) -> Listed:
 def commit(stored: Stored) -> str:
     """The commit that a run was computed at, with a plus where the code was changed; empty if it is not recorded."""
     return str(stored.provenance.get("commit") or "") + ("+" if stored.provenance.get("dirty") else "")
-
-
-def _order(run: Listed) -> tuple[object, ...]:
-    return run.method, run.dataset, run.partition, run.clients, run.rounds, run.validation, run.seed, run.run

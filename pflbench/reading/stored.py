@@ -235,14 +235,11 @@ def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Want
         _check_rows(table, specs, wanted.methods)
         rows = {row.id for row in table.rows}.intersection(wanted.methods)
         several = set(wanted.methods) - rows
-        places = {spec: _asked_for(where, rows, has_name(spec, several)) for spec, where in places.items()}
+        for spec, where in places.items():
+            method = has_name(spec, several)
+            places[spec] = [place._replace(asked=method or place.row in rows) for place in where]
     found = (Found(run, tuple(places[run.spec])) for run in stored if run.spec in places)
     return [one for one in found if any(place.asked for place in one.places)]
-
-
-def _asked_for(places: Iterable[Place], rows: Collection[str], named: bool) -> list[Place]:
-    """Which of a run's places are asked for: those in these rows, all where its method is `named`."""
-    return [place._replace(asked=named or place.row in rows) for place in places]
 
 
 def _table(suite: Suite, profile: str, wanted: Wanted, seeds: Sequence[int]) -> Expansion:

@@ -91,8 +91,9 @@ def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:
     ]
 
 
-def none_there(part: Selection, tables: Sequence[Expansion], store: Store) -> UsageError:
-    """The error for a selection without results, which expands to these tables; it names what has results instead."""
+def none_there(part: Selection, store: Store, own: Own) -> UsageError:
+    """The error for a selection without results; it names what has results instead."""
+    tables = every_profile(part, store, own)
     named = " and ".join(part.suites) or "any suite"
     what = f"{named} under profile {part.profile}" if part.profile else named
     made = instead((run for table in tables for run in table.runs), _finished(store))

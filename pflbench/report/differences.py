@@ -28,7 +28,8 @@ def derive(table: Expansion, extra: Sequence[str], grid: Grid) -> tuple[tuple[Co
                 _put(found, (one.id, head.id), sides, one, head.column.id, table)
             continue
         for head, of in _heads(one, table.heads):
-            columns.insert(_end(columns, head.column.group), head)
+            end = max(i for i, other in enumerate(columns) if other.column.group == head.column.group) + 1
+            columns.insert(end, head)
             for row in (*(row.id for row in table.rows), *extra):
                 _put(found, (row, head.id), [grid.get((row, id)) for id in of], one, row, table)
     return tuple(columns), found
@@ -75,7 +76,3 @@ def _heads(one: Derived, columns: Sequence[ColumnHead]) -> list[tuple[ColumnHead
         column = TableColumn(id=one.id, group=first.group, title=one.title, rounds=first.rounds, **common)
         found.append((ColumnHead(column, stage, a.label), (a.id, b.id)))
     return found
-
-
-def _end(columns: Sequence[ColumnHead], group: str) -> int:
-    return max(i for i, head in enumerate(columns) if head.column.group == group) + 1

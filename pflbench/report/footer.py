@@ -205,7 +205,11 @@ def selection(cells: Cells) -> str:
             mean = "mean of fine-tuning steps" if len(steps) > 1 else "fine-tuning step"
             rule += f", {mean} {ranges(steps)}"
         rules[rule] = None
-    return f"Selection: {'; '.join(rules)}; {_when(cells)}, no round or fine-tuning step is selected on test data."
+    lasts = sorted({run.scoring.last for cell in cells for run in cell.needed})
+    when = "after the last round"
+    if lasts not in ([], [1]):
+        when = f"means of the scores after each of the last {' or '.join(map(str, lasts))} rounds"
+    return f"Selection: {'; '.join(rules)}; {when}, no round or fine-tuning step is selected on test data."
 
 
 def shortfall(table: Caption) -> str:
@@ -219,14 +223,6 @@ def shortfall(table: Caption) -> str:
 def paper(table: Caption) -> str:
     """Which paper has the table."""
     return f"Paper: {table.paper}." if table.published else "No paper has this table."
-
-
-def _when(cells: Cells) -> str:
-    """After which rounds the scores are read."""
-    lasts = sorted({run.scoring.last for cell in cells for run in cell.needed})
-    if lasts in ([], [1]):
-        return "after the last round"
-    return f"means of the scores after each of the last {' or '.join(map(str, lasts))} rounds"
 
 
 def described(stage: str, run: RunSpec) -> str:
@@ -304,7 +300,7 @@ def clients(table: Expansion) -> str:
         if cell.reading.smallest is not None:
             small.setdefault(cell.reading.smallest, {})[cell.column.setting] = None
     said = [f"{'; '.join(who)}, each {weight} (accuracy: {unit})" for (weight, unit), who in lines.items()]
-    said += [f"in {', '.join(where)} only the {n} with the fewest support rows" for n, where in small.items()]
+    said += [f"in {', '.join(where)} only the {n} with the fewest support images" for n, where in small.items()]
     return f"Scored: {'; '.join(said)}." if said else ""
 
 

@@ -23,15 +23,8 @@ _COMMANDS = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", '"': "''"},
     **{"<": "$<$", ">": "$>$", "|": "$|$"},  # TeX's first text encoding has other characters in their places
     **{"–": "--", "—": "---", "…": r"\dots{}", "†": r"\textsuperscript{\dag}", "’": "'", "“": "``", "”": "''"},
-    **{
-        "±": r"$\pm$",
-        "×": r"$\times$",
-        "·": r"$\cdot$",
-        "√": r"$\surd$",
-        "→": r"$\to$",
-        "≤": r"$\leq$",
-        "≥": r"$\geq$",
-    },
+    **{"±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "√": r"$\surd$", "→": r"$\to$"},
+    **{"≤": r"$\leq$", "≥": r"$\geq$"},
     **{"−": "$-$", "°": r"$^\circ$", "ß": r"\ss{}", "ø": r"\o{}", "ł": r"\l{}"},
 }
 _MARKS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327"

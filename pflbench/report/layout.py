@@ -12,7 +12,7 @@ from pflbench.report.footer import footer
 from pflbench.report.mixtures import Used, marked, mixtures, runs_used
 from pflbench.report.outdated import of_other_seeds, outdated
 from pflbench.report.reading import Shelf
-from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.table import Row, Table
 from pflbench.report.unlisted import extra_rows
 from pflbench.spec import RunSpec
 from pflbench.store import Store
@@ -74,17 +74,12 @@ def _mark_best(grid: Grid, table: Expansion) -> None:
         rounded = {
             place: round(value.mean or 0.0, table.decimals)
             for place, value in grid.items()
-            if place[1] == column.id and _competes(value)
+            if place[1] == column.id and value.complete and not value.mixed and math.isfinite(value.mean or math.nan)
         }
         if len(rounded) > 1:
             top = max(rounded.values())
             for place, mean in rounded.items():
                 grid[place] = replace(grid[place], best=mean == top)
-
-
-def _competes(value: CellValue) -> bool:
-    """Whether a cell has all its seeds and can be compared."""
-    return value.complete and not value.mixed and value.mean is not None and math.isfinite(value.mean)
 
 
 def _rows(

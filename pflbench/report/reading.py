@@ -82,7 +82,7 @@ def _steps(found: Iterable[tuple[int, int]], reading: Reading) -> tuple[int, ...
 def average(rounds: Sequence[Scored], reading: Reading, sizes: RunResult) -> Floats:
     """The mean over the clients that count in percent, for each step: of every round, then over the rounds.
 
-    `reading.mean` says how clients are averaged; `sizes` is a run that knows their numbers of support rows.
+    `reading.mean` says how clients are averaged; `sizes` is a run that knows their numbers of support images.
     """
     return np.asarray(np.mean([_of_round(one, reading, sizes) for one in rounds], axis=0))
 
@@ -122,7 +122,7 @@ def _smallest(clients: tuple[int, ...], number: int, sizes: RunResult) -> list[i
     support = {m.client: m.value for m in sizes.metrics if m.round == 0 and m.name == "support"}
     if lacking := [client for client in clients if client not in support]:
         raise PflbenchError(
-            f"Run {sizes.spec.id} does not say how many support rows client {lacking[0]} has, which a table of the "
+            f"Run {sizes.spec.id} does not say how many support images client {lacking[0]} has, which a table of the "
             f"{number} smallest clients needs. Compute it again with --redo always."
         )
     return sorted(range(len(clients)), key=lambda i: (support[clients[i]], clients[i]))[:number]

@@ -88,8 +88,8 @@ def test_the_number_is_the_reports_with_its_runs(cli, results: Path, folder: Pat
 
 def test_the_federation_is_described_from_its_data(cli, results: Path) -> None:
     out = cli(*CELL[:-1]).out
-    assert re.search(r"a training client adapts on \d+ (to \d+ )?rows", out)
-    assert re.search(r"training rows are of \d(\.\d)? (to \d )?classes(, median \d(\.\d)?)?; there are 10\.", out)
+    assert re.search(r"a training client adapts on \d+ (to \d+ )?images", out)
+    assert re.search(r"training images are of \d(\.\d)? (to \d )?classes(, median \d(\.\d)?)?; there are 10\.", out)
     assert re.search(r"Network cnn2: [\d,]+ parameters", out)
     assert "The dataset here is not the one that the runs were computed on" in out  # theirs is made up
     missing = cli("explain", "partly.toml", "ditto", "real").out

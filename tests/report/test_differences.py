@@ -83,7 +83,7 @@ def test_columns_are_subtracted_seed_by_seed(personal: Personal, store: Store, c
     assert [line[1:5] for line in lines if "Diff." in line.column] == [("A Diff.", "-16.7 ± 6.7", "-1.0", "-15.7")]
     assert text(value(table, 1, DIFF), 1) == "0/3"
     assert "Diff.: Small minus All, seed by seed; ± is over these differences." in table.footer
-    assert any(line.endswith("; in A Small only the 1 with the fewest support rows.") for line in table.footer)
+    assert any(line.endswith("; in A Small only the 1 with the fewest support images.") for line in table.footer)
 
 
 def test_nothing_of_a_difference_is_bold(personal: Personal, store: Store, columns: Expansion) -> None:

@@ -110,7 +110,7 @@ def test_a_run_that_does_not_know_its_sizes(personal: Personal, store: Store) ->
         cell = personal.cell("pfedvem", column, stage)
         table = personal.alone(cell)
         store.write(personal.result(cell.runs[0], (0.1, 0.2), 0.5))
-        with pytest.raises(PflbenchError, match=f"{cell.runs[0].id} does not say how many support rows.*{who}"):
+        with pytest.raises(PflbenchError, match=f"{cell.runs[0].id} does not say how many support images.*{who}"):
             draw_runs(table, SCATTER, Shelf(store))
 
 

@@ -136,7 +136,7 @@ def test_the_smallest_clients(sizes: dict[int, float], smallest: int, mean: floa
 
 
 def test_sizes_must_be_known() -> None:
-    with pytest.raises(PflbenchError, match=r"how many support rows client 5 has.*--redo always"):
+    with pytest.raises(PflbenchError, match=r"how many support images client 5 has.*--redo always"):
         read(PERSONAL, Reading("personalized", None, 1), {0: 1, 2: 1})
     assert read(PERSONAL, Reading("personalized"), {}) == [50.0]
 

@@ -71,8 +71,9 @@ def _figure(drawing: Drawing) -> Figure:
         wspace=0.32,
         hspace=0.35,
     )
+    twenty = matplotlib.colormaps["tab20"]
     looks = {
-        label: _Look(f"C{i}" if len(labels) <= 10 else _twenty(i), _MARKERS[i % len(_MARKERS)])
+        label: _Look(f"C{i}" if len(labels) <= 10 else twenty(i % 20), _MARKERS[i % len(_MARKERS)])
         for i, label in enumerate(labels)
     }
     for panel, ax in zip(drawing.panels, axes.flat, strict=False):
@@ -88,10 +89,6 @@ def _columns(entries: Collection[str], width: float) -> int:
     """How many of a legend's entries stand beside each other: as wide as the longest, if that is long."""
     widest = max(1.3, 0.4 + 0.06 * max(map(len, entries), default=0))
     return max(1, min(len(entries), int(width / widest)))
-
-
-def _twenty(i: int) -> Any:
-    return matplotlib.colormaps["tab20"](i % 20)
 
 
 def _legend(figure: Figure, entries: Mapping[str, str], bottom: float, columns: int) -> None:

@@ -40,12 +40,12 @@ def _chosen(cell: Cell, points: Sequence[Choice], shelf: Shelf) -> Done | None:
 
 
 def sizes(one: Done) -> Floats:
-    """The numbers of support rows of a seed's scored clients. Raises `PflbenchError` if the run does not tell them."""
+    """How many support images each scored client of a seed has. Raises `PflbenchError` if the run does not tell."""
     support = {m.client: m.value for m in one.run.metrics if m.round == 0 and m.name == "support"}
     if lacking := [client for client in one.scored.clients if client not in support]:
         who = "whose scores are one for all" if lacking == [EVERYBODY] else f"client {lacking[0]}"
         raise PflbenchError(
-            f"Run {one.run.spec.id} does not say how many support rows there are ({who}), which the figure shows. "
+            f"Run {one.run.spec.id} does not say how many support images there are ({who}), which the figure shows. "
             "Personal models' runs do; compute an old one again with --redo always."
         )
     return np.array([support[client] for client in one.scored.clients])
