@@ -21,8 +21,8 @@ from pflbench.report.text import ranges
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.figure import Curve, FromRuns, Histogram, Kde, Scatter, Steps, Tsne
 
-Places = list[tuple[str, str]]
-"""What is to be said, and of which column."""
+Remarks = list[tuple[str, str]]
+"""What is missing, and in which column."""
 _SCALES = {"none": "", "share": " / sum over clients", "dimension": " / d"}
 
 
@@ -87,8 +87,8 @@ class _Maker:
     def __init__(self, table: Expansion, figure: FromRuns, shelf: Shelf) -> None:
         self.table, self.figure, self.shelf = table, figure, shelf
         self.seeds: dict[int, None] = {}
-        self.missing: Places = []
-        self.partial: Places = []
+        self.missing: Remarks = []
+        self.partial: Remarks = []
         self.curves: list[Series] = []
         self.devices: set[str] = set()
 
@@ -191,10 +191,10 @@ class _Maker:
         return lines
 
 
-def _grouped(places: Places, everywhere: int) -> str:
+def _grouped(remarks: Remarks, everywhere: int) -> str:
     """`round 1; FedAvg in A, B`: what, and in which columns unless in all; `everywhere`: how many there are."""
     found: dict[str, dict[str, None]] = {}
-    for what, column in places:
+    for what, column in remarks:
         found.setdefault(what, {})[column] = None
     alike: dict[tuple[str, ...], list[str]] = {}
     for what, columns in found.items():

@@ -54,7 +54,8 @@ class Maker:
         self.lacking: dict[str, None] = {}
         self.fluctuations: dict[int, dict[int, list[str]]] = {}
         for title, cell in self.cells.items():
-            _check(table, cell)
+            if not cell.runs[0].scoring.features:
+                raise UsageError(f"{table.suite}: a tsne shows features: write features = true below [evaluation].")
             run = next((run for spec in cell.runs if spec.seed == self.seed and (run := shelf.read(spec))), None)
             if run is None:
                 self.missing.append(title)
@@ -160,15 +161,8 @@ def _cells(table: Expansion) -> dict[str, Cell]:
     return {title: found[title] for title in titles.values() if title in found}
 
 
-def _check(table: Expansion, cell: Cell) -> None:
-    if not cell.runs[0].scoring.features:
-        raise UsageError(f"{table.suite}: a tsne shows features: write features = true below [evaluation].")
-
-
 def _fullest(cells: Collection[Cell], shelf: Shelf) -> int:
-    """The first of the seeds that the most rows are done with: rows are compared on one."""
-    done: dict[int, int] = {}
-    for cell in cells:
-        for run in cell.runs:
-            done[run.seed] = done.get(run.seed, 0) + (shelf.read(run) is not None)
-    return max(done, key=lambda seed: done[seed])
+    """The seed for which the most rows are done, since rows are compared on one; of several the first."""
+    runs = [run for cell in cells for run in cell.runs]
+    done = [run.seed for run in runs if shelf.read(run)]
+    return max(dict.fromkeys(run.seed for run in runs), key=done.count)
