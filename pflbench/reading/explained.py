@@ -12,7 +12,7 @@ from pflbench.reading.facts import Facts
 from pflbench.reading.runs import commit
 from pflbench.reading.trials import Tried
 from pflbench.report import footer
-from pflbench.report.table import SUSPECT
+from pflbench.report.table import SUSPECT, Verdict
 from pflbench.report.text import number, ranges
 from pflbench.store import Stored
 
@@ -113,9 +113,7 @@ def _numbers(of: Explanation) -> list[Passage]:
         paper = "none has this table"
     lines = [f"pflbench  {ours}", f"Paper     {paper}", spreads_apart(of)]
     if value.verdict is not None:
-        why = _MEASURED.get(value.verdict.label, value.verdict.reason)
-        suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
-        lines.append(f"Verdict of the report: {value.verdict.label} ({why}){suspect}.")
+        lines.append(f"Verdict of the report: {_with_reason(value.verdict)}.")
     if reference is not None and reference.spread is not None and of.table.spread.paper:
         lines.append(f"The paper's ± is {of.table.spread.paper}.")
     if value.seeds:
@@ -124,6 +122,11 @@ def _numbers(of: Explanation) -> list[Passage]:
     if of.missing:
         lines.append(f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.")
     return [(line, "") for line in lines if line]
+
+
+def _with_reason(verdict: Verdict) -> str:
+    why = _MEASURED.get(verdict.label, verdict.reason)
+    return f"{verdict.label} ({why})" + ("" if verdict.suspect is None else f", {SUSPECT}")
 
 
 def _runs(of: Explanation) -> list[Passage]:
