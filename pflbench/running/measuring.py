@@ -33,7 +33,7 @@ from pflbench.executor.process import cause_of_death, serving
 from pflbench.methods.base import Batch
 from pflbench.names import Places
 from pflbench.spec import RunSpec
-from pflbench.speed.records import Gradient, Trial, keep, trial_key
+from pflbench.speed.records import Gradient, Trial, file, keep, trial_key
 from pflbench.units import count, duration
 
 SECONDS = 1.0
@@ -104,7 +104,7 @@ def measure(what: Measuring, root: Path) -> dict[str, str]:
         root: The data root, where the data of tried runs are.
 
     Returns:
-        By run id, why the time of a tried run is still unknown.
+        By run id, why a time is still unknown.
     """
     found: dict[str, Gradient | Trial] = {}
     reasons: dict[str, str] = {}
@@ -122,7 +122,11 @@ def measure(what: Measuring, root: Path) -> dict[str, str]:
             reasons[one.spec.id] = told
         else:
             found[trial_key(one.spec)] = told
-    keep(processor(), found)
+    try:
+        keep(processor(), found)
+    except OSError as error:
+        why = f"what was measured cannot be kept in {str(file())!r} ({error.strerror or error})"
+        reasons |= {spec.id: why for spec in (*what.networks.values(), *(one.spec for one in what.trials))}
     return reasons
 
 

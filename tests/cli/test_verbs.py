@@ -62,6 +62,14 @@ def test_plan_measures_what_it_does_not_know(cli, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("no_training")
+def test_plan_says_that_it_cannot_keep_what_it_measured(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "cache").write_text("a file where a folder should be")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    result = cli("plan", *SHORT)
+    assert result.code == 0 and "is unknown: what was measured cannot be kept in " in result.out
+
+
+@pytest.mark.usefixtures("no_training")
 def test_plan_marks_missing_data(cli) -> None:
     result = cli("plan", "-s", "partly.toml", "-m", "fedavg")
     assert re.search(r"^shards +fedavg .* yes *$", result.out, re.MULTILINE)
