@@ -10,6 +10,7 @@ from pflbench.names import without_folder
 from pflbench.report import text
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import number
+from pflbench.report.unlisted import EXTRA
 
 MORE = "--full shows every row and column, each difference from the paper, and what all of it rests on."
 
@@ -22,12 +23,15 @@ def compact(table: Table, compare: bool = True) -> Table:
     columns = [
         i for i in range(len(table.columns)) if any(_filled(row.cells[i]) for row in (*table.rows, *table.extra))
     ]
+    rows, extra = _with_results(table.rows, columns), _with_results(table.extra, columns)
+    compared = _against(table) if compare else []
+    last = f"{_scored((*rows, *extra))} {table.summary} {MORE}"
     return replace(
         table,
         columns=tuple(table.columns[i] for i in columns),
-        rows=_with_results(table.rows, columns),
-        extra=_with_results(table.extra, columns),
-        footer=(*table.warnings, *(_against(table) if compare else ()), *_marks(table), f"{table.summary} {MORE}"),
+        rows=rows,
+        extra=extra,
+        footer=(*table.warnings, *compared, *_marks(table), last),
         comparable=False,
     )
 
@@ -38,7 +42,7 @@ def only(tables: Iterable[Table], methods: Collection[str]) -> list[Table]:
     Args:
         tables: Which.
         methods: Ids of rows, or names of methods, of one's own as `file.py:Class`. A name that is a row's id is that
-            row, even where it is a method of several rows, too.
+            row, with those that show its runs at other stages, even where it is a method of more rows.
 
     Raises:
         UsageError: No row of any of the tables is called so.
@@ -46,7 +50,7 @@ def only(tables: Iterable[Table], methods: Collection[str]) -> list[Table]:
     tables, wanted = list(tables), {without_folder(name) for name in methods}
     known = {name for table in tables for row in (*table.rows, *table.extra) for name in _names(row)}
     for name in wanted - known:
-        raise unknown("method", name, known)
+        raise unknown("method", name, {other for other in known if not other.startswith(EXTRA)})
     left = [_only(table, wanted) for table in tables] if methods else tables
     return [table for table in left if table.rows or table.extra]
 
@@ -57,7 +61,16 @@ def _only(table: Table, wanted: Collection[str]) -> Table:
     def kept(row: Row) -> bool:
         return row.id in wanted or any(name in wanted and name not in ids for name in _names(row))
 
-    return replace(table, rows=tuple(filter(kept, table.rows)), extra=tuple(filter(kept, table.extra)))
+    shown = {id for row in (*table.rows, *table.extra) if kept(row) for id in _runs(row)}
+    rows, extra = (
+        [r for r in some if kept(r) or (_runs(r) and _runs(r) <= shown)] for some in (table.rows, table.extra)
+    )
+    return replace(table, rows=tuple(rows), extra=tuple(extra))
+
+
+def _runs(row: Row) -> set[str]:
+    """The ids of the runs that the row shows."""
+    return {id for value in row.cells if value is not None for ids in value.runs.values() for id in ids}
 
 
 def _names(row: Row) -> set[str]:
@@ -71,6 +84,21 @@ def _filled(value: CellValue | None) -> bool:
 def _with_results(rows: Sequence[Row], columns: Sequence[int]) -> tuple[Row, ...]:
     left = (replace(row, cells=tuple(row.cells[i] for i in columns)) for row in rows)
     return tuple(row for row in left if any(map(_filled, row.cells)))
+
+
+def _scored(rows: Sequence[Row]) -> str:
+    """The unit, and which model each row is scored with if that is not the same for all or does not head a column."""
+    by_row = {row.title: {value.stage for value in row.cells if value is not None} for row in rows}
+    stages = [stage for several in by_row.values() for stage in sorted(several)]
+    if not stages or any(len(several) > 1 for several in by_row.values()):  # which then head the columns
+        return "Accuracy in %."
+    most = max(stages, key=stages.count)
+    others: dict[str, list[str]] = {}
+    for title, several in by_row.items():
+        for stage in several - {most}:
+            others.setdefault(stage, []).append(title)
+    told = [f"{', '.join(titles)} at stage {stage}, " for stage, titles in others.items()]
+    return f"Accuracy in %: {''.join(told)}{'all others' if told else 'all'} at stage {most}."
 
 
 def _against(table: Table) -> list[str]:

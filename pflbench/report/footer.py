@@ -28,6 +28,7 @@ _MODELS = {
     "finetuned": "fine-tuned on each client's support",
 }
 """Which models are scored at the stages where that is the same for all runs."""
+NO_PAPER = "No paper has this table."
 _NAMED = 4
 """Departures from the paper's text that the footer names."""
 
@@ -62,7 +63,7 @@ def footer(
         *first,
         f"{paper(table)} Protocol: {table.protocol}.",
         departures(table),
-        selection(table.cells),
+        selection(table.cells, _by_stage(table, grid, titles)),
         counted,
         apart,
         clients(table),
@@ -93,7 +94,7 @@ def _progress(cells: Cells, used: Sequence[Used]) -> str:
     failed = {u.stored.spec.id: u.stored.failure is not None for u in used}
     asked = {run.id for cell in cells for run in cell.needed}
     broken = sum(failed.get(id, False) for id in asked)
-    return f"Runs: {sum(id in failed for id in asked) - broken} of {len(asked)} done, {broken} failed."
+    return f"Runs of the suite: {sum(id in failed for id in asked) - broken} of {len(asked)} done, {broken} failed."
 
 
 def _provenance(done: Sequence[Stored]) -> str:
@@ -193,8 +194,16 @@ def departures(table: Expansion) -> str:
     return f"Differs from the paper's text, or fills what it leaves open, {how}: {where}." if names else ""
 
 
-def selection(cells: Cells) -> str:
-    """Which models' scores the cells show."""
+def _by_stage(table: Expansion, grid: Grid, titles: Mapping[str, str]) -> Mapping[str, Collection[str]] | None:
+    """The titles of the rows at each stage; None where stages head the columns, or all rows have the same."""
+    found: dict[str, dict[str, None]] = {}
+    for (row, _), value in grid.items():
+        found.setdefault(value.stage, {})[titles[row]] = None
+    return found if len(found) > 1 and not table.stages else None
+
+
+def selection(cells: Cells, rows: Mapping[str, Collection[str]] | None = None) -> str:
+    """Which models' scores the cells show; `rows`: the titles of the rows at each stage, where they are to be named."""
     rules: dict[str, None] = {}
     for cell in cells:
         stage, run = cell.stage, cell.needed[0]
@@ -204,7 +213,7 @@ def selection(cells: Cells) -> str:
             steps = cell.reading.steps or (finetune.steps,)
             mean = "mean of fine-tuning steps" if len(steps) > 1 else "fine-tuning step"
             rule += f", {mean} {ranges(steps)}"
-        rules[rule] = None
+        rules[f"{rule}: {', '.join(rows[stage])}" if rows else rule] = None
     lasts = sorted({run.scoring.last for cell in cells for run in cell.needed})
     when = "after the last round"
     if lasts not in ([], [1]):
@@ -222,7 +231,7 @@ def shortfall(table: Caption) -> str:
 
 def paper(table: Caption) -> str:
     """Which paper has the table."""
-    return f"Paper: {table.paper}." if table.published else "No paper has this table."
+    return f"Paper: {table.paper}." if table.published else NO_PAPER
 
 
 def described(stage: str, run: RunSpec) -> str:
@@ -252,7 +261,7 @@ def seeds(cells: Cells, values: Collection[CellValue], spread: Spread | None) ->
         line += f" ± is the {kind}{average}."
     if spread is not None and 1 in counts:
         line += " n = 1: no spread."
-    if any(value.done < value.expected for value in values):
+    if any(0 < value.done < value.expected for value in values):
         line += " (k/n): only k of n seeds are done; such a cell is not compared for the best."
     return line
 

@@ -8,14 +8,15 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from pflbench.report import text
+from pflbench.report.footer import NO_PAPER
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import View, views
 from pflbench.suite.cells import ColumnHead
 
 NEEDS = r"% Needs \usepackage{booktabs,graphicx} in the preamble."
-CAPTION = ("Counted:", "No paper", "Paper:", "Seeds:", "Selection:")
+CAPTION = ("Counted:", NO_PAPER, "Paper:", "Seeds:", "Selection:")
 """How those lines of the footer begin that stand in the caption: the protocol, what is selected, and the seeds."""
-SOURCE = ("Commit:", "Data:", "Not shown:", "Runs:")
+SOURCE = ("Commit:", "Data:", "Not shown:", "Runs of the suite:")
 """How those begin that tell which stored runs were read. No paper prints them, so they are comments."""
 
 _COMMANDS = {
@@ -45,7 +46,10 @@ _LIGATURES = "-'`,"
 
 def latex(table: Table, compare: bool) -> str:
     """The table as text that ends with a newline; `compare`: followed by a second one, our numbers and the paper's."""
-    caption = [f"{table.title}.", *(line for line in table.footer if line.startswith(CAPTION))]
+    caption = [
+        f"{table.title}.",
+        *(line.removeprefix(f"{NO_PAPER} ") for line in table.footer if line.startswith(CAPTION)),
+    ]
     notes = [line for line in table.footer if not line.startswith(CAPTION + SOURCE)]
     source = [f"% {text.fitting(_in_a_line(line), 'ascii')}" for line in table.footer if line.startswith(SOURCE)]
     label = table.suite if table.profile == "paper" else f"{table.suite}-{table.profile}"

@@ -22,6 +22,10 @@ _PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored"
 """Which of a column's stages an extra row shows there, if the table does not show all: the first that it has."""
 
 
+EXTRA = "extra:"
+"""How the ids of extra rows begin, and none of a suite's row."""
+
+
 class Variant(NamedTuple):
     """What runs of one row have in common in a column: everything but the seed."""
 
@@ -122,7 +126,7 @@ def _groups(found: _Runs) -> list[list[Variant]]:
 
 def _row(table: Expansion, group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -> list[Cell]:
     """The cells of a row with these variants: none where the table shows no stage of its runs."""
-    id = f"extra:{json.dumps(group)}"  # never the id of a suite's row
+    id = f"{EXTRA}{json.dumps(group)}"
     row = TableRow(id, _title(group, found, columns), group[0].name, ())
     cells = []
     for head in table.heads:

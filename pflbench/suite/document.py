@@ -93,7 +93,7 @@ class Document(TomlTable):
 
     def scored(self, row: Row) -> tuple[Stage, ...]:
         """The stages that a row's runs are scored at."""
-        return self.stages if row.stages is None else canonical(row.stages)
+        return canonical([*row.stages, *row.scored]) if row.stages else canonical([*self.stages, *row.scored])
 
     def shown(self, row: Row) -> tuple[Shown, ...]:
         """The stages of a row that the table shows, in the table's order."""
@@ -202,7 +202,8 @@ def _check_scopes(document: Document) -> None:
 
 
 def _check_finetuning(document: Document) -> None:
-    finetuned, rule = "finetuned" in document.stages, document.evaluation.finetune
+    finetuned = any("finetuned" in document.scored(row) for row in document.row)
+    rule = document.evaluation.finetune
     if finetuned != (rule is not None):
         problem = "no row has the stage 'finetuned'" if rule else "missing, but a row has the stage 'finetuned'"
         raise fault(("evaluation", "finetune"), problem)

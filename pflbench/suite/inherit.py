@@ -126,7 +126,16 @@ class _Family:
         # What is scored and what is shown of it go together.
         hidden = {"stage", "stages"} if {"stage", "stages"} & table.keys() else set()
         own = {k: v for k, v in table.items() if k != "like"}
-        return merged({k: v for k, v in model.items() if k not in {"id", *hidden}}, own)
+        shared = {} if hidden or not isinstance(parent, str) else self._scored(model, own)
+        return merged({k: v for k, v in model.items() if k not in {"id", *hidden}} | shared, own)
+
+    def _scored(self, model: Raw, own: Raw) -> Raw:
+        """What keeps the runs of a row those of the extended file's row: the stages that they are scored at there."""
+        if self.kind != "row" or "stages" in model or own.get("method", model.get("method")) != model.get("method"):
+            return {}
+        named = [row.get(key) for row in self.below.values() for key in ("stage", "stages", "scored")]
+        stages = [one for given in named for one in (given if isinstance(given, list) else [given])]
+        return {"scored": list(dict.fromkeys(stage for stage in stages if isinstance(stage, str)))}
 
     def heirs(self) -> dict[str, list[str]]:
         """By id in the extended file, those of this file that are like it and of the same method."""

@@ -226,7 +226,9 @@ class Column(FederationKeys):
 class Row(Settled):
     """`[[row]]`: a method, seen at one stage or several. `method` is an id, or a reference relative to the suite file.
 
-    With both, its runs are scored at all `stages`, of which the table shows `stage`. `suspect`: as a column's.
+    With both, its runs are scored at all `stages`, of which the table shows `stage`. `scored`: stages that its runs are
+    scored at as far as the method has them, shown or not; a row that is like one of an extended suite has that suite's,
+    so that the two have the same runs. `suspect`: as a column's.
     With a grid, `select` says how each client's point of it is chosen, on the `validation` share of its support.
     """
 
@@ -235,6 +237,7 @@ class Row(Settled):
     method: str
     stage: Shown | None = None
     stages: Annotated[list[Shown], Field(min_length=1)] | None = None
+    scored: list[Shown] = Field(default_factory=list)
     rounds: Positive | None = None
     hyper: Hyper = Field(default_factory=dict)
     grid: Grid = Field(default_factory=dict)

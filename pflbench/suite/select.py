@@ -54,6 +54,10 @@ class SelectedRow:
         return self.info.reference if names.is_reference(self.key) else None
 
 
+_SHOWN_ONLY = {"id", "title", "stage", "suspect", "like"}
+"""What a row of a suite file says that changes no run of it."""
+
+
 def all_known(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None:
     """Raise the error with near matches for the first name that does not exist."""
     known = set(known)
@@ -76,17 +80,19 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
 
 def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
     """The row of a method that is none of the suite's."""
-    row = TableRow(info.name, names.split_reference(reference)[1], info.name, ())
+    title = names.split_reference(reference)[1] if names.is_reference(reference) else reference
+    row = TableRow(info.name, title, info.name, ())
     said = Row.model_construct(id=row.id, title=row.title, method=reference)
     return SelectedRow(row, info, said, document.stages)
 
 
 def select_rows(rows: list[SelectedRow], part: Selection, document: Document, own: Own) -> list[SelectedRow]:
-    """The rows with a selection's row ids and methods; a reference to a method that is no row becomes a guest.
+    """The rows with a selection's row ids and methods; a method that is no row of the suite becomes a guest.
 
-    A name that is a row's id means that row alone, even if it is also the method of several rows. `own`: where code of
-    the user's own is looked for.
+    A name that is a row's id means that row, and the rows that show its runs at other stages, even if it is also the
+    method of more rows. `own`: where code of the user's own is looked for.
     """
+    there = {name for selected in rows for name in (selected.row.id, selected.info.name)}
     if part.rows:
         all_known("row", part.rows, [selected.row.id for selected in rows])
         rows = [selected for selected in rows if selected.row.id in part.rows]
@@ -94,8 +100,9 @@ def select_rows(rows: list[SelectedRow], part: Selection, document: Document, ow
         return rows
     if not document.row:
         raise UsageError("This suite has no rows: it trains nothing.")
-    picked = _of_suite(rows, [name for name in part.methods if not names.is_reference(name)])
-    picked += [selected for selected in _of_code(rows, part.methods, document, own) if selected not in picked]
+    foreign = [n for n in part.methods if names.is_reference(n) or n in names.known("methods").keys() - there]
+    picked = _of_suite(rows, [name for name in part.methods if name not in foreign], document)
+    picked += [selected for selected in _of_code(rows, foreign, document, own) if selected not in picked]
     if len({selected.row.id for selected in picked}) < len(picked):
         raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
     return picked
@@ -104,20 +111,32 @@ def select_rows(rows: list[SelectedRow], part: Selection, document: Document, ow
 def _of_code(rows: Sequence[SelectedRow], methods: Iterable[str], document: Document, own: Own) -> list[SelectedRow]:
     """The rows of the methods that are named by where their code is; a guest where that is no row."""
     picked: list[SelectedRow] = []
-    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods if names.is_reference(name)):
+    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods):
         info = own.method(reference)
         own_rows = [selected for selected in rows if selected.location == reference]
         picked += own_rows or [_guest(info, reference, document)]
     return picked
 
 
-def _of_suite(rows: list[SelectedRow], ids: Sequence[str]) -> list[SelectedRow]:
-    """The rows with these ids, or of these methods."""
+def _of_suite(rows: list[SelectedRow], ids: Sequence[str], document: Document) -> list[SelectedRow]:
+    """The rows with these ids and those that show the same runs, or the rows of these methods."""
     for file in [name for name in ids if name.endswith(".py")]:
         raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
     all_known("method", ids, [name for selected in rows for name in (selected.row.id, selected.info.name)])
-    methods = set(ids) - {selected.row.id for selected in rows}
-    return [selected for selected in rows if selected.row.id in ids or selected.info.name in methods]
+    named = [selected for selected in rows if selected.row.id in ids]
+    methods = set(ids) - {selected.row.id for selected in named}
+    settled = {key for hyper in (document.hyper, *(column.hyper for column in document.column)) for key in hyper}
+    settled -= {selected.info.name for selected in rows}  # such a key means the method
+
+    def same_runs(one: SelectedRow, other: SelectedRow) -> bool:
+        said = [row.said.model_dump(exclude=_SHOWN_ONLY) for row in (one, other)]
+        return said[0] == said[1] and one.scored == other.scored and settled.isdisjoint((one.row.id, other.row.id))
+
+    return [
+        selected
+        for selected in rows
+        if selected in named or selected.info.name in methods or any(same_runs(selected, one) for one in named)
+    ]
 
 
 def select_columns(suite: Suite, document: Document, part: Selection) -> list[int]:

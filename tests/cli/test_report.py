@@ -118,3 +118,24 @@ def test_alone_the_program_says_what_it_is_and_what_to_do(cli: Any) -> None:
     commands = [line.split("   ")[0].split()[1:] for line in alone.out.splitlines() if line.startswith("  pflbench")]
     assert [command[0] for command in commands] == ["run", "ls", "plan"]
     assert cli(*commands[0], "--dry-run").code == 0 and cli(*commands[1]).code == 0
+
+
+@pytest.mark.usefixtures("first")
+def test_the_short_form_says_which_row_is_scored_at_which_stage(cli: Any, folder: Path) -> None:
+    mine = method_file(folder / "mine.py")
+    assert cli(*RUN, "-m", "fedavg", "-m", mine).code == 0
+    shown = " ".join(cli("report", "-s", "tiny.toml", "--seeds", "0", "-m", "fedavg", "-m", mine).out.split())
+    assert "Accuracy in %: FedAvg at stage global, all others at stage finetuned." in shown and "FedAvg-FT" in shown
+    assert "(k/n)" not in shown, "no cell has some of its seeds and not all"
+    full = " ".join(cli("report", "-s", "tiny.toml", "--seeds", "0", "--full").out.split())
+    assert "(the server's model): FedAvg; finetuned" in full and "steps 1, 2: FedAvg-FT, Ditto, Foo; after" in full
+    alone = " ".join(cli("report", "-s", "tiny.toml", "--seeds", "0", "-m", mine).out.split())
+    assert "Accuracy in %: all at stage finetuned." in alone
+    unknown = cli("report", "-s", "tiny.toml", "--seeds", "0", "-m", "fedavgg")
+    assert unknown.code == 2 and "Did you mean 'fedavg'" in unknown.err and "extra:" not in unknown.err
+
+
+def test_a_caption_in_latex_says_nothing_of_a_paper_where_there_is_none(cli: Any) -> None:
+    assert cli(*RUN, "-m", "fedavg").code == 0
+    shown = cli("report", "-s", "tiny.toml", "--seeds", "0", "--format", "latex").out
+    assert "Protocol: code" in shown.replace("\n", " ") and "No paper" not in shown

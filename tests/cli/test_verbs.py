@@ -142,7 +142,11 @@ def test_show_takes_the_beginning_of_an_id(cli, two_runs: list[str], folder: Pat
 @pytest.mark.usefixtures("two_runs")
 def test_report_to_a_file_and_in_every_format(cli, folder: Path) -> None:
     terminal = cli("report", "-s", "tiny.toml", "--profile", "paper")
-    assert terminal.code == 0 and "FedAvg-FT" in terminal.out and "Runs: 2 of 8 done, 0 failed." in terminal.out
+    assert (
+        terminal.code == 0
+        and "FedAvg-FT" in terminal.out
+        and "Runs of the suite: 2 of 8 done, 0 failed." in terminal.out
+    )
     written = cli("report", "-s", "tiny.toml", "--profile", "paper", "-o", "table.txt")
     assert (written.code, written.out) == (0, "")
     assert (folder / "table.txt").read_text() == terminal.out

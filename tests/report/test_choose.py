@@ -118,7 +118,7 @@ def test_a_cell_of_choices(personal: Personal, store: Store, table: Expansion) -
         "(A 2 Clients PM)."
     ) in foot
     assert "Rounds: 3 (Local: 1)." in foot
-    assert "Runs: 8 of 12 done, 0 failed." in foot
+    assert "Runs of the suite: 8 of 12 done, 0 failed." in foot
     ids = {run for several in found.runs.values() for run in several}
     assert ids <= set(render(lay_out(table, store), "csv").replace(",", " ").split())
 

@@ -53,7 +53,7 @@ def test_one_run_fills_two_rows(build: Build, store: Store) -> None:
 def test_an_empty_store_is_an_empty_table(build: Build, store: Store) -> None:
     table = lay_out(build.table(), store)
     assert [text(c, 2) for row in table.rows for c in row.cells] == ["0/3"] * 4
-    assert foot(table, "Runs:") == "Runs: 0 of 6 done, 0 failed."
+    assert foot(table, "Runs of the suite:") == "Runs of the suite: 0 of 6 done, 0 failed."
     assert not store.root.joinpath("runs").exists()
 
 
@@ -86,7 +86,7 @@ def test_failures_show(build: Build, store: Store) -> None:
         foot(table, "Failed:")
         == "Failed: Diverged: nan (FedAvg × Digits Dir 0.3, seed 2; FedAvg-FT × Digits Dir 0.3, seed 2)"
     )
-    assert foot(table, "Runs:") == "Runs: 5 of 6 done, 1 failed."
+    assert foot(table, "Runs of the suite:") == "Runs of the suite: 5 of 6 done, 1 failed."
 
 
 def test_damaged_files_are_missing_seeds(build: Build, store: Store) -> None:
@@ -98,7 +98,7 @@ def test_damaged_files_are_missing_seeds(build: Build, store: Store) -> None:
     with pytest.warns(CorruptFile):
         table = lay_out(build.table(), store)
     assert text(value(table, "fedavg"), 2) == "25.00 ± 5.00 (2/3)"
-    assert foot(table, "Runs:") == "Runs: 5 of 6 done, 0 failed."
+    assert foot(table, "Runs of the suite:") == "Runs of the suite: 5 of 6 done, 0 failed."
 
 
 def test_cells_the_paper_leaves_out(build: Build, store: Store) -> None:
@@ -213,7 +213,7 @@ def test_extra_rows_are_labeled_by_class(build: Build, store: Store) -> None:
     assert cell.mean == pytest.approx(70)
     assert (cell.stage, cell.method) == ("finetuned", "lab/foo.py:Foo")
     assert table.extra[0].cells[B] is None
-    assert foot(table, "Runs:") == "Runs: 0 of 6 done, 0 failed."
+    assert foot(table, "Runs of the suite:") == "Runs of the suite: 0 of 6 done, 0 failed."
 
 
 def test_extra_rows_of_two_files_or_versions(build: Build, store: Store) -> None:
@@ -334,12 +334,12 @@ def test_the_footer_says_what_the_numbers_are(build: Build, store: Store) -> Non
     table = lay_out(build.table(spread=Spread(kind="std", ddof=0, of="each-step"), notes=("A note.",)), store)
     assert table.footer == (
         "Paper: arXiv:0000.00000. Protocol: not said.",
-        "Selection: global (the server's model); finetuned (fine-tuned on each client's support), mean of fine-tuning "
-        "steps 1, 2; after the last round, no round or fine-tuning step is selected on test data.",
+        "Selection: global (the server's model): FedAvg; finetuned (fine-tuned on each client's support), mean of "
+        "fine-tuning steps 1, 2: FedAvg-FT; after the last round, no round or fine-tuning step is selected on test data.",
         "Seeds: 0–2 (n = 3). ± is the standard deviation over seeds (ddof = 0), averaged over the steps read.",
         "Scored: 2 held-out clients of 4, each counting the same (accuracy: unweighted mean over its query batches).",
         "Rounds: 3.",
-        "Runs: 6 of 6 done, 0 failed.",
+        "Runs of the suite: 6 of 6 done, 0 failed.",
         "Commit: 0123456789ab (dirty). Device: NVIDIA H200. torch: 2.11.",
         "Data: d1.",
         "A note.",

@@ -99,7 +99,7 @@ def test_the_footer_describes_the_models(table: Expansion, store: Store) -> None
         "Seeds: 0, 1 (n = 2). ± is the standard error of the mean over seeds (ddof = 1).",
         "Scored: 2 clients of 2; 3 clients of 3, each counting the same (accuracy: correct / count).",
         "Rounds: 3 (Local: 1).",
-        "Runs: 18 of 18 done, 0 failed.",
+        "Runs of the suite: 18 of 18 done, 0 failed.",
         "Commit: unknown. Device: unknown. torch: unknown.",
         "Data: d1.",
     )

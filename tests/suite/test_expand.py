@@ -235,7 +235,7 @@ def test_a_users_method_is_a_row_of_its_own(table1: Suite, tmp_path: Path, monke
     theirs = {run.setting() for run in expand(table1).runs}
     assert {run.setting() for run in mine.runs} == theirs
     both = expand(table1, methods=["fedavg", str(path) + ":FedFoo"])
-    assert [r.id for r in both.rows] == ["fedavg", "fedfoo.py:FedFoo"]
+    assert [r.id for r in both.rows] == ["fedavg", "fedavg-ft", "fedfoo.py:FedFoo"]
 
 
 def test_moving_the_file_keeps_the_run_and_editing_it_makes_another(table1: Suite, tmp_path: Path) -> None:
@@ -310,3 +310,20 @@ def test_new_keys_left_out_or_at_their_defaults_are_the_same_runs() -> None:
     assert ids(other) == plain and {cell.reading.mean for cell in other.cells} == {"examples"}
     table["evaluation"]["last"] = 2
     assert not set(ids(expand(tiny(table)))) & set(plain)
+
+
+def test_a_rows_name_brings_the_rows_that_show_its_runs_at_other_stages(table1: Suite) -> None:
+    def rows(suite: Suite, *methods: str, **part: Any) -> list[str]:
+        return list(dict.fromkeys(cell.row.id for cell in expand(suite, methods=methods, **part).cells))
+
+    assert rows(table1, "fedavg") == rows(table1, "fedavg-ft") == ["fedavg", "fedavg-ft"]
+    assert rows(table1, "fedavg", rows=["fedavg"]) == ["fedavg"]
+    assert len(expand(table1, methods=["fedavg"]).runs) == len(expand(table1, methods=["ditto"]).runs)
+    assert rows(load("fedec-table2"), "fedec") == ["fedec"], "other hyperparameters, other runs"
+
+
+def test_a_built_in_method_that_is_no_row_is_a_guest_like_a_users(table1: Suite) -> None:
+    (row,) = {cell.row for cell in expand(table1, methods=["fedprox"]).cells}
+    assert (row.method, row.title, row.stages) == ("fedprox", "fedprox", ("finetuned",))
+    with pytest.raises(UsageError, match="Unknown method 'fedproxx'"):
+        expand(table1, methods=["fedproxx"])

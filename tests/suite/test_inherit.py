@@ -307,3 +307,19 @@ def test_inherited_stages_that_no_row_has_are_left_out(tmp_path: Path) -> None:
         """
     (tmp_path / "mine.toml").write_text(textwrap.dedent(text))
     assert list(expand(load(str(tmp_path / "mine.toml"))).stages) == ["global"]
+
+
+@pytest.mark.parametrize("kept", ["fedavg", "fedavg-ft", "cafeme"])
+def test_a_row_taken_over_alone_has_the_runs_that_it_had(tmp_path: Path, kept: str) -> None:
+    """Its runs are scored at the stages of rows that were left behind, too, or they would be trained again."""
+    base = loaded(tmp_path, child())
+    table = loaded(tmp_path, child(row=[{"id": "kept", "title": "Kept", "like": kept}]))
+    runs = {run.id for cell in base.cells if cell.row.id == kept for run in cell.needed}
+    assert {run.id for run in table.runs} == runs
+    assert {cell.stage for cell in table.cells} == {cell.stage for cell in base.cells if cell.row.id == kept}
+
+
+def test_a_row_with_a_stage_or_a_method_of_its_own_is_scored_as_this_suite_says(tmp_path: Path) -> None:
+    for own in ({"stage": "finetuned"}, {"method": "fedprox"}):
+        table = loaded(tmp_path, child(row=[{"id": "own", "title": "Own", "like": "fedavg-ft"} | own]))
+        assert {run.scoring.stages for run in table.runs} == {("finetuned",)}
