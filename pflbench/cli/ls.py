@@ -23,7 +23,7 @@ FORMATS = ("terminal", "csv")
 
 @asking(wanted=WANTED)
 def ls(
-    what: Annotated[str, typer.Argument(help=f"{', '.join(THINGS[:-1])}, or runs.")],
+    what: Annotated[str, typer.Argument(metavar="|".join(THINGS), help="What to list.")],
     wanted: Wanted,
     format_: Annotated[
         str, typer.Option("--format", envvar="PFLBENCH_FORMAT", help="Of runs: terminal, or csv (all that is known).")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -33,9 +34,10 @@ class _Stored(NamedTuple):
 def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     """The suites and profiles that are asked for and have a stored run.
 
-    Without suites, all that have tables; but one that builds on another paper's suite only if it asked for a run
-    itself. A single suite that is asked for under a profile need have none. Columns are left out of suites that do not
-    have them, unless a suite is named.
+    Without suites, all that come with pflbench and have tables, and the user's own that stored runs were made for, as
+    far as their files are there; but one that builds on another paper's suite only if it asked for a run itself. A
+    single suite that is asked for under a profile need have none. Columns are left out of suites that do not have them,
+    unless a suite is named.
 
     Args:
         part: What is asked for.
@@ -51,7 +53,8 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     if part.suites:
         suites = [_with_table(read(name, own)) for name in part.suites]
         return [table for suite in suites for table in _of_suite(suite, part, stored)]
-    found = [table for suite in _with_tables(own) for table in _of_any(suite, part, stored)]
+    suites = [*_with_tables(own), *_own_suites(store, own)]
+    found = [table for suite in suites for table in _of_any(suite, part, stored)]
     return [table for table in found if not _builds_on_another_paper(table) or _asked(table, stored)]
 
 
@@ -122,6 +125,14 @@ def _with_tables(own: Own) -> Iterator[Suite]:
     drawn = figures()
     suites = (read(name, own) for name in available() if name not in drawn)
     return (suite for suite in suites if suite.document().statistics is None)
+
+
+def _own_suites(store: Store, own: Own) -> Iterator[Suite]:
+    """The user's own suites that stored runs were made for, as far as their files are there and can be read."""
+    asked = [run.provenance.get("asked") for run in store.list()]
+    for file in sorted({one["file"] for one in asked if isinstance(one, dict) and "file" in one}):
+        with contextlib.suppress(UsageError):
+            yield _with_table(read(file, own))
 
 
 def _with_table(suite: Suite) -> Suite:

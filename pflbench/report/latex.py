@@ -46,8 +46,9 @@ _LIGATURES = "-'`,"
 
 def latex(table: Table, compare: bool) -> str:
     """The table as text that ends with a newline; `compare`: followed by a second one, our numbers and the paper's."""
+    unit = " Accuracy in %." if any(line.startswith("Selection:") for line in table.footer) else ""
     caption = [
-        f"{table.title}.",
+        f"{table.title}.{unit}",
         *(line.removeprefix(f"{NO_PAPER} ") for line in table.footer if line.startswith(CAPTION)),
     ]
     notes = [line for line in table.footer if not line.startswith(CAPTION + SOURCE)]

@@ -138,4 +138,14 @@ def test_the_short_form_says_which_row_is_scored_at_which_stage(cli: Any, folder
 def test_a_caption_in_latex_says_nothing_of_a_paper_where_there_is_none(cli: Any) -> None:
     assert cli(*RUN, "-m", "fedavg").code == 0
     shown = cli("report", "-s", "tiny.toml", "--seeds", "0", "--format", "latex").out
-    assert "Protocol: code" in shown.replace("\n", " ") and "No paper" not in shown
+    assert "Accuracy in \\%. Protocol: code" in " ".join(shown.split()) and "No paper" not in shown
+
+
+@pytest.mark.usefixtures("first")
+def test_a_suite_of_ones_own_is_known_by_its_runs(cli: Any, folder: Path) -> None:
+    assert cli(*RUN, "-m", "fedavg").code == 0
+    assert "tiny [paper]: 1 done" in cli("status").out
+    assert "FedAvg-FT" in cli("report", "-m", "fedavg").out
+    (folder / "tiny.toml").write_text("[suite")
+    broken = cli("status")
+    assert broken.code == 0 and "tiny" not in broken.out and "name them with --suite FILE" in broken.out

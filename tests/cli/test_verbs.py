@@ -114,13 +114,14 @@ def test_plan_knows_what_is_done_and_its_speed(cli, two_runs: list[str], folder:
     assert stored(folder / "results") == before
 
 
-def test_status_counts(cli, two_runs: list[str]) -> None:
+def test_status_counts(cli, two_runs: list[str], folder: Path) -> None:
     result = cli("status", "-s", "tiny.toml")
     assert result.out.splitlines() == [
         "tiny [paper]: 2 done, 0 failed, 6 missing",
         "tiny [smoke]: 1 done, 0 failed, 3 missing",
     ]
-    # No suite that comes with pflbench has them: they are named, not denied.
+    assert cli("status").out == result.out, "the suite is known from the runs"
+    (folder / "tiny.toml").unlink()
     assert (
         cli("status").out
         == "2 runs there have other settings: name them with --suite FILE, --rounds, or --precision.\n"
