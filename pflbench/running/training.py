@@ -108,8 +108,8 @@ def train(work: Work, results: Path, execution: Execution, on_event: OnEvent = u
     askers = {
         id: [Asker(str(one["suite"]), str(one["profile"])) for one in several] for id, several in work.asked.items()
     }
-    remember(store, askers, {spec.id for spec in asked.runnable})
     if not asked.runnable:
+        remember(store, askers, ())
         return Outcome(asked, [])
     store.check_writable(spec.id for spec in asked.runnable)
     place = _place(results, execution, {spec.precision for spec in asked.runnable})
@@ -117,6 +117,7 @@ def train(work: Work, results: Path, execution: Execution, on_event: OnEvent = u
     build.check_all((task.specs[0], task.reference, task.places) for task in tasks)
     if not execution.unchecked:
         _hold(tasks, on_event)
+    remember(store, askers, {spec.id for spec in asked.runnable})
     jobs = execution.jobs or (1 if place.device.startswith("cuda") else local.cores())
     on_event(Training(tuple(tasks), work.names, _where(place.device, jobs)))
     return Outcome(asked, local.execute(tasks, place, jobs=jobs, on_event=on_event, fail_fast=execution.fail_fast))

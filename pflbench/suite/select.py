@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pflbench import names
+from pflbench import names, renames
 from pflbench.catalog import MethodInfo
 from pflbench.errors import UsageError, unknown
 from pflbench.selection import Selection
@@ -92,18 +92,20 @@ def select_rows(rows: list[SelectedRow], part: Selection, document: Document, ow
     A name that is a row's id means that row, and the rows that show its runs at other stages, even if it is also the
     method of more rows. `own`: where code of the user's own is looked for.
     """
-    there = {name for selected in rows for name in (selected.row.id, selected.info.name)}
+    there = {*map(_id, rows), *map(_method, rows)}
     if part.rows:
-        all_known("row", part.rows, [selected.row.id for selected in rows])
+        all_known("row", part.rows, map(_id, rows))
         rows = [selected for selected in rows if selected.row.id in part.rows]
     if not part.methods:
         return rows
     if not document.row:
         raise UsageError("This suite has no rows: it trains nothing.")
-    foreign = [n for n in part.methods if names.is_reference(n) or n in names.known("methods").keys() - there]
+    # A method's former name may mean a row of the suite: that is asked back, not guessed.
+    elsewhere = {name for name in names.known("methods").keys() - there if not renames.hint(name, there)}
+    foreign = [name for name in part.methods if names.is_reference(name) or name in elsewhere]
     picked = _of_suite(rows, [name for name in part.methods if name not in foreign], document)
     picked += [selected for selected in _of_code(rows, foreign, document, own) if selected not in picked]
-    if len({selected.row.id for selected in picked}) < len(picked):
+    if len(set(map(_id, picked))) < len(picked):
         raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
     return picked
 
@@ -122,21 +124,25 @@ def _of_suite(rows: list[SelectedRow], ids: Sequence[str], document: Document) -
     """The rows with these ids and those that show the same runs, or the rows of these methods."""
     for file in [name for name in ids if name.endswith(".py")]:
         raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
-    all_known("method", ids, [name for selected in rows for name in (selected.row.id, selected.info.name)])
-    named = [selected for selected in rows if selected.row.id in ids]
-    methods = set(ids) - {selected.row.id for selected in named}
-    settled = {key for hyper in (document.hyper, *(column.hyper for column in document.column)) for key in hyper}
-    settled -= {selected.info.name for selected in rows}  # such a key means the method
+    all_known("method", ids, {*map(_id, rows), *map(_method, rows)})
+    runs = [_runs(selected, document) for selected in rows if selected.row.id in ids]
+    methods = set(ids) - set(map(_id, rows))
+    return [one for one in rows if _runs(one, document) in runs or one.info.name in methods]
 
-    def same_runs(one: SelectedRow, other: SelectedRow) -> bool:
-        said = [row.said.model_dump(exclude=_SHOWN_ONLY) for row in (one, other)]
-        return said[0] == said[1] and one.scored == other.scored and settled.isdisjoint((one.row.id, other.row.id))
 
-    return [
-        selected
-        for selected in rows
-        if selected in named or selected.info.name in methods or any(same_runs(selected, one) for one in named)
-    ]
+def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
+    """What makes a row's runs what they are: all but how it is called and which of their stages it shows."""
+    tables = (document.hyper, *(column.hyper for column in document.column))
+    own_values = selected.row.id != selected.info.name and any(selected.row.id in table for table in tables)
+    return selected.said.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if own_values else ""
+
+
+def _id(selected: SelectedRow) -> str:
+    return selected.row.id
+
+
+def _method(selected: SelectedRow) -> str:
+    return selected.info.name
 
 
 def select_columns(suite: Suite, document: Document, part: Selection) -> list[int]:
