@@ -19,6 +19,7 @@ _HINTS = {
     "inplace arithmetic": "a tensor is changed in place; return new values instead",
     "same dtype": _TYPES,
     "expected scalar type": _TYPES,
+    "does not require grad": "a method calls no backward(); the gradient of the loss is f.grad(w, batch)",
 }
 """Part of what PyTorch says → what it means for a method."""
 

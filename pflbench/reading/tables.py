@@ -100,12 +100,16 @@ def none_there(part: Selection, store: Store, own: Own) -> UsageError:
     named = " and ".join(part.suites) or "any suite"
     what = f"{named} under profile {part.profile}" if part.profile else named
     made = instead((run for table in tables for run in table.runs), _finished(store))
-    why = f" for the code and data as they are now; {made}." if made else f". {elsewhere(tables, store) or MAKE}"
+    other = elsewhere(tables, store, named=bool(part.suites)) or MAKE
+    why = f" for the code and data as they are now; {made}." if made else f". {other}"
     return UsageError(f"No results of {what} in {str(store.root)!r}{why}")
 
 
-def elsewhere(tables: Sequence[Expansion], store: Store) -> str:
-    """A sentence on the stored runs that stand in none of these tables; empty if there are none."""
+def elsewhere(tables: Sequence[Expansion], store: Store, named: bool = False) -> str:
+    """A sentence on the stored runs that stand in none of these tables; empty if there are none.
+
+    `named`: whether the tables are those of suites that were asked for.
+    """
     settings = frozenset().union(*(table.settings for table in tables))
     if older := outdated((run for table in tables for run in table.runs), _finished(store)):
         return " ".join(older)
@@ -113,7 +117,12 @@ def elsewhere(tables: Sequence[Expansion], store: Store) -> str:
     if not others:
         return ""
     there = "1 run there has" if others == 1 else f"{others} runs there have"
-    return f"{there} other settings: name them with --suite FILE, --rounds, or --precision."
+    how = (
+        "they are of another suite, --rounds, or --precision"
+        if named
+        else "name them with --suite FILE, --rounds, or --precision"
+    )
+    return f"{there} other settings: {how}."
 
 
 def _finished(store: Store) -> list[RunSpec]:

@@ -59,6 +59,7 @@ def footer(
     counted = seeds(table.cells, grid.values(), table.spread if table.shows_spread else None)
     first = [*mixed, *_failures(used), shortfall(table)]
     apart, unchecked, guards = other_seeds(table, grid), _unchecked(used), _guards(done)
+    own = own_values(table, used)
     lines = [
         *first,
         f"{paper(table)} Protocol: {table.protocol}.",
@@ -78,6 +79,7 @@ def footer(
         _progress(table.cells, used),
         _provenance(done),
         unchecked,
+        own,
         guards,
         _shared(done),
         _data(table, used),
@@ -85,7 +87,7 @@ def footer(
         *(_costs(used) if table.costs else []),
         *table.notes,
     ]
-    warnings = [*first, apart, unchecked, guards]
+    warnings = [*first, apart, unchecked, own, guards]
     summary = f"{counted} {_progress(table.cells, used)}"
     return Footer(tuple(filter(None, lines)), tuple(filter(None, warnings)), summary)
 
@@ -111,6 +113,21 @@ def _unchecked(used: Sequence[Used]) -> str:
     """Which rows trained without their method having been held against the contract."""
     rows = dict.fromkeys(u.row for u in used if u.stored.provenance.get("unchecked"))
     return f"Trained with --unchecked, not held against the contract of methods: {', '.join(rows)}." if rows else ""
+
+
+def own_values(table: Expansion, used: Sequence[Used]) -> str:
+    """The hyperparameters of rows that the suite does not name: nobody has chosen them to compare with its rows."""
+    suites = {row.title for row in table.rows}
+    values: dict[str, dict[str, dict[str, None]]] = {}
+    for one in used:
+        if one.row not in suites:
+            for key, value in sorted(one.stored.spec.method.hyper.items()):
+                values.setdefault(one.row, {}).setdefault(key, {})[f"{value}"] = None
+    told = [
+        row + f" ({', '.join(key + '=' + ' or '.join(texts) for key, texts in hyper.items())})"
+        for row, hyper in values.items()
+    ]
+    return f"Chosen by who ran them, not by the suite: the hyperparameters of {'; '.join(told)}." if told else ""
 
 
 def _guards(done: Iterable[Stored]) -> str:

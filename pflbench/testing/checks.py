@@ -31,10 +31,18 @@ from pflbench.testing.case import AnyMethod, Case, Tree, key
 from pflbench.testing.rounding import nudged
 from pflbench.testing.tiny import tiny_federation, tiny_spec
 
+LOOPS = (
+    "If it goes over its batches with a plain `for`, write `steps` or `descend` instead: a stack pads its clients to "
+    "the same number of batches, and what is carried on (momentum, a counter) must not move in a padded step"
+)
+
 
 def _vectorized(case: Case) -> None:
     stacked = case.run(case.pair, "vectorized")
-    case.same_runs(stacked, case.looped, "looped and vectorized clients", case.looped_again)
+    try:
+        case.same_runs(stacked, case.looped, "looped and vectorized clients", case.looped_again)
+    except AssertionError as error:
+        raise AssertionError(f"{error}. {LOOPS}") from error
 
 
 def _float32(case: Case) -> None:

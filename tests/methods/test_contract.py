@@ -16,7 +16,7 @@ from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import ClientMap
 from pflbench.engine.returned import Malformed
 from pflbench.engine.simulate import simulate
-from pflbench.methods.base import Batches, Objective, Round, Take, steps
+from pflbench.methods.base import Batches, Method, Objective, Round, Take, steps
 from pflbench.methods.fedavg import FedAvg
 from pflbench.optim import adam, adam_init
 from pflbench.testing import (
@@ -432,6 +432,36 @@ def test_what_amplifies_nothing_is_held_to_the_last_digits() -> None:
 
     with pytest.raises(AssertionError, match="looped and vectorized clients differ by"):
         CHECKS["vectorized = loop"](Case(Careless()))
+
+
+class PlainLoop(Method):
+    """Carries a momentum through a plain `for`, which also moves it in padded steps."""
+
+    def takes(self) -> tuple[Take, ...]:
+        return (Take(epochs=1),)
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        w, v = server, torch.zeros_like(server)
+        for batch in taken[0]:
+            v = 0.9 * v + f.grad(w, batch)
+            w = w - 0.1 * v
+        return w, state
+
+
+class Backward(PlainLoop):
+    """Calls PyTorch's own backward."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        for batch in taken[0]:
+            f(server, batch).backward()
+        return server, state
+
+
+def test_the_commonest_mistakes_are_named() -> None:
+    problems = dict(contract(PlainLoop()))
+    assert "write `steps` or `descend` instead" in problems["vectorized = loop"]
+    problem = next(iter(contract(Backward())))[1]
+    assert problem and problem.startswith("a method calls no backward(); the gradient of the loss is f.grad(w, batch).")
 
 
 def test_a_method_that_cannot_be_mapped_is_reported_not_raised() -> None:
