@@ -11,6 +11,7 @@ from pflbench.cli.asking import asking
 if TYPE_CHECKING:
     from pflbench.selection import Selection
     from pflbench.store import Stored
+    from pflbench.store.asked import Askers
     from pflbench.suite.cells import Expansion
     from pflbench.suite.own import Own
 
@@ -25,14 +26,15 @@ def status(
     from pflbench.reading.tables import elsewhere, every_profile, with_results
     from pflbench.report.reading import readable
     from pflbench.store import Store
+    from pflbench.store.asked import askers
 
     store = Store(results)
-    stored = {run.spec.id: run for run in store.list()}
+    stored, asked = {run.spec.id: run for run in store.list()}, askers(store)
     own = readable(store, data_dir)
     tables = with_results(selection, store, own)
     named = {run.id for table in tables for run in table.runs}
     for table in tables:
-        _say(table, stored, named, own)
+        _say(table, stored, [id for id in stored if id not in named and _beside(table, stored[id], asked)], own)
     tables = tables or every_profile(selection, store, own)
     other = elsewhere(tables, store)
     if not stored:
@@ -42,7 +44,14 @@ def status(
     return 0
 
 
-def _say(table: Expansion, stored: dict[str, Stored], named: set[str], found: Own) -> None:
+def _beside(table: Expansion, run: Stored, asked: Askers) -> bool:
+    """Whether a suite asked for a run, or may have: nobody knows who did of runs from before that was recorded."""
+    if run.spec.id in asked:
+        return (table.suite, table.profile) in asked[run.spec.id]
+    return run.spec.setting() in table.settings
+
+
+def _say(table: Expansion, stored: dict[str, Stored], beside: list[str], found: Own) -> None:
     """A table's own runs, then those that no table names: own methods, other hyperparameters, other seeds."""
     from pflbench.suite.labels import labelled
     from pflbench.suite.load import read
@@ -51,7 +60,6 @@ def _say(table: Expansion, stored: dict[str, Stored], named: set[str], found: Ow
     failed = any(stored[id].failure is not None for id in own if id in stored)
     suite = read(str(table.path), found) if failed else None
     labels = labelled(suite, table).labels if suite else {}
-    beside = [id for id, run in stored.items() if id not in named and run.spec.setting() in table.settings]
     print(f"{table.suite} [{table.profile}]: {_count(own, stored)}")
     if beside:
         print(f"  beside the suite's rows: {_count(beside, stored)}")

@@ -71,6 +71,8 @@ def test_an_extra_row_stands_in_the_table_that_asked_for_it_and_in_no_other(fami
     )
     assert "not in the suite" in tiny and "ditto (lam=3.0)" in tiny
     assert "not in the suite" not in ablation + paper
+    assert "  beside the suite's rows: 1 done" in family("status", "-s", "tiny.toml").out
+    assert "beside" not in family("status", "-s", "ablation.toml").out
 
 
 @pytest.mark.parametrize("packed", [False, True])
