@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pflbench.data.root import cache_folder
+from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.store import files
 
 _FRESH = 2e9
@@ -62,22 +61,15 @@ class Footers:
         if not self._changed or self._known is None:
             return
         self._known = {key: kept for key, kept in self._known.items() if Path(key).exists()}
-        file = self._file()
-        with contextlib.suppress(OSError, ValueError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            temporary = file.with_name(f".{file.name}.{os.getpid()}")
-            temporary.write_text(json.dumps(self._known), encoding="utf-8")
-            temporary.replace(file)
+        with contextlib.suppress(OSError):
+            write_json(self._file(), self._known)
             self._changed = False
 
     def _file(self) -> Path:
         return cache_folder() / "footers" / f"{self._name}.json"
 
     def _load(self) -> dict[str, Any]:
-        try:
-            known = json.loads(self._file().read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
+        known = read_json(self._file())
         return known if isinstance(known, dict) else {}
 
 

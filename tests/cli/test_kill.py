@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from cli_kit import SUITE, start, stored
@@ -37,8 +38,9 @@ def child(arguments: tuple[str, ...], folder: Path, moment: float, within_write:
     os.dup2(silence, 2)
     calls = 0
 
-    def die(*_: object) -> None:
+    def die(*_: object) -> NoReturn:
         os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
 
     def count(*_: object) -> None:
         nonlocal calls
@@ -47,7 +49,12 @@ def child(arguments: tuple[str, ...], folder: Path, moment: float, within_write:
             die()
 
     if within_write:
-        Path.replace = die  # type: ignore[method-assign, assignment]
+        replace = Path.replace
+
+        def die_of_a_run(path: Path, target: Path) -> Path:
+            return die() if path.suffix == ".tmp" else replace(path, target)
+
+        Path.replace = die_of_a_run  # type: ignore[method-assign, assignment]
     sys.setprofile(count)
     try:
         main(list(arguments))

@@ -20,6 +20,7 @@ LOOKS = (
 def test_no_verb_notices(cli, results: Path) -> None:
     ids = [run.spec.id for run in Store(results).list()]
     looks = (*LOOKS, *(("show", id) for id in ids))
+    cli("run", "-s", "tiny.toml")  # notes who asks for the runs
     before = [cli(*look) for look in looks]
     packed = cli("pack")
     assert (packed.code, packed.err) == (0, "")
