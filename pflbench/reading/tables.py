@@ -47,14 +47,14 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     Raises:
         UsageError: Something is unknown, or a suite that is asked for has no table of runs.
     """
-    specs = {run.spec.id: run.spec for run in store.list()}
-    keys = (ColumnKey(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values())
-    stored = _Stored(specs, askers(store), frozenset(keys))
+    stored = _stored(store)
     if part.suites:
         suites = [_with_table(read(name, own)) for name in part.suites]
         return [table for suite in suites for table in _of_suite(suite, part, stored)]
-    suites = [*_with_tables(own), *_own_suites(store, own)]
-    found = [table for suite in suites for table in _of_any(suite, part, stored)]
+    found = [table for suite in _with_tables(own) for table in _of_any(suite, part, stored)]
+    for suite in _own_suites(store, own):
+        with contextlib.suppress(UsageError):  # a file that is being written: asked for by name, it says what is wrong
+            found += _of_any(suite, part, stored)
     return [table for table in found if not _builds_on_another_paper(table) or _asked(table, stored)]
 
 
@@ -66,14 +66,15 @@ def asked_for(part: Selection) -> bool:
 def latest(store: Store, own: Own) -> Expansion | None:
     """The table that the run stands in which was finished last, as it was asked for.
 
-    None where no run remembers who asked for it, or its suite is gone. Trials of a search stand in no table.
+    None where no run remembers who asked for it, or its suite is gone or has become another one. Trials of a search
+    stand in no table.
     """
     asked = [run.provenance for run in store.list() if run.failure is None and run.provenance.get("asked")]
     if not asked:
         return None
     last = max(asked, key=lambda one: str(one.get("finished", "")))["asked"]
     try:
-        return expand(
+        table = expand(
             read(last.get("file", last["suite"]), own),
             profile=last["profile"],
             rounds=last.get("rounds"),
@@ -82,6 +83,13 @@ def latest(store: Store, own: Own) -> Expansion | None:
         )
     except UsageError:
         return None
+    return table if table.suite == last["suite"] and _has_results(table, _stored(store)) else None
+
+
+def _stored(store: Store) -> _Stored:
+    specs = {run.spec.id: run.spec for run in store.list()}
+    keys = (ColumnKey(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values())
+    return _Stored(specs, askers(store), frozenset(keys))
 
 
 def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:
@@ -139,9 +147,11 @@ def _with_tables(own: Own) -> Iterator[Suite]:
 def _own_suites(store: Store, own: Own) -> Iterator[Suite]:
     """The user's own suites that stored runs were made for, as far as their files are there and can be read."""
     asked = [run.provenance.get("asked") for run in store.list()]
-    for file in sorted({one["file"] for one in asked if isinstance(one, dict) and "file" in one}):
+    for file, name in sorted({(one["file"], one["suite"]) for one in asked if isinstance(one, dict) and "file" in one}):
         with contextlib.suppress(UsageError):
-            yield _with_table(read(file, own))
+            suite = _with_table(read(file, own))
+            if suite.name == name:  # else it is another file, now or in this folder
+                yield suite
 
 
 def _with_table(suite: Suite) -> Suite:

@@ -12,7 +12,7 @@ from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import number
 from pflbench.report.unlisted import EXTRA
 
-MORE = "--full shows every row and column{}, and what all of it rests on."
+MORE = "--full shows all rows and columns{}, and what it rests on."
 
 
 def compact(table: Table, compare: bool = True) -> Table:
@@ -26,7 +26,7 @@ def compact(table: Table, compare: bool = True) -> Table:
     rows, extra = _with_results(table.rows, columns), _with_results(table.extra, columns)
     compared = _against(table) if compare else []
     printed = any(value and value.reference for row in table.rows for value in row.cells)
-    more = MORE.format(", each difference from the paper" if printed and table.comparable else "")
+    more = MORE.format(", differences from the paper" if printed and table.comparable else "")
     last = f"{_scored((*rows, *extra))} {table.summary} {more}"
     return replace(
         table,

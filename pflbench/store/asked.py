@@ -47,9 +47,11 @@ def remember(store: Store, asked: Mapping[str, Sequence[Asker]], made: Collectio
         asked: Who asks for them now, by run id.
         made: Those that are made now. Their provenance will name the first who asks, and no other.
     """
-    known, later = askers(store), _later(store)
+    known, later, stored = askers(store), _later(store), {run.spec.id for run in store.list()}
     new: dict[Asker, list[str]] = {}
     for id, several in asked.items():
+        if id not in stored and id not in made:
+            continue
         before = known.get(id, frozenset())
         missing = {*several, *before} - {several[0]} - later.get(id, set()) if id in made else {*several} - before
         for asker in missing:

@@ -9,8 +9,9 @@ import contextlib
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.store import files
@@ -18,6 +19,9 @@ from pflbench.store import files
 _FRESH = 2e9
 """A file changed again within so many nanoseconds may look the same: the clocks of file systems are coarse."""
 _PREFIX = b"pflbench."
+_FORMAT = "1"
+"""Of the file that remembers; another format has files of other names."""
+T = TypeVar("T")
 
 
 class Footer(NamedTuple):
@@ -37,7 +41,8 @@ class Footers:
     """The footers of the files below `root`, each parsed once until its file becomes another."""
 
     def __init__(self, root: Path) -> None:
-        self._name = hashlib.sha256(str(root.absolute()).encode(errors="surrogateescape")).hexdigest()[:16]
+        folder = f"{_FORMAT} {root.absolute()}".encode(errors="surrogateescape")
+        self._name = hashlib.sha256(folder).hexdigest()[:16]
         self._known: dict[str, Any] | None = None
         self._changed = False
 
@@ -56,12 +61,27 @@ class Footers:
             self._changed = True
         return footer
 
+    def describe(self, path: Path, make: Callable[[Footer], T]) -> T:
+        """What `make` makes of a file's footer; it is asked again with the file's own if it refuses a remembered one.
+
+        So a wrong memory never makes a good file look damaged. Raises what `make` raises, and `OSError`.
+        """
+        footer = self.read(path)
+        try:
+            return make(footer)
+        except Exception:
+            if footer.parsed is not None or self._known is None:
+                raise
+            del self._known[str(path.absolute())]
+            self._changed = True
+            return make(self.read(path))
+
     def keep(self) -> None:
         """Remember, for other processes, what was read of files that are still there; without room for it, nothing."""
         if not self._changed or self._known is None:
             return
-        self._known = {key: kept for key, kept in self._known.items() if Path(key).exists()}
         with contextlib.suppress(OSError):
+            self._known = {key: kept for key, kept in self._known.items() if Path(key).exists()}
             write_json(self._file(), self._known)
             self._changed = False
 
@@ -99,4 +119,4 @@ def _decoded(identity: list[int], texts: dict[str, str], columns: list[str], gro
     metadata = {
         key.encode(errors="surrogateescape"): text.encode(errors="surrogateescape") for key, text in texts.items()
     }
-    return Footer((inode, size, time), metadata, columns, groups)
+    return Footer((inode, size, time), metadata, list(map(str, columns)), list(map(int, groups)))

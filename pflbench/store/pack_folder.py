@@ -7,7 +7,7 @@ from pathlib import Path
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.store import files, packfile
-from pflbench.store.footers import Footers
+from pflbench.store.footers import Footer, Footers
 from pflbench.store.header import Foreign, Unfit
 from pflbench.store.packfile import Pack
 
@@ -59,7 +59,7 @@ class Packs:
         try:
             if known is not None and files.identity(path.stat()) == known.identity:
                 return known
-            pack = Pack(path, self._footers.read(path))
+            pack = self._footers.describe(path, lambda footer: _sound(path, footer))
         except FileNotFoundError:
             raise
         except Foreign as error:
@@ -90,6 +90,14 @@ class Packs:
             reason += f"; its other {len(readable)} runs are in {rescued.path.name!r} now"
         files.set_aside(pack.path, "pack", reason)
         return rescued
+
+
+def _sound(path: Path, footer: Footer) -> Pack:
+    """The pack with this footer. Raises `Unfit`, also if the footer is remembered and some of it cannot be read."""
+    pack = Pack(path, footer)
+    if footer.parsed is None and (pack.unfit or pack.foreign):
+        raise Unfit("the file itself has to say it")
+    return pack
 
 
 def _is_readable(pack: Pack, id: str) -> bool:

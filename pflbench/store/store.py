@@ -166,7 +166,7 @@ class Store:
 
     def _inspect(self, path: Path) -> Stored | None:
         try:
-            return _described(path, self._footers.read(path)) if path.is_file() else None
+            return self._footers.describe(path, lambda footer: _described(path, footer)) if path.is_file() else None
         except FileNotFoundError:
             return None
         except Foreign as error:

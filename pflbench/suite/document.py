@@ -91,6 +91,11 @@ class Document(TomlTable):
             for count in {rounds or c.rounds, *(min(one, rounds or one) for one in own)}
         }
 
+    @property
+    def scored_anywhere(self) -> set[str]:
+        """The stages that any row's runs are scored at."""
+        return {stage for row in self.row for stage in self.scored(row)}
+
     def scored(self, row: Row) -> tuple[Stage, ...]:
         """The stages that a row's runs are scored at."""
         return canonical([*row.stages, *row.scored]) if row.stages else canonical([*self.stages, *row.scored])
@@ -202,8 +207,7 @@ def _check_scopes(document: Document) -> None:
 
 
 def _check_finetuning(document: Document) -> None:
-    finetuned = any("finetuned" in document.scored(row) for row in document.row)
-    rule = document.evaluation.finetune
+    finetuned, rule = "finetuned" in document.scored_anywhere, document.evaluation.finetune
     if finetuned != (rule is not None):
         problem = "no row has the stage 'finetuned'" if rule else "missing, but a row has the stage 'finetuned'"
         raise fault(("evaluation", "finetune"), problem)

@@ -62,7 +62,7 @@ def _guest(document: Document, selected: SelectedRow, there: Sequence[Shown]) ->
         wanted = [stage for stage in SHOWN if stage in seen]
         raise UsageError(_refusal(document, selected, wanted[0], there))
     # Methods need not have the stages "stored" and "sampled": runs are scored at them only where they are shown.
-    asked = {stage for stage in document.stages if stage not in ("stored", "sampled")} | {*shown}
+    asked = document.scored_anywhere - {"stored", "sampled"} | {*shown}
     scored = canonical(stage for stage in asked if stage in there)
     return replace(selected, row=replace(selected.row, stages=shown), scored=scored)
 

@@ -72,7 +72,7 @@ def test_the_last_screen_of_the_readmes_first_command_shows_the_table(cli: Any, 
             for step in range(run.scoring.finetune.steps + 1 if stage == "finetuned" else 1)
             for client in range(run.training_clients, run.clients)
         )
-        provenance = {"data_hash": "d", "asked": table.asks(cell), "finished": "2026-11-22T10:00:00"}
+        provenance = {"data_hash": "d", "asked": table.asks(cell), "finished": "9999"}  # after the committed runs
         store.write(RunResult(run, tuple(scores), provenance))
     screen = cli("report").out.splitlines()[-23:]  # the prompt is a line, too
     title = next(i for i, line in enumerate(screen) if line.startswith("CAFeMe, Table 1 [profile: smoke"))
@@ -150,3 +150,18 @@ def test_a_suite_of_ones_own_is_known_by_its_runs(cli: Any, folder: Path) -> Non
     (folder / "tiny.toml").write_text("[suite")
     broken = cli("status")
     assert broken.code == 0 and "tiny" not in broken.out and "name them with --suite FILE" in broken.out
+
+
+@pytest.mark.usefixtures("first")
+def test_an_own_suite_that_is_edited_stops_no_other_table(cli: Any, folder: Path) -> None:
+    smoke = ("--suite", "cafeme-table1", "--profile", "smoke", "--column", "rmnist-shards")
+    assert cli("run", *smoke, "-m", "fedavg", "--seeds", "0", "--rounds", "1").code == 0
+    assert cli(*RUN, "-m", "fedavg").code == 0
+    good = (folder / "tiny.toml").read_text()
+    (folder / "tiny.toml").write_text(good.replace("[hyper]", "[hyper]\nditto2 = { steps = 1 }"))
+    for look in (("report", "--all", "--rounds", "1"), ("status", "--rounds", "1")):
+        shown = cli(*look)
+        assert shown.code == 0 and ("CAFeMe" in shown.out or "cafeme-table1 [smoke]: 1 done" in shown.out)
+    assert "ditto2" in cli("report", "-s", "tiny.toml").err
+    (folder / "tiny.toml").write_text(good.replace('name = "tiny"', 'name = "other"'))
+    assert "other [" not in cli("status").out, "another suite in the place of the one that asked"

@@ -14,21 +14,28 @@ from pflbench.suite.own import Own
 
 
 def test_runs_that_do_not_say_when_they_ended_are_older_than_all_others(tmp_path: Path) -> None:
-    table = expand(load("cafeme-table1"), profile="smoke")
     store = Store(tmp_path)
 
-    def made(number: int, suite: str, **provenance: Any) -> None:
+    def made(suite: str, **provenance: Any) -> None:
+        run = expand(load(suite), profile="smoke").runs[0]
         asked = {"suite": suite, "profile": "smoke"}
-        store.write(RunResult(table.runs[number], (), {"data_hash": "d", "asked": asked} | provenance))
+        store.write(RunResult(run, (), {"data_hash": "d", "asked": asked} | provenance))
 
     def last() -> str | None:
         found = latest(store, Own(tmp_path))
         return None if found is None else found.suite
 
     assert last() is None
-    made(0, "fedec-table2")
+    made("fedec-table2")
     assert last() == "fedec-table2"
-    made(1, "cafeme-table1", finished="2026-11-22T10:00:00.000+00:00")
-    made(2, "pfedvem-table1", finished="2026-11-22T09:00:00.000+00:00")
-    made(3, "pfedvem-table6")
+    made("cafeme-table1", finished="2026-11-22T10:00:00.000+00:00")
+    made("pfedvem-table1", finished="2026-11-22T09:00:00.000+00:00")
+    made("pfedvem-table6")
     assert last() == "cafeme-table1"
+
+
+def test_a_suite_that_became_another_one_is_not_what_was_run_last(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run = expand(load("fedec-table2"), profile="smoke").runs[0]
+    store.write(RunResult(run, (), {"data_hash": "d", "asked": {"suite": "cafeme-table1", "profile": "smoke"}}))
+    assert latest(store, Own(tmp_path)) is None

@@ -102,6 +102,24 @@ def test_a_damaged_memory_costs_nothing(store: Store, damage: str) -> None:
     assert json.loads(file.read_text()) == known
 
 
+@pytest.mark.parametrize("wrong", ["groups", "metadata", "columns"])
+def test_a_wrong_memory_makes_no_good_file_look_damaged(store: Store, wrong: str) -> None:
+    listed = store.list()
+    (file,) = remembered(store)
+    known = json.loads(file.read_text())
+    for kept in known.values():
+        if wrong == "groups":
+            kept[3] = [count + 1 for count in kept[3]]
+        elif wrong == "columns":
+            kept[2] = kept[3] = None
+        else:
+            kept[1] = {}
+    file.write_text(json.dumps(known))
+    assert [run.spec for run in Store(store.root).list()] == [run.spec for run in listed]
+    assert not list(store.root.rglob("*.corrupt"))
+    assert all(store.read(run.spec.id) for run in listed)
+
+
 def test_a_cache_that_cannot_be_written_costs_nothing(store: Store, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no folder")
     assert len(store.list()) == 3

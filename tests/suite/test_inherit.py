@@ -323,3 +323,12 @@ def test_a_row_with_a_stage_or_a_method_of_its_own_is_scored_as_this_suite_says(
     for own in ({"stage": "finetuned"}, {"method": "fedprox"}):
         table = loaded(tmp_path, child(row=[{"id": "own", "title": "Own", "like": "fedavg-ft"} | own]))
         assert {run.scoring.stages for run in table.runs} == {("finetuned",)}
+
+
+def test_a_guest_is_scored_as_the_rows_are_that_were_taken_over(tmp_path: Path) -> None:
+    """Else its runs would have another setting than theirs, and no place in their table."""
+    rows = [{"id": "kept", "title": "Kept", "like": "fedavg"}]
+    write(tmp_path / "base.toml", raw())
+    suite = load(write(tmp_path / "child.toml", child(row=rows)))
+    guest, kept = expand(suite, methods=["fedprox"]), expand(suite)
+    assert {run.setting() for run in guest.runs} == {run.setting() for run in kept.runs}
