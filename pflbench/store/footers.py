@@ -1,6 +1,6 @@
 """The footers of a results folder's Parquet files, remembered from process to process.
 
-Who only lists runs then waits neither for Arrow nor for footers to be parsed.
+Listing runs then neither imports Arrow nor parses the footers of files that have not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FRESH = 2e9
 """A file changed again within so many nanoseconds may look the same: the clocks of file systems are coarse."""
 _PREFIX = b"pflbench."
 _FORMAT = "1"
-"""Of the file that remembers; another format has files of other names."""
+"""The format of the file in the cache. It is part of the file's name, so another format is never read as this one."""
 T = TypeVar("T")
 
 

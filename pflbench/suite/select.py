@@ -111,7 +111,7 @@ def select_rows(rows: list[SelectedRow], part: Selection, document: Document, ow
 
 
 def _of_code(rows: Sequence[SelectedRow], methods: Iterable[str], document: Document, own: Own) -> list[SelectedRow]:
-    """The rows of the methods that are named by where their code is; a guest where that is no row."""
+    """The rows of methods that are named by where their code is, and a guest for each other method."""
     picked: list[SelectedRow] = []
     for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods):
         info = own.method(reference)
