@@ -79,7 +79,7 @@ def report(
     With nothing but options of how to print, the table that was run last, below a line for each other one. On a
     terminal in short; --full has the rest. A suite of statistics shows what `pflbench run` counted of its datasets.
     """
-    from pflbench.reading.finished import reported
+    from pflbench.reading.tables import reported
     from pflbench.report.compact import compact
     from pflbench.report.reading import readable
     from pflbench.report.render import render

@@ -37,7 +37,7 @@ def scores(
     have `in_table`: the mean of their `accuracy` is the table's number. Trials of `pflbench tune` are left out, since
     they are not scored on test images; --trials has them alone.
     """
-    from pflbench.reading.scores import scores, write, write_csv
+    from pflbench.reading.scores import scores, write, write_open
     from pflbench.reading.stored import other_seeds
     from pflbench.report.text import ranges
     from pflbench.store import Store
@@ -45,7 +45,7 @@ def scores(
     wanted, store = replace(wanted, trials=trials), Store(results)
     tables = scores(store, wanted)
     if output is None:
-        write_csv(tables, sys.stdout.buffer)
+        write_open(tables, sys.stdout.buffer)
     else:
         lines = write(tables, output)
         console().print(f"Written: {count(lines, 'line')} to {str(output)!r}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pflbench.reading.explaining import Explanation
@@ -28,17 +29,28 @@ _READINGS = {
     "guess": "guessed",
 }
 """What is said of departures by where they come from."""
-_KINDS = {
-    "text": "Differs from the paper's text",
-    "silence": "Fills what the paper does not say",
-    "code": "Departs from the code that is followed, or from what its authors ran",
+KINDS = {
+    "text": "Other than the paper's text",
+    "silence": "What the paper does not say, and how it is filled",
+    "code": "Other than the code that is followed, or than what its authors ran",
 }
-"""The kinds of departures."""
+"""The kinds of departures, the gravest first."""
+_DIFFERS = (
+    "Differs",
+    "and until the authors' values are known, the difference speaks neither against the paper nor against the method.",
+)
 _LABELS = {
-    "within 1": "Agrees within both spreads",
-    "within 2": "Cannot be told whether it agrees",
-    "off": "Differs",
+    "within 1": (
+        "Agrees within both spreads",
+        "so the agreement does not show that the paper's experiment was repeated.",
+    ),
+    "within 2": (
+        "Cannot be told whether it agrees",
+        "so more seeds alone would not show whether the paper's experiment was repeated.",
+    ),
+    "off": _DIFFERS,
 }
+"""By the label of a verdict: what it says, and what that is worth where the number rests on a guess."""
 _DOMINATES = 2.0
 """From how many times the paper's ± on ours makes a difference look small by itself."""
 
@@ -102,62 +114,47 @@ def _verdict(of: Explanation) -> list[str]:
 
 
 def _compared(of: Explanation) -> str:
-    """The difference from the paper's number, and its size in spreads."""
-    value = of.value
-    so_far = "" if value.complete else f" (so far: {value.done} of {count(value.expected, 'seed')})"
-    apart = _beside(value.difference or 0.0, of.table.decimals) + _in_spreads(of)
-    label = _LABELS.get(value.verdict.label, "") if value.verdict else ""
-    if value.reference and value.reference.suspect is not None:
+    """The difference from the paper's number, its size in spreads, and how large our ± is beside the paper's."""
+    value, reference, ours, decimals = of.value, of.value.reference, _own(of), of.table.decimals
+    label, _ = _LABELS.get(value.verdict.label if value.verdict else "", ("Not comparable", ""))
+    if reference and reference.suspect is not None:
         label = "Beside the suspect number"
-    return f"{label or 'Not comparable'}{so_far}: {apart}; {_sizes(of)}."
-
-
-def _sizes(of: Explanation) -> str:
-    """How large our ± is beside the paper's."""
-    ours, decimals = _own(of), of.table.decimals
-    theirs = of.value.reference.spread if of.value.reference else None
-    own = number(ours, None, decimals)
+    so_far = "" if value.complete else f" (so far: {value.done} of {count(value.expected, 'seed')})"
+    apart = _beside(value.difference or 0.0, decimals) + _in_spreads(of)
+    own, theirs = number(ours, None, decimals), reference.spread if reference else None
+    paper = number(theirs or 0.0, None, decimals)
     if theirs is None:
-        return f"the paper prints no ±, pflbench's is {own}"
-    paper = number(theirs, None, decimals)
-    if not theirs:
-        return f"pflbench's ± is {own}, the paper's {paper}"
-    said = f"pflbench's ± ({own}) is {_times(ours / theirs)} the paper's ({paper})"
-    if ours / theirs < _DOMINATES or not of.value.difference:
-        return said
-    return f"{said}, and the difference {_times(abs(of.value.difference) / theirs)} the paper's alone"
+        sizes = f"the paper prints no ±, pflbench's is {own}"
+    elif not theirs:
+        sizes = f"pflbench's ± is {own}, the paper's {paper}"
+    else:
+        sizes = f"pflbench's ± ({own}) is {_times(ours / theirs)} the paper's ({paper})"
+        if ours / theirs >= _DOMINATES and value.difference:
+            sizes += f", and the difference {_times(abs(value.difference) / theirs)} the paper's alone"
+    return f"{label}{so_far}: {apart}; {sizes}."
 
 
 def _meaning(of: Explanation) -> str:
     """What the agreement or difference shows, given where the run's values come from."""
-    value = of.value
-    label = value.verdict.label if value.verdict else ""
-    known = "known to be a guess" if of.of_source("") else "a guess"
-    guesses = _in_words(of.of_source("guess")) or [one.what for one in of.departures if one.source == "guess"]
+    label = of.value.verdict.label if of.value.verdict else ""
+    guesses = _in_words(of, "guess") or [one.what for one in of.departures if one.source == "guess"]
     if guesses:
-        return f"{_rests(guesses)}, " + {
-            "within 1": "so the agreement does not show that the paper's experiment was repeated.",
-            "within 2": "so more seeds alone would not show whether the paper's experiment was repeated.",
-        }.get(
-            label,
-            "and until the authors' values are known, the difference speaks neither against the paper nor against "
-            "the method.",
-        )
+        return f"{_rests(guesses)}, {_LABELS.get(label, _DIFFERS)[1]}"
+    known = f"o value behind it is {'known to be a guess' if of.of_source('') else 'a guess'}"
     if label == "within 2":
-        return f"No value behind it is {known}; more seeds would tell."
+        return f"N{known}; more seeds would tell."
     if label == "off":
         return (
-            f"Not reproduced, though no value behind it is {known}: what differs from the paper's text and "
+            f"Not reproduced, though n{known}: what differs from the paper's text and "
             "from the code that is followed, or the paper's own runs, must make the difference."
         )
     other = [one.what for one in of.departures if one.grave and one.code]
     if other:
         return (
-            f"No value behind it is {known}, but the authors' runs probably differed ({', '.join(other)}): "
+            f"N{known}, but the authors' runs probably differed ({', '.join(other)}): "
             "the result was reproduced, not every detail of the experiment."
         )
-    tuned = " with values that we tuned" if of.of_source("tuned") else ""
-    return f"Reproduced{tuned}: no value behind it is {known}."
+    return f"Reproduced{' with values that we tuned' if of.of_source('tuned') else ''}: n{known}."
 
 
 def _of_the_runs(of: Explanation) -> list[str]:
@@ -173,63 +170,56 @@ def _of_the_runs(of: Explanation) -> list[str]:
 
 def _of_the_data(of: Explanation) -> list[str]:
     """Whether the runs were computed on files that are not the official ones, as far as the files here tell."""
-    if not isinstance(of.facts, Facts) or of.facts.hash not in of.data_hashes:
-        return []
-    return [f"The runs were computed on the same data as are here. {warning}" for warning in of.facts.warnings]
+    warnings = of.facts.warnings if isinstance(of.facts, Facts) and of.of_the_data_here else ()
+    return [f"The runs were computed on the same data as are here. {warning}" for warning in warnings]
 
 
-def _of_the_values(of: Explanation) -> list[str]:
-    guesses, tuned = (_in_words(of.of_source(source)) for source in ("guess", "tuned"))
-    lines = [] if of.named else ["The row is not the suite's: its own values are those of whoever ran it."]
+def _of_the_values(of: Explanation) -> Iterator[str]:
+    guesses, tuned = _in_words(of, "guess"), _in_words(of, "tuned")
+    if not of.named:
+        yield "The row is not the suite's: its own values are those of whoever ran it."
     if guesses:
-        lines.append(f"{_rests(guesses)}.")
+        yield f"{_rests(guesses)}."
     if tuned:
-        lines.append(f"It rests on our tuning: {', '.join(tuned)} ({_trials(of)}).")
-    return [*lines, *_of_unsaid(of, bool(guesses or tuned))] if of.named else lines
-
-
-def _of_unsaid(of: Explanation, rests: bool) -> list[str]:
-    """Which values have no source; `rests`: some are guessed or tuned."""
-    unsaid = of.of_source("")
+        trials = "no search is stored, so nobody can check it"
+        if own := [one for one in of.trials if one.same]:
+            no = "" if all(one.trials[0].chosen for one in own) else "not "
+            trials = f"{no}the best of the stored trials, see below"
+        elif of.trials:
+            trials = "the stored trials are of another setting, see below"
+        yield f"It rests on our tuning: {', '.join(tuned)} ({trials})."
+    unsaid = ", ".join(of.of_source(""))
+    if not of.named:
+        return
     if unsaid and (of.part.overrides or of.part.rounds or of.part.profile not in (None, "paper")):
-        return [f"Set by the profile or by options, or of no known source: {', '.join(unsaid)}."]
-    if unsaid:
-        return [f"The suite does not say where these values come from: {', '.join(unsaid)}."]
-    if rests:
-        return []
-    readings = [one.what for one in of.departures if one.source in ("guess", "tuned")]
-    but = f"; what the suite lists as guessed or tuned is {', '.join(readings)}" if readings else ""
-    return [f"Every value is the paper's, that of the code that is followed, or inferred from these{but}."]
+        yield f"Set by the profile or by options, or of no known source: {unsaid}."
+    elif unsaid:
+        yield f"The suite does not say where these values come from: {unsaid}."
+    elif not (guesses or tuned):
+        readings = ", ".join(one.what for one in of.departures if one.source in ("guess", "tuned"))
+        but = f"; what the suite lists as guessed or tuned is {readings}" if readings else ""
+        yield f"Every value is the paper's, that of the code that is followed, or inferred from these{but}."
 
 
 def _rests(guesses: list[str]) -> str:
     return f"It rests on {'a guess' if len(guesses) == 1 else 'guesses'} ({', '.join(guesses)})"
 
 
-def _trials(of: Explanation) -> str:
-    """What the stored trials say of the tuned values."""
-    own = [one for one in of.trials if one.same]
-    if own:
-        no = "" if all(one.trials[0].chosen for one in own) else "not "
-        return f"{no}the best of the stored trials, see below"
-    if of.trials:
-        return "the stored trials are of another setting, see below"
-    return "no search is stored, so nobody can check it"
+def _in_words(of: Explanation, source: str) -> list[str]:
+    return [_WORDS.get(name, name) for name in of.of_source(source)]
 
 
-def _in_words(names: list[str]) -> list[str]:
-    return [_WORDS.get(name, name) for name in names]
-
-
-def _of_departures(of: Explanation) -> list[str]:
+def _of_departures(of: Explanation) -> Iterator[str]:
     """How many departures of each kind there are, and those that are grave."""
-    lines = []
-    for kind, title in _KINDS.items():
-        mine = [one for one in of.departures if one.kind == kind]
-        by = {words: [one.what for one in mine if one.source == source] for source, words in _READINGS.items()}
-        how = "; ".join(f"{words}: {', '.join(names)}" for words, names in by.items() if names)
-        lines += [f"{title} in {count(len(mine), 'point')} ({how})."] if mine else []
-    return [*lines, *(f"Grave: {one.what}. {one.told}" for one in of.departures if one.grave)]
+    for kind, title in KINDS.items():
+        by: dict[str, list[str]] = {words: [] for words in _READINGS.values()}
+        for one in of.departures:
+            if one.kind == kind:
+                by[_READINGS[one.source]].append(one.what)
+        if number := sum(map(len, by.values())):
+            how = "; ".join(f"{words}: {', '.join(names)}" for words, names in by.items() if names)
+            yield f"{title}: {count(number, 'point')} ({how})."
+    yield from (f"Grave: {one.what}. {one.told}" for one in of.departures if one.grave)
 
 
 def _of_the_paper(of: Explanation) -> list[str]:

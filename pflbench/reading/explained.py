@@ -6,15 +6,15 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from pflbench.reading.conclusion import conclusion, spreads_apart
+from pflbench.reading.conclusion import KINDS, conclusion, spreads_apart
 from pflbench.reading.explaining import Explanation, Given, written
 from pflbench.reading.facts import Facts
 from pflbench.reading.runs import commit
-from pflbench.reading.trials import Tried
 from pflbench.report import footer
-from pflbench.report.table import SUSPECT, Verdict
+from pflbench.report.table import SUSPECT
 from pflbench.report.text import number, ranges
 from pflbench.store import Stored
+from pflbench.units import count
 
 SOURCES = {
     "paper": "the paper says it",
@@ -31,12 +31,6 @@ _MEASURED = {
     "off": "the difference is more than twice both spreads taken together",
 }
 """Why a verdict is what it is."""
-_KINDS = {
-    "text": "Other than the paper's text",
-    "silence": "What the paper does not say, and how it is filled",
-    "code": "Other than the code that is followed, or than what its authors ran",
-}
-"""The kinds of departures, the gravest first."""
 _PREPARED = {"dataset": "how the {}, {}, is prepared", "partition": "how the {}, {}, is drawn"}
 """Settings whose source is not that of their name."""
 _OPTION = re.compile(r"(?:\d+\. )?With `(\w+)`")
@@ -58,7 +52,7 @@ def text(of: Explanation, width: int = 100) -> str:
         _section("What is followed, and what differs", _departures(of), width),
         _section("What the method departs from in the paper that it comes from", _method(of), width),
         _section("Notes on this row and column", [(note, "- ") for note in of.notes], width),
-        _section("The federation", _federation(of), width),
+        _section("The federation", [(line, "") for line in _federation(of)], width),
         _section("Where it comes from", _runs(of), width),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -69,20 +63,13 @@ Passage = tuple[str, str]
 
 
 def _section(title: str, lines: Iterable[Passage], width: int) -> str:
-    found = [_wrapped(line, lead, width) for line, lead in lines]
+    fill = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    found = []
+    for line, lead in lines:
+        fill.initial_indent = f"  {lead}"
+        fill.subsequent_indent = " " * len(fill.initial_indent)
+        found.append(fill.fill(line))
     return "\n".join([title, *found]) if found else ""
-
-
-def _wrapped(line: str, lead: str, width: int) -> str:
-    first = f"  {lead}"
-    return textwrap.fill(
-        line,
-        width,
-        initial_indent=first,
-        subsequent_indent=" " * len(first),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _head(of: Explanation) -> str:
@@ -113,7 +100,9 @@ def _numbers(of: Explanation) -> list[Passage]:
         paper = "none has this table"
     lines = [f"pflbench  {ours}", f"Paper     {paper}", spreads_apart(of)]
     if value.verdict is not None:
-        lines.append(f"Verdict of the report: {_with_reason(value.verdict)}.")
+        why = _MEASURED.get(value.verdict.label, value.verdict.reason)
+        suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
+        lines.append(f"Verdict of the report: {value.verdict.label} ({why}){suspect}.")
     if reference is not None and reference.spread is not None and of.table.spread.paper:
         lines.append(f"The paper's ± is {of.table.spread.paper}.")
     if value.seeds:
@@ -122,11 +111,6 @@ def _numbers(of: Explanation) -> list[Passage]:
     if of.missing:
         lines.append(f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.")
     return [(line, "") for line in lines if line]
-
-
-def _with_reason(verdict: Verdict) -> str:
-    why = _MEASURED.get(verdict.label, verdict.reason)
-    return f"{verdict.label} ({why})" + ("" if verdict.suspect is None else f", {SUSPECT}")
 
 
 def _runs(of: Explanation) -> list[Passage]:
@@ -147,7 +131,9 @@ def _runs(of: Explanation) -> list[Passage]:
         days = dict.fromkeys(str(ran.provenance.get("finished") or "day not recorded") for ran in rans)
         lines.append((f"Seed {seed}: {ids}; {', '.join(made)}; {', '.join(days)}", ""))
     for one in of.trials:
-        lines.append((f"Trials with seed {one.seed}, in the order above: {', '.join(t.run for t in one.trials)}", ""))
+        lines.append(
+            (f"Trials with seed {one.run.seed}, in the order above: {', '.join(t.run for t in one.trials)}", "")
+        )
     return lines
 
 
@@ -171,83 +157,70 @@ def _by_source(given: Sequence[Given]) -> list[Passage]:
     return lines
 
 
-def _trials(of: Explanation) -> list[Passage]:
+def _trials(of: Explanation) -> Iterator[Passage]:
     tuned = of.of_source("tuned")
     if tuned and not of.trials:
-        return [(f"No search is stored of {', '.join(tuned)}, so nobody can check how it was chosen.", "")]
-    lines: list[Passage] = []
+        yield f"No search is stored of {', '.join(tuned)}, so nobody can check how it was chosen.", ""
     for one in of.trials:
-        where = "in this column's setting" if one.same else f"in another setting ({one.where})"
-        models = footer.described(one.stage, of.run.model_copy(update={"validation": one.share}))
-        share = f"{100 * one.share:g} % of each client's training images"
-        scored = f"scored on a held-out {share}, after round {one.rounds}"
-        lines += [(f"Seed {one.seed}, {where}: {models}; {scored}:", ""), *_points(one)]
-    return lines
+        run = one.run
+        other = f"{run.dataset.name}, {run.clients} clients, {count(run.rounds, 'round')}"
+        where = "in this column's setting" if one.same else f"in another setting ({other})"
+        models = footer.described(one.stage, of.run.model_copy(update={"validation": run.validation}))
+        share = f"{100 * run.validation:g} % of each client's training images"
+        yield f"Seed {run.seed}, {where}: {models}; scored on a held-out {share}, after round {run.rounds}:", ""
+        for trial in one.trials:
+            values = ", ".join(f"{key} = {written(value)}" for key, value in trial.values.items())
+            accuracy = "failed" if trial.accuracy is None else f"{trial.accuracy:.2f} %"
+            yield f"{accuracy}  {values}{'  <- used here' if trial.chosen else ''}", "  "
 
 
-def _points(one: Tried) -> list[Passage]:
-    lines = []
-    for trial in one.trials:
-        values = ", ".join(f"{key} = {written(value)}" for key, value in trial.values.items())
-        accuracy = "failed" if trial.accuracy is None else f"{trial.accuracy:.2f} %"
-        lines.append((f"{accuracy}  {values}{'  <- used here' if trial.chosen else ''}", "  "))
-    return lines
-
-
-def _departures(of: Explanation) -> list[Passage]:
+def _departures(of: Explanation) -> Iterator[Passage]:
     if not of.followed:
         other = "The runs have another federation, network or batches than the suite's whole protocol (profile paper)"
-        return [(f"{other}, so what is said of that one is not repeated here.", "")]
-    lines: list[Passage] = [(f"Followed is {of.cell.follows}.", "")] if of.cell.follows else []
-    for kind, title in _KINDS.items():
+        yield f"{other}, so what is said of that one is not repeated here.", ""
+        return
+    if of.cell.follows:
+        yield f"Followed is {of.cell.follows}.", ""
+    for kind, title in KINDS.items():
         mine = [one for one in of.departures if one.kind == kind]
-        lines += [(f"{title}:", "")] if mine else []
-        lines += [(f"{one.what} [{one.source}]. {one.told}", f"{count}. ") for count, one in enumerate(mine, 1)]
+        yield from [(f"{title}:", "")] if mine else []
+        yield from ((f"{one.what} [{one.source}]. {one.told}", f"{place}. ") for place, one in enumerate(mine, 1))
     if of.named and not of.departures and of.table.published:
-        lines.append(("The suite lists no difference from the paper's text for this cell.", ""))
-    return lines
+        yield "The suite lists no difference from the paper's text for this cell.", ""
 
 
-def _method(of: Explanation) -> list[Passage]:
-    if of.method is None:
-        return [("The method's source is not here.", "")]
-    lines: list[Passage] = [(of.method.head, "")] if of.method.head else []
-    for group in of.method.departures:
+def _method(of: Explanation) -> Iterator[Passage]:
+    said = of.said
+    if said is None:
+        yield "The method's source is not here.", ""
+        return
+    if said.head:
+        yield said.head, ""
+    for group in said.departures:
         if group.scope:
-            lines.append((f"Departures {group.scope}:", ""))
-        for item in (item for item in group.items if not _unused(item, of)):
+            yield f"Departures {group.scope}:", ""
+        for item in group.items:
+            option = _OPTION.match(item)
+            if option and of.run.method.hyper.get(option[1]) is None:
+                continue  # it is about an option that the run does not use
             mark, dot, rest = item.partition(". ")
-            lines.append((rest, f"{mark}. ") if dot and mark.isdecimal() else (item, "- "))
-    if not of.method.departures:
-        lines.append(("Its docstring lists no departure.", ""))
-    return lines
+            yield (rest, f"{mark}. ") if dot and mark.isdecimal() else (item, "- ")
+    if not said.departures:
+        yield "Its docstring lists no departure.", ""
 
 
-def _unused(item: str, of: Explanation) -> bool:
-    """Whether a departure concerns an option of the method that the run does not use."""
-    option = _OPTION.match(item)
-    return option is not None and of.run.method.hyper.get(option[1]) is None
-
-
-def _federation(of: Explanation) -> list[Passage]:
-    run = of.run
+def _federation(of: Explanation) -> Iterator[str]:
+    run, facts = of.run, of.facts
     held = run.clients - run.training_clients
     lossy = f"; an upload arrives with probability {run.arrival:g}" if run.arrival < 1 and of.sends else ""
-    lines = [
-        f"{run.clients} clients: {run.training_clients} train"
-        + (f", {held} are held out and only scored." if held else "."),
-        f"Each round {run.cohort} of them take part{lossy}." + ("" if of.sends else " They send nothing."),
-    ]
-    if isinstance(of.facts, Facts):
-        lines += _facts(of.facts, of)
-    elif of.facts:
-        lines.append(f"Sizes and classes are unknown here: {of.facts}")
-    else:
-        lines.append("Sizes and classes were not looked up, which takes the dataset.")
-    return [(line, "") for line in lines]
-
-
-def _facts(facts: Facts, of: Explanation) -> Iterator[str]:
+    yield f"{run.clients} clients: {run.training_clients} train" + (
+        f", {held} are held out and only scored." if held else "."
+    )
+    yield f"Each round {run.cohort} of them take part{lossy}." + ("" if of.sends else " They send nothing.")
+    if not isinstance(facts, Facts):
+        unknown = "Sizes and classes were not looked up, which takes the dataset."
+        yield f"Sizes and classes are unknown here: {facts}" if facts else unknown
+        return
     yield f"With seed {facts.seed} a training client adapts on {facts.support.of('images')}."
     yield f"A client is scored on {facts.query.of('images')}."
     if facts.held_out:
@@ -258,7 +231,7 @@ def _facts(facts: Facts, of: Explanation) -> Iterator[str]:
     if facts.shared:
         yield f"{facts.shared} images are held by several clients."
     yield from facts.warnings
-    if of.ran and facts.hash not in of.data_hashes:
+    if of.ran and not of.of_the_data_here:
         yield "The dataset here is not the one that the runs were computed on: its content is another."
     if facts.parameters:
-        yield f"Network {of.run.model}: {facts.parameters:,} parameters as this method trains it."
+        yield f"Network {run.model}: {facts.parameters:,} parameters as this method trains it."

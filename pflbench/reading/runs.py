@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pflbench.reading.stored import is_trial, select
 from pflbench.selection import Wanted
@@ -66,7 +66,7 @@ def lines(runs: Sequence[Stored], store: Store) -> list[Listed]:
     ids = {run.spec.id for run in store.list()} if any(run.spec.validation for run in runs) else set[str]()
     alike: dict[tuple[object, ...], list[tuple[Listed, dict[str, str]]]] = {}
     for run in runs:
-        line = listed(run, store)
+        line = _listed(run, store)
         if run.spec.validation:
             line = line._replace(why="trial" if is_trial(run.spec, ids) else "choice")
         alike.setdefault(tuple(getattr(line, key) for key in _ALIKE), []).append((line, _parts(run.spec)))
@@ -100,26 +100,18 @@ def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]
             yield f"{prefix}{key}", str(value)
 
 
-def listed(stored: Stored, store: Store) -> Listed:
-    """A run of this store as a line of the list."""
+def _listed(stored: Stored, store: Store) -> Listed:
     spec, told = stored.spec, stored.provenance
-    same: dict[str, Any] = {
-        key: getattr(spec, key) for key in ("model", "clients", "rounds", "seed", "validation", "precision")
-    }
-    hashes: dict[str, Any] = {
-        f"{kind}_{key}": getattr(getattr(spec, kind), key) or ""
-        for kind in ("dataset", "partition")
-        for key in ("version", "content")
-    }
+    plain = {key: getattr(spec, key) for key in ("model", "clients", "rounds", "seed", "validation", "precision")}
+    kinds = {"dataset": spec.dataset, "partition": spec.partition}
+    for kind, named in kinds.items():
+        plain |= {kind: named.name, f"{kind}_version": named.version or "", f"{kind}_content": named.content or ""}
     return Listed(
-        **same,
-        **hashes,
+        **plain,
         run=spec.id,
         status="done" if stored.failure is None else "failed",
         method=spec.method.name,
         version=spec.method.version,
-        dataset=spec.dataset.name,
-        partition=spec.partition.name,
         finished=str(told.get("finished") or ""),
         commit=commit(stored),
         file=stored.path.relative_to(store.root).as_posix(),

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.csv
@@ -17,7 +17,7 @@ from pflbench.errors import StoreError, UsageError
 from pflbench.reading.stored import Found, Place, placed, select
 from pflbench.report.cells import best_points
 from pflbench.report.reading import averaged, scored
-from pflbench.result import RunResult, Score
+from pflbench.result import RunResult
 from pflbench.selection import Wanted
 from pflbench.store import MissingRun, Store, schema
 from pflbench.suite.cells import Cell, Reading
@@ -26,6 +26,8 @@ PLACE = ("suite", "profile", "row", "column")
 _DROPPED = ("run_id", "spec")  # the id stands in front, and leads to the whole spec
 ScoreKey = tuple[int, int, int]
 """Round, step and client of a score."""
+_Line = tuple[int, Place | None, bool]
+"""A line to write: the number of the score, where it stands (None: in no suite), and whether the table reads it."""
 
 
 def scores(store: Store, wanted: Wanted) -> Iterator[pa.Table]:
@@ -64,7 +66,7 @@ def write(tables: Iterable[pa.Table], path: Path) -> int:
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as file:
-            lines = _write(tables, file, path.suffix)
+            lines = write_open(tables, file, path.suffix)
         temporary.replace(path)
     except OSError as error:
         raise StoreError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
@@ -74,12 +76,8 @@ def write(tables: Iterable[pa.Table], path: Path) -> int:
     return lines
 
 
-def write_csv(tables: Iterable[pa.Table], file: IO[bytes]) -> int:
-    """The same as CSV into an open file."""
-    return _write(tables, file, ".csv")
-
-
-def _write(tables: Iterable[pa.Table], file: IO[bytes], ending: str) -> int:
+def write_open(tables: Iterable[pa.Table], file: IO[bytes], ending: str = ".csv") -> int:
+    """The same into an open file."""
     # One run at a time: a results folder need not fit into memory.
     tables = iter(tables)
     first = next(tables)
@@ -102,43 +100,33 @@ def _tables(store: Store, found: Iterable[Found], *, once: bool) -> Iterator[pa.
         yield _table(result, one.places, readings, once=once)
 
 
-class _Entry(NamedTuple):
-    """A line to write: the number of the score, where it stands (None: in no suite), and whether the table reads it."""
-
-    score: int
-    place: Place | None
-    read: bool
-
-
 def _table(result: RunResult, places: Sequence[Place], readings: _Readings, *, once: bool) -> pa.Table:
     """A run's scores, those of each stage once for each of its places there (`once`: for the first of them)."""
     suites = [[place for place in places if place.suite == suite] for suite in dict.fromkeys(p.suite for p in places)]
     entries = [entry for mine in (suites or [[]]) for entry in _entries(result, mine, readings, once)]
     whole = schema.to_table(replace(result, metrics=())).replace_schema_metadata(None)
-    found = whole.take([e.score for e in entries]).drop_columns([c for c in _DROPPED if c in whole.column_names])
+    found = whole.take([number for number, _, _ in entries]).drop_columns(
+        [c for c in _DROPPED if c in whole.column_names]
+    )
     front = {
-        **{key: pa.array([getattr(e.place, key, "") for e in entries], pa.string()) for key in PLACE},
+        **{key: pa.array([getattr(place, key, "") for _, place, _ in entries], pa.string()) for key in PLACE},
         "run": pa.array([result.spec.id] * len(entries), pa.string()),
-        "in_table": pa.array([e.read for e in entries], pa.bool_()),
+        "in_table": pa.array([read for _, _, read in entries], pa.bool_()),
     }
     return pa.table(front | {name: found[name] for name in found.column_names})
 
 
-def _entries(result: RunResult, places: Sequence[Place], readings: _Readings, once: bool) -> Iterator[_Entry]:
+def _entries(result: RunResult, places: Sequence[Place], readings: _Readings, once: bool) -> Iterator[_Line]:
     """The lines of a run in one suite, where it stands at these places."""
     for stage in dict.fromkeys(score.stage for score in result.scores):
-        numbers = [number for number, score in enumerate(result.scores) if score.stage == stage]
+        scores = {n: (s.round, s.step, s.client) for n, s in enumerate(result.scores) if s.stage == stage}
         here: list[Place | None] = [place for place in places if place.cell.stage == stage]
         for place in here[: 1 if once else None] or [None]:
             read = readings.lines(result, place) if place is not None and place.shown else frozenset()
             where = place or next(iter(places), None)  # a stage that no row shows belongs to the first row all the same
             if where is not None and not where.asked:
                 continue
-            yield from (_Entry(number, where, _line(result.scores[number]) in read) for number in numbers)
-
-
-def _line(score: Score) -> ScoreKey:
-    return score.round, score.step, score.client
+            yield from ((number, where, score in read) for number, score in scores.items())
 
 
 class _Readings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from pflbench.names import code, is_reference, known, split_reference, without_f
 from pflbench.report.reading import readable
 from pflbench.report.unlisted import extra_rows
 from pflbench.selection import Selection, Wanted
-from pflbench.spec import Precision, RunSpec
+from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 from pflbench.store.asked import Askers, askers
 from pflbench.suite.cells import Cell, Expansion
@@ -20,6 +20,7 @@ from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
 from pflbench.suite.own import Own
+from pflbench.suite.select import all_known
 
 
 class Place(NamedTuple):
@@ -72,7 +73,11 @@ def select(store: Store, wanted: Wanted) -> list[Found]:
         return _of_suites(stored, wanted, readable(store), askers(store))
     if wanted.columns or wanted.profile:
         raise UsageError("A column and a profile are of a suite: name it with --suite.")
-    _check_names(stored, wanted)
+    for name in wanted.methods:
+        if name not in known("methods") and not any(_is_called(run.spec, _versioned(name)[0], "") for run in stored):
+            raise unknown("method", name, {*known("methods"), *(run.spec.method.name for run in stored)})
+    all_known("dataset", wanted.datasets, {*known("datasets"), *(run.spec.dataset.name for run in stored)})
+    all_known("partition", wanted.partitions, {*known("partitions"), *(run.spec.partition.name for run in stored)})
     ids = {run.spec.id for run in stored}
     return [Found(run, ()) for run in stored if _has_names(run.spec, wanted) and _fits(run, wanted, ids)]
 
@@ -98,39 +103,31 @@ def placed(found: Sequence[Found], store: Store) -> list[Found]:
     A suite that others extend goes before these, a table before a figure, and a suite's own rows before those that runs
     have of their own. Seeds count as asked for.
     """
-    tables = [table for precision in sorted({one.run.spec.precision for one in found}) for table in _every(precision)]
+    left = [one.run.spec for one in found]
+    suites = sorted(
+        (suite for suite in map(load, available()) if suite.document().row and suite.document().statistics is None),
+        key=lambda suite: (suite.document().suite.extends is not None, suite.document().figure is not None),
+    )
+    tables = [
+        (_table(suite, profile, Wanted(precision=precision), seeds[:1]), seeds)  # the first seed stands for the others
+        for precision in sorted({run.precision for run in left})
+        for suite in suites
+        for profile in suite.profiles
+        for seeds in [suite.document(profile).suite.seeds]
+    ]
     asked = askers(store)
     places: dict[str, tuple[Place, ...]] = {}
     for named in (True, False):
         for table, seeds in tables:
-            left = [one.run.spec for one in found if one.run.spec.id not in places]
-            places |= _in_first_seed(table, seeds, left, None if named else asked)
+            alike = {run: run.model_copy(update={"seed": seeds[0]}) for run in left}
+            of_first = {first.id: asked[run.id] for run, first in alike.items() if run.id in asked}
+            there = _places(table, list(dict.fromkeys(alike.values())), None if named else of_first)
+            for run, first in alike.items():
+                if first in there:
+                    shown = run.seed in seeds
+                    places[run.id] = tuple(one._replace(shown=one.shown and shown) for one in there[first])
+            left = [run for run in left if run.id not in places]
     return [one._replace(places=places.get(one.run.spec.id, ())) for one in found]
-
-
-def _in_first_seed(
-    table: Expansion, seeds: Sequence[int], runs: Sequence[RunSpec], asked: Askers | None
-) -> dict[str, tuple[Place, ...]]:
-    """The places of these runs, by id, in a table that has the first of these seeds alone; `asked` None: its own."""
-    alike = {run: run.model_copy(update={"seed": seeds[0]}) for run in runs}
-    firsts = list(dict.fromkeys(alike.values()))
-    if asked is None:
-        there = _named(table, firsts)
-    else:
-        there = _beside(table, firsts, {first.id: asked[run.id] for run, first in alike.items() if run.id in asked})
-    return {
-        run.id: tuple(place._replace(shown=place.shown and run.seed in seeds) for place in there[first])
-        for run, first in alike.items()
-        if first in there
-    }
-
-
-def _every(precision: Precision) -> Iterator[tuple[Expansion, Sequence[int]]]:
-    """Every suite's tables in this precision with the first seed alone, and the seeds that they have."""
-    for suite in _in_order():
-        for profile in suite.profiles:
-            seeds = suite.document(profile).suite.seeds
-            yield _table(suite, profile, Wanted(precision=precision), seeds[:1]), seeds
 
 
 def other_seeds(store: Store, wanted: Wanted) -> tuple[int, ...]:
@@ -143,7 +140,7 @@ def other_seeds(store: Store, wanted: Wanted) -> tuple[int, ...]:
     return tuple(sorted({one.run.spec.seed for one in select(store, every) if one.run.spec.id not in own}))
 
 
-def has_name(spec: RunSpec, names: Iterable[str]) -> bool:
+def _has_name(spec: RunSpec, names: Iterable[str]) -> bool:
     """Whether a run's method is called so, see `Wanted`. Raises `UsageError` for a path where there is no file."""
     return any(_is_called(spec, *_versioned(name)) for name in names)
 
@@ -181,30 +178,18 @@ def _fits(run: Stored, wanted: Wanted, ids: Collection[str]) -> bool:
 
 
 def _has_names(spec: RunSpec, wanted: Wanted) -> bool:
+    plain: tuple[tuple[Sequence[object], object], ...] = (
+        (wanted.datasets, spec.dataset.name),
+        (wanted.partitions, spec.partition.name),
+        (wanted.clients, spec.clients),
+        (wanted.seeds, spec.seed),
+    )
     return (
-        (not wanted.methods or has_name(spec, wanted.methods))
-        and (not wanted.datasets or spec.dataset.name in wanted.datasets)
-        and (not wanted.partitions or spec.partition.name in wanted.partitions)
-        and (not wanted.clients or spec.clients in wanted.clients)
-        and (not wanted.seeds or spec.seed in wanted.seeds)
+        all(not several or own in several for several, own in plain)
         and wanted.rounds in (None, spec.rounds)
         and wanted.precision in (None, spec.precision)
+        and (not wanted.methods or _has_name(spec, wanted.methods))
     )
-
-
-def _check_names(stored: Sequence[Stored], wanted: Wanted) -> None:
-    """Raise `UsageError` for names that neither pflbench nor the store has."""
-    for name in wanted.methods:
-        if name not in known("methods") and not any(_is_called(run.spec, _versioned(name)[0], "") for run in stored):
-            raise unknown("method", name, {*known("methods"), *(run.spec.method.name for run in stored)})
-    datasets = {*known("datasets"), *(run.spec.dataset.name for run in stored)}
-    partitions = {*known("partitions"), *(run.spec.partition.name for run in stored)}
-    for kind, names, there in (
-        ("dataset", wanted.datasets, datasets),
-        ("partition", wanted.partitions, partitions),
-    ):
-        if lacking := [name for name in names if name not in there]:
-            raise unknown(kind, lacking[0], there)
 
 
 def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers) -> list[Found]:
@@ -229,15 +214,18 @@ def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Want
     """Those of the stored runs that stand in a suite's table, with their places there."""
     table = _table(suite, profile, wanted, wanted.seeds or suite.document(profile).suite.seeds)
     specs = [run.spec for run in stored]
-    places = _named(table, specs)
-    places |= _beside(table, [spec for spec in specs if spec not in places], asked)
+    places = _places(table, specs, None)
+    places |= _places(table, [spec for spec in specs if spec not in places], asked)
     if wanted.methods:
-        _check_rows(table, specs, wanted.methods)
-        rows = {row.id for row in table.rows}.intersection(wanted.methods)
-        several = set(wanted.methods) - rows
+        ids = {row.id for row in table.rows}
+        of_table = [run for cell in table.cells for run in cell.needed]
+        for name in wanted.methods:  # no row of the table, no method of one, and none of a stored run
+            if name not in ids and not any(_has_name(spec, [name]) for spec in (*specs, *of_table)):
+                raise unknown("method", name, ids | {run.method.name for run in of_table})
+        several = set(wanted.methods) - ids
         for spec, where in places.items():
-            method = has_name(spec, several)
-            places[spec] = [place._replace(asked=method or place.row in rows) for place in where]
+            method = _has_name(spec, several)
+            places[spec] = [one._replace(asked=method or one.row in ids.intersection(wanted.methods)) for one in where]
     found = (Found(run, tuple(places[run.spec])) for run in stored if run.spec in places)
     return [one for one in found if any(place.asked for place in one.places)]
 
@@ -247,52 +235,29 @@ def _table(suite: Suite, profile: str, wanted: Wanted, seeds: Sequence[int]) -> 
     return expand(suite, part, methods=None, seeds=seeds, profile=profile)
 
 
-def _check_rows(table: Expansion, stored: Sequence[RunSpec], methods: Sequence[str]) -> None:
-    """Raise `UsageError` for a name that is no row of the table, no method of one, and none of a stored run."""
-    specs = [*stored, *(run for cell in table.cells for run in cell.needed)]
-    for name in methods:
-        if name not in {row.id for row in table.rows} and not any(has_name(spec, [name]) for spec in specs):
-            own = {cell.needed[0].method.name for cell in table.cells}
-            raise unknown("method", name, own | {row.id for row in table.rows})
+def _places(table: Expansion, stored: Sequence[RunSpec], asked: Askers | None) -> dict[RunSpec, list[Place]]:
+    """The places of stored runs that the suite names or, where it is known who asked for runs, of all others.
 
-
-def _named(table: Expansion, stored: Sequence[RunSpec]) -> dict[RunSpec, list[Place]]:
-    """The places of those stored runs that the suite names."""
-    return _cells(table, table.cells, set(stored))
-
-
-def _beside(table: Expansion, stored: Sequence[RunSpec], asked: Askers) -> dict[RunSpec, list[Place]]:
-    """The places of the others: extra rows, and trials of `pflbench tune` for a row's hyperparameters."""
-    extra, _ = extra_rows(table, stored, asked)
-    found = _cells(table, extra, set(stored))
+    These stand in extra rows, or are trials of `pflbench tune` for a row's hyperparameters.
+    """
+    there, found = set(stored), dict[RunSpec, list[Place]]()
+    for cell in table.cells if asked is None else extra_rows(table, stored, asked)[0]:
+        for run in dict.fromkeys(cell.needed):
+            if run in there:
+                found.setdefault(run, []).append(_place(table, cell, shown=not run.validation))
+    if asked is None:
+        return found
     rows: dict[tuple[str, str], list[Cell]] = {}  # of each method in each setting
     for cell in table.cells:
         rows.setdefault((cell.needed[0].method.name, cell.needed[0].setting()), []).append(cell)
     for trial in stored:
         if trial.validation and trial not in found:
             whole = trial.model_copy(update={"validation": 0.0})
-            tried = rows.get((trial.method.name, whole.setting()), [])
-            if tried:
+            if tried := rows.get((trial.method.name, whole.setting())):
                 found[trial] = [_place(table, cell, shown=False) for cell in tried]
-    return found
-
-
-def _cells(table: Expansion, cells: Iterable[Cell], stored: Collection[RunSpec]) -> dict[RunSpec, list[Place]]:
-    found: dict[RunSpec, list[Place]] = {}
-    for cell in cells:
-        for run in dict.fromkeys(cell.needed):
-            if run in stored:
-                found.setdefault(run, []).append(_place(table, cell, shown=not run.validation))
     return found
 
 
 def _place(table: Expansion, cell: Cell, *, shown: bool) -> Place:
     row = cell.row.id if cell.row in table.rows else cell.row.title
     return Place(table.suite, table.profile, row, cell.column.id, cell, shown)
-
-
-def _in_order() -> list[Suite]:
-    """Every suite that has runs: first those that extend no other, and tables before figures."""
-    suites = [suite for suite in map(load, available()) if suite.document().row]
-    suites = [suite for suite in suites if suite.document().statistics is None]
-    return sorted(suites, key=lambda s: (s.document().suite.extends is not None, s.document().figure is not None))

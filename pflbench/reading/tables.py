@@ -1,22 +1,28 @@
-"""Find the suites' tables that have stored runs, and the error message where none has. Never imports torch."""
+"""The suites' tables that have stored runs, with their numbers, and the error where none has. Never imports torch."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pflbench.errors import UsageError
+from pflbench.report.compact import only
+from pflbench.report.dataset_table import lay_out_counts
+from pflbench.report.layout import lay_out
 from pflbench.report.outdated import instead, outdated
+from pflbench.report.table import Table
 from pflbench.report.unlisted import extra_rows
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import Asker, Askers, askers
 from pflbench.suite.cells import Expansion
+from pflbench.suite.counting import counting
 from pflbench.suite.document import ColumnKey, Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, figures, read
+from pflbench.suite.load import available, figures, find, load, read, read_toml
 from pflbench.suite.own import Own
 from pflbench.units import parse_seeds
 
@@ -31,6 +37,47 @@ class _Stored(NamedTuple):
     column_keys: frozenset[ColumnKey]
 
 
+class Reported(NamedTuple):
+    """The finished tables that are asked for, and the other tables that have results."""
+
+    tables: list[Table]
+    others: list[Expansion]
+
+
+def reported(part: Selection, store: Store, own: Own, *, spread: bool | None = None, newest: bool = False) -> Reported:
+    """What a report shows; the methods asked for choose among the rows.
+
+    Where nothing is asked for and `newest`, it is only the table that was run last. `spread`: whether the spread over
+    seeds stands behind each number; None: as the suite says.
+
+    Raises:
+        UsageError: Something is unknown, or nothing that is asked for has results.
+    """
+    counted = counted_tables(part, store, own, spread)
+    trained = part.but(suites=[name for name in part.suites if name not in counted], methods=None)
+    there = with_results(trained, store, own) if trained.suites or not counted else []
+    shown = there
+    if newest and not asked_for(part):
+        last = latest(store, own)
+        shown = [last] if last else there[:1]
+    if not shown and not counted:
+        raise none_there(trained, store, own)
+    tables = [*counted.values(), *(lay_out(one.with_spread(spread), store) for one in shown)]
+    seen = {(one.path.resolve(), one.profile) for one in shown}
+    others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
+    return Reported(only(tables, part.methods), others)
+
+
+def counted_tables(part: Selection, store: Store, own: Own, spread: bool | None = None) -> dict[str, Table]:
+    """The tables of those of the suites asked for that are statistics, by what the suite is called."""
+    found = {}
+    for name in part.suites:
+        if "statistics" in read_toml(find(name)):
+            table = counting(load(name, own), part)
+            found[name] = lay_out_counts(replace(table, shows_spread=spread is not False), store)
+    return found
+
+
 def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     """The suites and profiles that are asked for and have a stored run.
 
@@ -39,11 +86,6 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     single suite that is asked for under a profile need have none. Columns are left out of suites that do not have them,
     unless a suite is named.
 
-    Args:
-        part: What is asked for.
-        store: Where the runs are.
-        own: Where what is the user's own is looked for.
-
     Raises:
         UsageError: Something is unknown, or a suite that is asked for has no table of runs.
     """
@@ -51,11 +93,20 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     if part.suites:
         suites = [_with_table(read(name, own)) for name in part.suites]
         return [table for suite in suites for table in _of_suite(suite, part, stored)]
-    found = [table for suite in _with_tables(own) for table in _of_any(suite, part, stored)]
+    drawn = figures()
+    shipped = (read(name, own) for name in available() if name not in drawn)
+    found = [t for suite in shipped if suite.document().statistics is None for t in _of_any(suite, part, stored)]
     for suite in _own_suites(store, own):
         with contextlib.suppress(UsageError):  # a file that is being written: asked for by name, it says what is wrong
             found += _of_any(suite, part, stored)
-    return [table for table in found if not _builds_on_another_paper(table) or _asked(table, stored)]
+    asked = frozenset[Asker]().union(*(stored.asked.get(id, ()) for id in stored.specs))
+
+    def is_shown(table: Expansion) -> bool:
+        # Each paper's suites have a folder of their own.
+        other = table.extends is not None and table.extends.resolve().parent != table.path.resolve().parent
+        return not other or Asker(table.suite, table.profile) in asked
+
+    return list(filter(is_shown, found))
 
 
 def asked_for(part: Selection) -> bool:
@@ -122,26 +173,13 @@ def elsewhere(tables: Sequence[Expansion], store: Store, named: bool = False) ->
     if older := outdated((run for table in tables for run in table.runs), _finished(store)):
         return " ".join(older)
     others = sum(not run.spec.validation and run.spec.setting() not in settings for run in store.list())
-    if not others:
-        return ""
     there = "1 run there has" if others == 1 else f"{others} runs there have"
-    how = (
-        "they are of another suite, --rounds, or --precision"
-        if named
-        else "name them with --suite FILE, --rounds, or --precision"
-    )
-    return f"{there} other settings: {how}."
+    how = "they are of another suite" if named else "name them with --suite FILE"
+    return f"{there} other settings: {how}, --rounds, or --precision." if others else ""
 
 
 def _finished(store: Store) -> list[RunSpec]:
     return [run.spec for run in store.list() if run.failure is None]
-
-
-def _with_tables(own: Own) -> Iterator[Suite]:
-    """Every suite that comes with pflbench and has a table of runs."""
-    drawn = figures()
-    suites = (read(name, own) for name in available() if name not in drawn)
-    return (suite for suite in suites if suite.document().statistics is None)
 
 
 def _own_suites(store: Store, own: Own) -> Iterator[Suite]:
@@ -191,14 +229,3 @@ def _has_results(table: Expansion, stored: _Stored) -> bool:
     return any(run.id in stored.specs for run in table.runs) or any(
         extra_rows(table, stored.specs.values(), stored.asked)
     )
-
-
-def _builds_on_another_paper(table: Expansion) -> bool:
-    """Whether its suite extends one in another folder: each paper's suites have a folder of their own."""
-    return table.extends is not None and table.extends.resolve().parent != table.path.resolve().parent
-
-
-def _asked(table: Expansion, stored: _Stored) -> bool:
-    """Whether one of the table's runs was made for it, or was asked for again by it."""
-    asker = Asker(table.suite, table.profile)
-    return any(asker in stored.asked.get(id, ()) for id in stored.specs)

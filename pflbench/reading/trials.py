@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pflbench.report.reading import Shelf, average, scored
@@ -25,20 +25,16 @@ class Trial(NamedTuple):
     run: str
 
 
-@dataclass(frozen=True)
-class Tried:
-    """Trials of one setting, the best first. `same`: it is the cell's own, else that of another column, `where`.
+class Tried(NamedTuple):
+    """Trials of one setting and seed, those of `run`, the best first. `same`: the setting is the cell's own.
 
-    `share`: of every client's support, what was held out and scored on. `stage`: of the model that was scored.
+    `stage`: of the model that was scored.
     """
 
     same: bool
-    where: str
-    seed: int
-    rounds: int
-    share: float
+    run: RunSpec
     stage: str
-    trials: tuple[Trial, ...]
+    trials: list[Trial]
 
 
 def tried(cell: Cell, stages: Sequence[Shown], keys: Sequence[str], shelf: Shelf) -> list[Tried]:
@@ -46,37 +42,23 @@ def tried(cell: Cell, stages: Sequence[Shown], keys: Sequence[str], shelf: Shelf
 
     `stages`: those that the cell's row is shown at, of which one decides.
     """
-    run = cell.needed[0]
+    run, needed = cell.needed[0], {asked.id for asked in cell.needed}
     groups: dict[tuple[str, int], list[RunSpec]] = {}
-    for stored in shelf.stored.values():
-        spec = stored.spec
-        own = spec.method.name == run.method.name
-        if own and spec.validation and not any(spec.id == asked.id for asked in cell.needed):
-            groups.setdefault((_whole(spec).setting(), spec.seed), []).append(spec)
-    about = [
-        (_distance(specs[0], run), specs)
-        for specs in groups.values()
-        if any(len({str(_used(spec, key)) for spec in specs}) > 1 for key in keys)
-    ]
-    nearest = min((distance for distance, _ in about), default=0)
-    return [_tried(cell, specs, run, stages, shelf, nearest == 0) for distance, specs in about if distance == nearest]
+    for spec in shelf.specs:
+        if spec.method.name == run.method.name and spec.validation and spec.id not in needed:
+            setting = spec.model_copy(update={"validation": 0.0}).setting()
+            groups.setdefault((setting, spec.seed), []).append(spec)
+    by_distance: dict[int, list[list[RunSpec]]] = {}
+    for (setting, _), specs in groups.items():
+        if any(len({str(_used(spec, key)) for spec in specs}) > 1 for key in keys):
+            alike = all(getattr(specs[0], kind) == getattr(run, kind) for kind in ("dataset", "partition", "model"))
+            distance = 0 if setting == run.setting() else 1 if alike else 2
+            by_distance.setdefault(distance, []).append(specs)
+    nearest = min(by_distance, default=0)
+    return [_tried(cell, specs, stages, shelf, nearest == 0) for specs in by_distance.get(nearest, ())]
 
 
-def _whole(spec: RunSpec) -> RunSpec:
-    return spec.model_copy(update={"validation": 0.0})
-
-
-def _distance(trial: RunSpec, run: RunSpec) -> int:
-    """0 in the run's setting, 1 on its data (dataset, partition and network), 2 elsewhere."""
-    if _whole(trial).setting() == run.setting():
-        return 0
-    one, other = ((spec.dataset, spec.partition, spec.model) for spec in (trial, run))
-    return 1 if one == other else 2
-
-
-def _tried(
-    cell: Cell, specs: Sequence[RunSpec], run: RunSpec, stages: Sequence[Shown], shelf: Shelf, same: bool
-) -> Tried:
+def _tried(cell: Cell, specs: Sequence[RunSpec], stages: Sequence[Shown], shelf: Shelf, same: bool) -> Tried:
     first = specs[0]
     differing = [key for key in first.method.hyper if len({str(spec.method.hyper.get(key)) for spec in specs}) > 1]
     stage = judged_by([stage for stage in stages if stage in first.scoring.stages] or [cell.stage])
@@ -86,11 +68,10 @@ def _tried(
         result = shelf.read(spec)
         accuracy = None if result is None else float(average(scored(result, reading), reading, result).mean())
         values = {key: _used(spec, key) for key in differing}
-        chosen = all(_used(run, key) == value for key, value in values.items())
+        chosen = all(_used(cell.needed[0], key) == value for key, value in values.items())
         trials.append(Trial(values, accuracy, chosen, spec.id))
     trials.sort(key=lambda trial: -1.0 if trial.accuracy is None else trial.accuracy, reverse=True)
-    where = f"{first.dataset.name}, {first.clients} clients, {first.rounds} round{'s' if first.rounds > 1 else ''}"
-    return Tried(same, where, first.seed, first.rounds, first.validation, stage, tuple(trials))
+    return Tried(same, first, stage, trials)
 
 
 def _used(spec: RunSpec, key: str) -> Any:

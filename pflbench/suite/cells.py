@@ -12,6 +12,7 @@ from pflbench.names import Places
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical
+from pflbench.suite.said import Departure
 from pflbench.suite.schema import Mean, Spread
 from pflbench.suite.shortfall import Shortfall
 from pflbench.units import seed_text
@@ -163,43 +164,6 @@ class Cell:
         return {key: source for key, source in self.sources.items() if source in UNPRINTED}
 
 
-class Departure(NamedTuple):
-    """A difference from the paper's text in some rows and columns.
-
-    Attributes:
-        paper: What the paper says; begins with "not said" where the paper is silent.
-        source: Where what is done here comes from (`code`, `guess`, …).
-        code: What the authors' code does, if it is not followed; else empty.
-        grave: Whether it can decide how a number is read, so that conclusions name it.
-    """
-
-    what: str
-    paper: str
-    here: str
-    source: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    code: str = ""
-    grave: bool = False
-
-    @property
-    def kind(self) -> Literal["code", "silence", "text"]:
-        """What it departs from: the authors' code, the paper's silence, or its text."""
-        if self.code:
-            return "code"
-        return "silence" if self.paper.startswith("not said") else "text"
-
-    @property
-    def told(self) -> str:
-        """What the paper says, what its code does, and what is done here, in sentences."""
-        code = f" Code: {self.code}." if self.code else ""
-        return f"Paper: {self.paper}.{code} Here: {self.here}."
-
-    def concerns(self, cell: Cell) -> bool:
-        """Whether the cell is in its rows and columns."""
-        return cell.row.id in self.rows and cell.column.id in self.columns
-
-
 @dataclass(frozen=True)
 class Derived:
     """A further row or column, the difference of two: the first minus the second.
@@ -283,12 +247,15 @@ class Expansion(Caption):
     @cached_property
     def heads(self) -> tuple[ColumnHead, ...]:
         """The columns as they are shown, each with all its stages."""
-        labels = self.stages if len(self.stages) > 1 else dict.fromkeys(self.stages, "")
-        return tuple(
-            ColumnHead(column, stage, labels.get(stage, "") if stage else "")
-            for column in self.columns
-            for stage in (labels or (None,))
-        )
+        return tuple(self._head(column, stage) for column in self.columns for stage in self.stages or (None,))
+
+    def head(self, cell: Cell) -> ColumnHead:
+        """The column that a cell stands in."""
+        return self._head(cell.column, cell.stage if self.stages else None)
+
+    def _head(self, column: TableColumn, stage: Shown | None) -> ColumnHead:
+        label = self.stages.get(stage, "") if stage and len(self.stages) > 1 else ""
+        return ColumnHead(column, stage, label)
 
     def with_spread(self, shown: bool | None) -> Expansion:
         """This table with or without a spread behind each number; None: as the suite has it."""
@@ -298,7 +265,11 @@ class Expansion(Caption):
 
     def place(self, cell: Cell) -> tuple[str, str]:
         """The ids of a cell's row and `ColumnHead`."""
-        return cell.row.id, ColumnHead(cell.column, cell.stage if self.stages else None).id
+        return cell.row.id, self.head(cell).id
+
+    def departures_of(self, cell: Cell) -> list[Departure]:
+        """Those that concern a cell."""
+        return [one for one in self.departures if one.concerns([cell.row], [cell.column.id])]
 
     @cached_property
     def places(self) -> dict[tuple[str, str], Cell]:
@@ -310,17 +281,15 @@ class Expansion(Caption):
 
         `file` is the path of a suite that does not come with pflbench.
         """
-        said: dict[str, str | int] = {"suite": self.suite, "profile": self.profile}
-        said |= {"row": cell.row.id, "column": cell.column.id}
-        if self.part.suites[0] != self.suite:
-            said["file"] = self.part.suites[0]
-        if self.part.rounds:
-            said["rounds"] = self.part.rounds
-        if self.part.seeds:
-            said["seeds"] = seed_text(self.part.seeds)
-        if self.part.precision:
-            said["precision"] = self.part.precision
-        return said
+        part, file = self.part, self.part.suites[0]
+        chosen: dict[str, str | int | None] = {
+            "file": None if file == self.suite else file,
+            "rounds": part.rounds,
+            "seeds": seed_text(part.seeds) if part.seeds else None,
+            "precision": part.precision,
+        }
+        place = {"suite": self.suite, "profile": self.profile, "row": cell.row.id, "column": cell.column.id}
+        return place | {key: value for key, value in chosen.items() if value}
 
     @cached_property
     def settings(self) -> frozenset[str]:

@@ -10,7 +10,6 @@ from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import MethodSpec, RunSpec, Scoring
 from pflbench.suite.cells import Caption
 from pflbench.suite.document import Suite
-from pflbench.suite.origins import notes
 from pflbench.suite.resolve import places, shared
 from pflbench.suite.select import select_columns
 from pflbench.suite.shortfall import shortfall, stand_in
@@ -18,6 +17,16 @@ from pflbench.suite.statistics import Sizes
 
 _DIVIDED = ("dataset", "partition", "clients", "training_clients", "query")
 """The settings of a column that its federation depends on."""
+_NONE = MethodSpec(name="none", version="none")
+_UNTRAINED: dict[str, Any] = {
+    "method": _NONE,
+    "model": "none",
+    "cohort": 1,
+    "batch": 1,
+    "rounds": 1,
+    "scoring": Scoring(),
+}
+"""What a federation does not depend on has one fixed value."""
 
 
 class ToCount(NamedTuple):
@@ -58,7 +67,9 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
         instead = stand_in(suite.document().column[index], column)
         title = f"{instead} for {column.title}" if instead else column.title
         divided = {key: settings[key] for key in _DIVIDED}
-        federations = tuple(_untrained(seed, **divided | suite.own.contents(settings, code, seed)) for seed in seeds)
+        federations = tuple(
+            RunSpec(**_UNTRAINED | divided | suite.own.contents(settings, code, seed), seed=seed) for seed in seeds
+        )
         datasets.append(ToCount(column.id, title, federations, code, statistics.reference.get(column.id)))
     return CountTable(
         suite=suite.name,
@@ -67,15 +78,9 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
         profile=part.profile or "paper",
         spread=head.spread,
         shows_spread=True,
-        notes=notes(document, [], []),
+        notes=tuple(note.text for note in head.notes if note.concerns([], [])),
         shortfall=shortfall(suite.document(), document, indices, None, seeds),
         command=part.but(suites=[str(suite.called or suite.path)]).options.strip(),
         seeds=seeds,
         datasets=tuple(datasets),
     )
-
-
-def _untrained(seed: int, **divided: Any) -> RunSpec:
-    """The spec of a run that is never trained: whatever its federation does not depend on has one fixed value."""
-    method = MethodSpec(name="none", version="none")
-    return RunSpec(method=method, model="none", cohort=1, batch=1, rounds=1, scoring=Scoring(), seed=seed, **divided)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from pflbench.errors import UsageError, unknown
 from pflbench.names import without_folder
@@ -17,6 +17,7 @@ from pflbench.suite import figure as figures
 from pflbench.suite import statistics as counting
 from pflbench.suite.inherit import merged
 from pflbench.suite.own import Own
+from pflbench.suite.said import Departure, Follows, Scoped, Sources, Suspicion
 from pflbench.suite.schema import (
     Column,
     DerivedTable,
@@ -30,9 +31,7 @@ from pflbench.suite.schema import (
     SuiteTable,
     Tune,
 )
-from pflbench.suite.scoped import DepartureTable, Follows, Scoped, Suspicion, check_scope
-from pflbench.suite.sourced import Sources
-from pflbench.suite.strict import TomlTable, explain, fault, unknown_key
+from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, fault, validated
 
 
 class ColumnKey(NamedTuple):
@@ -58,7 +57,7 @@ class Document(TomlTable):
     sources: Sources = Field(default_factory=dict)
     suspect: list[Suspicion] = Field(default_factory=list)
     follows: list[Follows] = Field(default_factory=list)
-    departure: list[DepartureTable] = Field(default_factory=list)
+    departure: list[Departure] = Field(default_factory=list)
     reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
     layout: LayoutTable = Field(default_factory=LayoutTable)
     figure: figures.Figure | None = None
@@ -118,7 +117,7 @@ class Document(TomlTable):
         _check_references(self)
         _check_scopes(self)
         _check_finetuning(self)
-        _check_tune(self)
+        check_names(("tune", "columns"), "column", self.tune.columns, [column.id for column in self.column])
         if len(set(self.suite.seeds)) < len(self.suite.seeds):
             raise fault(("suite", "seeds"), "a seed is there twice")
         if "paper" in self.profile:
@@ -155,55 +154,48 @@ def _check_stages(document: Document) -> None:
 
 
 def _check_derived(document: Document) -> None:
-    rows = {row.id: row for row in document.row}
-    columns = [column.id for column in document.column]
+    known = {"rows": [row.id for row in document.row], "columns": [column.id for column in document.column]}
+    shown = {row.id: document.shown(row) for row in document.row}
     for i, derived in enumerate(document.derived):
-        known = list(rows) if derived.axis == "rows" else columns
-        for j, id_ in enumerate(derived.of):
-            if id_ not in known:
-                raise fault(("derived", i, derived.axis, j), str(unknown(derived.axis[:-1], id_, known)))
-        if derived.axis == "rows":
-            first, second = (document.shown(rows[id_]) for id_ in derived.of)
-            if first != second:
-                raise fault(("derived", i, "rows"), "the two are shown at different stages")
+        check_names(("derived", i, derived.axis), derived.axis[:-1], derived.of, known[derived.axis])
+        if derived.axis == "rows" and shown[derived.of[0]] != shown[derived.of[1]]:
+            raise fault(("derived", i, "rows"), "the two are shown at different stages")
 
 
 def _check_references(document: Document) -> None:
     shown = {row.id: document.shown(row) for row in document.row}
     rows = shown | {d.id: shown[d.of[0]] for d in document.derived if d.axis == "rows"}
     own = [column.id for column in document.column]
+    check_keys(("reference",), document.reference, rows)
     for row, cells in document.reference.items():
-        if row not in rows:
-            raise unknown_key(("reference", row), list(rows))
         # Where a derived row meets a derived column, there is nothing.
-        columns = [*own, *(d.id for d in document.derived if d.axis == "columns")] if row in shown else own
+        derived = [d.id for d in document.derived if d.axis == "columns" and row in shown]
+        check_keys(("reference", row), cells, [*own, *derived])
         for column, printed in cells.items():
-            if column not in columns:
-                raise unknown_key(("reference", row, column), columns)
-            _check_reference(("reference", row, column), printed, rows[row])
-
-
-def _check_reference(place: tuple[str, ...], printed: object, stages: Sequence[Shown]) -> None:
-    """Reject a printed value of a stage that its row, which is shown at `stages`, does not have."""
-    if isinstance(printed, list) and len(stages) > 1:
-        raise fault(place, f"of which stage? The row is shown at {', '.join(stages)}")
-    for stage in printed if isinstance(printed, dict) else ():
-        if stage not in stages:
-            raise fault((*place, stage), "the row is not shown at this stage")
+            if isinstance(printed, list) and len(rows[row]) > 1:
+                which = f"of which stage? The row is shown at {', '.join(rows[row])}"
+                raise fault(("reference", row, column), which)
+            for stage in printed if isinstance(printed, dict) else ():
+                if stage not in rows[row]:
+                    raise fault(("reference", row, column, stage), "the row is not shown at this stage")
 
 
 def _check_scopes(document: Document) -> None:
-    rows, columns = {row.id: row.method for row in document.row}, [column.id for column in document.column]
-    lists: dict[str, Sequence[Scoped]] = {
-        "suspect": document.suspect,
-        "follows": document.follows,
-        "departure": document.departure,
+    known = {
+        "rows": [row.id for row in document.row],
+        "methods": list(dict.fromkeys(row.method for row in document.row)),
+        "columns": [column.id for column in document.column],
     }
-    for key, scopes in lists.items():
+    lists: dict[KeyPath, Sequence[Scoped]] = {
+        ("suspect",): document.suspect,
+        ("follows",): document.follows,
+        ("departure",): document.departure,
+        ("suite", "notes"): document.suite.notes,
+    }
+    for path, scopes in lists.items():
         for i, scope in enumerate(scopes):
-            check_scope(scope, (key, i), rows, columns)
-    for i, note in enumerate(document.suite.notes):
-        check_scope(note, ("suite", "notes", i), rows, columns)
+            for key, there in known.items():
+                check_names((*path, i, key), key[:-1], getattr(scope, key) or (), there)
 
 
 def _check_finetuning(document: Document) -> None:
@@ -211,20 +203,15 @@ def _check_finetuning(document: Document) -> None:
     if finetuned != (rule is not None):
         problem = "no row has the stage 'finetuned'" if rule else "missing, but a row has the stage 'finetuned'"
         raise fault(("evaluation", "finetune"), problem)
-    if document.evaluation.report and rule is None:
+    if rule is not None:
+        return
+    if document.evaluation.report:
         raise fault(("evaluation", "report"), "there is no fine-tuning to report steps of")
     for i, column in enumerate(document.column):
-        if column.report and rule is None:
+        if column.report:
             raise fault(("column", i, "report"), "there is no fine-tuning to report steps of")
-        if column.finetune.model_fields_set and rule is None:
+        if column.finetune.model_fields_set:
             raise fault(("column", i, "finetune"), "there is no evaluation.finetune to override")
-
-
-def _check_tune(document: Document) -> None:
-    columns = [column.id for column in document.column]
-    for i, id_ in enumerate(document.tune.columns):
-        if id_ not in columns:
-            raise fault(("tune", "columns", i), str(unknown("column", id_, columns)))
 
 
 @dataclass(frozen=True)
@@ -260,7 +247,7 @@ def parse(raw: Mapping[str, Any], path: Path) -> Suite:
 
     What the content takes over from elsewhere (`extends`, `like`) is in it already, see `inherit`.
     """
-    paper = _document(raw, f"{path}: ")
+    paper = validated(Document, raw, f"{path}: ")
     documents = {"paper": paper}
     for name, profile in paper.profile.items():
         prefix = f"{path}: profile.{name}: "
@@ -268,15 +255,8 @@ def parse(raw: Mapping[str, Any], path: Path) -> Suite:
         for column in profile.column:
             if column not in ("*", *ids):
                 raise UsageError(f"{prefix}{unknown('column', column, ids)}")
-        documents[name] = _document(_patched(raw, paper, profile), prefix)
+        documents[name] = validated(Document, _patched(raw, paper, profile), prefix)
     return Suite(path, documents)
-
-
-def _document(raw: Mapping[str, Any], prefix: str) -> Document:
-    try:
-        return Document.model_validate(dict(raw))
-    except ValidationError as error:
-        raise UsageError("\n".join(prefix + explain(e) for e in error.errors())) from error
 
 
 def _patched(raw: Mapping[str, Any], paper: Document, profile: Profile) -> dict[str, Any]:

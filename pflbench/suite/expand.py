@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from typing_extensions import Unpack
@@ -11,22 +12,14 @@ from typing_extensions import Unpack
 from pflbench import names
 from pflbench.errors import UsageError
 from pflbench.selection import EVERYTHING, Choices, Selection
-from pflbench.spec import Finetune, MethodSpec, RunSpec, Scoring
+from pflbench.spec import MethodSpec, RunSpec, Scoring
 from pflbench.suite import origins, resolve
 from pflbench.suite.cells import Cell, Choice, Derived, Expansion, Reading, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.select import SelectedRow, references, select_columns, select_rows, suite_rows
+from pflbench.suite.select import SelectedRow, select_columns, select_rows, suite_rows
 from pflbench.suite.shortfall import shortfall, stand_in
 from pflbench.suite.staging import staged
 from pflbench.suite.strict import at
-
-
-def _chosen(suite: Suite, document: Document) -> Suite:
-    """The suite with the versions chosen of what is the user's own and not on this machine, column by column."""
-    suite = replace(suite, own=suite.own.anew())
-    for index in range(len(document.column)):
-        suite.own.choose(references(suite, document, index))
-    return suite
 
 
 def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices]) -> Expansion:
@@ -41,32 +34,32 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         UsageError: Something is unknown or does not fit, or the suite is one of statistics, which has no runs.
     """
     part = part.but(**choices)
-    profile, rounds = part.profile or "paper", part.rounds
+    profile = part.profile or "paper"
     document = suite.document(profile)
     if document.statistics is not None:
         run = f"`pflbench run --suite {suite.called or suite.path}`"
         raise UsageError(f"{suite.name} trains nothing: {run} counts the images of its datasets.")
-    suite = _chosen(suite, document)
+    suite = replace(suite, own=suite.own.anew())
     chosen = part.seeds or tuple(document.suite.seeds)
-    rows, overrides = _rows(suite, document, part)
-    filler = _Filler(suite, document, overrides, chosen, part.precision or "fp32", rounds)
-
-    shown: list[TableColumn] = []
+    rows, shown = _rows(suite, document, part), list[TableColumn]()
     cells: list[Cell] = []
     locations: dict[str, names.Places] = {}
     indices = select_columns(suite, document, part)
     for index in indices:
-        column, filled, places = filler.column(index, rows)
-        shown.append(column)
-        cells += filled
-        locations |= places
+        filler = _Filler(suite, document, index, chosen, part)
+        shown.append(filler.column)
+        for selected in rows:
+            row = filler.cells(selected)
+            cells += row
+            if places := filler.places(selected):
+                locations |= dict.fromkeys((spec.id for spec in row[0].needed), places)
     head, layout = document.suite, document.layout
-    named = [(selected.row.id, selected.key) for selected in rows], [column.id for column in shown]
+    of_table, ids = [selected.row for selected in rows], [column.id for column in shown]
     return Expansion(
         suite=suite.name,
         title=head.title,
         paper=head.paper,
-        protocol=origins.protocol(document, rows, shown),
+        protocol=origins.protocol(document, of_table, shown),
         profile=profile,
         seeds=chosen,
         spread=head.spread,
@@ -76,127 +69,102 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         blocks=layout.blocks == "group",
         costs=layout.costs,
         shows_spread=layout.spread,
-        notes=(*origins.notes(document, *named), *suite.own.remarks),
-        departures=origins.departures(document, *named),
-        rows=tuple(selected.row for selected in rows),
+        notes=(*(note.text for note in head.notes if note.concerns(of_table, ids)), *suite.own.remarks),
+        departures=tuple(one for one in document.departure if rows and one.concerns(of_table, ids)),
+        rows=tuple(of_table),
         columns=tuple(shown),
-        derived=_derived(document, [selected.row for selected in rows], [column.id for column in shown]),
+        derived=_derived(document, of_table, ids),
         cells=tuple(cells),
         runs=tuple({spec.id: spec for cell in cells for spec in cell.needed}.values()),
         locations=locations,
         path=suite.path,
         extends=suite.path.parent / head.extends if head.extends else None,
-        shortfall=shortfall(suite.document(), document, indices, rounds, chosen),
+        shortfall=shortfall(suite.document(), document, indices, part.rounds, chosen),
         part=part.but(suites=[suite.called or str(suite.path)], profile=profile),
     )
 
 
-def _rows(suite: Suite, document: Document, part: Selection) -> tuple[list[SelectedRow], Sequence[resolve.Setting]]:
-    """The selected rows, at their stages, and the selection's overrides."""
+def _rows(suite: Suite, document: Document, part: Selection) -> list[SelectedRow]:
+    """The selected rows at their stages, with the selection's rounds and overrides."""
     every = suite_rows(suite, document)
     resolve.check_method_keys(suite, document, every)
     rows = select_rows(every, part, document, suite.own)
     if part.rounds is not None:
         rows = [replace(row, rounds=min(row.rounds, part.rounds)) if row.rounds else row for row in rows]
-    overrides = resolve.settings(document, part.overrides, rows)
-    return [staged(suite, document, selected, overrides) for selected in rows], overrides
-
-
-def _table_column(paper: Document, document: Document, index: int, shared: Mapping[str, Any]) -> TableColumn:
-    c, whole = document.column[index], paper.column[index]
-    instead = stand_in(whole, c)
-    group = f"{instead} for {c.group or whole.dataset.name}" if instead else c.group
-    smallest = c.subset.smallest if c.subset else None
-    named = shared["dataset"].name, shared["partition"].name, shared["model"]
-    return TableColumn(c.id, group, c.title, *named, shared["clients"], shared["rounds"], smallest, instead)
+    return [staged(suite, document, row) for row in resolve.overridden(document, part.overrides, rows)]
 
 
 @dataclass(frozen=True)
 class _Filler:
-    """Makes the cells of a table."""
+    """Makes the cells of a column, the `index`-th of the document."""
 
     suite: Suite
     document: Document
-    overrides: Sequence[resolve.Setting]
+    index: int
     seeds: tuple[int, ...]
-    precision: str
-    rounds: int | None
-    """Instead of the columns' own."""
+    part: Selection
 
-    def column(
-        self, index: int, rows: Sequence[SelectedRow]
-    ) -> tuple[TableColumn, list[Cell], dict[str, names.Places]]:
-        """A column, its cells in these rows, and where the user's own code is of each run's id that has any."""
-        shared = resolve.shared(self.suite, self.document, index) | {"precision": self.precision}
-        if self.rounds is not None:
-            shared["rounds"] = self.rounds
-        column = _table_column(self.suite.document(), self.document, index, shared)
-        told = origins.of_column(self.suite, self.document, index, shared)
-        below = resolve.places(self.suite, self.document, index)
-        cells: list[Cell] = []
-        locations: dict[str, names.Places] = {}
-        for selected in rows:
-            places: names.Places = {**below, "methods": selected.location} if selected.location else below
-            row = self.cells(index, column, selected, shared, told, places)
-            cells += row
-            if places:
-                locations |= dict.fromkeys((spec.id for spec in row[0].needed), places)
-        return column, cells, locations
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """What all its runs have in common, unless a row has rounds of its own."""
+        shared = resolve.shared(self.suite, self.document, self.index) | {"precision": self.part.precision or "fp32"}
+        return shared | ({"rounds": self.part.rounds} if self.part.rounds else {})
 
-    def cells(
-        self,
-        index: int,
-        column: TableColumn,
-        selected: SelectedRow,
-        shared: Mapping[str, Any],
-        told: Mapping[str, str],
-        places: names.Places,
-    ) -> list[Cell]:
-        """One row in one column: a cell for each stage that the row shows.
+    @cached_property
+    def column(self) -> TableColumn:
+        """The column as the table has it."""
+        c, whole, shared = self.document.column[self.index], self.suite.document().column[self.index], self.shared
+        instead = stand_in(whole, c)
+        group = f"{instead} for {c.group or whole.dataset.name}" if instead else c.group
+        smallest = c.subset.smallest if c.subset else None
+        named = shared["dataset"].name, shared["partition"].name, shared["model"]
+        return TableColumn(c.id, group, c.title, *named, shared["clients"], shared["rounds"], smallest, instead)
 
-        `told`: the sources of the column's values; `places`: where the code is of what in it is the user's own.
-        """
-        where = self.suite, self.document, index, selected, self.overrides
+    @cached_property
+    def told(self) -> dict[str, str]:
+        """The sources of its values."""
+        return origins.of_column(self.suite, self.document, self.index, self.shared)
+
+    def places(self, selected: SelectedRow) -> names.Places:
+        """Where the code is of what in a row's runs is the user's own."""
+        below = resolve.places(self.suite, self.document, self.index)
+        return {**below, "methods": selected.location} if selected.location else below
+
+    def cells(self, selected: SelectedRow) -> list[Cell]:
+        """One row in the column: a cell for each stage that the row shows."""
+        where = self.suite, self.document, self.index, selected
         points, values = resolve.hyperparameters(*where)
         finetune, tuning = resolve.finetuning(*where) if "finetuned" in selected.scored else (None, {})
-        own = dict(shared) if selected.rounds is None else dict(shared, rounds=selected.rounds)
-        own["scoring"] = self._scoring(selected, finetune, own["rounds"])
-        runs, choices = self._runs(selected, points, own, places)
-        settings = origins.settings(selected, told)
+        own = self.shared | ({} if selected.rounds is None else {"rounds": selected.rounds})
+        rule = self.document.evaluation
+        plain = rule.model_dump(include={"clients", "first", "average", "global_on", "moment", "features"})
+        last = max(1, min(rule.last, own["rounds"]))
+        own["scoring"] = Scoring(stages=selected.scored, finetune=finetune, last=last, **plain)
+        runs, choices = self._runs(selected, points, own)
+        settings = dict(self.told)
+        if selected.rounds is not None:
+            settings.pop("rounds", None)
+            settings |= selected.said.given if selected.rounds == selected.said.rounds else {}
         # A method's own batch, say, stands in place of the column's, and some methods draw no minibatches.
         unread = points[0].keys() | (set() if selected.info.minibatches else {"batch"})
         sources = {key: source for key, source in settings.items() if key not in unread} | values
-        followed = origins.follows(self.document, selected.row, selected.key, column.id)
+        followed = origins.follows(self.document, selected.row, self.column.id)
         cells = []
         for stage in selected.row.stages:
             steps = None
             if stage == "finetuned" and finetune:
-                steps = resolve.reported_steps(self.suite, self.document, index, finetune)
-            reading = Reading(stage, steps, column.smallest, self.document.evaluation.mean)
-            reference = resolve.printed(self.document, selected.row.id, column.id, stage)
+                steps = resolve.reported_steps(self.suite, self.document, self.index, finetune)
+            reading = Reading(stage, steps, self.column.smallest, rule.mean)
+            reference = resolve.printed(self.document, selected.row.id, self.column.id, stage)
             own_sources = sources | tuning if stage == "finetuned" else sources
-            cells.append(Cell(selected.row, column, reading, runs, reference, own_sources, choices, followed))
+            cells.append(Cell(selected.row, self.column, reading, runs, reference, own_sources, choices, followed))
         return cells
 
-    def _scoring(self, selected: SelectedRow, finetune: Finetune | None, rounds: int) -> Scoring:
-        rule = self.document.evaluation
-        return Scoring(
-            clients=rule.clients,
-            first=rule.first,
-            stages=selected.scored,
-            average=rule.average,
-            finetune=finetune,
-            global_on=rule.global_on,
-            moment=rule.moment,
-            last=max(1, min(rule.last, rounds)),
-            features=rule.features,
-        )
-
     def _runs(
-        self, selected: SelectedRow, points: Sequence[Mapping[str, Any]], own: Mapping[str, Any], places: names.Places
+        self, selected: SelectedRow, points: Sequence[Mapping[str, Any]], own: Mapping[str, Any]
     ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
-        """A cell's runs and choices; `own`: what its runs have in common; `places`: as `cells` has them."""
-        read = self.suite.own.contents
+        """A cell's runs and choices; `own`: what its runs have in common."""
+        read, places = self.suite.own.contents, self.places(selected)
         of_seeds = [{"seed": seed, **read(own, places, seed)} for seed in self.seeds]
 
         def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:

@@ -113,7 +113,11 @@ Figure = Annotated[FromRuns | Histogram, Field(discriminator="kind"), BeforeVali
 def check(figure: FromRuns | Histogram | None, rows: Sequence[Row], columns: Sequence[Column]) -> None:
     """Raise the error for rows or columns that the figure (None: a table) cannot be made from."""
     if isinstance(figure, Histogram):
-        _check_sizes(rows, columns)
+        if rows:
+            raise fault(("row",), "a histogram of sizes trains nothing: write row = []")
+        for i, column in enumerate(columns):
+            if column.partition.name != "random-slicing":
+                raise fault(("column", i, "partition", "name"), "sizes are drawn of random-slicing only")
     elif not rows:
         raise fault(("row",), "List should have at least 1 item, except for a histogram of sizes")
     if isinstance(figure, Kde | Curve | Steps | Tsne):
@@ -125,15 +129,6 @@ def check(figure: FromRuns | Histogram | None, rows: Sequence[Row], columns: Seq
         for i, column in enumerate(columns):
             if column.subset:
                 raise fault(("column", i, "subset"), f"a {figure.kind} shows all clients")
-
-
-def _check_sizes(rows: Sequence[Row], columns: Sequence[Column]) -> None:
-    """Reject a histogram of sizes that has rows, or columns whose sizes follow no known law."""
-    if rows:
-        raise fault(("row",), "a histogram of sizes trains nothing: write row = []")
-    for i, column in enumerate(columns):
-        if column.partition.name != "random-slicing":
-            raise fault(("column", i, "partition", "name"), "sizes are drawn of random-slicing only")
 
 
 def _check_row(figure: Kde | Curve | Steps | Tsne, i: int, row: Row) -> None:

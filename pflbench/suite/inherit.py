@@ -1,7 +1,6 @@
 """Inheritance of suite files: `extends` another file, a column or row is `like` another.
 
-All of it happens to the raw tables, before anything is checked. What has the wrong shape here is left as it is, for the
-check to complain about.
+All of it happens to the raw tables. Of a file's own only the shape is checked before; those that it extends are right.
 """
 
 from __future__ import annotations
@@ -10,12 +9,51 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from pflbench.errors import UsageError, unknown
-from pflbench.suite.scoped import carried
+from pflbench.suite.said import carried
 
 Raw = dict[str, Any]
 TAKEN = ("paper", "protocol", "seeds", "spread")
 """Keys of `[suite]` that a file takes over from the one it extends as they are."""
+
+
+class _Loose(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
+
+
+class _Head(_Loose):
+    notes: list[Any] = []
+
+
+class _Like(_Loose):
+    id: str = ""
+    like: str = ""
+    method: str = ""
+    stages: list[Any] = []
+
+
+class _Profile(_Loose):
+    column: dict[str, Raw] = {}
+
+
+class Shape(_Loose):
+    """What merging takes for granted of a file's tables."""
+
+    suite: _Head = _Head()
+    column: list[_Like] = []
+    row: list[_Like] = []
+    profile: dict[str, _Profile] = {}
+    federation: Raw = {}
+    evaluation: Raw = {}
+    hyper: Raw = {}
+    sources: Raw = {}
+    layout: Raw = {}
+    tune: Raw = {}
+    follows: list[Raw] = []
+    departure: list[Raw] = []
+    suspect: list[Raw] = []
 
 
 def merged(old: Raw, new: Mapping[str, Any]) -> Raw:
@@ -34,7 +72,7 @@ def extended_file(raw: Mapping[str, Any], path: Path, shipped: Mapping[str, Path
 
     `shipped`: files of the suites that may be named instead.
     """
-    name = _table(raw, "suite").get("extends")
+    name = raw.get("suite", {}).get("extends")
     if name is None:
         return None
     place = f"{path}: suite.extends"
@@ -54,39 +92,26 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
     if whole:
         raw = raw | {"row": below["row"]}
     rows = _Family("row", raw, below, path)
-    result = raw | ({"row": rows.tables} if rows.tables else {})
-    below = _without(below, _gone(below, rows))
+    below = _without(below, rows.gone())
     columns = _Family("column", raw, below, path)
-    if columns.tables:
-        result["column"] = columns.tables
+    result = raw | {family.kind: family.tables for family in (rows, columns) if family.tables}
     for key in ("federation", "evaluation", "hyper", "sources"):
-        if key in below and isinstance(raw.get(key, {}), dict):
+        if key in below:
             result[key] = merged(below[key], raw.get(key, {}))
     if base is not None:
-        result |= _extended(raw, below, rows, columns, whole)
-    if isinstance(raw.get("profile", {}), dict):
-        result["profile"] = _profiles(raw, below, columns)
-    return result
-
-
-def _gone(below: Raw, rows: _Family) -> set[str | None]:
-    """The methods and the ids of rows that the extended file has and this one has not."""
-    there = {_name(row, "method") for row in rows.tables}
-    methods = {_name(row, "method") for row in _tables(below, "row")} - there
-    ids = {_name(row, "id") for row in _tables(below, "row")} - {_name(row, "id") for row in rows.tables} - there
-    return methods | ids
-
-
-def _extended(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) -> Raw:
-    """What only a file that extends another one takes over: head, layout, grids, and what is said of cells."""
-    said = _said(raw, below, rows, columns, whole)
-    notes = {"notes": said.pop("notes")} if "notes" in said else {}
-    taken = {k: v for k, v in _table(below, "suite").items() if k in TAKEN}
-    result = {"suite": taken | _table(raw, "suite") | notes, **said}
-    if isinstance(raw.get("layout", {}), dict):
-        result["layout"] = _layout(below, rows) | raw.get("layout", {})
-    if "tune" in below and isinstance(raw.get("tune", {}), dict):
-        result["tune"] = merged(_tune(below, columns), raw.get("tune", {}))
+        said = _said(raw, below, rows, columns, whole)
+        taken = {key: value for key, value in below["suite"].items() if key in TAKEN}
+        result["suite"] = taken | raw["suite"] | {"notes": said.pop("notes")}
+        shown = [stage for row in rows.tables for stage in (*row.get("stages", ()), row.get("stage"))]
+        layout = below.get("layout", {})
+        if "stages" in layout:
+            layout = layout | {"stages": {one: title for one, title in layout["stages"].items() if one in shown}}
+        result |= said | {"layout": layout | raw.get("layout", {})}
+    if "tune" in below:
+        ids = [column.get("id") for column in columns.own]
+        there = {"columns": [id_ for id_ in below["tune"].get("columns", []) if id_ in ids]}
+        result["tune"] = merged(below["tune"] | there, raw.get("tune", {}))
+    result["profile"] = _profiles(raw, below, columns)
     return result
 
 
@@ -95,29 +120,27 @@ class _Family:
 
     def __init__(self, kind: str, raw: Raw, below: Raw, path: Path):
         self.kind, self.path = kind, path
-        listed = raw.get(kind)
-        self.own: list[Any] = listed if isinstance(listed, list) else []
-        self.below = {_name(table, "id"): table for table in _tables(below, kind)}
+        self.own: list[Raw] = raw.get(kind, [])
+        self.below: dict[str, Raw] = {table["id"]: table for table in below.get(kind, [])}
         self.parents = [self._parent(i) for i in range(len(self.own))]
         self.tables = [self._resolved(i, ()) for i in range(len(self.own))]
 
     def _parent(self, i: int) -> int | str | None:
         """The one that `own[i]` is like: of this file by its number, or of the extended file by its id."""
-        name = _name(self.own[i], "like")
-        others = {_name(table, "id"): j for j, table in enumerate(self.own) if j != i}
+        name = self.own[i].get("like")
+        others = {table.get("id", ""): j for j, table in enumerate(self.own) if j != i}
         if name is None or name in others:
             return None if name is None else others[name]
         if name in self.below:
-            return name
+            return str(name)
         for j, table in enumerate(self.own):
-            if isinstance(table, dict) and "id" not in table:  # which may be the one that is meant
+            if "id" not in table:  # which may be the one that is meant
                 raise UsageError(f"{self.path}: {self.kind}[{j}].id: missing (keys there: {', '.join(table)})")
-        known = [id_ for id_ in (*others, *self.below) if id_ is not None]
-        raise UsageError(f"{self.path}: {self.kind}[{i}].like: {unknown(self.kind, name, known)}")
+        raise UsageError(f"{self.path}: {self.kind}[{i}].like: {unknown(self.kind, name, [*others, *self.below])}")
 
-    def _resolved(self, i: int, trail: tuple[int, ...]) -> Any:
+    def _resolved(self, i: int, trail: tuple[int, ...]) -> Raw:
         if i in trail:
-            ids = " → ".join(repr(_name(self.own[j], "id")) for j in (*trail[trail.index(i) :], i))
+            ids = " → ".join(repr(self.own[j].get("id")) for j in (*trail[trail.index(i) :], i))
             raise UsageError(f"{self.path}: {self.kind}[{i}].like: goes round in a circle: {ids}")
         table, parent = self.own[i], self.parents[i]
         if parent is None:
@@ -133,9 +156,14 @@ class _Family:
         """What keeps the runs of a row those of the extended file's row: the stages that they are scored at there."""
         if self.kind != "row" or "stages" in model or own.get("method", model.get("method")) != model.get("method"):
             return {}
-        named = [row.get(key) for row in self.below.values() for key in ("stage", "stages", "scored")]
-        stages = [one for given in named for one in (given if isinstance(given, list) else [given])]
-        return {"scored": list(dict.fromkeys(stage for stage in stages if isinstance(stage, str)))}
+        named = ((row.get("stage"), *row.get("stages", ()), *row.get("scored", ())) for row in self.below.values())
+        return {"scored": list(dict.fromkeys(stage for stages in named for stage in stages if stage))}
+
+    def gone(self) -> set[str]:
+        """The methods and the ids of rows that the extended file has and this one has not."""
+        there = {row.get("method") for row in self.tables}
+        methods = {row["method"] for row in self.below.values()} - there
+        return methods | (self.below.keys() - {row.get("id") for row in self.tables} - there)
 
     def heirs(self) -> dict[str, list[str]]:
         """By id in the extended file, those of this file that are like it and of the same method."""
@@ -144,19 +172,15 @@ class _Family:
             model: int | str | None = i
             while isinstance(model, int):
                 model = self.parents[model]
-            id_ = _name(table, "id")
-            if model is not None and id_ and _name(self.below[model], "method") == _name(table, "method"):
-                heirs.setdefault(model, []).append(id_)
+            if model is not None and "id" in table and self.below[model].get("method") == table.get("method"):
+                heirs.setdefault(model, []).append(table["id"])
         return heirs
 
     def overrides(self, i: int, own: Raw, below: Raw) -> Raw:
         """What a profile overrides in `own[i]`: first for the one it is like, then for itself."""
         parent = self.parents[i]
-        if parent is None:
-            model: Raw = {}
-        else:
-            model = _table(below, parent) if isinstance(parent, str) else self.overrides(parent, own, below)
-        return merged(model, own.get(_name(self.own[i], "id") or "", {}))
+        model = self.overrides(parent, own, below) if isinstance(parent, int) else below.get(parent or "", {})
+        return merged(model, own.get(self.own[i].get("id", ""), {}))
 
 
 def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) -> Raw:
@@ -165,92 +189,48 @@ def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) ->
     Plain notes are taken over where this file has none; suspicions and departures by a suite of the same paper, where a
     departure of the same `what` replaces the inherited one. `whole`: the rows are the extended file's own.
     """
-    methods = {method for row in rows.tables if (method := _name(row, "method"))}
-    same = {id_: [id_] for id_ in rows.below if id_}
+    methods = {row["method"] for row in rows.tables if "method" in row}
+    same = {id_: [id_] for id_ in rows.below}
     heirs = same if whole else rows.heirs(), methods, columns.heirs()
-    own, theirs = _table(raw, "suite"), _table(below, "suite")
-    notes: list[Any] = []
-    for note in theirs.get("notes", []):
-        if isinstance(note, dict):
-            notes += carried([note], *heirs)
-        elif "notes" not in own:
-            notes.append(note)
-    both: Raw = {"notes": [own.get("notes", []), notes]}
-    both["follows"] = [raw.get("follows", []), carried(below.get("follows", []), *heirs)]
+    own, theirs = raw["suite"], below["suite"]
+    notes = [note for note in theirs.get("notes", []) if isinstance(note, dict) or "notes" not in own]
+    said = {"notes": own.get("notes", []) + carried(notes, *heirs)}
+    about = ["follows"]
     if own.get("paper", theirs.get("paper")) == theirs.get("paper"):
-        named = [_name(table, "what") for table in _tables(raw, "departure")]
-        departures = [table for table in below.get("departure", []) if _name(table, "what") not in named]
-        both["departure"] = [raw.get("departure", []), carried(departures, *heirs)]
-        both["suspect"] = [raw.get("suspect", []), carried(below.get("suspect", []), *heirs)]
-    return {key: mine + inherited for key, (mine, inherited) in both.items() if isinstance(mine, list)}
+        about += ["departure", "suspect"]
+    named = [table.get("what") for table in raw.get("departure", [])]
+    for key in about:
+        inherited = [table for table in below.get(key, []) if key != "departure" or table["what"] not in named]
+        said[key] = raw.get(key, []) + carried(inherited, *heirs)
+    return said
 
 
 def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:
-    theirs, mine = _table(below, "profile"), _table(raw, "profile")
+    theirs, mine = below.get("profile", {}), raw.get("profile", {})
     result: Raw = {}
-    for name in (*theirs, *(name for name in mine if name not in theirs)):
-        old, new = _table(theirs, name), mine.get(name, {})
-        own = new.get("column", {}) if isinstance(new, dict) else None
-        if not isinstance(own, dict) or not all(isinstance(table, dict) for table in own.values()):
-            result[name] = new
-            continue
-        before = _table(old, "column")
-        column = own | {"*": merged(_table(before, "*"), own.get("*", {}))}
-        column |= {_name(t, "id") or "": columns.overrides(i, own, before) for i, t in enumerate(columns.own)}
+    for name in theirs | mine:
+        old, new = theirs.get(name, {}), mine.get(name, {})
+        before, own = old.get("column", {}), new.get("column", {})
+        column = own | {"*": merged(before.get("*", {}), own.get("*", {}))}
+        column |= {t.get("id", ""): columns.overrides(i, own, before) for i, t in enumerate(columns.own)}
         result[name] = merged(old, new) | {"column": column}
     return result
 
 
-def _layout(below: Raw, rows: _Family) -> Raw:
-    """The extended file's `[layout]`, with the stages that some row has."""
-    layout = _table(below, "layout")
-    there = {
-        stage for row in rows.tables if isinstance(row, dict) for stage in (*row.get("stages", ()), row.get("stage"))
-    }
-    stages = {stage: title for stage, title in _table(layout, "stages").items() if stage in there}
-    return layout | ({"stages": stages} if "stages" in layout else {})
-
-
-def _tune(below: Raw, columns: _Family) -> Raw:
-    """The extended file's `[tune]`, as far as it speaks of columns that are there."""
-    tune, ids = _table(below, "tune"), [_name(table, "id") for table in columns.own]
-    return tune | {"columns": [id_ for id_ in tune.get("columns", []) if id_ in ids]}
-
-
-def _without(raw: Raw, names: set[Any]) -> Raw:
+def _without(raw: Raw, names: set[str]) -> Raw:
     """A suite without what it says of these methods and row ids, of which the extending file has no row."""
 
     def kept(table: Raw) -> Raw:
-        cut = {
-            key: {name: value for name, value in _table(table, key).items() if name not in names}
-            for key in ("hyper", "sources", "finetune", "grid", "reduced")
-            if key in table
-        }
-        return table | cut
+        about = [key for key in ("hyper", "sources", "finetune", "grid", "reduced") if key in table]
+        return table | {key: {name: v for name, v in table[key].items() if name not in names} for key in about}
+
+    def columns(profile: Raw) -> Raw:
+        return {id_: kept(column) for id_, column in profile.get("column", {}).items()}
 
     result = kept(raw)
     if "tune" in raw:
         result["tune"] = kept(raw["tune"])
     if "column" in raw:
         result["column"] = [kept(column) for column in raw["column"]]
-    if "profile" in raw:
-        result["profile"] = {
-            name: kept(profile) | {"column": {id_: kept(column) for id_, column in _table(profile, "column").items()}}
-            for name, profile in raw["profile"].items()
-        }
-    return result
-
-
-def _table(raw: Mapping[str, Any], key: str) -> Raw:
-    value = raw.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _tables(raw: Mapping[str, Any], key: str) -> list[Raw]:
-    value = raw.get(key)
-    return [table for table in value if isinstance(table, dict)] if isinstance(value, list) else []
-
-
-def _name(table: Any, key: str) -> str | None:
-    value = table.get(key) if isinstance(table, dict) else None
-    return value if isinstance(value, str) else None
+    profiles = raw.get("profile", {})
+    return result | {"profile": {name: kept(one) | {"column": columns(one)} for name, one in profiles.items()}}

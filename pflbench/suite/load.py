@@ -15,9 +15,10 @@ from pflbench.package import FOLDER
 from pflbench.suite import origins
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
-from pflbench.suite.inherit import extended_file, inherited
+from pflbench.suite.inherit import Shape, extended_file, inherited
 from pflbench.suite.own import Own
 from pflbench.suite.resolve import shared
+from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
 
 
@@ -75,7 +76,15 @@ def load(name: str, own: Own | None = None) -> Suite:
     A file is read again only if it, or one that it extends, became another since. `own`: as `read` takes it.
     """
     suite = read(name, own)
-    _check(replace(suite, own=replace(suite.own, root=None)))
+    checked = replace(suite, own=replace(suite.own, root=None))
+    for profile in suite.profiles:
+        document = suite.document(profile)
+        if document.statistics is None:
+            expand(checked, profile=profile, seeds=document.suite.seeds[:1])
+        for index in range(len(document.column) if document.statistics else 0):
+            shared(checked, document, index)
+    origins.check(checked)
+    check_tuning(checked)
     return suite
 
 
@@ -85,19 +94,6 @@ def read(name: str, own: Own | None = None) -> Suite:
     `own`: where what it names of the user's own is looked for, and data are; as a rule here, in the data root.
     """
     return replace(_read(find(name), ()).suite, called=name, own=own or Own(data_root()))
-
-
-def _check(suite: Suite) -> None:
-    """Reject errors that only the expansion of each profile shows. Raises `UsageError`."""
-    for profile in suite.profiles:
-        document = suite.document(profile)
-        if document.statistics is not None:
-            for index in range(len(document.column)):
-                shared(suite, document, index)
-            continue
-        expand(suite, profile=profile, seeds=document.suite.seeds[:1])
-    origins.check(suite)
-    check_tuning(suite)
 
 
 _Stamp = tuple[Path, int, int, int]
@@ -123,6 +119,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
         return known
     stamp = _stamp(path)
     raw = read_toml(path)
+    validated(Shape, raw, f"{path}: ")
     base = extended_file(raw, path, available())
     files = () if stamp is None else (stamp,)
     if base is None:

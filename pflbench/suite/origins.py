@@ -7,12 +7,10 @@ from typing import Any
 
 from pflbench.catalog import Info
 from pflbench.errors import unknown
-from pflbench.suite.cells import Departure, TableColumn, TableRow
+from pflbench.suite.cells import TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.schema import Column, Row
-from pflbench.suite.scoped import Note
+from pflbench.suite.said import SETTINGS
 from pflbench.suite.select import SelectedRow, references, suite_rows
-from pflbench.suite.sourced import SETTINGS
 from pflbench.suite.strict import at
 
 
@@ -63,15 +61,6 @@ def of_column(suite: Suite, document: Document, index: int, shared: Mapping[str,
     return told
 
 
-def settings(selected: SelectedRow, of_column: Mapping[str, str]) -> dict[str, str]:
-    """The sources of settings in one row of a column, given those of the column: a row may have rounds of its own."""
-    told = dict(of_column)
-    if selected.rounds is not None:
-        told.pop("rounds", None)
-        told |= selected.said.given if selected.rounds == selected.said.rounds else {}
-    return told
-
-
 def _value(document: Document, index: int, key: str) -> Any:
     own = getattr(document.column[index], key)
     return getattr(document.federation, key, None) if own is None else own
@@ -86,56 +75,28 @@ def defaults(document: Document, index: int, selected: SelectedRow) -> dict[str,
     return {key: source for name in names for (method, _, key), source in owned if method == name}
 
 
-def notes(document: Document, rows: Sequence[tuple[str, str]], columns: Sequence[str]) -> tuple[str, ...]:
-    """What to print below a table of these rows (ids and methods) and columns."""
-
-    def shown(note: Note) -> bool:
-        of_row = not note.about_rows or any(note.has_row(*row) for row in rows)
-        return of_row and (note.columns is None or any(note.has_column(column) for column in columns))
-
-    return tuple(note.text for note in document.suite.notes if shown(note))
-
-
-def departures(document: Document, rows: Sequence[tuple[str, str]], columns: Sequence[str]) -> tuple[Departure, ...]:
-    """The departures from the paper's text that concern some of these rows (ids and methods) and columns."""
-    concerning = []
-    for d in document.departure:
-        of_rows = tuple(row[0] for row in rows if d.has_row(*row))
-        of_columns = tuple(column for column in columns if d.has_column(column))
-        if of_rows and of_columns:
-            concerning.append(Departure(d.what, d.paper, d.here, d.source, of_rows, of_columns, d.code, d.grave))
-    return tuple(concerning)
-
-
 def suspicion(document: Document, row: str, column: str) -> str | None:
     """Why the paper's number in a cell (of a derived one: either of its two) may not be what it seems."""
     parts = {derived.id: derived.of for derived in document.derived}
-    methods = {r.id: r.method for r in document.row}
-    places = [(r, c) for r in parts.get(row, (row,)) for c in parts.get(column, (column,))]
-    whole: list[tuple[Sequence[Row | Column], set[str]]] = [
-        (document.row, {r for r, _ in places}),
-        (document.column, {c for _, c in places}),
-    ]
-    reasons = [item.suspect for items, ids in whole for item in items if item.suspect and item.id in ids]
-    for suspect in document.suspect:
-        if any(suspect.has_row(r, methods[r]) and suspect.has_column(c) for r, c in places):
-            reasons.append(suspect.why)
+    rows = [one for one in document.row if one.id in parts.get(row, (row,))]
+    columns = [one for one in document.column if one.id in parts.get(column, (column,))]
+    reasons = [suspect for suspect in (*(r.suspect for r in rows), *(c.suspect for c in columns)) if suspect]
+    reasons += [one.why for one in document.suspect if one.concerns(rows, [c.id for c in columns])]
     return "; ".join(dict.fromkeys(reasons)) or None
 
 
-def follows(document: Document, row: TableRow, key: str, column: str) -> str:
-    """What the runs of a cell follow; `key`: what the suite's tables call the row's method."""
-    own = (f.text for f in document.follows if f.has_row(row.id, key) and f.has_column(column))
+def follows(document: Document, row: TableRow, column: str) -> str:
+    """What the runs of a cell follow."""
+    own = (one.text for one in document.follows if one.concerns([row], [column]))
     return next(own, document.suite.protocol)
 
 
-def protocol(document: Document, rows: Sequence[SelectedRow], columns: Sequence[TableColumn]) -> str:
+def protocol(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> str:
     """What the cells follow, in one line: exceptions with their rows and columns, then the suite's protocol."""
     places: dict[str, list[tuple[str, TableColumn]]] = {}
-    for selected in rows:
+    for row in rows:
         for column in columns:
-            text = follows(document, selected.row, selected.key, column.id)
-            places.setdefault(text, []).append((selected.row.id, column))
+            places.setdefault(follows(document, row, column.id), []).append((row.id, column))
     rest = document.suite.protocol
     if len(places) < 2:
         return next(iter(places), rest)

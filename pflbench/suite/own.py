@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,14 @@ _SEEN: dict[names.Kind, Seen] = {
 _READING = ("dataset", "partition")
 
 
+def is_there(kind: names.Kind, reference: str) -> bool:
+    """Whether the file of what is called so is on this machine."""
+    try:
+        return names.source_file(names.locate(kind, reference)).is_file()
+    except UsageError:
+        return False
+
+
 @dataclass(frozen=True, eq=False)
 class Own:
     """Where code and data of the user's own are looked for.
@@ -49,44 +59,11 @@ class Own:
     stored: Callable[[], Mapping[RunSpec, bool]] = dict
     remarks: list[str] = field(default_factory=list)
     _known: dict[str, dict[str, str | None]] = field(default_factory=dict)
-    _chosen: dict[tuple[names.Kind, str], str | None] = field(default_factory=dict)
+    _chosen: dict[tuple[names.Kind, str], str] = field(default_factory=dict)
 
     def anew(self) -> Own:
         """The same without the remarks and choices."""
         return replace(self, remarks=[], _chosen={})
-
-    def choose(self, called: Mapping[names.Kind, str]) -> None:
-        """Choose versions of what is not on this machine, those with the most finished runs.
-
-        To be called for each column before anything of it is described: chosen one by one, there might be no run that
-        has all of them.
-
-        `called`: the references or names of a column's dataset, partition and network.
-        """
-        absent = [kind for kind, one in called.items() if names.is_reference(one) and not _is_there(kind, one)]
-        if not absent:
-            return
-        for kind, one in called.items():
-            if names.is_reference(one) and kind not in absent:
-                with suppress(UsageError):  # raised again where it is described for the table
-                    self._chosen[kind, names.without_folder(one)] = describe_options(kind, one).version
-        named = {kind: names.without_folder(one) for kind, one in called.items()}
-        stored = self.stored().items()
-        runs = {run: done for run, done in stored if all(_SEEN[kind](run)[0] == one for kind, one in named.items())}
-        runs = self._agreeing(runs)
-        if runs:
-            most = versions.most(runs)._asdict()
-            for kind in absent:
-                self._chosen.setdefault((kind, named[kind]), most[kind])
-
-    def _agreeing(self, runs: Mapping[RunSpec, bool]) -> dict[RunSpec, bool]:
-        """The runs that have the versions chosen so far."""
-
-        def agrees(run: RunSpec) -> bool:
-            seen = ((kind, *look(run)[:2]) for kind, look in _SEEN.items())
-            return all(self._chosen.get((kind, name), version) == version for kind, name, version in seen)
-
-        return {run: done for run, done in runs.items() if agrees(run)}
 
     def method(self, reference: str) -> MethodInfo:
         """The method behind a reference or id; see `describe`."""
@@ -103,12 +80,8 @@ class Own:
     def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
         """A run's dataset and partition with the hash of what they read; empty for those that come with pflbench.
 
-        What cannot be read here is taken from stored runs, or has no hash, and then no stored run agrees.
-
-        Args:
-            settings: The run's fields, as far as they are known.
-            places: Where the user's own code is.
-            seed: The run's.
+        What cannot be read here is taken from stored runs, or has no hash, and then no stored run agrees. `settings`:
+        the run's fields, as far as they are known; `places`: where the user's own code is.
         """
         data, division = settings["dataset"], settings["partition"]
         if self.root is None or data.version is division.version is None:
@@ -132,12 +105,10 @@ class Own:
         assert root is not None
         contents: dict[str, str | None] = {}
         failures = suppress(Exception, SystemExit)  # of a user's own code
-        loaded: list[Source] = []
 
+        @cache
         def source() -> Source:
-            if not loaded:
-                loaded.append(content.pool(_made("datasets", data, places), root, seed))
-            return loaded[0]
+            return content.pool(_made("datasets", data, places), root, seed)
 
         if data.version is not None:
             with failures:
@@ -150,43 +121,64 @@ class Own:
 
     def _most_read(self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int) -> dict[str, Any]:
         """What dataset and partition read in most stored runs that have these settings and read what is `there`."""
-        every = {run: done for run, done in self.stored().items() if _reads_as(run, settings)}
+
+        def bare(named: Named) -> Named:
+            return named.model_copy(update={"content": None})
+
+        every = {
+            run: done
+            for run, done in self.stored().items()
+            if all(bare(getattr(run, name)) == bare(settings[name]) for name in _READING)
+            and run.clients == settings["clients"]
+        }
         runs = {run: done for run, done in every.items() if run.model_version == settings["model_version"]} or every
         for name, one in there.items():
             runs = {run: done for run, done in runs.items() if getattr(run, name).content == one} or runs
         most = versions.most_read(runs, seed)
-        if most is None:
-            return {}
-        for name, chosen in most._asdict().items():
+        for name, chosen in most.items():
             if name not in there and settings[name].version is not None:
-                self._remark(
-                    f"what {settings[name].name} reads", chosen or "nothing", versions.rivals(every, name, chosen, seed)
-                )
-        return most._asdict()
+                rivals = versions.rivals(every, name, chosen, seed)
+                what = f"what {settings[name].name} reads"
+                self._remark(what, chosen or "nothing", rivals, attrgetter(f"{name}.content"))
+        return most
 
     def _described(self, kind: names.Kind, reference: str) -> Info:
         """What the code at a reference or name is or, where it is not on this machine, what stored runs say of it."""
         try:
-            return describe(reference) if kind == "methods" else describe_options(kind, reference)
+            info = describe(reference) if kind == "methods" else describe_options(kind, reference)
+            if kind != "methods" and info.version is not None:  # with which goes what is chosen of the rest
+                self._chosen[kind, info.name] = info.version
+            return info
         except UsageError:
-            if _is_there(kind, reference):
+            if is_there(kind, reference):
                 raise
             seen, name = _SEEN[kind], names.without_folder(reference)
-            runs = {run: done for run, done in self.stored().items() if seen(run)[0] == name}
-            runs = {run: done for run, done in runs.items() if seen(run)[1] is not None}
+            runs = {run: d for run, d in self.stored().items() if seen(run)[0] == name and seen(run)[1] is not None}
             if not runs:
                 raise
-        counted = _counted(runs, seen)
-        if (kind, name) not in self._chosen:
-            agreeing = _counted(self._agreeing(runs), seen) or counted
-            self._chosen[kind, name] = min(agreeing, key=lambda version: (-agreeing[version], version))
-        version = str(self._chosen[kind, name])
-        self._remark(name, version, counted)
-        options = [seen(run)[2] for run in runs if seen(run)[1] == version]
-        return Info(name, reference, _fields(options), "", version)
 
-    def _remark(self, what: str, chosen: str, counted: Mapping[str, int]) -> None:
-        """Note which other versions there are."""
+        def version(run: RunSpec) -> str:
+            return str(seen(run)[1])
+
+        if (kind, name) not in self._chosen:
+            # Of the runs that have what is chosen so far, if there are any.
+            agreeing = {
+                run: done
+                for run, done in runs.items()
+                if all(self._chosen.get((k, look(run)[0]), look(run)[1]) == look(run)[1] for k, look in _SEEN.items())
+            }
+            self._chosen[kind, name] = versions.of_most(agreeing or runs, version)
+        chosen = self._chosen[kind, name]
+        self._remark(name, chosen, runs, version)
+        return Info(name, reference, _fields([seen(run)[2] for run in runs if version(run) == chosen]), "", chosen)
+
+    def _remark(
+        self, what: str, chosen: str, runs: Mapping[RunSpec, bool], version: Callable[[RunSpec], str | None]
+    ) -> None:
+        """Note which other versions these runs have."""
+        counted = Counter[str]()
+        for run, done in runs.items():
+            counted[version(run) or "nothing"] += done
         ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         left = ", ".join(f"{version} ({count} runs)" for version, count in ranked if version != chosen)
         remark = f"Of {what}, which is not on this machine, version {chosen} is shown and not {left}."
@@ -194,36 +186,11 @@ class Own:
             self.remarks.append(remark)
 
 
-def _reads_as(run: RunSpec, settings: Mapping[str, Any]) -> bool:
-    """Whether a run has these settings, whatever its dataset and partition have read."""
-
-    def bare(named: Named) -> Named:
-        return named.model_copy(update={"content": None})
-
-    same = all(bare(getattr(run, name)) == bare(settings[name]) for name in _READING)
-    return same and run.clients == settings["clients"]
-
-
-def _counted(runs: Mapping[RunSpec, bool], seen: Seen) -> Counter[str]:
-    """How many finished runs each version has."""
-    counted = Counter({str(seen(run)[1]): 0 for run in runs})
-    counted.update(str(seen(run)[1]) for run, done in runs.items() if done)
-    return counted
-
-
 def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
     """Which files are missing that a run's dataset and partition, if they are the user's own, declare.
 
-    Args:
-        spec: The run.
-        root: The data root.
-        places: Where the user's own code is.
-
-    Returns:
-        A sentence for each, by its name.
-
-    Raises:
-        UsageError: A user's code cannot be loaded, or has changed since.
+    A sentence for each, by its name. Raises `UsageError` if a user's code cannot be loaded, or has changed since.
+    `root`: the data root; `places`: where the user's own code is.
     """
     from pflbench.data import content
 
@@ -237,13 +204,6 @@ def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
                 what = f"The {kind[:-1]} {named.name!r}"
                 sentences[named.name] = f"{what} lacks what it reads, so its columns are left out. {error}"
     return sentences
-
-
-def _is_there(kind: names.Kind, reference: str) -> bool:
-    try:
-        return names.source_file(names.locate(kind, reference)).is_file()
-    except UsageError:
-        return False
 
 
 def _made(kind: names.Kind, named: Named, places: names.Places) -> Any:

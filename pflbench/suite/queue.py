@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
 from pflbench.errors import UsageError
 from pflbench.selection import Selection, selection
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import Expansion
-from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load, read_toml
 from pflbench.suite.own import Own
 from pflbench.suite.select import anchored
-from pflbench.suite.strict import TomlTable, at, explain, fault
+from pflbench.suite.strict import TomlTable, at, fault, validated
 from pflbench.units import seed_text
 
 
@@ -94,25 +92,15 @@ def read_queue(path: Path, own: Own | None = None) -> list[QueueItem]:
     """
     if not path.is_file():
         raise UsageError(f"There is no queue file {str(path)!r}; name one with --file.")
-    try:
-        entries = QueueFile.model_validate(read_toml(path)).entry
-    except ValidationError as error:
-        raise UsageError("\n".join(f"{path}: {explain(e)}" for e in error.errors())) from error
+    entries = validated(QueueFile, read_toml(path), f"{path}: ").entry
     once = cache(lambda name: load(name, own))
     items = []
     for i, entry in enumerate(entries):
         with at(f"{path}: entry[{i}]"):
-            items.append(_item(entry, path.parent, once))
+            name = str(path.parent / entry.suite) if entry.suite.endswith(".toml") else entry.suite
+            methods = [anchored(method, path.parent) for method in entry.methods or ()]
+            part = selection(
+                suites=[name], profile=entry.profile, columns=entry.columns, methods=methods, seeds=entry.seeds
+            )
+            items.append(QueueItem(entry, part, expand(once(name), part)))
     return items
-
-
-def _item(entry: Entry, folder: Path, load_suite: Callable[[str], Suite]) -> QueueItem:
-    name = str(folder / entry.suite) if entry.suite.endswith(".toml") else entry.suite
-    part = selection(
-        suites=[name],
-        profile=entry.profile,
-        columns=entry.columns,
-        methods=[anchored(method, folder) for method in entry.methods or ()],
-        seeds=entry.seeds,
-    )
-    return QueueItem(entry, part, expand(load_suite(name), part))

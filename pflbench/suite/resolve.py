@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from pflbench import names
 from pflbench.catalog import FieldInfo, Info, coerce, complete, parse
@@ -14,8 +15,9 @@ from pflbench.stages import Shown
 from pflbench.suite import origins
 from pflbench.suite.cells import Reference
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.schema import Candidates, FederationKeys, FinetuneKeys, NamedTable, Sourced
-from pflbench.suite.select import SelectedRow, all_known, anchored, references
+from pflbench.suite.own import is_there
+from pflbench.suite.schema import Candidates, FederationKeys, FinetuneKeys, NamedTable, Row, Sourced
+from pflbench.suite.select import SelectedRow, all_known, references
 from pflbench.suite.strict import at
 
 _FINETUNE = Info(
@@ -26,20 +28,15 @@ _FINETUNE = Info(
 )
 
 
-class Setting(NamedTuple):
-    """One `--set target.key=value`."""
-
-    target: str
-    key: str
-    value: Any
+_KEYS: dict[names.Kind, str] = {"datasets": "dataset.name", "partitions": "partition.name", "models": "model"}
 
 
-def settings(document: Document, sets: Sequence[str], rows: Sequence[SelectedRow]) -> list[Setting]:
-    """Parse `method.key=value` and `finetune.key=value`; a target that no selected row has is an error."""
+def overridden(document: Document, sets: Sequence[str], rows: Sequence[SelectedRow]) -> list[SelectedRow]:
+    """The rows with what `method.key=value` and `finetune.key=value` set; a target that none of them has is refused."""
     targets: dict[str, Info] = {alias: selected.info for selected in rows for alias in selected.aliases}
     if document.evaluation.finetune:
         targets["finetune"] = _FINETUNE
-    settings = []
+    given: list[tuple[str, str, Any]] = []
     for text in sets:
         with at(f"--set {text}"):
             path, equals, value = text.partition("=")
@@ -48,8 +45,12 @@ def settings(document: Document, sets: Sequence[str], rows: Sequence[SelectedRow
                 raise UsageError("Write method.key=value or finetune.key=value.")
             if target not in targets:
                 raise unknown("method", target, targets)
-            settings.append(Setting(target, key, parse(targets[target], key, value.strip())))
-    return settings
+            given.append((target, key, parse(targets[target], key, value.strip())))
+
+    def of(names: Collection[str]) -> dict[str, Any]:
+        return {key: value for target, key, value in given if target in names}
+
+    return [replace(one, hyper=of(one.aliases), finetune=of(["finetune"])) for one in rows]
 
 
 def check_method_keys(suite: Suite, document: Document, rows: Sequence[SelectedRow]) -> None:
@@ -78,13 +79,16 @@ def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
         raise UsageError(f"{place}.training_clients: no client is left to be held out.")
     if column.subset and column.subset.smallest > federation["clients"]:
         raise UsageError(f"{place}.subset.smallest: there are only {federation['clients']} clients.")
-    with at(f"{place}.model"):
-        model = suite.own.options("models", anchored(column.model, suite.path.parent))
+    called, infos = references(suite, document, index), dict[names.Kind, Info]()
+    # What is on this machine first: stored runs that tell of the rest agree with it.
+    for kind in sorted(called, key=lambda kind: names.is_reference(called[kind]) and not is_there(kind, called[kind])):
+        with at(f"{place}.{_KEYS[kind]}"):
+            infos[kind] = suite.own.options(kind, called[kind])
     return federation | {
-        "dataset": _named(suite, "datasets", column.dataset, f"{place}.dataset"),
-        "partition": _named(suite, "partitions", column.partition, f"{place}.partition"),
-        "model": model.name,
-        "model_version": model.version,
+        "dataset": _named(infos["datasets"], column.dataset, f"{place}.dataset"),
+        "partition": _named(infos["partitions"], column.partition, f"{place}.partition"),
+        "model": infos["models"].name,
+        "model_version": infos["models"].version,
         "rounds": column.rounds,
         "batch": column.batch,
     }
@@ -96,7 +100,7 @@ def places(suite: Suite, document: Document, index: int) -> names.Places:
 
 
 def hyperparameters(
-    suite: Suite, document: Document, index: int, selected: SelectedRow, overrides: Sequence[Setting]
+    suite: Suite, document: Document, index: int, selected: SelectedRow
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Every hyperparameter's value, and the source of those that the suite file gives one for, defaults included.
 
@@ -105,43 +109,34 @@ def hyperparameters(
     """
     values: dict[str, Any] = {}
     sources: dict[str, str | None] = {}
-    for place, layer in _layers(
-        suite, document, index, selected.key, selected.row.id, selected.place, selected.said.hyper
-    ):
+    for place, layer in _layers(suite, document, index, selected.said, selected.place):
         for key, entry in layer.items():
             if entry.like is not None:
                 entry = _alike(suite, document, index, entry, f"{place}.{key}.like")
             values[key], sources[key] = _coerced(selected.info, key, entry.value, place), entry.source
     grid = candidates(selected.info, selected.said.grid, f"{selected.place}.grid")
-    sources |= {key: selected.said.grid[key].source for key in grid}
-    for target, key, value in overrides:
-        if target in selected.aliases:
-            values[key], sources[key] = value, None
-            grid.pop(key, None)
-    given = {key for target, key, _ in overrides if target in selected.aliases}
+    values |= selected.hyper
+    sources |= {key: selected.said.grid[key].source for key in grid} | dict.fromkeys(selected.hyper)
     for key, source in origins.defaults(document, index, selected).items():
-        if key not in sources and key not in given:
-            sources[key] = source
-    points = [dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())]
+        sources.setdefault(key, source)
+    varied = {key: tried for key, tried in grid.items() if key not in selected.hyper}
+    points = [dict(zip(varied, chosen, strict=True)) for chosen in product(*varied.values())]
     known = {key: source for key, source in sources.items() if source}
     return [complete(selected.info, values | point) for point in points], known
 
 
 def _layers(
-    suite: Suite, document: Document, index: int, method: str, row: str, place: str, hyper: Mapping[str, Sourced]
+    suite: Suite, document: Document, index: int, row: Row, place: str
 ) -> list[tuple[str, Mapping[str, Sourced]]]:
-    """Everything that the file says of a row's hyperparameters in a column, with its place, the stronger later.
-
-    `hyper` is what the row itself says, at `place`.
-    """
+    """Everything that the file says of a row's hyperparameters in a column, with its place, the stronger later."""
     own, head = document.column[index].hyper, f"{suite.path}: column[{index}].hyper"
-    layers = [
-        (f"{suite.path}: hyper.{method}", document.hyper.get(method, {})),
-        (f"{head}.{method}", own.get(method, {})),
-        (f"{place}.hyper", hyper),
+    layers: list[tuple[str, Mapping[str, Sourced]]] = [
+        (f"{suite.path}: hyper.{row.method}", document.hyper.get(row.method, {})),
+        (f"{head}.{row.method}", own.get(row.method, {})),
+        (f"{place}.hyper", row.hyper),
     ]
-    if row not in {other.method for other in document.row}:
-        layers.append((f"{head}.{row}", own.get(row, {})))
+    if row.id not in {other.method for other in document.row}:
+        layers.append((f"{head}.{row.id}", own.get(row.id, {})))
     return layers
 
 
@@ -152,8 +147,7 @@ def _alike(suite: Suite, document: Document, index: int, entry: Sourced, place: 
         row = next((row for row in document.row if row.id == id_), None)
         if row is None:
             raise unknown("row", id_, [row.id for row in document.row])
-        layers = _layers(suite, document, index, row.method, id_, "", row.hyper)
-        entries = [layer[key] for _, layer in layers if key in layer]
+        entries = [layer[key] for _, layer in _layers(suite, document, index, row, "") if key in layer]
         if not entries or entries[-1].like is not None:
             raise UsageError(f"the suite file gives {id_} no {key} of its own.")
     own = entries[-1].source and entry.source  # a value that a profile sets has no source
@@ -185,7 +179,7 @@ def check_distinct(values: Sequence[Any]) -> None:
 
 
 def finetuning(
-    suite: Suite, document: Document, index: int, selected: SelectedRow, overrides: Sequence[Setting]
+    suite: Suite, document: Document, index: int, selected: SelectedRow
 ) -> tuple[Finetune | None, dict[str, str]]:
     """The fine-tuning of one method in one column, and its values' sources; None and empty if the suite has none."""
     if document.evaluation.finetune is None:
@@ -193,20 +187,17 @@ def finetuning(
     column = document.column[index].finetune
     own = (column.model_extra or {}).get(selected.key, FinetuneKeys())
     keys: dict[str, Any] = {}
-    sources: dict[str, str] = {k: source for k, source in document.sources.items() if k.startswith("finetune.")}
+    sources: dict[str, str] = {key: source for key, source in document.sources.items() if key.startswith("finetune.")}
     for layer in (document.evaluation.finetune, column, own):
         values = layer.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True)
         keys |= values
-        sources = {key: source for key, source in sources.items() if key.removeprefix("finetune.") not in values}
-        sources |= {f"finetune.{key}": source for key, source in layer.given.items()}
-    for target, key, value in overrides:
-        if target == "finetune":
-            keys[key] = value
-            sources.pop(f"finetune.{key}", None)
+        sources |= {f"finetune.{key}": layer.given.get(key, "") for key in values}
+    keys |= selected.finetune
+    sources |= {f"finetune.{key}": "" for key in selected.finetune}
     if "lr" not in keys:
         raise UsageError(f"{suite.path}: column[{index}].finetune.lr: missing")
     with at("finetune"):
-        return Finetune(**keys), sources
+        return Finetune(**keys), {key: source for key, source in sources.items() if source}
 
 
 def reported_steps(suite: Suite, document: Document, index: int, finetune: Finetune) -> tuple[int, ...]:
@@ -232,11 +223,7 @@ def printed(document: Document, row: str, column: str, stage: Shown) -> Referenc
     return Reference(float(mean or 0), None if spread is None else float(spread), suspect, text)
 
 
-def _named(suite: Suite, kind: Literal["datasets", "partitions"], table: NamedTable, place: str) -> Named:
-    with at(f"{place}.name"):
-        info = suite.own.options(kind, anchored(table.name, suite.path.parent))
-    options = {}
-    for key, value in (table.model_extra or {}).items():
-        options[key] = _coerced(info, key, value, place)
+def _named(info: Info, table: NamedTable, place: str) -> Named:
+    options = {key: _coerced(info, key, value, place) for key, value in (table.model_extra or {}).items()}
     with at(place):
         return Named(name=info.name, options=complete(info, options), version=info.version)

@@ -11,9 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from pflbench.spec import Positive
 from pflbench.stages import SHOWN, Shown
-from pflbench.suite.scoped import Note
-from pflbench.suite.sourced import Settled, Source, Sources
-from pflbench.suite.strict import TomlTable, fault, unknown_key
+from pflbench.suite.said import Note, Settled, Source, Sources
+from pflbench.suite.strict import TomlTable, check_keys, check_names, fault
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Rate = Annotated[float, Field(gt=0)]
@@ -274,10 +273,7 @@ class Row(Settled):
 
 
 def _by_stage(value: Any) -> Any:
-    if isinstance(value, dict):
-        for key in value:
-            if key not in SHOWN:
-                raise unknown_key((key,), SHOWN)
+    check_keys((), value if isinstance(value, dict) else (), SHOWN)
     return value
 
 
@@ -335,17 +331,17 @@ def _printed(value: Any) -> Any:
 
 
 def _numbers(value: Any, path: tuple[str, ...]) -> list[float | str]:
-    numbers = [number for v in value if (number := _number(v)) is not None] if isinstance(value, list) else []
-    if not numbers or len(numbers) != len(value) or len(numbers) > 2 or (len(numbers) == 2 and numbers[1] < 0):
+    listed = value if isinstance(value, list) else []
+    if not 0 < len(listed) < 3 or not all(map(_is_number, listed)) or (len(listed) == 2 and float(listed[1]) < 0):
         raise fault(path, f"[mean, spread] or [mean], as printed, not {reprlib.repr(value)}")
-    return [v if isinstance(v, str) else float(v) for v in value]
+    return [v if isinstance(v, str) else float(v) for v in listed]
 
 
-def _number(value: Any) -> float | None:
-    """A finite number, or one written as text for its own number of decimals."""
+def _is_number(value: Any) -> bool:
+    """Whether it is a finite number, or one written as text for its own number of decimals."""
     if isinstance(value, str):
-        return float(value) if re.fullmatch(r"-?\d+(\.\d+)?", value, re.ASCII) else None
-    return float(value) if type(value) in (int, float) and math.isfinite(value) else None
+        return re.fullmatch(r"-?\d+(\.\d+)?", value, re.ASCII) is not None
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 Numbers = list[float | str]
@@ -367,12 +363,9 @@ class Tune(TomlTable):
 
     @model_validator(mode="after")
     def _consistent(self) -> Tune:
+        check_keys(("reduced",), self.reduced, self.grid)
         for method, keys in self.reduced.items():
-            if method not in self.grid:
-                raise unknown_key(("reduced", method), list(self.grid))
-            for i, key in enumerate(keys):
-                if key not in self.grid[method]:
-                    raise unknown_key(("reduced", method, i), list(self.grid[method]))
+            check_names(("reduced", method), "hyperparameter", keys, self.grid[method])
         return self
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pflbench import names, renames
 from pflbench.catalog import MethodInfo
@@ -29,6 +30,8 @@ class SelectedRow:
         scored: The stages that its runs are scored at.
         place: Where in the suite file the row stands; empty for a guest.
         rounds: Of its runs, if it does not have the column's.
+        hyper: The hyperparameters that the selection sets, stronger than all that the file says.
+        finetune: What it sets of fine-tuning.
     """
 
     row: TableRow
@@ -37,6 +40,8 @@ class SelectedRow:
     scored: tuple[Stage, ...]
     place: str = ""
     rounds: int | None = None
+    hyper: Mapping[str, Any] = field(default_factory=dict)
+    finetune: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -92,10 +97,10 @@ def select_rows(rows: list[SelectedRow], part: Selection, document: Document, ow
     A name that is a row's id means that row, and the rows that show its runs at other stages, even if it is also the
     method of more rows. `own`: where code of the user's own is looked for.
     """
-    there = {*map(_id, rows), *map(_method, rows)}
+    there = {name for one in rows for name in (one.row.id, one.info.name)}
     if part.rows:
-        all_known("row", part.rows, map(_id, rows))
-        rows = [selected for selected in rows if selected.row.id in part.rows]
+        all_known("row", part.rows, [one.row.id for one in rows])
+        rows = [one for one in rows if one.row.id in part.rows]
     if not part.methods:
         return rows
     if not document.row:
@@ -104,19 +109,12 @@ def select_rows(rows: list[SelectedRow], part: Selection, document: Document, ow
     elsewhere = {name for name in names.known("methods").keys() - there if not renames.hint(name, there)}
     foreign = [name for name in part.methods if names.is_reference(name) or name in elsewhere]
     picked = _of_suite(rows, [name for name in part.methods if name not in foreign], document)
-    picked += [selected for selected in _of_code(rows, foreign, document, own) if selected not in picked]
-    if len(set(map(_id, picked))) < len(picked):
-        raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
-    return picked
-
-
-def _of_code(rows: Sequence[SelectedRow], methods: Iterable[str], document: Document, own: Own) -> list[SelectedRow]:
-    """The rows of methods that are named by where their code is, and a guest for each other method."""
-    picked: list[SelectedRow] = []
-    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods):
+    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in foreign):
         info = own.method(reference)
-        own_rows = [selected for selected in rows if selected.location == reference]
-        picked += own_rows or [_guest(info, reference, document)]
+        own_rows = [one for one in rows if one.location == reference] or [_guest(info, reference, document)]
+        picked += [one for one in own_rows if one not in picked]
+    if len({one.row.id for one in picked}) < len(picked):
+        raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
     return picked
 
 
@@ -124,9 +122,9 @@ def _of_suite(rows: list[SelectedRow], ids: Sequence[str], document: Document) -
     """The rows with these ids and those that show the same runs, or the rows of these methods."""
     for file in [name for name in ids if name.endswith(".py")]:
         raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
-    all_known("method", ids, {*map(_id, rows), *map(_method, rows)})
-    runs = [_runs(selected, document) for selected in rows if selected.row.id in ids]
-    methods = set(ids) - set(map(_id, rows))
+    all_known("method", ids, {name for one in rows for name in (one.row.id, one.info.name)})
+    runs = [_runs(one, document) for one in rows if one.row.id in ids]
+    methods = set(ids) - {one.row.id for one in rows}
     return [one for one in rows if _runs(one, document) in runs or one.info.name in methods]
 
 
@@ -137,24 +135,16 @@ def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
     return selected.said.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if own_values else ""
 
 
-def _id(selected: SelectedRow) -> str:
-    return selected.row.id
-
-
-def _method(selected: SelectedRow) -> str:
-    return selected.info.name
-
-
 def select_columns(suite: Suite, document: Document, part: Selection) -> list[int]:
     """The indices of the columns with a selection's ids, datasets, partitions and numbers of clients."""
-    filters: list[tuple[str, Sequence[str], Callable[[Document, Column], str]]] = [
-        ("column", part.columns, lambda d, c: c.id),
-        ("dataset", part.datasets, lambda d, c: c.dataset.name),
-        ("partition", part.partitions, lambda d, c: c.partition.name),
-        ("number of clients", [str(n) for n in part.clients], lambda d, c: str(c.clients or d.federation.clients)),
-    ]
+    filters: dict[str, tuple[Sequence[str], Callable[[Document, Column], str]]] = {
+        "column": (part.columns, lambda d, c: c.id),
+        "dataset": (part.datasets, lambda d, c: c.dataset.name),
+        "partition": (part.partitions, lambda d, c: c.partition.name),
+        "number of clients": ([str(n) for n in part.clients], lambda d, c: str(c.clients or d.federation.clients)),
+    }
     chosen = list(range(len(document.column)))
-    for kind, wanted, name in filters:
+    for kind, (wanted, name) in filters.items():
         if wanted:
             # A column answers to what it is in the paper even where the profile puts something smaller there.
             answers = [

@@ -51,14 +51,9 @@ class Shortfall:
 def shortfall(
     paper: Document, document: Document, columns: Sequence[int], rounds: int | None, seeds: Sequence[int]
 ) -> Shortfall:
-    """The differences of these columns, by index, of a suite under a profile.
+    """The differences of these columns, by index, of a suite under a profile; `paper` is the suite without one.
 
-    Args:
-        paper: The suite without a profile.
-        document: The suite as it is run.
-        columns: Which of its columns the table has.
-        rounds: Asked for instead of each column's; None: each column's own.
-        seeds: The table's.
+    `rounds`: asked for instead of each column's; None: each column's own. `seeds`: the table's.
     """
     pairs = [(paper.column[index], document.column[index]) for index in columns]
     trained = [(column.rounds if rounds is None else rounds, whole.rounds) for whole, column in pairs if paper.row]
@@ -83,7 +78,8 @@ def _trained(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]
         if name := stand_in(whole, column):
             placed.setdefault(name, {})[whole.dataset.name] = None
     yield ", ".join(f"{name} for {_listed(list(replaced))}" for name, replaced in placed.items())
-    clients = _of([(_clients(document, column), _clients(paper, whole)) for whole, column in pairs], "clients")
+    everybody, fewer = paper.federation.clients, document.federation.clients
+    clients = _of([(column.clients or fewer, whole.clients or everybody) for whole, column in pairs], "clients")
     yield clients
     known = ("rounds", "dataset", "clients", "finetune", *_PRESENTED, *(_COHORT if clients else ()))
     keys = [key for whole, column in pairs for key in _differing(whole, column, known)]
@@ -102,10 +98,14 @@ def _scored(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]:
         return
     before, after = paper.evaluation, document.evaluation
     yield f"only the first {after.first} clients scored" if after.first and after.first != before.first else ""
-    yield _of([(_steps(document, column), _steps(paper, whole)) for whole, column in pairs], "fine-tuning steps")
+    theirs, ours = before.finetune, after.finetune
+    every, fewer = (rule.steps if rule else None for rule in (theirs, ours))
+    steps = [(column.finetune.steps or fewer, whole.finetune.steps or every) for whole, column in pairs]
+    yield _of(steps, "fine-tuning steps")
     yield _of([(after.last, before.last)], "last rounds read")
     keys = _differing(before, after, ("first", "last", "finetune", "report"))
-    if any(_tuning(document, column) != _tuning(paper, whole) for whole, column in pairs):
+    rules = [(ours, theirs), *((column.finetune, whole.finetune) for whole, column in pairs)]
+    if any((a and a.model_dump(exclude={"steps"})) != (b and b.model_dump(exclude={"steps"})) for a, b in rules):
         keys.append("fine-tuning")
     yield f"other {_listed(keys)}" if keys else ""
 
@@ -119,22 +119,6 @@ def _of(pairs: Iterable[tuple[int | None, int | None]], what: str) -> str:
 def _differing(a: Any, b: Any, known: Sequence[str]) -> list[str]:
     """The keys at which two tables of a suite file differ, but for those known."""
     return [key for key in type(a).model_fields if key not in known and getattr(a, key) != getattr(b, key)]
-
-
-def _clients(document: Document, column: Column) -> int:
-    return column.clients or document.federation.clients
-
-
-def _steps(document: Document, column: Column) -> int | None:
-    rule = document.evaluation.finetune
-    return column.finetune.steps or (rule.steps if rule else None)
-
-
-def _tuning(document: Document, column: Column) -> tuple[object, ...]:
-    """Fine-tuning but for its number of steps."""
-    return tuple(
-        rule and rule.model_dump(exclude={"steps"}) for rule in (document.evaluation.finetune, column.finetune)
-    )
 
 
 def _listed(words: Sequence[str]) -> str:

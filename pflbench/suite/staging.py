@@ -30,9 +30,7 @@ _HOOKS: dict[Shown, str] = {
 """What to write for a stage, to those who wrote a method without it."""
 
 
-def staged(
-    suite: Suite, document: Document, selected: SelectedRow, overrides: Sequence[resolve.Setting]
-) -> SelectedRow:
+def staged(suite: Suite, document: Document, selected: SelectedRow) -> SelectedRow:
     """The row at the stages that its method has.
 
     A row of the suite is scored at what it names and, of what other rows name, at what its method has. A guest is shown
@@ -41,12 +39,9 @@ def staged(
     Raises:
         UsageError: The row names a stage that its method does not have, or nothing is left for a guest.
     """
-    there = _there(suite, document, selected, overrides)
-    return _own_row(document, selected, there) if selected.place else _guest(document, selected, there)
-
-
-def _own_row(document: Document, selected: SelectedRow, there: Sequence[Shown]) -> SelectedRow:
-    """A row of the suite whose method has the stages `there`."""
+    there = _there(suite, document, selected)
+    if not selected.place:
+        return _guest(document, selected, there)
     if lacking := [stage for stage in selected.said.named if stage not in there]:
         key = "stage" if lacking[0] == selected.said.stage else selected.said.stage_key
         raise UsageError(f"{selected.place}.{key}: {_refusal(document, selected, lacking[0], there)}")
@@ -67,15 +62,13 @@ def _guest(document: Document, selected: SelectedRow, there: Sequence[Shown]) ->
     return replace(selected, row=replace(selected.row, stages=shown), scored=scored)
 
 
-def _there(
-    suite: Suite, document: Document, selected: SelectedRow, overrides: Sequence[resolve.Setting]
-) -> tuple[Shown, ...]:
+def _there(suite: Suite, document: Document, selected: SelectedRow) -> tuple[Shown, ...]:
     """The stages that the method has in all columns, so that selecting columns changes no run's identity."""
     stages = selected.info.stages
     kinds: list[dict[str, object]] = [{}]
     if stages.personal_needs and "personalized" in canonical((*selected.scored, *selected.said.named)):
         where = range(len(document.column))
-        kinds = [h for i in where for h in resolve.hyperparameters(suite, document, i, selected, overrides)[0]]
+        kinds = [h for i in where for h in resolve.hyperparameters(suite, document, i, selected)[0]]
     moment, held_out = document.evaluation.moment, document.held_out
     found = [stages.there(hyper, moment=moment, held_out=held_out) for hyper in kinds]
     return tuple(stage for stage in SHOWN if all(stage in one for one in found))

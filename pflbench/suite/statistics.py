@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pflbench.spec import Positive
 from pflbench.suite.schema import Column, Row
-from pflbench.suite.strict import TomlTable, fault, unknown_key
+from pflbench.suite.strict import TomlTable, check_keys, fault
 
 
 class Sizes(TomlTable):
@@ -36,7 +36,4 @@ def check(statistics: Statistics, figure: bool, rows: Sequence[Row], columns: Se
         raise fault(("figure",), "a suite is either statistics or a figure")
     if rows:
         raise fault(("row",), "statistics train nothing: write row = []")
-    ids = [column.id for column in columns]
-    for column in statistics.reference:
-        if column not in ids:
-            raise unknown_key(("statistics", "reference", column), ids)
+    check_keys(("statistics", "reference"), statistics.reference, [column.id for column in columns])

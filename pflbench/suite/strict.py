@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from pflbench.errors import UsageError
+from pflbench.errors import UsageError, unknown
 
 KeyPath = tuple[str | int, ...]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def key_path(parts: Sequence[str | int]) -> str:
@@ -32,6 +33,14 @@ def at(place: str) -> Iterator[None]:
         raise UsageError("\n".join(f"{place}.{explain(e)}" for e in error.errors())) from error
 
 
+def validated(model: type[Model], content: Any, prefix: str) -> Model:
+    """The content of a file as a model has it; raises `UsageError` with all that is wrong, after `prefix`."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise UsageError("\n".join(prefix + explain(e) for e in error.errors())) from error
+
+
 def fault(path: KeyPath, message: str) -> PydanticCustomError:
     """The error for what is at `path`, counted from the table that is validated."""
     return PydanticCustomError("suite", "{message}", {"path": path, "message": message})
@@ -42,6 +51,20 @@ def unknown_key(path: KeyPath, known: Sequence[str]) -> PydanticCustomError:
     near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
     hint = f", did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
     return fault(path, f"unknown key{hint}")
+
+
+def check_keys(path: KeyPath, keys: Iterable[str], known: Iterable[str]) -> None:
+    """Raise the error for the first key of the table at `path` that is none of `known`."""
+    for key in keys:
+        if key not in known:
+            raise unknown_key((*path, key), list(known))
+
+
+def check_names(path: KeyPath, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise the error for the first name in the list at `path` that is none of `known`."""
+    for i, name in enumerate(names):
+        if name not in known:
+            raise fault((*path, i), str(unknown(kind, name, known)))
 
 
 def explain(error: Mapping[str, Any]) -> str:

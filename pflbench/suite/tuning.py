@@ -16,11 +16,10 @@ from pflbench.selection import EVERYTHING, Choices, Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
 from pflbench.suite import resolve
-from pflbench.suite.cells import Cell, Reading, TableColumn
+from pflbench.suite.cells import Reading, TableColumn
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.own import Own
-from pflbench.suite.schema import Tune
 from pflbench.suite.select import SelectedRow, all_known, select_rows, suite_rows
 from pflbench.suite.strict import at
 
@@ -50,7 +49,7 @@ class Search:
     guest: bool
     grid: Mapping[str, Sequence[Any]]
     reading: Reading
-    trials: tuple[Trial, ...]
+    trials: list[Trial]
     places: Places
 
     @property
@@ -108,51 +107,23 @@ def searches(
     own = suite_rows(suite, document)
     selected = _row(own, method, document, suite.own)
     guest = selected not in own
-    fixed = {
-        key for target, key, _ in resolve.settings(document, part.overrides, [selected]) if target in selected.aliases
-    }
+    fixed = set(resolve.overridden(document, part.overrides, [selected])[0].hyper)
     varied = _asked(selected.info, grid, fixed) if grid else _suggested(suite, document, selected, full, fixed)
 
-    points = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
     rows, methods = ((), (method,)) if guest else ((selected.row.id,), ())
     asked = part.but(rows=rows, methods=methods, columns=part.columns or tune.columns, seeds=[seed])
-    cells, locations = _of_points(suite, asked, selected.info.name, points)
-    return [
-        Search(
-            of_column[0].column,
-            selected,
-            guest,
-            varied,
-            of_column[0].reading,
-            tuple(
-                Trial(point, cell.runs[0].model_copy(update={"validation": tune.validation}))
-                for point, cell in zip(points, of_column, strict=True)
-            ),
-            locations.get(of_column[0].runs[0].id, {}),
-        )
-        for of_column in cells
-    ]
-
-
-def _of_points(
-    suite: Suite, part: Selection, method: str, points: Sequence[Mapping[str, Any]]
-) -> tuple[list[list[Cell]], dict[str, Places]]:
-    """For each column the cell at every point of the grid, and where the user's own code is, by run."""
-    cells: dict[str, list[Cell]] = {}
-    locations: dict[str, Places] = {}
-    for point in points:
-        values = [f"{method}.{key}={text(value)}" for key, value in point.items()]
-        table = expand(suite, part, overrides=[*part.overrides, *values])
-        locations |= table.locations
+    found: dict[str, Search] = {}
+    for values in product(*varied.values()):
+        point = dict(zip(varied, values, strict=True))
+        sets = [f"{selected.info.name}.{key}={text(value)}" for key, value in point.items()]
+        table = expand(suite, asked, overrides=[*asked.overrides, *sets])
         for column in table.columns:
-            cells.setdefault(column.id, []).append(_scored([c for c in table.cells if c.column.id == column.id]))
-    return list(cells.values()), locations
-
-
-def _scored(cells: Sequence[Cell]) -> Cell:
-    """Of a row's cells in a column, the one whose scores choose its values."""
-    stage = judged_by([cell.stage for cell in cells])
-    return next(cell for cell in cells if cell.stage == stage)
+            cells = {cell.stage: cell for cell in table.cells if cell.column.id == column.id}
+            cell = cells[judged_by(list(cells))]
+            run, places = cell.runs[0], table.locations.get(cell.runs[0].id, {})
+            search = found.setdefault(column.id, Search(column, selected, guest, varied, cell.reading, [], places))
+            search.trials.append(Trial(point, run.model_copy(update={"validation": tune.validation})))
+    return list(found.values())
 
 
 def judged_by(stages: Sequence[Shown]) -> Shown:
@@ -161,12 +132,9 @@ def judged_by(stages: Sequence[Shown]) -> Shown:
 
 
 def _row(rows: list[SelectedRow], method: str, document: Document, own: Own) -> SelectedRow:
-    named = (
-        Selection(rows=(method,))
-        if any(selected.row.id == method for selected in rows)
-        else Selection(methods=(method,))
-    )
-    found = select_rows(rows, named, document, own)
+    is_row = any(selected.row.id == method for selected in rows)
+    part = Selection(rows=(method,)) if is_row else Selection(methods=(method,))
+    found = select_rows(rows, part, document, own)
     if len(found) > 1:
         raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in found)}.")
     (selected,) = found
@@ -194,28 +162,24 @@ def _asked(info: MethodInfo, texts: Sequence[str], fixed: set[str]) -> Grid:
 def _suggested(suite: Suite, document: Document, selected: SelectedRow, full: bool, fixed: set[str]) -> Grid:
     """The suite's grid of a method, or the part of it that its reduced search varies."""
     tune, give = document.tune, "Give one with --grid key=value,value"
-    name = _searched(tune, selected)
-    if name not in tune.grid:
+    name, whole = _suites_grid(suite, document, selected)
+    if not whole:
         raise UsageError(f"{suite.path} has no grid for {selected.info.name}. {give}.")
     if not full and name not in tune.reduced:
         raise UsageError(
             f"{suite.path} has no reduced grid for {selected.info.name}. {give}, or take all of it: --full."
         )
-    whole = _suites_grid(suite, document, selected)
     varied = {key: whole[key] for key in (whole if full else tune.reduced[name]) if key not in fixed}
     if not varied:
         raise UsageError("There is nothing to tune: --set fixes all of it.")
     return varied
 
 
-def _suites_grid(suite: Suite, document: Document, selected: SelectedRow) -> Grid:
-    name = _searched(document.tune, selected)
-    return resolve.candidates(selected.info, document.tune.grid[name], f"{suite.path}: tune.grid.{name}")
-
-
-def _searched(tune: Tune, selected: SelectedRow) -> str:
-    """The key of a row's grid: its id if there is a grid of that name, else its method."""
-    return selected.row.id if selected.row.id in tune.grid else selected.key
+def _suites_grid(suite: Suite, document: Document, selected: SelectedRow) -> tuple[str, Grid]:
+    """The key of a row's grid, its id if there is a grid of that name, else its method; and the grid, maybe empty."""
+    grids = document.tune.grid
+    name = selected.row.id if selected.row.id in grids else selected.key
+    return name, resolve.candidates(selected.info, grids.get(name, {}), f"{suite.path}: tune.grid.{name}")
 
 
 def text(value: Any) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pflbench.data.partitions.letter_users import LetterUsers
-from pflbench.reading.finished import counted_tables
+from pflbench.reading.tables import counted_tables
 from pflbench.report.reading import readable
 from pflbench.running.counting import count_datasets
 from pflbench.running.events import Counted, Event

@@ -187,8 +187,8 @@ hyper.fedec-wo.inner_lr = { value = 0.05, source = "tuned" }
 def test_departures_of_the_variants_are_those_of_their_rows(tables: dict[str, Expansion]) -> None:
     table = tables["variants"]
     for cell in table.cells:
-        here = {departure.what: departure.here for departure in table.departures if departure.concerns(cell)}
-        hyper, code = cell.runs[0].method.hyper, {d.what for d in table.departures if d.code and d.concerns(cell)}
+        here = {departure.what: departure.here for departure in table.departures_of(cell)}
+        hyper, code = cell.runs[0].method.hyper, {d.what for d in table.departures_of(cell) if d.code}
         released = cell.row.id == "scaffold-released"
         if cell.row.id.startswith("scaffold"):
             assert f"server rate {hyper['server_lr']:g}" in here["SCAFFOLD"] and ("SCAFFOLD" in code) != released

@@ -171,13 +171,12 @@ def test_what_is_followed_by_cell_and_in_a_line(tmp_path: Path) -> None:
 
 def test_departures_name_the_rows_and_columns_shown(tmp_path: Path) -> None:
     batch, order = table(tmp_path, said()).departures
-    assert (batch.rows, batch.columns) == (("fedavg", "fedavg-ft", "cafeme"), ("a",))
-    assert order == ("order", "not said", "first", "guess", ("cafeme",), ("a", "b"), "second", True)
-    assert (order.kind, batch.kind, order._replace(code="").kind) == ("code", "text", "silence")
+    assert (order.what, order.here, order.source, order.grave) == ("order", "first", "guess", True)
+    assert (order.kind, batch.kind, order.model_copy(update={"code": ""}).kind) == ("code", "text", "silence")
     assert order.told == "Paper: not said. Code: second. Here: first."
     part = table(tmp_path, said(), methods=["fedavg", "fedavg-ft"])
     assert [d.what for d in part.departures] == ["batch"]
-    assert [d.concerns(cell) for d in part.departures for cell in part.cells] == [True, True, False, False]
+    assert [len(part.departures_of(cell)) for cell in part.cells] == [1, 1, 0, 0]
 
 
 def test_an_extending_suite_keeps_what_is_said_of_what_it_takes_over(tmp_path: Path) -> None:
@@ -191,11 +190,8 @@ def test_an_extending_suite_keeps_what_is_said_of_what_it_takes_over(tmp_path: P
     found = table(tmp_path, child)
     # Plain notes belong to a table, the others to rows and columns, whatever these are called now.
     assert found.notes == ("own", "of cafeme", "of cafeme in a")
-    assert [(d.what, d.rows, d.columns) for d in found.departures] == [
-        ("batch", ("ours",), ("c",)),
-        ("order", ("ours",), ("c",)),
-    ]
     (cell,) = found.cells
+    assert [one.what for one in found.departures_of(cell)] == ["batch", "order"]
     assert cell.reference and cell.reference.suspect == "row; column"
     assert (cell.follows, found.protocol) == ("their code", "their code")
     assert cell.sources == {"batch": "paper", "inner_lr": "code"}

@@ -128,7 +128,7 @@ def test_every_cell_says_which_uploads_arrive_and_when_its_models_are_scored(
     tables: dict[int, Expansion], n: int
 ) -> None:
     for cell in tables[n].cells:
-        said = {departure.what: departure for departure in tables[n].departures if departure.concerns(cell)}
+        said = {departure.what: departure for departure in tables[n].departures_of(cell)}
         assert ("uploads of a round" in said) == (cell.row.id != "local")
         if cell.stage == "personalized" and cell.row.id != "local":
             assert "when personal models are scored" in said
@@ -165,7 +165,7 @@ def test_a_variant_or_column_that_the_authors_code_lacks_takes_nothing_from_it(
     own = {"cifar100-50-homogeneous", "cifar100-50-equal", "cifar10-10000"}
     for cell in tables[n].cells:
         if cell.row.id in ("uncertainty", "deviation") or (cell.row.id == "pfedvem" and cell.column.id in own):
-            told = [d for d in tables[n].departures if d.concerns(cell)]
+            told = tables[n].departures_of(cell)
             # All rows of a column share its federation, which the code has with 50 clients.
             told = [d for d in told if d.what != "cuts" or cell.column.id in own]
             assert "code" not in {d.source for d in told}, (cell.row.id, cell.column.id)

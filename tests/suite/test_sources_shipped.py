@@ -48,5 +48,5 @@ def test_no_value_in_effect_is_without_a_source(name: str) -> None:
 def test_no_cell_departs_in_two_ways_in_one_matter(name: str) -> None:
     table = expand(load(name), seeds=[0])
     for cell in table.cells:
-        matters = [departure.what for departure in table.departures if departure.concerns(cell)]
+        matters = [departure.what for departure in table.departures_of(cell)]
         assert len(set(matters)) == len(matters), (cell.row.id, cell.column.id)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from pflbench.spec import Named, RunSpec
-from pflbench.suite.versions import Contents, Versions, most, most_read
+from pflbench.suite.versions import most_read, of_most
 from pflbench.testing import tiny_spec
 
 
@@ -30,15 +30,20 @@ SPLIT = {spec("A", arrays, seed): True for arrays in ("1", "2") for seed in (0, 
 def test_the_versions_are_those_of_most_finished_runs_of_one_table(more: dict[RunSpec, bool], expected: str) -> None:
     runs = list((SPLIT | more).items())
     for order in (runs, runs[::-1], sorted(runs, key=lambda one: one[0].id)):
-        assert most(dict(order)) == Versions("d", None, expected)
+        assert of_most(dict(order), lambda run: str(run.model_version)) == expected
+
+
+def read(runs: dict[RunSpec, bool], seed: int) -> str | None:
+    return most_read(runs, seed).get("dataset")
 
 
 def test_all_seeds_have_the_same_data_unless_it_is_made_from_the_seed() -> None:
     edited = {spec("A", arrays, seed): True for arrays, seed in [("1", 0), ("1", 1), ("1", 2), ("2", 2), ("2", 3)]}
-    assert {most_read(edited, seed) for seed in range(4)} == {Contents("1", None)}
+    assert {read(edited, seed) for seed in range(4)} == {"1"}
     seeded = {spec("A", str(seed), seed): True for seed in range(3)}
-    assert [most_read(seeded, seed) for seed in range(4)] == [*(Contents(str(seed), None) for seed in range(3)), None]
+    assert [read(seeded, seed) for seed in range(4)] == ["0", "1", "2", None]
+    assert read({spec("A", "1", 0): True}, 0) == "1"
 
 
 def test_a_tie_is_broken_alike_whatever_the_order() -> None:
-    assert {most_read(dict(order), 0) for order in itertools.permutations(SPLIT.items())} == {Contents("1", None)}
+    assert {read(dict(order), 0) for order in itertools.permutations(SPLIT.items())} == {"1"}
