@@ -181,13 +181,7 @@ def _of_the_values(of: Explanation) -> Iterator[str]:
     if guesses:
         yield f"{_rests(guesses)}."
     if tuned:
-        trials = "no search is stored, so nobody can check it"
-        if own := [one for one in of.trials if one.same]:
-            no = "" if all(one.trials[0].chosen for one in own) else "not "
-            trials = f"{no}the best of the stored trials, see below"
-        elif of.trials:
-            trials = "the stored trials are of another setting, see below"
-        yield f"It rests on our tuning: {', '.join(tuned)} ({trials})."
+        yield f"It rests on our tuning: {', '.join(tuned)} ({_trials(of)})."
     unsaid = ", ".join(of.of_source(""))
     if not of.named:
         return
@@ -199,6 +193,16 @@ def _of_the_values(of: Explanation) -> Iterator[str]:
         readings = ", ".join(one.what for one in of.departures if one.source in ("guess", "tuned"))
         but = f"; what the suite lists as guessed or tuned is {readings}" if readings else ""
         yield f"Every value is the paper's, that of the code that is followed, or inferred from these{but}."
+
+
+def _trials(of: Explanation) -> str:
+    """What the stored trials say of the tuned values."""
+    if own := [one for one in of.trials if one.same]:
+        no = "" if all(one.trials[0].chosen for one in own) else "not "
+        return f"{no}the best of the stored trials, see below"
+    if of.trials:
+        return "the stored trials are of another setting, see below"
+    return "no search is stored, so nobody can check it"
 
 
 def _rests(guesses: list[str]) -> str:

@@ -43,7 +43,7 @@ def text(of: Explanation, width: int = 100) -> str:
     blocks = [
         _head(of),
         _section("In short", [(line, "") for line in said.short], width),
-        _section("The number", _numbers(of), width),
+        _section("The number", [(line, "") for line in _numbers(of)], width),
         _section("What speaks for and against the number", [(line, "- ") for line in said.reasons], width),
         _section("How it is read", [(line, "") for line in of.reading], width),
         _section(f"Hyperparameters of {of.cell.needed[0].method.name}", _given(of.hyper), width),
@@ -87,7 +87,7 @@ def _head(of: Explanation) -> str:
     return "\n".join(lines)
 
 
-def _numbers(of: Explanation) -> list[Passage]:
+def _numbers(of: Explanation) -> list[str]:
     value, reference, decimals = of.value, of.value.reference, of.table.decimals
     ours, paper = f"none: 0 of {value.expected} seeds are done", "prints no number here"
     if value.mean is not None:
@@ -110,7 +110,7 @@ def _numbers(of: Explanation) -> list[Passage]:
         lines.append(f"By seed: {', '.join(each)}.")
     if of.missing:
         lines.append(f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.")
-    return [(line, "") for line in lines if line]
+    return list(filter(None, lines))
 
 
 def _runs(of: Explanation) -> list[Passage]:

@@ -25,7 +25,7 @@ from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 from pflbench.store.asked import askers
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
-from pflbench.suite.document import Suite
+from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 from pflbench.suite.said import Departure
@@ -241,16 +241,12 @@ def explain(
     """
     content = load(suite, readable(store, root))
     document = content.document(part.profile or "paper")
-    if document.statistics is not None or not document.row:
+    if not document.row:
         raise UsageError(f"{content.name} has no cells of runs to explain.")
     for derived in document.derived:
         if derived.id in (row, column):
             raise UsageError(f"{derived.id} is the difference of {' and '.join(derived.of)}: explain these.")
-    ids = [c.id for c in document.column]
-    called = {f"{c.group} {c.title}".strip().lower(): c.id for c in document.column}
-    if column not in ids and column.lower() not in called:
-        raise unknown("column", column, ids)
-    table = expand(content, part, columns=[column if column in ids else called[column.lower()]])
+    table = expand(content, part, columns=[_column(document, column)])
     shelf = Shelf(store)
     beside, _ = extra_rows(table, shelf.specs, askers(store))
     cells = _cells_of(table, row, beside)
@@ -264,6 +260,14 @@ def explain(
     run = cell.needed[0]
     found = facts(run, root, table.locations.get(run.id, {})) if root else None
     return Explanation(content, part, table, cells, cell, value, shelf, found)
+
+
+def _column(document: Document, column: str) -> str:
+    ids = [c.id for c in document.column]
+    called = {f"{c.group} {c.title}".strip().lower(): c.id for c in document.column} | {id: id for id in ids}
+    if column not in called and column.lower() not in called:
+        raise unknown("column", column, ids)
+    return called.get(column) or called[column.lower()]
 
 
 def _cells_of(table: Expansion, row: str, extra: Sequence[Cell]) -> list[Cell]:

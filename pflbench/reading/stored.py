@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
+from itertools import chain, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from pflbench.names import code, is_reference, known, split_reference, without_f
 from pflbench.report.reading import readable
 from pflbench.report.unlisted import extra_rows
 from pflbench.selection import Selection, Wanted
-from pflbench.spec import RunSpec
+from pflbench.spec import Precision, RunSpec
 from pflbench.store import Store, Stored
 from pflbench.store.asked import Askers, askers
 from pflbench.suite.cells import Cell, Expansion
@@ -104,30 +105,28 @@ def placed(found: Sequence[Found], store: Store) -> list[Found]:
     have of their own. Seeds count as asked for.
     """
     left = [one.run.spec for one in found]
-    suites = sorted(
-        (suite for suite in map(load, available()) if suite.document().row and suite.document().statistics is None),
-        key=lambda suite: (suite.document().suite.extends is not None, suite.document().figure is not None),
-    )
-    tables = [
-        (_table(suite, profile, Wanted(precision=precision), seeds[:1]), seeds)  # the first seed stands for the others
-        for precision in sorted({run.precision for run in left})
-        for suite in suites
-        for profile in suite.profiles
-        for seeds in [suite.document(profile).suite.seeds]
-    ]
+    tables = list(chain.from_iterable(map(_in_first_seed, sorted({run.precision for run in left}))))
     asked = askers(store)
     places: dict[str, tuple[Place, ...]] = {}
-    for named in (True, False):
-        for table, seeds in tables:
-            alike = {run: run.model_copy(update={"seed": seeds[0]}) for run in left}
-            of_first = {first.id: asked[run.id] for run, first in alike.items() if run.id in asked}
-            there = _places(table, list(dict.fromkeys(alike.values())), None if named else of_first)
-            for run, first in alike.items():
-                if first in there:
-                    shown = run.seed in seeds
-                    places[run.id] = tuple(one._replace(shown=one.shown and shown) for one in there[first])
-            left = [run for run in left if run.id not in places]
+    for named, (table, seeds) in product((True, False), tables):
+        alike = {run: run.model_copy(update={"seed": seeds[0]}) for run in left}
+        of_first = {first.id: asked[run.id] for run, first in alike.items() if run.id in asked}
+        there = _places(table, list(dict.fromkeys(alike.values())), None if named else of_first)
+        for run, first in alike.items():
+            if first in there:
+                shown = run.seed in seeds
+                places[run.id] = tuple(one._replace(shown=one.shown and shown) for one in there[first])
+        left = [run for run in left if run.id not in places]
     return [one._replace(places=places.get(one.run.spec.id, ())) for one in found]
+
+
+def _in_first_seed(precision: Precision) -> Iterator[tuple[Expansion, Sequence[int]]]:
+    """Every table of runs with its first seed alone, which stands for the others, and the seeds that it has."""
+    suites = [suite for suite in map(load, available()) if suite.document().row]
+    for suite in sorted(suites, key=lambda s: (bool(s.document().suite.extends), s.document().figure is not None)):
+        for profile in suite.profiles:
+            seeds = suite.document(profile).suite.seeds
+            yield _table(suite, profile, Wanted(precision=precision), seeds[:1]), seeds
 
 
 def other_seeds(store: Store, wanted: Wanted) -> tuple[int, ...]:
@@ -197,7 +196,7 @@ def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers
     places: dict[str, list[Place]] = {}
     for name in dict.fromkeys(wanted.suites):
         suite = load(name, own)
-        if suite.document().statistics is not None or not suite.document().row:
+        if not suite.document().row:
             raise UsageError(f"{suite.name} has no runs: its numbers come from the datasets alone.")
         mine: dict[str, tuple[Place, ...]] = {}
         for profile in [wanted.profile] if wanted.profile else suite.profiles:
@@ -217,15 +216,11 @@ def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Want
     places = _places(table, specs, None)
     places |= _places(table, [spec for spec in specs if spec not in places], asked)
     if wanted.methods:
-        ids = {row.id for row in table.rows}
-        of_table = [run for cell in table.cells for run in cell.needed]
-        for name in wanted.methods:  # no row of the table, no method of one, and none of a stored run
-            if name not in ids and not any(_has_name(spec, [name]) for spec in (*specs, *of_table)):
-                raise unknown("method", name, ids | {run.method.name for run in of_table})
-        several = set(wanted.methods) - ids
+        _check_rows(table, specs, wanted.methods)
+        rows = {row.id for row in table.rows}.intersection(wanted.methods)
         for spec, where in places.items():
-            method = _has_name(spec, several)
-            places[spec] = [one._replace(asked=method or one.row in ids.intersection(wanted.methods)) for one in where]
+            method = _has_name(spec, set(wanted.methods) - rows)
+            places[spec] = [one._replace(asked=method or one.row in rows) for one in where]
     found = (Found(run, tuple(places[run.spec])) for run in stored if run.spec in places)
     return [one for one in found if any(place.asked for place in one.places)]
 
@@ -233,6 +228,14 @@ def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Want
 def _table(suite: Suite, profile: str, wanted: Wanted, seeds: Sequence[int]) -> Expansion:
     part = Selection(**{field.name: getattr(wanted, field.name) for field in fields(Selection)})
     return expand(suite, part, methods=None, seeds=seeds, profile=profile)
+
+
+def _check_rows(table: Expansion, stored: Sequence[RunSpec], methods: Iterable[str]) -> None:
+    """Raise `UsageError` for a name that is no row of the table, no method of one, and none of a stored run."""
+    rows, runs = {row.id for row in table.rows}, [run for cell in table.cells for run in cell.needed]
+    for name in methods:
+        if name not in rows and not any(_has_name(spec, [name]) for spec in (*stored, *runs)):
+            raise unknown("method", name, rows | {run.method.name for run in runs})
 
 
 def _places(table: Expansion, stored: Sequence[RunSpec], asked: Askers | None) -> dict[RunSpec, list[Place]]:

@@ -80,7 +80,7 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
         shows_spread=True,
         notes=tuple(note.text for note in head.notes if note.concerns([], [])),
         shortfall=shortfall(suite.document(), document, indices, None, seeds),
-        command=part.but(suites=[str(suite.called or suite.path)]).options.strip(),
+        command=part.but(suites=[suite.called]).options.strip(),
         seeds=seeds,
         datasets=tuple(datasets),
     )

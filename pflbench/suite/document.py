@@ -220,7 +220,7 @@ class Suite:
 
     path: Path
     documents: Mapping[str, Document]
-    called: str = ""
+    called: str
     """The name or path by which it was loaded."""
     own: Own = field(default_factory=Own)
     """Where code and data of the user's own are looked for."""
@@ -256,7 +256,7 @@ def parse(raw: Mapping[str, Any], path: Path) -> Suite:
             if column not in ("*", *ids):
                 raise UsageError(f"{prefix}{unknown('column', column, ids)}")
         documents[name] = validated(Document, _patched(raw, paper, profile), prefix)
-    return Suite(path, documents)
+    return Suite(path, documents, str(path))
 
 
 def _patched(raw: Mapping[str, Any], paper: Document, profile: Profile) -> dict[str, Any]:

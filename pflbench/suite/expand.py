@@ -37,29 +37,29 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
     profile = part.profile or "paper"
     document = suite.document(profile)
     if document.statistics is not None:
-        run = f"`pflbench run --suite {suite.called or suite.path}`"
+        run = f"`pflbench run --suite {suite.called}`"
         raise UsageError(f"{suite.name} trains nothing: {run} counts the images of its datasets.")
     suite = replace(suite, own=suite.own.anew())
     chosen = part.seeds or tuple(document.suite.seeds)
-    rows, shown = _rows(suite, document, part), list[TableColumn]()
+    rows, shown = _rows(suite, document, part), dict[str, TableColumn]()
     cells: list[Cell] = []
     locations: dict[str, names.Places] = {}
     indices = select_columns(suite, document, part)
     for index in indices:
         filler = _Filler(suite, document, index, chosen, part)
-        shown.append(filler.column)
+        shown[filler.column.id] = filler.column
         for selected in rows:
             row = filler.cells(selected)
             cells += row
             if places := filler.places(selected):
                 locations |= dict.fromkeys((spec.id for spec in row[0].needed), places)
     head, layout = document.suite, document.layout
-    of_table, ids = [selected.row for selected in rows], [column.id for column in shown]
+    of_table, columns = tuple(selected.row for selected in rows), tuple(shown.values())
     return Expansion(
         suite=suite.name,
         title=head.title,
         paper=head.paper,
-        protocol=origins.protocol(document, of_table, shown),
+        protocol=origins.protocol(document, of_table, columns),
         profile=profile,
         seeds=chosen,
         spread=head.spread,
@@ -69,18 +69,18 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         blocks=layout.blocks == "group",
         costs=layout.costs,
         shows_spread=layout.spread,
-        notes=(*(note.text for note in head.notes if note.concerns(of_table, ids)), *suite.own.remarks),
-        departures=tuple(one for one in document.departure if rows and one.concerns(of_table, ids)),
-        rows=tuple(of_table),
-        columns=tuple(shown),
-        derived=_derived(document, of_table, ids),
+        notes=(*(note.text for note in head.notes if note.concerns(of_table, shown)), *suite.own.remarks),
+        departures=tuple(one for one in document.departure if one.concerns(of_table, shown)),
+        rows=of_table,
+        columns=columns,
+        derived=_derived(document, of_table, list(shown)),
         cells=tuple(cells),
         runs=tuple({spec.id: spec for cell in cells for spec in cell.needed}.values()),
         locations=locations,
         path=suite.path,
         extends=suite.path.parent / head.extends if head.extends else None,
         shortfall=shortfall(suite.document(), document, indices, part.rounds, chosen),
-        part=part.but(suites=[suite.called or str(suite.path)], profile=profile),
+        part=part.but(suites=[suite.called], profile=profile),
     )
 
 

@@ -102,11 +102,7 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
         said = _said(raw, below, rows, columns, whole)
         taken = {key: value for key, value in below["suite"].items() if key in TAKEN}
         result["suite"] = taken | raw["suite"] | {"notes": said.pop("notes")}
-        shown = [stage for row in rows.tables for stage in (*row.get("stages", ()), row.get("stage"))]
-        layout = below.get("layout", {})
-        if "stages" in layout:
-            layout = layout | {"stages": {one: title for one, title in layout["stages"].items() if one in shown}}
-        result |= said | {"layout": layout | raw.get("layout", {})}
+        result |= said | {"layout": _layout(below, rows) | raw.get("layout", {})}
     if "tune" in below:
         ids = [column.get("id") for column in columns.own]
         there = {"columns": [id_ for id_ in below["tune"].get("columns", []) if id_ in ids]}
@@ -215,6 +211,14 @@ def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:
         column |= {t.get("id", ""): columns.overrides(i, own, before) for i, t in enumerate(columns.own)}
         result[name] = merged(old, new) | {"column": column}
     return result
+
+
+def _layout(below: Raw, rows: _Family) -> Raw:
+    """The extended file's `[layout]`, with the stages that some row has."""
+    layout: Raw = below.get("layout", {})
+    there = [stage for row in rows.tables for stage in (*row.get("stages", ()), row.get("stage"))]
+    stages = {stage: title for stage, title in layout.get("stages", {}).items() if stage in there}
+    return layout | ({"stages": stages} if "stages" in layout else {})
 
 
 def _without(raw: Raw, names: set[str]) -> Raw:

@@ -146,7 +146,7 @@ class Own:
         """What the code at a reference or name is or, where it is not on this machine, what stored runs say of it."""
         try:
             info = describe(reference) if kind == "methods" else describe_options(kind, reference)
-            if kind != "methods" and info.version is not None:  # with which goes what is chosen of the rest
+            if info.version is not None:  # with which goes what is chosen of the rest
                 self._chosen[kind, info.name] = info.version
             return info
         except UsageError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ def select_rows(rows: list[SelectedRow], part: Selection, document: Document, ow
     A name that is a row's id means that row, and the rows that show its runs at other stages, even if it is also the
     method of more rows. `own`: where code of the user's own is looked for.
     """
-    there = {name for one in rows for name in (one.row.id, one.info.name)}
+    there = _called(rows)
     if part.rows:
         all_known("row", part.rows, [one.row.id for one in rows])
         rows = [one for one in rows if one.row.id in part.rows]
@@ -108,24 +108,37 @@ def select_rows(rows: list[SelectedRow], part: Selection, document: Document, ow
     # A method's former name may mean a row of the suite: that is asked back, not guessed.
     elsewhere = {name for name in names.known("methods").keys() - there if not renames.hint(name, there)}
     foreign = [name for name in part.methods if names.is_reference(name) or name in elsewhere]
-    picked = _of_suite(rows, [name for name in part.methods if name not in foreign], document)
-    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in foreign):
-        info = own.method(reference)
-        own_rows = [one for one in rows if one.location == reference] or [_guest(info, reference, document)]
-        picked += [one for one in own_rows if one not in picked]
+    picked = _of_suite(rows, part.methods, foreign, document)
+    picked += [selected for selected in _of_code(rows, foreign, document, own) if selected not in picked]
     if len({one.row.id for one in picked}) < len(picked):
         raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
     return picked
 
 
-def _of_suite(rows: list[SelectedRow], ids: Sequence[str], document: Document) -> list[SelectedRow]:
-    """The rows with these ids and those that show the same runs, or the rows of these methods."""
+def _called(rows: Iterable[SelectedRow]) -> set[str]:
+    return {name for one in rows for name in (one.row.id, one.info.name)}
+
+
+def _of_code(
+    rows: Sequence[SelectedRow], methods: Iterable[str], document: Document, own: Own
+) -> Iterator[SelectedRow]:
+    """The rows of methods that are named by where their code is, and a guest for each other method."""
+    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods):
+        info = own.method(reference)
+        yield from [one for one in rows if one.location == reference] or [_guest(info, reference, document)]
+
+
+def _of_suite(
+    rows: list[SelectedRow], methods: Iterable[str], foreign: Sequence[str], document: Document
+) -> list[SelectedRow]:
+    """The rows with these ids, foreign ones left out, and those that show the same runs, or the rows of these methods."""
+    ids = [name for name in methods if name not in foreign]
     for file in [name for name in ids if name.endswith(".py")]:
         raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
-    all_known("method", ids, {name for one in rows for name in (one.row.id, one.info.name)})
+    all_known("method", ids, _called(rows))
     runs = [_runs(one, document) for one in rows if one.row.id in ids]
-    methods = set(ids) - {one.row.id for one in rows}
-    return [one for one in rows if _runs(one, document) in runs or one.info.name in methods]
+    several = set(ids) - {one.row.id for one in rows}
+    return [one for one in rows if _runs(one, document) in runs or one.info.name in several]
 
 
 def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
