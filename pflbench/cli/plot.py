@@ -129,7 +129,7 @@ def _from_sizes(suite: Suite, document: Document, figure: Histogram, seeds: tupl
 
 
 def _slicing(suite: Suite, document: Document, figure: Histogram, index: int) -> Slicing:
-    from pflbench.data.partitions.random_slicing import RandomSlicing
+    from pflbench.data.partitions.slicing import RandomSlicing
     from pflbench.report.figures.sizes import Shape, Slicing
     from pflbench.suite.resolve import shared
 

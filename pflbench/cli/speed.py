@@ -41,9 +41,8 @@ def speed(
     """
     from pflbench.executor import local
     from pflbench.running.execution import choose_device
+    from pflbench.speed.contenders import NETWORKS, Options
     from pflbench.speed.measuring import document, how_long, measure
-    from pflbench.speed.options import NETWORKS, Options
-    from pflbench.speed.table import table
 
     options = Options(
         networks=tuple(dict.fromkeys(network or NETWORKS)),
@@ -66,7 +65,7 @@ def speed(
             results.append(result)
             if not as_json:
                 status.stop()
-                console().print(table(result))
+                console().print(result.table())
                 status.start()
     text = json.dumps(document(results), indent=2)
     if output is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import time
@@ -18,9 +19,6 @@ from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import DataMissing
 
-_Stamp = tuple[str, int, int]
-"""Path, size and time of a file's last change, in nanoseconds."""
-
 _SETTLED = 2 * 10**9
 """Nanoseconds after which a further change of a file shows in its time, whatever the file system."""
 _LARGE = 1 << 20
@@ -28,7 +26,7 @@ _LARGE = 1 << 20
 
 
 def of_dataset(dataset: Dataset, root: Path, seed: int, source: Source | None = None) -> str | None:
-    """16 hex digits for what a dataset reads, or, where its class has no `files`, for the pool that it loads.
+    """16 hex digits for what a user's dataset reads, or, where its class has no `files`, for the pool that it loads.
 
     Args:
         dataset: A user's.
@@ -42,39 +40,25 @@ def of_dataset(dataset: Dataset, root: Path, seed: int, source: Source | None = 
     Raises:
         DataMissing: A file is not there.
     """
-    declared = getattr(dataset, "files", None)
-    if declared is not None:
+    if (declared := getattr(dataset, "files", None)) is not None:
         return _of_files(declared, root.absolute())
-    return _of_source(source if source is not None else pool(dataset, root, seed))
+    source = source or pool(dataset, root, seed)
+    plain = [source.classes, source.test, source.normalization, list(source.images.shape)]
+    types = [_ints(types) for types in (source.labels, source.kind) if types is not None]
+    return _digest([json.dumps(plain).encode(), np.ascontiguousarray(source.images.numpy()).data, *types])
 
 
 def of_partition(
     partition: Partition | Dealer, root: Path, source: Callable[[], Source], clients: int, seed: int
 ) -> str | None:
-    """16 hex digits for what a partition reads, or, where its class has no `files`, for the rows that it deals.
+    """The same for a user's partition: what it reads or, where its class has no `files`, the rows that it deals.
 
-    Args:
-        partition: A user's.
-        root: The data root.
-        source: Loads the pool that it divides.
-        clients: Number of clients.
-        seed: The run's.
-
-    Returns:
-        None for one that declares that it reads nothing.
-
-    Raises:
-        DataMissing: A file is not there.
-        UsageError: No such partition exists.
+    `source` loads the pool that it divides. Raises `UsageError`, too, where no such partition exists.
     """
-    declared = getattr(partition, "files", None)
-    if declared is not None:
+    if (declared := getattr(partition, "files", None)) is not None:
         return _of_files(declared, root.absolute())
-    digest = hashlib.sha256()
-    for rows in _dealt(partition, source(), clients, seed):
-        digest.update(f"{len(rows)} ".encode())
-        digest.update(np.ascontiguousarray(rows, dtype="<i8").data)
-    return digest.hexdigest()[:16]
+    dealt = _dealt(partition, source(), clients, seed)
+    return _digest(part for rows in dealt for part in (f"{len(rows)} ".encode(), _ints(rows)))
 
 
 def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
@@ -83,14 +67,10 @@ def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
     Raises:
         DataMissing: One is not, or the user's `files` cannot say which.
     """
-    declared = getattr(reader, "files", None)
-    if declared is None:
+    if (declared := getattr(reader, "files", None)) is None:
         return
-    root = root.absolute()
     try:
-        for path in declared(root):
-            for _ in _named(root / path, root):
-                pass
+        _named_files(declared, root.absolute())
     except DataMissing:
         raise
     except (Exception, SystemExit) as error:  # a user's own code
@@ -102,44 +82,41 @@ def pool(dataset: Dataset, root: Path, seed: int) -> Source:
     return dataset.load(root, seed if getattr(dataset, "seeded", True) else 0)
 
 
-def _dealt(partition: Partition | Dealer, source: Source, clients: int, seed: int) -> Iterator[Rows]:
+def _dealt(partition: Partition | Dealer, source: Source, clients: int, seed: int) -> Iterable[Rows]:
     if isinstance(partition, Dealer):
-        for hand in partition.deal(source.labels, source.kind, source.test, clients, seed):
-            yield from hand
-        return
-    own = len(source.labels) - source.test
-    yield from partition(source.labels[:own], None if source.kind is None else source.kind[:own], clients, seed)
+        return itertools.chain.from_iterable(partition.deal(source.labels, source.kind, source.test, clients, seed))
+    return partition(*source.training, clients, seed)
 
 
-def _of_source(source: Source) -> str:
-    plain = [source.classes, source.test, source.normalization, list(source.images.shape)]
-    digest = hashlib.sha256(json.dumps(plain).encode())
-    digest.update(np.ascontiguousarray(source.images.numpy()).data)
-    for types in (source.labels, source.kind):
-        if types is not None:
-            digest.update(np.ascontiguousarray(types, dtype="<i8").data)
+def _ints(rows: Rows) -> memoryview:
+    return np.ascontiguousarray(rows, dtype="<i8").data
+
+
+def _digest(parts: Iterable[bytes | memoryview]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
     return digest.hexdigest()[:16]
 
 
 def _of_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> str | None:
-    files = sorted({named for path in declared(root) for named in _named(root / path, root)})
-    if not files:
-        return None
-    lines = "".join(f"{name}\0{_of_file(path)}\n" for name, path in files)
-    return hashlib.sha256(lines.encode()).hexdigest()[:16]
+    files = sorted(_named_files(declared, root))
+    return _digest(f"{name}\0{_of_file(path)}\n".encode() for name, path in files) if files else None
 
 
-def _named(path: Path, root: Path) -> Iterator[tuple[str, Path]]:
-    """A file, or all those in a folder, each with its name: below the data root, else below what was declared.
+def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> set[tuple[str, Path]]:
+    """What `files` declares, folders with all that is in them, by name: below the data root, else below the folder.
 
     Names count because some datasets keep labels in them.
     """
-    folder = path if path.is_dir() else path.parent
-    files = list(_below(path)) if path.is_dir() else [path]
-    if not all(file.is_file() for file in files or [path]):
-        raise DataMissing(f"There is no file {str(path)!r}, or none in it.")
-    for file in files:
-        yield file.relative_to(root if path.is_relative_to(root) else folder).as_posix(), file
+    found: set[tuple[str, Path]] = set()
+    for path in (root / path for path in declared(root)):
+        files = list(_below(path)) if path.is_dir() else [path]
+        if not all(file.is_file() for file in files or [path]):
+            raise DataMissing(f"There is no file {str(path)!r}, or none in it.")
+        above = root if path.is_relative_to(root) else path if path.is_dir() else path.parent
+        found.update((file.relative_to(above).as_posix(), file) for file in files)
+    return found
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -154,24 +131,25 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(here) / name for name in names)
 
 
-_known: dict[_Stamp, str] = {}
+_known: dict[str, list[Any]] = {}
+"""Of files by path: size, time of the last change in nanoseconds, and hash."""
 
 
 def _of_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, computed once for each path, size and time of the last change."""
-    status = path.stat()
-    stamp = str(path.absolute()), status.st_size, status.st_mtime_ns
-    large = status.st_size >= _LARGE
-    if large and stamp not in _known:
+    status, name = path.stat(), str(path.absolute())
+    stamp, large = [status.st_size, status.st_mtime_ns], status.st_size >= _LARGE
+    if large and _known.get(name, [])[:2] != stamp:
         _known.update(_remembered())
-    if stamp in _known:
-        return _known[stamp]
+    if _known.get(name, [])[:2] == stamp:
+        return str(_known[name][2])
     with path.open("rb") as file:
         hash = _sha256(file)
     if time.time_ns() - status.st_mtime_ns > _SETTLED:  # else it could still change without showing
-        _known[stamp] = hash
+        _known[name] = [*stamp, hash]
         if large:
-            _remember(stamp, hash)
+            with contextlib.suppress(OSError):  # without a place for it, do without
+                write_json(_cache(), _remembered() | {name: _known[name]})
     return hash
 
 
@@ -186,15 +164,8 @@ def _cache() -> Path:
     return cache_folder() / "hashes.json"
 
 
-def _remembered() -> dict[_Stamp, str]:
-    try:
-        return {(path, size, mtime): hash for path, (size, mtime, hash) in (read_json(_cache()) or {}).items()}
-    except (ValueError, AttributeError, TypeError):  # somebody wrote into it
-        return {}
-
-
-def _remember(stamp: _Stamp, hash: str) -> None:
-    """Keep a hash for other processes; of a path only the last. Without a place for it, do without."""
-    kept = {path: (size, mtime, known) for (path, size, mtime), known in (_remembered() | {stamp: hash}).items()}
-    with contextlib.suppress(OSError):
-        write_json(_cache(), kept)
+def _remembered() -> dict[str, list[Any]]:
+    """What other processes kept for this one, but for what somebody wrote into it."""
+    kept = read_json(_cache())
+    known = kept.items() if isinstance(kept, dict) else ()
+    return {path: one for path, one in known if isinstance(one, list) and len(one) == 3}

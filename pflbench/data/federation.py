@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -103,8 +103,7 @@ def build(
     if not 0 <= validation < 1:
         raise UsageError(f"validation must lie between 0 (none) and 1, not {validation}.")
     training = split_clients(clients, training_clients, seed)
-    own = len(source.labels) - source.test
-    test = np.arange(own, len(source.labels), dtype=np.int64)
+    test = np.arange(len(source.labels) - source.test, len(source.labels), dtype=np.int64)
     if query == "partition":
         parts = _deal(source, partition, clients, seed)
     else:
@@ -154,9 +153,12 @@ def _divide(source: Source, partition: Partition | Dealer, clients: int, seed: i
             f"{type(partition).__name__} says itself which rows a client is scored on, and nothing else: "
             'write query = "partition".'
         )
-    own = len(source.labels) - source.test
-    held = partition(source.labels[:own], None if source.kind is None else source.kind[:own], clients, seed)
-    _check_partition(held, clients, own)
+    held = partition(*source.training, clients, seed)
+    several = isinstance(held, Sequence | np.ndarray)
+    if not several or not all(isinstance(rows, np.ndarray) and rows.ndim == 1 for rows in held):
+        what = f"a {type(held).__name__}" + (f" of {type(held[0]).__name__}" if several and len(held) else "")
+        raise UsageError(f"The partition must return a list of one int64 array of row numbers per client, not {what}.")
+    _check([(rows,) for rows in held], clients, {"rows": len(source.labels) - source.test}, shares=False)
     return held
 
 
@@ -167,7 +169,8 @@ def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int
             f'letter-users; {type(partition).__name__} does not: give a share, or "test-split".'
         )
     hands = partition.deal(source.labels, source.kind, source.test, clients, seed)
-    _check_hands(hands, clients, len(source.labels), source.test, partition.shares)
+    most = {"support rows": len(source.labels) - source.test, "query rows": len(source.labels)}
+    _check(hands, clients, most, partition.shares)
     return [
         (support[rng.stream(seed, "query", client).permutation(len(support))], scored)
         for client, (support, scored) in enumerate(hands)
@@ -208,32 +211,17 @@ def _hold_out(support: Rows, validation: float, seed: int, client: int) -> tuple
     return np.delete(support, chosen), support[chosen]
 
 
-def _check_partition(held: list[Rows], clients: int, rows: int) -> None:
-    """What every partition promises, also a user's own."""
-    several = isinstance(held, Sequence | np.ndarray)
-    if not several or not all(isinstance(rows, np.ndarray) and rows.ndim == 1 for rows in held):
-        what = f"a {type(held).__name__}" + (f" of {type(held[0]).__name__}" if several and len(held) else "")
-        raise UsageError(f"The partition must return a list of one int64 array of row numbers per client, not {what}.")
-    if len(held) != clients:
-        raise UsageError(f"The partition made {len(held)} clients instead of {clients}.")
-    every = np.concatenate(held)
-    if not np.issubdtype(every.dtype, np.integer) or every.min(initial=0) < 0 or every.max(initial=0) >= rows:
-        raise UsageError(f"The partition's row numbers are not integers in 0..{rows - 1}.")
-    if len(np.unique(every)) != len(every):
-        raise UsageError("The partition gives a row to two clients, or to one client twice.")
-
-
-def _check_hands(hands: list[Hand], clients: int, rows: int, test: int, shares: bool) -> None:
-    """What every dealer promises, also a user's own."""
+def _check(hands: Sequence[Sequence[Rows]], clients: int, most: Mapping[str, int], shares: bool) -> None:
+    """What every partition promises, also a user's own. `most`: what each client is given, and of how many rows."""
     if len(hands) != clients:
         raise UsageError(f"The partition made {len(hands)} clients instead of {clients}.")
     held = []
     for client, hand in enumerate(hands):
-        for part, found, most in zip(("support", "query"), hand, (rows - test, rows), strict=True):
-            if not len(found):
-                raise UsageError(f"The partition leaves client {client} without a {part} row.")
-            if not np.issubdtype(found.dtype, np.integer) or found.min() < 0 or found.max() >= most:
-                raise UsageError(f"The partition's {part} rows of client {client} are not integers in 0..{most - 1}.")
+        for (what, rows), found in zip(most.items(), hand, strict=True):
+            if not len(found) and len(hand) > 1:
+                raise UsageError(f"The partition leaves client {client} without a {what[:-1]}.")
+            if not np.issubdtype(found.dtype, np.integer) or found.min(initial=0) < 0 or found.max(initial=0) >= rows:
+                raise UsageError(f"The partition's {what} of client {client} are not integers in 0..{rows - 1}.")
         held.append(np.concatenate(hand))
         if len(np.unique(held[-1])) != len(held[-1]):
             raise UsageError(f"The partition gives client {client} a row twice.")

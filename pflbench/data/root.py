@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 def data_root(override: Path | None = None) -> Path:
@@ -33,13 +35,19 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file of the cache: nobody meets half of it. Raises `OSError` if it cannot be written."""
+    """Write a JSON file of the cache. Raises `OSError` if it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".json")
+    with whole(path) as file:
+        file.write(json.dumps(value, indent=2, sort_keys=True).encode())
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that becomes `path` once it is whole: nobody meets half of it. Raises `OSError`."""
+    temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex[:8]}{path.suffix}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(value, stream, indent=2, sort_keys=True)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        with temporary.open("xb") as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

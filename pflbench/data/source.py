@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -50,6 +49,12 @@ class Source:
     hash: str
     test: int = 0
     normalization: Normalization | None = None
+
+    @property
+    def training(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
+        """Labels and kinds of the rows before the test split, which are what a partition divides."""
+        own = len(self.labels) - self.test
+        return self.labels[:own], None if self.kind is None else self.kind[:own]
 
 
 class Dataset(Protocol):
@@ -157,12 +162,3 @@ def _kind(value: object) -> str:
     """What an array is, in a few words."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     return f"{type(value).__name__} of {dtype}, {tuple(shape)}" if shape is not None else type(value).__name__
-
-
-def warn_unofficial(sums: Mapping[Path, str]) -> None:
-    """Warn once, with `UnofficialFile`, naming every file whose MD5 is not the one given for it."""
-    other = [path for path, md5 in sums.items() if hashlib.md5(path.read_bytes()).hexdigest() != md5]
-    if other:
-        names = ", ".join(path.name for path in other)
-        text = f"Not the official file (MD5 differs), used all the same: {names} in {other[0].parent}."
-        warnings.warn(text, UnofficialFile, stacklevel=3)

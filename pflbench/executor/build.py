@@ -116,12 +116,13 @@ def _check_forward(network: Network, shape: tuple[int, ...], classes: int, refer
         )
 
 
-def method(spec: RunSpec, reference: str) -> Method[Any, Any, Any]:
-    """The method of a run; `reference` says where its code is.
+def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, Any]:
+    """The method of a run.
 
     Raises:
         UsageError: A user's file changed since the spec was made, or the class does not take its hyperparameters.
     """
+    reference = names.place("methods", spec.method.name, places)
     own = names.is_reference(spec.method.name) and names.is_users(reference)
     return construct(reference, spec.method.hyper, spec.method.version if own else None)
 
@@ -138,17 +139,17 @@ def construct(reference: str, hyper: Mapping[str, Any], version: str | None = No
     return made
 
 
-def check_all(specs: Iterable[tuple[RunSpec, str, names.Places]]) -> None:
-    """Build what the runs name, without their data; each spec comes with its method's reference, and where the rest is.
+def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
+    """Build what the runs name, without their data; each spec comes with where the code is of what is the user's own.
 
     Raises:
         UsageError: Something cannot be built; better said before anything is trained.
     """
     seen: set[str] = set()
-    for spec, reference, places in specs:
+    for spec, places in specs:
         named = spec.model_dump_json(include={"method", "dataset", "partition", "model", "model_version"})
-        key = f"{named} {reference} {sorted(places.items())}"
+        key = f"{named} {sorted(places.items())}"
         if key not in seen:
             seen.add(key)
-            method(spec, reference).network(network(spec, places))
+            method(spec, places).network(network(spec, places))
             partition(spec.partition, places)

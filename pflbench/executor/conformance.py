@@ -50,12 +50,7 @@ class _Subject(NamedTuple):
         """Where the verdict on it is remembered, on this pflbench and torch."""
         known = [self.reference.rpartition(":")[2], self.version, dict(self.hyper), __version__]
         text = json.dumps([*known, version("torch")], sort_keys=True)
-        return folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-
-
-def folder() -> Path:
-    """Where verdicts are remembered: `checks` in pflbench's cache folder (it may not exist)."""
-    return cache_folder() / "checks"
+        return cache_folder() / "checks" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
 def hold(
@@ -77,12 +72,12 @@ def hold(
         if subject.file in done:
             continue
         done.add(subject.file)
-        verdict = _remembered(subject)
-        if verdict is None:
+        if (verdict := _remembered(subject)) is None:
             if on_start:
                 on_start(method.name)
             verdict = _judged(subject, list(_examined(subject)))
-            _remember(subject, verdict)
+            with contextlib.suppress(OSError):  # a cache that cannot be written costs time only
+                write_json(subject.file, asdict(verdict))
         yield method.name, verdict
 
 
@@ -138,9 +133,3 @@ def _remembered(subject: _Subject) -> Conformance | None:
         return Conformance(tuple(known["remarks"]), known["warning"])
     except (KeyError, TypeError):
         return None
-
-
-def _remember(subject: _Subject, verdict: Conformance) -> None:
-    """Keep the verdict on a method that may train; a cache that cannot be written costs time only."""
-    with contextlib.suppress(OSError):
-        write_json(subject.file, asdict(verdict))

@@ -18,7 +18,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import Synchronized
 
 from pflbench.executor.allocator import tune_allocator
-from pflbench.executor.process import cause_of_death, spawn
+from pflbench.executor.process import cause_of_death, serving
 from pflbench.executor.task import Done, Place, Task, run_task
 
 ROUND_INTERVAL = 0.2  # seconds between two progress messages of one worker
@@ -108,14 +108,8 @@ class _Pool:
         """Cores for each task; workers read it before every round."""
 
     def run(self, waiting: list[Task]) -> list[Done]:
-        workers = [self._start() for _ in range(min(self.jobs, len(waiting)))]
-        try:
-            self._serve(workers, waiting)
-        finally:
-            for worker in workers:
-                worker.process.terminate()
-            for worker in workers:
-                worker.process.join()
+        with contextlib.ExitStack() as self.running:
+            self._serve([self._start() for _ in range(min(self.jobs, len(waiting)))], waiting)
         return self.dones
 
     def _serve(self, workers: list[_Worker], waiting: list[Task]) -> None:
@@ -160,7 +154,7 @@ class _Pool:
             self.on_event(done)
 
     def _start(self) -> _Worker:
-        pipe, process = spawn(_serve_tasks, self.place, self.lanes)
+        pipe, process = self.running.enter_context(serving(_serve_tasks, self.place, self.lanes))
         return _Worker(process, pipe)
 
 

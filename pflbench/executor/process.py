@@ -35,24 +35,18 @@ def _starting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def serving(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[Connection, BaseProcess]]:
-    """What `spawn` returns; the process is ended at the end."""
-    pipe, process = spawn(target, *arguments)
-    try:
-        yield pipe, process
-    finally:
-        process.terminate()
-        process.join()
-
-
-def spawn(target: Callable[..., None], *arguments: Any) -> tuple[Connection, BaseProcess]:
-    """This end of a pipe, and a new process that runs `target(pipe, *arguments)`. It ends with this process."""
+    """This end of a pipe, and a new process that runs `target(pipe, *arguments)`; it is ended at the end."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(target, theirs, *arguments), daemon=True)
     with _starting():
         process.start()
     theirs.close()
-    return mine, process
+    try:
+        yield mine, process
+    finally:
+        process.terminate()
+        process.join()
 
 
 def _serve(target: Callable[..., None], pipe: Connection, *arguments: Any) -> None:
@@ -61,8 +55,7 @@ def _serve(target: Callable[..., None], pipe: Connection, *arguments: Any) -> No
 
 
 def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
 

@@ -29,10 +29,9 @@ from pflbench.store.store import Store
 
 @dataclass(frozen=True)
 class Task:
-    """Runs to train together, where their method's code is, and that of what else is the user's own."""
+    """Runs to train together, and where the code is of what in them is the user's own."""
 
     specs: tuple[RunSpec, ...]
-    reference: str
     places: names.Places = field(default_factory=dict, compare=False)
     unchecked: bool = False
     """Whether a user's method trains without having been held against the contract: provenance."""
@@ -42,6 +41,28 @@ class Task:
     def __str__(self) -> str:
         first, seeds = self.specs[0], ", ".join(str(spec.seed) for spec in self.specs)
         return f"{first.method.name} on {first.dataset.name}, seed {seeds}"
+
+    @property
+    def code(self) -> dict[names.Kind, str]:
+        """The references of the runs' method, dataset, partition and network."""
+        spec = self.specs[0]
+        named: dict[names.Kind, str] = {
+            "methods": spec.method.name,
+            "datasets": spec.dataset.name,
+            "partitions": spec.partition.name,
+            "models": spec.model,
+        }
+        return {kind: names.place(kind, name, self.places) for kind, name in named.items()}
+
+    @property
+    def reference(self) -> str:
+        """Where their method's code is."""
+        return self.code["methods"]
+
+    @property
+    def own(self) -> dict[names.Kind, str]:
+        """The references of what is the user's own."""
+        return {kind: reference for kind, reference in self.code.items() if names.is_users(reference)}
 
 
 @dataclass(frozen=True)
@@ -98,7 +119,7 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
         federations, method, network = _build(task, place)
         source = _sources(task)  # now: the file may be edited or gone before this ends
     except Exception as error:
-        return _singly(task, place, on_round, lanes) or _errors(task, error, place)
+        return _not_trained(error, task, place, on_round, lanes)
     setup = Setup(
         execution=place.execution,
         device=torch.device(place.device),
@@ -110,35 +131,28 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
     memory.reset_peak(setup.device)
     simulation: Simulation | None = None
     try:
-        _check_limit(place.memory_limit, setup.device)
+        if place.memory_limit is not None and place.memory_limit <= (used := memory.in_use(setup.device)):
+            less = (
+                f"{place.memory_limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use before training begins"
+            )
+            raise UsageError(f"--memory-limit: {less}.")
         with limited(place.memory_limit, setup.device):
             simulation = Simulation(task.specs, federations, method, network, setup)
             outcomes = simulation.run()
     except PflbenchError as error:
-        return _singly(task, place, on_round, lanes) or _errors(task, error, place)
+        return _not_trained(error, task, place, on_round, lanes)
     except (Exception, SystemExit) as error:
         if len(task.specs) > 1 or memory.out_of_memory(error):
-            return _singly(task, place, on_round, lanes) or _errors(task, error, place)
+            return _not_trained(error, task, place, on_round, lanes)
         outcomes = [RunOutcome(failure=_raised(error, task)) for _ in task.specs]
     record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, simulation) | source
     record |= {"unchecked": True} if task.unchecked else {}
-    seconds = record["wall_seconds"]
-    return [
-        _store(spec, outcome, place, record | _asked(task, spec) | _shared(federation) | dict(outcome.costs), seconds)
-        for spec, outcome, federation in zip(task.specs, outcomes, federations, strict=True)
-    ]
-
-
-def _asked(task: Task, spec: RunSpec) -> dict[str, Any]:
-    asked = task.asked.get(spec.id)
-    return {"asked": dict(asked)} if asked else {}
-
-
-def _check_limit(limit: int | None, device: torch.device) -> None:
-    if limit is not None and limit <= (used := memory.in_use(device)):
-        raise UsageError(
-            f"--memory-limit: {limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use before training begins."
-        )
+    dones = []
+    for spec, outcome, federation in zip(task.specs, outcomes, federations, strict=True):
+        asked = {"asked": dict(task.asked[spec.id])} if task.asked.get(spec.id) else {}
+        shared = {"shared_rows": rows} if (rows := federation.shared) else {}
+        dones.append(_store(spec, outcome, place, record | asked | shared | dict(outcome.costs)))
+    return dones
 
 
 def _cost(task: Task, place: Place, started: float, simulation: Simulation | None) -> dict[str, Any]:
@@ -168,7 +182,7 @@ def _cost(task: Task, place: Place, started: float, simulation: Simulation | Non
 def _sources(task: Task) -> dict[str, Any]:
     """The user's own code as it was when the run began, with the modules beside it."""
     found: dict[str, Any] = {}
-    for kind, reference in _users(task).items():
+    for kind, reference in task.own.items():
         code = names.code(reference)
         found[f"{kind[:-1]}_source"] = code.source
         if code.neighbors:
@@ -176,35 +190,10 @@ def _sources(task: Task) -> dict[str, Any]:
     return found
 
 
-def _users(task: Task) -> dict[names.Kind, str]:
-    """The references of what is the user's own of a task's method, dataset, partition and network."""
-    spec = task.specs[0]
-    named: dict[names.Kind, str] = {
-        "datasets": spec.dataset.name,
-        "partitions": spec.partition.name,
-        "models": spec.model,
-    }
-    places: Mapping[names.Kind, str] = {kind: names.place(kind, name, task.places) for kind, name in named.items()}
-    references: dict[names.Kind, str] = {"methods": task.reference, **places}
-    return {kind: reference for kind, reference in references.items() if names.is_users(reference)}
-
-
 def _file(reference: str) -> Path:
     """Where a user's code is, or was."""
     path, _ = names.split_reference(reference)
     return Path(path) if path.endswith(".py") else names.source_file(reference)
-
-
-def _shared(federation: Federation) -> dict[str, int]:
-    """How many rows several clients hold, where any are (FEMNIST's letters)."""
-    return {"shared_rows": shared} if (shared := federation.shared) else {}
-
-
-def _singly(task: Task, place: Place, on_round: OnRound | None, lanes: Lanes) -> list[Done]:
-    """The runs of a group one by one; nothing if it is a single run."""
-    if len(task.specs) == 1:
-        return []
-    return [done for spec in task.specs for done in run_task(replace(task, specs=(spec,)), place, on_round, lanes)]
 
 
 def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
@@ -218,21 +207,26 @@ def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any,
     if torch.are_deterministic_algorithms_enabled() != place.deterministic:  # to say so imports a compiler
         torch.use_deterministic_algorithms(place.deterministic)
     federations = [build.federation(spec, place.data_root, task.places) for spec in task.specs]
-    return federations, build.method(task.specs[0], task.reference), build.network(task.specs[0], task.places)
+    return federations, build.method(task.specs[0], task.places), build.network(task.specs[0], task.places)
 
 
-def _errors(task: Task, error: Exception | SystemExit, place: Place) -> list[Done]:
+def _not_trained(
+    error: Exception | SystemExit, task: Task, place: Place, on_round: OnRound | None, lanes: Lanes
+) -> list[Done]:
+    """The runs of a group one by one, or the error of a single run."""
+    if len(task.specs) > 1:
+        return [done for spec in task.specs for done in run_task(replace(task, specs=(spec,)), place, on_round, lanes)]
     message = str(error)
     if memory.out_of_memory(error):
         under = " under the --memory-limit" if place.memory_limit else ""
         message = f"out of memory{under}: {message}" if message else f"out of memory{under}"
     elif not isinstance(error, PflbenchError | OSError):
-        files = {_file(reference) for reference in _users(task).values()}
+        files = {_file(reference) for reference in task.own.values()}
         message = blame.line(error, blame.where(error, files), hint=False)
-    return [Done(spec, "error", message, traceback.format_exc()) for spec in task.specs]
+    return [Done(task.specs[0], "error", message, traceback.format_exc())]
 
 
-def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, Any], seconds: float) -> Done:
+def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, Any]) -> Done:
     failure = None if outcome.failure is None else str(outcome.failure)
     if guards := sum(m.value for m in outcome.metrics if m.name == "guards" and m.round == spec.rounds):
         record = record | {"guards": int(guards)}
@@ -245,7 +239,7 @@ def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, A
         "failed" if failure else "done",
         failure or "",
         getattr(outcome.failure, "detail", ""),
-        seconds,
+        record["wall_seconds"],
         headline=_headline(outcome),
     )
 
@@ -267,7 +261,7 @@ class MethodRaised(PflbenchError):
 
 
 def _raised(error: BaseException, task: Task) -> MethodRaised:
-    files = {kind: _file(reference) for kind, reference in _users(task).items()}
+    files = {kind: _file(reference) for kind, reference in task.own.items()}
     own = files.pop("methods", None) or names.source_file(task.reference)
     raised = MethodRaised(blame.blame(error, own, task.reference, set(files.values()) - {own}))
     raised.detail = "".join(traceback.format_exception(error))

@@ -1,1 +1,1 @@
-"""Networks: one file per architecture; each is a function `(shape, classes) -> Network`."""
+"""Networks: each is a function `(shape, classes) -> Network`."""

@@ -1,4 +1,4 @@
-"""Convolution blocks, then dense blocks, then a linear classifier; and the modulator that CAFeMe puts in front.
+"""CAFeMe's networks: convolution blocks, dense blocks, a linear classifier; and the modulator that it puts in front.
 
 CAFeMe, Sec. 5.1 and the authors' code: every block is convolution or linear, batch normalization without running
 statistics, ReLU (and 2×2 max pooling after a convolution).
@@ -126,6 +126,26 @@ class ConvNet:
             gated=base.gated,
             streams={"modulator": "modulator"},
         )
+
+
+def cnn2(shape: tuple[int, int, int], classes: int) -> Network:
+    """Two 5×5 convolutions (32, 64), dense 512; 1×28×28 images (CAFeMe, authors' code).
+
+    The small network of CAFeMe's RMNIST and FEMNIST columns: 583,242 parameters with 10 classes.
+    """
+    require_shape("cnn2", (1, 28, 28), shape)
+    sizes = ConvNet((32, 64), kernel=5, padding=0, flat=1024, hidden=(512,), before=(100, 200), after=(200,))
+    return sizes.network(shape, classes)
+
+
+def cnn3(shape: tuple[int, int, int], classes: int) -> Network:
+    """Three 3×3 convolutions (64 each), dense 576 and 576; 3×32×32 images (CAFeMe, Sec. 5.1).
+
+    The larger network of CAFeMe's CIFAR-10 and Meta-Dataset columns: 1,006,858 parameters with 10 classes.
+    """
+    require_shape("cnn3", (3, 32, 32), shape)
+    sizes = ConvNet((64,) * 3, kernel=3, padding=1, flat=1024, hidden=(576, 576), before=(100, 100, 200), after=(200,))
+    return sizes.network(shape, classes)
 
 
 def require_shape(name: str, expected: tuple[int, int, int], shape: tuple[int, int, int]) -> None:

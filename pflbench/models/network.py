@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pflbench.errors import UsageError
-from pflbench.models.ops import STACKS, Ops, Single
+from pflbench.models.ops import STACKS, Ops
 from pflbench.rng import torch_stream
 from pflbench.typing import Params
 from pflbench.vector import Layout, Parameter
@@ -96,7 +96,7 @@ class Network:
 
         `pieces`: the parameter vector, whole or cut at part boundaries. `key`: for dropout; None: without.
         """
-        return self.forward(Single(key), self.layout.views(pieces), x, ungated)
+        return self.forward(Ops(key), self.layout.views(pieces), x, ungated)
 
     def stacked_logits(
         self,
@@ -121,7 +121,7 @@ class Network:
         Raises:
             UsageError: The head is more than one linear layer.
         """
-        return self._features()(Single(), self.layout.views(pieces), x, ungated)
+        return self._features()(Ops(), self.layout.views(pieces), x, ungated)
 
     def stacked_represent(
         self, pieces: Sequence[Tensor], x: Tensor, mask: Tensor | None, stack: str = "grouped"

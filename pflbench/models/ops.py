@@ -1,6 +1,6 @@
 """The few layer operations networks are written in, for one client and for a stack of clients.
 
-A network's forward pass is written once. `Single` runs it for one vector of parameters on trimmed batches;
+A network's forward pass is written once. `Ops` runs it for one vector of parameters on trimmed batches;
 `Stacked` runs it for a matrix ["clients", "params"] in one go: grouped convolutions, batched matrix products and
 normalizations that use a mask's real rows only. Inside a stack images are ["batch", "clients*channels", "height",
 "width"] and features ["clients", "batch", "features"]. `Columns` is a stack whose convolutions are batched matrix
@@ -8,8 +8,6 @@ products too, over every pixel's neighborhood written out as a row: what a GPU's
 """
 
 from __future__ import annotations
-
-from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -20,30 +18,48 @@ from pflbench import noise
 EPS = 1e-5
 
 
-@runtime_checkable
-class Ops(Protocol):
-    """What a forward pass may use."""
+class Ops:
+    """What a forward pass may use, here for one client.
+
+    Images are ["batch", "channels", "height", "width"], features ["batch", "features"]. `key`: what dropout draws from
+    (int64 scalar), None in tests.
+    """
+
+    def __init__(self, key: Tensor | None = None):
+        self.key = key
 
     def images(self, x: Tensor) -> Tensor:
-        """Bring gathered images into the layout that `conv` takes."""
+        """Bring gathered images into the layout that `conv` takes: channels-last, which pooling on a CPU likes."""
+        return x.contiguous(memory_format=torch.channels_last)
 
     def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
         """2-d convolution, stride 1."""
+        return F.conv2d(x, weight, bias, padding=padding)
 
     def pool(self, x: Tensor, padding: int = 0) -> Tensor:
         """2×2 max pooling; `padding` (0 or 1) rows and columns of -inf around the image, so never the maximum."""
+        return F.max_pool2d(x, 2, padding=padding)
 
     def average(self, x: Tensor) -> Tensor:
         """Images to features: each channel's mean over all pixels."""
+        return x.mean((2, 3))
 
     def flatten(self, x: Tensor) -> Tensor:
         """Images to features."""
+        return x.flatten(1)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """Affine map of features."""
+        return F.linear(x, weight, bias)
 
     def batch_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        """Normalization by this batch's statistics (no running buffers), of images or features."""
+        """Normalization by this batch's statistics (no running buffers), of images or features.
+
+        One lone value per channel normalizes to the shift (PyTorch refuses it).
+        """
+        if x.numel() == x.shape[1]:
+            return 0 * x + self.over(x, shift)
+        return F.batch_norm(x, None, None, scale, shift, training=True, eps=EPS)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
         """Features with each entry 0 with this probability, the others divided by the rest of it; as they are in tests.
@@ -51,83 +67,34 @@ class Ops(Protocol):
         What is dropped depends on the batch's key, the row's place in the batch, and the feature alone. One such layer
         a network.
         """
+        if self.key is None:
+            return x
+        drawn = noise.uniform(self.key, ("dropout",), x.shape[-2] * x.shape[-1], x.dtype).view_as(x)
+        return x * (drawn > rate) / (1 - rate)
 
     def mean(self, x: Tensor) -> Tensor:
         """Mean of features over the batch."""
-
-    def context_linear(self, c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Affine map of one vector per client, as `mean` returns it."""
-
-    def over(self, x: Tensor, values: Tensor) -> Tensor:
-        """`values` (one per channel or feature, per client) shaped to broadcast over `x`."""
-
-
-class Single:
-    """One client: images ["batch", "channels", "height", "width"], features ["batch", "features"].
-
-    `key`: what dropout draws from (int64 scalar), None in tests.
-    """
-
-    def __init__(self, key: Tensor | None = None):
-        self.key = key
-
-    def images(self, x: Tensor) -> Tensor:
-        return x.contiguous(memory_format=torch.channels_last)
-
-    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
-        """See `Ops`; weight and images are channels-last, and so is the result, which pooling on a CPU likes."""
-        return F.conv2d(x, weight, bias, padding=padding)
-
-    def pool(self, x: Tensor, padding: int = 0) -> Tensor:
-        return F.max_pool2d(x, 2, padding=padding)
-
-    def average(self, x: Tensor) -> Tensor:
-        return x.mean((2, 3))
-
-    def flatten(self, x: Tensor) -> Tensor:
-        return x.flatten(1)
-
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return F.linear(x, weight, bias)
-
-    def batch_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        """See `Ops`. One lone value per channel normalizes to the shift (PyTorch refuses it)."""
-        if x.numel() == x.shape[1]:
-            return 0 * x + self.over(x, shift)
-        return F.batch_norm(x, None, None, scale, shift, training=True, eps=EPS)
-
-    def dropout(self, x: Tensor, rate: float) -> Tensor:
-        return _dropped(x, rate, self.key)
-
-    def mean(self, x: Tensor) -> Tensor:
         return x.mean(0)
 
     def context_linear(self, c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """See `Ops`; c ["features"]."""
+        """Affine map of one vector per client, as `mean` returns it."""
         return F.linear(c, weight, bias)
 
     def over(self, x: Tensor, values: Tensor) -> Tensor:
+        """`values` (one per channel or feature, per client) shaped to broadcast over `x`."""
         return values.reshape(1, -1, *([1] * (x.dim() - 2)))
 
 
-def _dropped(x: Tensor, rate: float, key: Tensor | None) -> Tensor:
-    """Rows [*lead, "batch", "features"]; key [*lead]."""
-    if key is None:
-        return x
-    drawn = noise.uniform(key, ("dropout",), x.shape[-2] * x.shape[-1], x.dtype).view_as(x)
-    return x * (drawn > rate) / (1 - rate)
-
-
-class Stacked:
+class Stacked(Ops):
     """Several clients at once. `mask` ["clients", "batch"] marks real rows; None means all are.
 
     `key` ["clients"]: what dropout draws from, None in tests.
     """
 
     def __init__(self, clients: int, mask: Tensor | None, key: Tensor | None = None):
+        super().__init__(key)
         self.clients = clients
         self.mask = mask
-        self.key = key
 
     def images(self, x: Tensor) -> Tensor:
         """["clients", "batch", "channels", "height", "width"] → ["batch", "clients*channels", "height", "width"]."""
@@ -136,9 +103,6 @@ class Stacked:
     def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
         """See `Ops`; weight ["clients", "out", "in", "kernel", "kernel"]."""
         return F.conv2d(x, weight.flatten(0, 1), bias.flatten(), padding=padding, groups=self.clients)
-
-    def pool(self, x: Tensor, padding: int = 0) -> Tensor:
-        return F.max_pool2d(x, 2, padding=padding)
 
     def average(self, x: Tensor) -> Tensor:
         return self._apart(x).mean((3, 4)).transpose(0, 1)
@@ -176,9 +140,6 @@ class Stacked:
         variance = (center.square() * real).sum(dims, keepdim=True) / n
         shape = (1, self.clients, -1, *tail)
         return center * (variance + EPS).rsqrt() * scale.reshape(shape) + shift.reshape(shape)
-
-    def dropout(self, x: Tensor, rate: float) -> Tensor:
-        return _dropped(x, rate, self.key)
 
     def mean(self, x: Tensor) -> Tensor:
         """See `Ops`; over real rows only."""

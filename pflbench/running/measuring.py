@@ -184,7 +184,7 @@ def try_out(one: Unknown, root: Path) -> Trial:
     short = spec.model_copy(update={"rounds": 2, "cohort": clients, "scoring": scoring})
     begun = time.process_time()
     federation = build.federation(short, root, one.places)
-    method, network = build.method(short, one.reference), build.network(short, one.places)
+    method, network = build.method(short, one.places), build.network(short, one.places)
     simulation = Simulation([short], [federation], method, network, Setup())
     steps = [time.process_time()]
     for _ in range(2):

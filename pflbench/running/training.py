@@ -91,8 +91,7 @@ def to_train(work: Work, store: Store, execution: Execution, on_event: OnEvent =
 
 def check(asked: ToTrain, work: Work) -> None:
     """Build what the runs to be trained have of the user's own. Raises `UsageError` if it cannot be built."""
-    own = [(spec, places) for spec in asked.runnable if (places := work.places.get(spec.id))]
-    build.check_all((spec, names.place("methods", spec.method.name, places), places) for spec, places in own)
+    build.check_all((spec, places) for spec in asked.runnable if (places := work.places.get(spec.id)))
 
 
 def train(work: Work, results: Path, execution: Execution, on_event: OnEvent = unheard) -> Outcome:
@@ -114,7 +113,7 @@ def train(work: Work, results: Path, execution: Execution, on_event: OnEvent = u
     store.check_writable(spec.id for spec in asked.runnable)
     place = _place(results, execution, {spec.precision for spec in asked.runnable})
     tasks = _tasks(asked.runnable, work, place, execution.unchecked)
-    build.check_all((task.specs[0], task.reference, task.places) for task in tasks)
+    build.check_all((task.specs[0], task.places) for task in tasks)
     if not execution.unchecked:
         _hold(tasks, on_event)
     remember(store, askers, {spec.id for spec in asked.runnable})
@@ -163,8 +162,8 @@ def _tasks(specs: list[RunSpec], work: Work, place: Place, unchecked: bool) -> l
     tasks = []
     for group in groups.values():
         own = work.places.get(group[0].id, {})
-        reference = names.place("methods", group[0].method.name, own)
-        tasks.append(Task(tuple(group), reference, own, unchecked and names.is_users(reference), made_for))
+        users = names.is_users(names.place("methods", group[0].method.name, own))
+        tasks.append(Task(tuple(group), own, unchecked and users, made_for))
     return tasks
 
 

@@ -11,21 +11,14 @@ from pflbench.errors import UsageError
 from pflbench.executor import local, provenance
 from pflbench.executor.machine import processor
 from pflbench.speed import records
-from pflbench.speed.contenders import competing
-from pflbench.speed.options import Options
-from pflbench.speed.results import Result
+from pflbench.speed.contenders import Options, competing
+from pflbench.speed.results import FOREIGN, Result
 from pflbench.speed.timing import expected_seconds, time_all
 from pflbench.suite.load import folder
 
 BUSY = 0.5
 """Load average above which the machine counts as busy."""
-FOREIGN = 0.1
-"""Cores that other processes may take while numbers are to be trusted."""
 Say = Callable[[str], None]
-
-
-def silent(_: str) -> None:
-    """Ignores the text."""
 
 
 def how_long(options: Options) -> float:
@@ -35,7 +28,7 @@ def how_long(options: Options) -> float:
 
 
 def measure(
-    options: Options, *, on_block: Say = silent, warn: Say = silent, scripts: Path | None = None
+    options: Options, *, on_block: Say = lambda _: None, warn: Say = lambda _: None, scripts: Path | None = None
 ) -> Iterator[Result]:
     """Time all contenders on each network; yields what a network came to once it is measured, and keeps it for `plan`.
 
@@ -69,12 +62,6 @@ def measure(
         yield result
 
 
-def machine_of(result: Result) -> str:
-    """The GPU's name, or the processor's model."""
-    name = str(result.timings[result.field.alone].ready["device"])
-    return processor() if name == "cpu" else name
-
-
 def document(results: Sequence[Result]) -> dict[str, Any]:
     """All that was measured, JSON-ready, with the machine and the versions. Floating-point operations as they are."""
     first = results[0]
@@ -83,7 +70,7 @@ def document(results: Sequence[Result]) -> dict[str, Any]:
         "schema": 1,
         "what": "training only, equal client-steps",
         "machine": {
-            "device": machine_of(first),
+            "device": first.machine,
             "processor": processor(),
             "cores": options.cores,
             "load_before": first.load,
@@ -108,10 +95,10 @@ def _keep(result: Result, warn: Say) -> None:
     if (result.foreign_cores or 0) > FOREIGN:
         warn(f"Not kept for `pflbench plan`: {result.network} was measured on a busy machine.")
         return
-    batch = result.timings[result.field.alone].ready["workload"]["batch"]
-    measured = records.Gradient(batch=batch, seconds_per_client_step=result.seconds_per_client_step)
+    batch, seconds = result.ready["workload"]["batch"], result.seconds_per_client_step
     try:
-        records.keep(machine_of(result), {result.network: measured})
+        measured = records.Gradient(batch=batch, seconds_per_client_step=seconds)
+        records.keep(result.machine, {result.network: measured})
     except OSError as error:
         file = str(records.file())
         warn(f"Warning: `plan` will not know of this: {file!r} cannot be written ({error.strerror}).")

@@ -75,7 +75,8 @@ class Process:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise PflbenchError(f"The contender {self._name()} {self._fate(line)}")
+            name = " ".join([self.program.script, *self.program.options])
+            raise PflbenchError(f"The contender {name} {self._fate(line)}")
         if "error" in answer:
             raise UsageError(str(answer["error"]))
         return answer
@@ -88,9 +89,6 @@ class Process:
             with contextlib.suppress(OSError):  # what it was never told
                 if pipe is not None:
                     pipe.close()
-
-    def _name(self) -> str:
-        return " ".join([self.program.script, *self.program.options])
 
     def _fate(self, line: bytes) -> str:
         if line:

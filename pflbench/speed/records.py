@@ -55,16 +55,15 @@ def trial_key(spec: RunSpec) -> str:
 
 def measured(device: str | None = None) -> dict[str, Any]:
     """All that was measured last on a device given by name (default: this machine's processor)."""
-    known = _read().get(device or processor(), {})
+    known = _read().get(device or processor())
     return known if isinstance(known, dict) else {}
 
 
-def keep(device: str, measured: Mapping[str, Gradient | Trial]) -> None:
+def keep(device: str, measurements: Mapping[str, Gradient | Trial]) -> None:
     """Keep new measurements; earlier ones of other networks, runs and devices stay. Raises `OSError`."""
-    everything = _read()
-    write_json(file(), {**everything, device: {**everything.get(device, {}), **measured}})
+    write_json(file(), _read() | {device: measured(device) | dict(measurements)})
 
 
-def _read() -> dict[str, dict[str, Any]]:
+def _read() -> dict[str, Any]:
     kept = read_json(file())
     return kept if isinstance(kept, dict) else {}

@@ -1,4 +1,4 @@
-"""Rates and ratios from the timings of one network.
+"""Rates and ratios from the timings of one network, and the table of them.
 
 A ratio is formed within a pass, and is the median of the passes' ratios; its spread is their range. Where a program may
 use several thread counts it is given several, and the best (by its median) stands for it.
@@ -11,9 +11,17 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
-from pflbench.speed.contenders import Field, Pairing
-from pflbench.speed.options import Options
+from rich.box import SIMPLE
+from rich.table import Table
+
+from pflbench.executor.machine import processor
+from pflbench.speed.contenders import ALONE, COUNTED, Field, Options, Pairing
+from pflbench.speed.processes import Answer
 from pflbench.speed.timing import Timing
+from pflbench.units import count
+
+FOREIGN = 0.1
+"""Cores that other processes may take while numbers are to be trusted."""
 
 
 class Range(NamedTuple):
@@ -22,6 +30,9 @@ class Range(NamedTuple):
     median: float
     min: float
     max: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.min:.2f}–{self.max:.2f})"
 
 
 def spread(values: Sequence[float]) -> Range:
@@ -34,28 +45,24 @@ def better(ids: Sequence[str], rates: Mapping[str, Sequence[float]]) -> str:
     return max(ids, key=lambda id: median(rates[id]))
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A row, measured. `ratio` is None where nothing is compared."""
+class Comparison(NamedTuple):
+    """A row, measured. `ratios`: how many times as fast, by pass, and their `ratio`; None where nothing is compared."""
 
-    row: Pairing
     contender: str
     rate: Range
     against: str | None
     ratios: tuple[float, ...]
-
-    @property
-    def ratio(self) -> Range | None:
-        """How many times as fast, over the passes."""
-        return spread(self.ratios) if self.ratios else None
+    ratio: Range | None
 
 
 def compared(row: Pairing, rates: Mapping[str, Sequence[float]]) -> Comparison:
     """Compare within each pass."""
     chosen = better(row.of, rates)
-    against = better(row.against, rates) if row.against else None
-    ratios = [a / b for a, b in zip(rates[chosen], rates[against], strict=True)] if against else []
-    return Comparison(row, chosen, spread(rates[chosen]), against, tuple(ratios))
+    if not row.against:
+        return Comparison(chosen, spread(rates[chosen]), None, (), None)
+    against = better(row.against, rates)
+    ratios = tuple(a / b for a, b in zip(rates[chosen], rates[against], strict=True))
+    return Comparison(chosen, spread(rates[chosen]), against, ratios, spread(ratios))
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,17 @@ class Result:
     @property
     def seconds_per_client_step(self) -> float:
         """Of the engine with one run."""
-        return 1 / median(self.timings[self.field.alone].rates)
+        return 1 / median(self.timings[ALONE].rates)
+
+    @property
+    def ready(self) -> Answer:
+        """What the engine with one run said before it started."""
+        return self.timings[ALONE].ready
+
+    @property
+    def machine(self) -> str:
+        """The GPU's name, or the processor's model."""
+        return processor() if self.ready["device"] == "cpu" else str(self.ready["device"])
 
     @property
     def foreign_cores(self) -> float | None:
@@ -91,7 +108,7 @@ class Result:
         A multiplication and an addition are two. Of a network, those of its convolutions and linear layers count: of
         the forward pass, and of the gradients with respect to weights and inputs (but not to the images).
         """
-        counting = self.timings[id] if id in self.field.matmul.values() else self.timings[self.field.counted]
+        counting = self.timings[id if id in self.field.matmul.values() else COUNTED]
         one = counting.ready.get("operations_per_step")
         return None if one is None else [one * rate for rate in self.timings[id].rates]
 
@@ -107,16 +124,16 @@ class Result:
             c.id: {
                 "title": c.title,
                 "programs": [[p.script, *p.options] for p in c.programs],
-                "rounds_per_block": self.timings[c.id].rounds,
-                "client_steps": self.timings[c.id].client_steps,
-                "seconds": self.timings[c.id].seconds,
-                "client_steps_per_second": self.timings[c.id].rates,
-                "median": median(self.timings[c.id].rates),
+                "rounds_per_block": timing.rounds,
+                "client_steps": timing.client_steps,
+                "seconds": timing.seconds,
+                "client_steps_per_second": timing.rates,
+                "median": median(timing.rates),
                 "operations_per_second": median(self.operations(c.id) or [0.0]) or None,
-                "foreign_cores": self.timings[c.id].foreign_cores,
-                "ready": self.timings[c.id].ready,
+                "foreign_cores": timing.foreign_cores,
+                "ready": timing.ready,
             }
-            for c in self.field.contenders
+            for c, timing in ((c, self.timings[c.id]) for c in self.field.contenders)
         }
         rows = [
             {
@@ -128,5 +145,52 @@ class Result:
             }
             for m in self.lines
         ]
-        workload = self.timings[self.field.alone].ready.get("workload")
-        return {"workload": workload, "contenders": contenders, "rows": rows}
+        return {"workload": self.ready.get("workload"), "contenders": contenders, "rows": rows}
+
+    def table(self) -> Table:
+        """Steps a second, floating-point operations a second, and the comparisons, with the machine below them."""
+        work = self.ready["workload"]
+        grid = Table(
+            title=f"{self.network} · {work['clients']} clients × {work['steps']} steps × batch {work['batch']}"
+            " · training only, equal client-steps",
+            caption=self._caption(),
+            title_justify="left",
+            caption_justify="left",
+            box=SIMPLE,
+            pad_edge=False,
+        )
+        grid.add_column("", no_wrap=True)
+        for head in ("steps/s", "GFLOP/s", "share", "times as fast"):
+            grid.add_column(head, justify="right", no_wrap=True)
+        grid.add_column("as")
+        titles = {c.id: c.title for c in self.field.contenders}
+        for line in self.lines:
+            share = self.share(line.contender)
+            grid.add_row(
+                titles[line.contender],
+                _short(line.rate.median),
+                self._giga(line.contender),
+                f"{100 * share.median:.0f} %" if share else "",
+                str(line.ratio or "–"),
+                titles[line.against] if line.against else "",
+            )
+        for id in dict.fromkeys(self.field.matmul.values()):
+            grid.add_row(titles[id], "", self._giga(id))
+        return grid
+
+    def _caption(self) -> str:
+        notes = [f"{self.machine}, {count(self.options.cores, 'core')}; torch {self.ready['torch']}"]
+        notes += [f"load average before: {self.load:.2f}"] if self.load is not None else []
+        if (foreign := self.foreign_cores) is not None:
+            busy = ": do not trust these numbers" if foreign > FOREIGN else ""
+            notes.append(f"other processes took up to {foreign:.2f} cores{busy}")
+        share = "share: of the rate at which the same cores do plain matrix products (matmul)"
+        return f"{'; '.join(notes)}. Medians over passes (range); {share}."
+
+    def _giga(self, id: str) -> str:
+        operations = self.operations(id)
+        return _short(median(operations) / 1e9) if operations else ""
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -6,13 +6,13 @@ A machine's speed changes over minutes, so contenders take turns, and two are co
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pflbench.errors import PflbenchError
-from pflbench.speed.other_processes import Watch
 from pflbench.speed.processes import Answer, Contender, Process, Program, started
 
 PAUSE = 0.25
@@ -111,3 +111,34 @@ def _block(team: Sequence[Process], rounds: int, limit: float) -> tuple[int, flo
         process.tell(rounds, limit)
     answers = [process.hear() for process in team]
     return sum(int(answer["rounds"]) for answer in answers), max(float(answer["seconds"]) for answer in answers)
+
+
+class Watch:
+    """How much time of this process's cores others took since it was made (Linux only); `pids` are ours."""
+
+    def __init__(self, pids: Sequence[int], proc: Path = Path("/proc")):
+        self.pids, self.proc = [os.getpid(), *pids], proc
+        self.started, self.before = time.perf_counter(), self._foreign()
+
+    def cores(self) -> float | None:
+        """Cores that others kept busy on average since; None where that cannot be told."""
+        now, elapsed = self._foreign(), time.perf_counter() - self.started
+        if now is None or self.before is None or elapsed <= 0:
+            return None
+        return max(0.0, (now - self.before) / elapsed)
+
+    def _foreign(self) -> float | None:
+        try:
+            tick = os.sysconf("SC_CLK_TCK")
+            mine = {f"cpu{n}" for n in os.sched_getaffinity(0)}
+            lines = [line.split() for line in (self.proc / "stat").read_text().splitlines()]
+            # user nice system idle iowait irq softirq steal
+            busy = sum(int(n) for f in lines if f[0] in mine for n in [*f[1:4], *f[6:9]])
+            return (busy - sum(self._own(pid) for pid in self.pids)) / tick
+        except (OSError, ValueError, AttributeError, IndexError):
+            return None
+
+    def _own(self, pid: int) -> int:
+        # After the program's name, which may hold anything, in brackets; user and system time are fields 14 and 15.
+        fields = (self.proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])

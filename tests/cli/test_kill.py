@@ -19,7 +19,7 @@ PRELOADED = (
     "pflbench.executor.local",
     "pflbench.methods.ditto",
     "pflbench.methods.fedavg",
-    "pflbench.models.cnn2",
+    "pflbench.models.convnet",
     "pflbench.report.layout",
     "pflbench.report.render",
     "sklearn.datasets",

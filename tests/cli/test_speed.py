@@ -57,7 +57,7 @@ def test_each_network_is_printed_and_kept_as_soon_as_it_is_done(cli, monkeypatch
 
     monkeypatch.setattr(measuring, "time_all", time_all)
     monkeypatch.setattr(measuring, "FOREIGN", 100.0)  # whatever else this machine does
-    monkeypatch.setattr("pflbench.speed.options.Options.rehearsal", False)
+    monkeypatch.setattr("pflbench.speed.contenders.Options.rehearsal", False)
     told = cli(*TINY, "-n", "lenet", "--cores", "1")
     assert told.code == 1 and "The second one died." in told.err
     assert "mlp · 2 clients" in told.out and "lenet" not in told.out

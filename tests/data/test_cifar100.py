@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,7 @@ import pytest
 import torch
 from torchvision.datasets import CIFAR100 as TorchvisionCIFAR100
 
-from pflbench.data.datasets import cifar100
-from pflbench.data.datasets.cifar100 import CIFAR100
+from pflbench.data.datasets.cifar import CIFAR100, PFEDVEM_100
 from pflbench.data.source import Dataset, UnofficialFile
 from pflbench.errors import PflbenchError, UsageError
 
@@ -44,12 +42,12 @@ def write(root: Path, form: str, fine: np.ndarray = FINE) -> None:
 @pytest.fixture(autouse=True)
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "real" not in request.fixturenames:
-        monkeypatch.setattr(cifar100, "ARCHIVES", replace(cifar100.ARCHIVES, records=COUNTS))
+        monkeypatch.setattr(CIFAR100, "records", COUNTS)
 
 
 def test_the_python_forms_checksums_are_torchvisions() -> None:
     listed = [*TorchvisionCIFAR100.train_list, *TorchvisionCIFAR100.test_list]
-    assert [tuple(entry) for entry in listed] == list(cifar100.ARCHIVES.forms["cifar-100-python"].items())
+    assert [tuple(entry) for entry in listed] == list(CIFAR100.forms["cifar-100-python"].items())
 
 
 @pytest.mark.parametrize("form", ["binary", "python"])
@@ -61,7 +59,7 @@ def test_both_forms_give_the_same_pool(form: str, tmp_path: Path) -> None:
     assert np.array_equal(source.images.numpy(), ROWS.reshape(-1, 3, 32, 32)) and source.test == 100
     assert np.array_equal(source.labels, COARSE) and source.labels.dtype == np.int64
     assert source.kind is not None and np.array_equal(source.kind, FINE) and source.kind.dtype == np.int64
-    assert source.classes == 20 and source.normalization == cifar100.NORMALIZATION
+    assert source.classes == 20 and source.normalization == PFEDVEM_100
     assert CIFAR100().status(tmp_path).startswith("ready: 300 images")
     CIFAR100().fetch(tmp_path)  # nothing to do
 
@@ -74,7 +72,7 @@ def test_fine_classes_and_fedreps_normalization(tmp_path: Path) -> None:
     assert fine.classes == CIFAR100(fine=True).classes == 100 and fine.test == 100
     assert fine.normalization == ((0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
     assert torch.equal(fine.images, plain.images) and fine.hash == plain.hash
-    assert CIFAR100(fine=True).load(tmp_path, 0).normalization == cifar100.NORMALIZATION
+    assert CIFAR100(fine=True).load(tmp_path, 0).normalization == PFEDVEM_100
     with pytest.raises(UsageError, match="fedrep"):
         CIFAR100(normalize="imagenet")  # type: ignore[arg-type]
 

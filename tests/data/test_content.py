@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pflbench.data import content
-from pflbench.data.partitions.class_shards import ClassShards
-from pflbench.data.partitions.shards import Shards
+from pflbench.data.partitions.cafeme import Shards
+from pflbench.data.partitions.fedec import ClassShards
 from pflbench.data.source import Normalization, Source
 from pflbench.errors import DataMissing
 

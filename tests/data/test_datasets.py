@@ -8,7 +8,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,12 @@ from torchvision.transforms.functional import rotate
 
 from pflbench import data, names
 from pflbench.catalog import coerce, complete, describe_options, parse
-from pflbench.data.datasets import cifar10, mnist
-from pflbench.data.datasets.cifar10 import CIFAR10
-from pflbench.data.datasets.cifar100 import CIFAR100
+from pflbench.data.datasets import mnist
+from pflbench.data.datasets.cifar import CIFAR10, CIFAR100, PFEDVEM
 from pflbench.data.datasets.digit_five import DigitFive
-from pflbench.data.datasets.digits import Digits
-from pflbench.data.datasets.fashion_mnist import FashionMNIST
+from pflbench.data.datasets.digits import Digits, RotatedDigits
 from pflbench.data.datasets.femnist_letters import FEMNISTLetters
-from pflbench.data.datasets.mnist import MNIST
-from pflbench.data.datasets.rmnist import RMNIST
-from pflbench.data.datasets.rotated_digits import RotatedDigits
+from pflbench.data.datasets.mnist import MNIST, RMNIST, FashionMNIST
 from pflbench.data.datasets.rotation import rotate_by_group, rotation_groups
 from pflbench.data.datasets.sun397 import SUN397
 from pflbench.data.formats import cifar
@@ -246,7 +241,7 @@ def test_digits_dealt_into_sources_have_every_digit_in_both_splits(tmp_path: Pat
 @pytest.fixture
 def small_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, np.ndarray, np.ndarray]:
     """A root with a 40-image MNIST in the real format: root, images, labels."""
-    monkeypatch.setattr(mnist, "FILES", replace(mnist.FILES, splits=(replace(mnist.TRAIN, count=40),)))
+    monkeypatch.setattr(MNIST, "splits", (mnist.TRAIN._replace(rows=40),))
     random = np.random.default_rng(0)
     images, labels = random.integers(0, 256, (40, 28, 28), dtype=np.uint8), np.arange(40, dtype=np.uint8) % 10
     folder = tmp_path / "MNIST" / "raw"
@@ -345,7 +340,7 @@ def write_cifar(root: Path, form: str, rows: np.ndarray, labels: np.ndarray) -> 
 
 @pytest.fixture
 def small_cifar(monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
-    monkeypatch.setattr(cifar10, "RECORDS", 8)
+    monkeypatch.setattr(CIFAR10, "records", (8,) * 6)
     return np.random.default_rng(0).integers(0, 256, (40, 3072), dtype=np.uint8), np.arange(40) % 10
 
 
@@ -372,8 +367,8 @@ def test_the_options_of_cifar_can_be_said_in_a_suite() -> None:
 
 
 def test_the_python_forms_checksums_are_torchvisions() -> None:
-    assert [tuple(entry) for entry in TorchvisionCIFAR10.train_list] == list(cifar10.PICKLES.items())
-    assert [tuple(entry) for entry in TorchvisionCIFAR10.test_list] == list(cifar10.TEST_PICKLE.items())
+    listed = [*TorchvisionCIFAR10.train_list, *TorchvisionCIFAR10.test_list]
+    assert [tuple(entry) for entry in listed] == list(CIFAR10.forms["cifar-10-batches-py"].items())
 
 
 @pytest.mark.parametrize("form", ["binary", "python2", "python3"])
@@ -400,7 +395,7 @@ def test_the_test_split_comes_last_and_on_request(
     write_cifar(tmp_path, form, rows, labels)
     plain, source = CIFAR10().load(tmp_path, 0), CIFAR10(test=True, normalize=True).load(tmp_path, 0)
     assert plain.test == 0 and plain.normalization is None
-    assert source.test == 8 and source.normalization == cifar10.NORMALIZATION
+    assert source.test == 8 and source.normalization == PFEDVEM
     assert np.array_equal(source.images.numpy().reshape(48, -1), rows) and np.array_equal(source.labels, labels)
     assert torch.equal(plain.images, source.images[:40]) and plain.hash != source.hash
     next(tmp_path.rglob("test_batch*")).unlink()

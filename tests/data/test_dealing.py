@@ -14,14 +14,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pflbench.data.datasets.cifar10 import CIFAR10
-from pflbench.data.datasets.cifar100 import CIFAR100
+from pflbench.data.datasets.cifar import CIFAR10, CIFAR100
 from pflbench.data.datasets.digits import Digits
 from pflbench.data.federation import Federation, build
 from pflbench.data.partition import Hand
-from pflbench.data.partitions.class_shards import ClassShards
-from pflbench.data.partitions.letter_users import LetterUsers
-from pflbench.data.partitions.shards import Shards
+from pflbench.data.partitions.cafeme import Shards
+from pflbench.data.partitions.fedec import ClassShards, LetterUsers
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import UsageError
 from pflbench.rng import stream

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,9 +100,8 @@ WRITERS = {
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty root, and MNIST as small as the other sources will be."""
-    source = digit_sources.MNISTSource
-    splits = (replace(mnist.TRAIN, count=TRAIN), replace(mnist.TEST, count=TEST))
-    monkeypatch.setattr(source, "_files", replace(source._files, splits=splits))
+    splits = (mnist.TRAIN._replace(rows=TRAIN), mnist.TEST._replace(rows=TEST))
+    monkeypatch.setattr(digit_sources.MNISTSource, "splits", splits)
     return tmp_path
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,8 @@ import pytest
 import torch
 from torchvision import datasets as torchvision
 
-from pflbench.data.datasets import fashion_mnist
 from pflbench.data.datasets.digit_five import DigitFive
-from pflbench.data.datasets.fashion_mnist import FashionMNIST
-from pflbench.data.datasets.mnist import TEST, TRAIN
-from pflbench.data.formats.idx import IdxFiles
+from pflbench.data.datasets.mnist import TEST, TRAIN, FashionMNIST
 from pflbench.data.source import Dataset, UnofficialFile
 from pflbench.errors import PflbenchError
 
@@ -25,17 +21,15 @@ from pflbench.errors import PflbenchError
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A root with a Fashion-MNIST of 30 + 10 images, each all of one gray level: its row in the pool."""
-    splits = tuple(
-        replace(split, count=count) for split, count in zip(fashion_mnist.FILES.splits, (30, 10), strict=True)
-    )
-    monkeypatch.setattr(fashion_mnist, "FILES", replace(fashion_mnist.FILES, splits=splits))
+    splits = tuple(split._replace(rows=count) for split, count in zip(FashionMNIST.splits, (30, 10), strict=True))
+    monkeypatch.setattr(FashionMNIST, "splits", splits)
     folder = tmp_path / "FashionMNIST" / "raw"
     folder.mkdir(parents=True)
     for split, first in zip(splits, (0, 30), strict=True):
-        rows = np.arange(first, first + split.count, dtype=np.uint8)
-        header = struct.pack(">4i", 2051, split.count, 28, 28)
+        rows = np.arange(first, first + split.rows, dtype=np.uint8)
+        header = struct.pack(">4i", 2051, split.rows, 28, 28)
         (folder / split.images).write_bytes(header + rows.repeat(28 * 28).tobytes())
-        (folder / split.labels).write_bytes(struct.pack(">2i", 2049, split.count) + (rows % 10).tobytes())
+        (folder / split.labels).write_bytes(struct.pack(">2i", 2049, split.rows) + (rows % 10).tobytes())
     return tmp_path
 
 
@@ -77,8 +71,7 @@ def test_real_fashion_mnist(real: Callable[[Dataset], Path]) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("train", [True, False])
 def test_real_mnist_files_read_as_torchvision_reads_them(train: bool, real: Callable[[Dataset], Path]) -> None:
-    files = IdxFiles("MNIST", "mnist", (TRAIN if train else TEST,))
     root = real(DigitFive("mnist"))  # needs the files of both splits
-    images, labels = files.read(root)
+    images, labels = (TRAIN if train else TEST).read(root / "MNIST" / "raw")
     expected = torchvision.MNIST(root, train=train)
     assert np.array_equal(images, expected.data) and np.array_equal(labels, expected.targets)

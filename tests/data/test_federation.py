@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from pflbench.data.federation import Federation, build, split_clients
 from pflbench.data.partition import Partition
-from pflbench.data.partitions.dirichlet import Dirichlet
-from pflbench.data.partitions.pair_slicing import PairSlicing
-from pflbench.data.partitions.random_slicing import RandomSlicing
-from pflbench.data.partitions.shards import Shards
+from pflbench.data.partitions.cafeme import Dirichlet, Shards
+from pflbench.data.partitions.slicing import PairSlicing, RandomSlicing
 from pflbench.data.source import Normalization, Source
 from pflbench.errors import UsageError
 from pflbench.rng import stream

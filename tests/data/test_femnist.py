@@ -18,10 +18,9 @@ import torchvision
 from PIL import Image
 
 from pflbench.catalog import coerce, describe_options
-from pflbench.data.datasets.femnist_letters import FEMNISTLetters
-from pflbench.data.datasets.letter_sources import EMNIST, shrunk
+from pflbench.data.datasets.femnist_letters import EMNIST, FEMNISTLetters, shrunk
 from pflbench.data.federation import build
-from pflbench.data.partitions.letter_users import LetterUsers
+from pflbench.data.partitions.fedec import LetterUsers
 from pflbench.data.source import Dataset
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 

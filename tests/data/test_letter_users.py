@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pflbench.data.datasets.digits import Digits
 from pflbench.data.federation import build
 from pflbench.data.partition import Hand
-from pflbench.data.partitions.letter_users import LetterUsers
+from pflbench.data.partitions.fedec import LetterUsers
 from pflbench.errors import UsageError
 from pflbench.rng import stream
 

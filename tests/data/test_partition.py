@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from pflbench.data.datasets.rotation import rotation_groups
 from pflbench.data.partition import Partition, legacy_stream, shuffled
-from pflbench.data.partitions.dirichlet import Dirichlet
-from pflbench.data.partitions.kinds import Kinds
-from pflbench.data.partitions.shards import Shards
+from pflbench.data.partitions.cafeme import Dirichlet, Kinds, Shards
 from pflbench.errors import UsageError
 
 CIFAR = np.repeat(np.arange(10), 5000)

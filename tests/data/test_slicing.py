@@ -15,9 +15,7 @@ from scipy import stats
 
 from pflbench import catalog
 from pflbench.data.partition import Partition
-from pflbench.data.partitions.pair_slicing import PairSlicing
-from pflbench.data.partitions.random_slicing import RandomSlicing
-from pflbench.data.partitions.slices import size_law
+from pflbench.data.partitions.slicing import PairSlicing, RandomSlicing, size_law
 from pflbench.errors import UsageError
 from pflbench.rng import stream
 
@@ -241,11 +239,11 @@ def test_global_random_state_is_neither_read_nor_written() -> None:
 
 
 def test_options_are_read_from_the_source() -> None:
-    info = catalog.describe_options("partitions", "pflbench.data.partitions.random_slicing:RandomSlicing")
+    info = catalog.describe_options("partitions", "pflbench.data.partitions.slicing:RandomSlicing")
     assert catalog.complete(info, {}) == {"skew": "labels", "cuts": "random"}
     assert catalog.parse(info, "rows", "5000") == 5000
     assert catalog.parse(info, "skew", "concepts") == "concepts"
-    assert catalog.describe_options("partitions", "pflbench.data.partitions.pair_slicing:PairSlicing").fields == {}
+    assert catalog.describe_options("partitions", "pflbench.data.partitions.slicing:PairSlicing").fields == {}
 
 
 # ---- the law of the sizes

@@ -12,7 +12,7 @@ from pflbench.engine.augment import PADDING, crop_flip
 from pflbench.engine.client_map import keyed
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.methods.base import Batch
-from pflbench.models.ops import Single, Stacked
+from pflbench.models.ops import Ops, Stacked
 from pflbench.testing import tiny_features, tiny_federation
 
 KEY = torch.tensor(noise.key(0, "here"))
@@ -58,10 +58,10 @@ def test_an_image_is_changed_by_its_key_and_its_place_alone() -> None:
 @pytest.mark.parametrize("rate", [0.2, 0.6])
 def test_dropout_keeps_the_mean_and_drops_its_share(rate: float) -> None:
     x = torch.ones(200, 50, dtype=torch.float64)
-    made = Single(KEY).dropout(x, rate)
+    made = Ops(KEY).dropout(x, rate)
     assert set(made.unique().tolist()) == {0.0, 1 / (1 - rate)}
     assert abs(float((made == 0).double().mean()) - rate) < 5 * (rate * (1 - rate) / x.numel()) ** 0.5
-    assert torch.equal(Single().dropout(x, rate), x)
+    assert torch.equal(Ops().dropout(x, rate), x)
 
 
 def test_dropout_in_a_stack_is_that_of_each_client_alone() -> None:
@@ -69,7 +69,7 @@ def test_dropout_in_a_stack_is_that_of_each_client_alone() -> None:
     keys = torch.tensor([noise.key(0, i) for i in range(3)])
     stacked = Stacked(3, None, keys).dropout(x, 0.5)
     for i in range(3):
-        assert torch.equal(stacked[i, :2], Single(keys[i]).dropout(x[i, :2], 0.5))
+        assert torch.equal(stacked[i, :2], Ops(keys[i]).dropout(x[i, :2], 0.5))
 
 
 def objective(augment: bool = True, dropout: float = 0.4) -> tuple[LoopObjective, Tensor, Batch]:

@@ -18,7 +18,7 @@ from pflbench.engine.client_map import ClientMap, Data, Item
 from pflbench.engine.objective import Task
 from pflbench.engine.simulate import Setup, _data
 from pflbench.methods.base import Batch, steps
-from pflbench.models.cnn2 import cnn2
+from pflbench.models.convnet import cnn2
 from pflbench.models.network import Network
 from pflbench.testing import SHAPE, assert_same, nudged, tiny_federation, tiny_network, tiny_spec
 

@@ -18,9 +18,9 @@ from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import Batch
 from pflbench.methods.fedavg import FedAvg
-from pflbench.models.lenet import lenet
 from pflbench.models.mlp import perceptron
 from pflbench.models.network import Network
+from pflbench.models.plain_cnn import lenet
 from pflbench.testing import SHAPE, tiny_federation, tiny_network, tiny_spec
 
 EXECUTIONS = ("loop", "vectorized")

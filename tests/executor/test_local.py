@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import torch
 
-from pflbench import names
 from pflbench.catalog import complete, describe
 from pflbench.executor.local import Progress, execute
 from pflbench.executor.task import Done, Place, Task, run_task
@@ -44,7 +43,7 @@ def task(seed: int = 0, name: str = "fedavg", **hyper: Any) -> Task:
         scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=1, lr=0.05)),
         precision="fp32",
     )
-    return Task((spec,), names.locate("methods", spec.method.name))
+    return Task((spec,))
 
 
 def quick(seed: int = 0) -> Task:
@@ -97,7 +96,7 @@ def test_a_run_says_what_it_took_and_how_it_was_computed(results: list[RunResult
     assert found["deterministic"] is False and found["evaluate_every"] is None
     assert found["rounds_per_second"] == pytest.approx(ROUNDS / found["wall_seconds"], rel=0.01)
     assert found["peak_memory"] > 100e6 and found["peak_device_memory"] is None
-    group = Task(tuple(quick(seed).specs[0] for seed in (0, 1)), quick().reference)
+    group = Task(tuple(quick(seed).specs[0] for seed in (0, 1)))
     place = Place(tmp_path, tmp_path, execution="vectorized", evaluate_every=2)
     assert [done.status for done in run_task(group, place)] == ["done"] * 2
     for spec in group.specs:

@@ -36,7 +36,7 @@ def spec(name: str = "fedavg", seed: int = 0, **changes: object) -> RunSpec:
 
 
 def task(*specs: RunSpec) -> Task:
-    return Task(specs, names.locate("methods", specs[0].method.name))
+    return Task(specs)
 
 
 @pytest.mark.parametrize("method", ["fedavg", "ditto"])
@@ -105,7 +105,7 @@ def test_nothing_starts_once_results_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_check_finds_what_cannot_be_built() -> None:
-    good = (spec(), names.locate("methods", "fedavg"), build.NOWHERE)
+    good = (spec(), build.NOWHERE)
     build.check_all([good])
     for wrong in (
         spec(dataset=Named(name="digits", options={"size": 20})),
@@ -113,7 +113,7 @@ def test_check_finds_what_cannot_be_built() -> None:
         spec(method=MethodSpec(name="fedavg", version="1", hyper={"epoch": 3})),
     ):
         with pytest.raises(UsageError):
-            build.check_all([good, (wrong, *good[1:])])
+            build.check_all([good, (wrong, build.NOWHERE)])
 
 
 def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
     file.write_text(text)
     info = describe(f"{file}:Foo")
     planned = spec(method=MethodSpec(name=info.name, version=info.version, hyper=complete(info, {})))
-    build.check_all([(planned, info.reference, build.NOWHERE)])
+    build.check_all([(planned, {"methods": info.reference})])
     file.write_text(f"{text}\n")
     with pytest.raises(UsageError, match="changed while the suite was running"):
-        build.check_all([(planned, info.reference, build.NOWHERE)])
+        build.check_all([(planned, {"methods": info.reference})])
 
 
 def test_one_seed_that_cannot_be_does_not_cost_the_others(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_method_file_that_vanishes_while_it_runs_costs_nothing(tmp_path: Path,
     file.write_text(source)
     method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
     place = Place(tmp_path / "results", tmp_path)
-    (done,) = run_task(Task((spec(method=method),), f"{file}:Foo"), place)
+    (done,) = run_task(Task((spec(method=method),), {"methods": f"{file}:Foo"}), place)
     assert not file.exists() and done.status == ("failed" if raises else "done")
     assert Store(place.results).read(done.spec.id).provenance["method_source"] == source
     assert not raises or (done.message.startswith("KeyError: 'gone'") and "foo.py, line 13" in done.message)
@@ -221,6 +221,6 @@ def test_what_is_wrong_with_a_method_is_said_in_its_own_terms(
     file = tmp_path / "foo.py"
     file.write_text(USERS.format(init=init, client=client))
     method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
-    (done,) = run_task(Task((spec(method=method),), f"{file}:Foo"), Place(tmp_path / "results", tmp_path))
+    (done,) = run_task(Task((spec(method=method),), {"methods": f"{file}:Foo"}), Place(tmp_path / "results", tmp_path))
     assert done.status in ("failed", "error") and "UnboundLocalError" not in done.message
     assert message in done.message

@@ -8,13 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pflbench.errors import UsageError
-from pflbench.models.cnn2 import cnn2
-from pflbench.models.cnn3 import cnn3
-from pflbench.models.cnn6 import cnn6
-from pflbench.models.lenet import lenet
+from pflbench.models.convnet import cnn2, cnn3
 from pflbench.models.mlp import mlp, perceptron
 from pflbench.models.network import Network, linear_parameters, ungated, with_linear_head
-from pflbench.models.ops import STACKS, Single
+from pflbench.models.ops import STACKS, Ops
+from pflbench.models.plain_cnn import cnn6, lenet
 from pflbench.testing import tiny_network
 
 NETWORKS = {
@@ -141,7 +139,7 @@ def test_a_network_is_its_features_and_a_linear_head() -> None:
 # The 6-layer CNN's operations.
 
 
-class Recorded(Single):
+class Recorded(Ops):
     """Notes the sides of the images that each layer leaves."""
 
     def __init__(self) -> None:
@@ -192,7 +190,7 @@ def test_padded_pooling_never_takes_the_padding(padding: int, sides: tuple[int, 
     expected = around.unfold(-2, 2, 2).unfold(-2, 2, 2).amax((-2, -1))
     assert torch.isfinite(expected).all()
     for i in range(2):
-        assert torch.equal(Single().pool(Single().images(x[i]), padding), expected[i])
+        assert torch.equal(Ops().pool(Ops().images(x[i]), padding), expected[i])
     for kind in STACKS:
         assert torch.equal(stacked_pool(kind, x, padding), expected)
 
@@ -201,7 +199,7 @@ def test_the_average_is_each_channels_mean_over_pixels() -> None:
     x = torch.rand(2, 3, 4, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     expected = x.flatten(3).mean(3)
     for i in range(2):
-        close(Single().average(Single().images(x[i])), expected[i])
+        close(Ops().average(Ops().images(x[i])), expected[i])
     for kind in STACKS.values():
         ops = kind(2, None)
         close(ops.average(ops.images(x)), expected)

@@ -16,11 +16,10 @@ from pflbench.engine.client_map import ClientMap, Data, Item
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch
-from pflbench.models.cnn6 import cnn6
-from pflbench.models.lenet import lenet
 from pflbench.models.mlp import mlp, perceptron
 from pflbench.models.network import Network
 from pflbench.models.ops import STACKS
+from pflbench.models.plain_cnn import cnn6, lenet
 from pflbench.testing import assert_same, nudged
 
 IMAGES, COLOR = (1, 28, 28), (3, 32, 32)

@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pflbench.errors import UsageError
-from pflbench.models.cnn2 import cnn2
-from pflbench.models.cnn3 import cnn3
+from pflbench.models.convnet import cnn2, cnn3
 from pflbench.models.network import Network, conv_parameters
-from pflbench.models.ops import STACKS, Columns, Single, Stacked
+from pflbench.models.ops import STACKS, Columns, Ops, Stacked
 from pflbench.testing import tiny_network
 from pflbench.vector import Layout, Parameter, replace
 
@@ -276,7 +275,7 @@ def check_masked_norm(out: Tensor, y: Tensor, scale: Tensor, shift: Tensor) -> N
 def test_one_row_normalizes_to_the_shift_alone_and_stacked() -> None:
     scale, shift = torch.tensor([2.0, 3.0]), torch.tensor([0.5, -1.0])
     x = torch.tensor([[7.0, -3.0]])
-    assert torch.equal(Single().batch_norm(x, scale, shift), shift[None])
+    assert torch.equal(Ops().batch_norm(x, scale, shift), shift[None])
     for kind in (Stacked, Columns):
         assert torch.equal(kind(1, None).batch_norm(x[None], scale[None], shift[None])[0], shift[None])
 

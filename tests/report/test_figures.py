@@ -14,8 +14,7 @@ import pytest
 from scipy.stats import gaussian_kde
 from table_kit import row
 
-from pflbench.data.partitions.random_slicing import RandomSlicing
-from pflbench.data.partitions.slices import size_law
+from pflbench.data.partitions.slicing import RandomSlicing, size_law
 from pflbench.errors import PflbenchError, UsageError
 from pflbench.report.figures.density import density, dimension, round_to_whole
 from pflbench.report.figures.make import draw_runs, draw_sizes

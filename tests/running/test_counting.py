@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pflbench.data.partitions.letter_users import LetterUsers
+from pflbench.data.partitions.fedec import LetterUsers
 from pflbench.reading.tables import counted_tables
 from pflbench.report.reading import readable
 from pflbench.running.counting import count_datasets

@@ -10,13 +10,11 @@ import pytest
 from pflbench.errors import PflbenchError, UsageError
 from pflbench.executor.machine import processor
 from pflbench.speed import records
-from pflbench.speed.contenders import Field, Pairing, competing
+from pflbench.speed.contenders import NETWORKS, Field, Options, Pairing, competing
 from pflbench.speed.measuring import measure
-from pflbench.speed.options import NETWORKS, Options
-from pflbench.speed.other_processes import Watch
 from pflbench.speed.processes import Contender, Program, started
 from pflbench.speed.results import Result, better, compared, spread
-from pflbench.speed.timing import PAUSE, STARTING, Timing, expected_seconds, time_all
+from pflbench.speed.timing import PAUSE, STARTING, Timing, Watch, expected_seconds, time_all
 
 # Says that n rounds took n / pace seconds, and writes down who ran when.
 FAKE = """
@@ -221,16 +219,16 @@ def test_a_share_is_formed_within_a_pass_from_the_operations_of_a_step() -> None
         return Timing(1, dict(ready), [round(rate) for rate in rates], [1.0] * len(rates))
 
     timings = {
-        "loop": timing([50, 20], operations_per_step=6),
-        "engine": timing([100, 50]),
+        "careful-1": timing([50, 20], operations_per_step=6),
+        "engine-1": timing([100, 50]),
         "products": timing([40, 10], operations_per_step=30),
     }
-    contenders = tuple(Contender(id, id, ()) for id in timings)
-    field = Field(contenders, (Pairing(("engine",)),), alone="engine", counted="loop", matmul={"engine": "products"})
+    contenders = [Contender(id, id, ()) for id in timings]
+    field = Field(contenders, [Pairing(("engine-1",))], {"engine-1": "products"})
     result = Result("cnn2", Options(), field, timings)
-    assert result.operations("engine") == [600, 300] and result.operations("products") == [1200, 300]
-    assert result.share("engine") == (0.75, 0.5, 1.0)
-    assert result.share("loop") is None
+    assert result.operations("engine-1") == [600, 300] and result.operations("products") == [1200, 300]
+    assert result.share("engine-1") == (0.75, 0.5, 1.0)
+    assert result.share("careful-1") is None
 
 
 def test_how_long_it_takes_counts_programs_and_turns(folder: Path) -> None:
@@ -241,24 +239,23 @@ def test_how_long_it_takes_counts_programs_and_turns(folder: Path) -> None:
 
 
 def test_the_document_holds_everything_raw(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    contenders = tuple(
-        Contender(name, name.title(), (fake(folder, name, pace),)) for name, pace in (("a", 50), ("b", 100))
-    )
-    field = Field(contenders, (Pairing(("a",)), Pairing(("b",), ("a",))), alone="b", counted="a", matmul={})
+    paces = {"careful-1": 50, "engine-1": 100}
+    contenders = [Contender(name, name.title(), (fake(folder, name, pace),)) for name, pace in paces.items()]
+    field = Field(contenders, [Pairing(("careful-1",)), Pairing(("engine-1",), ("careful-1",))])
     monkeypatch.setattr("pflbench.speed.measuring.competing", lambda *_: field)
     (result,) = measure(Options(("cnn2",), passes=2, seconds=0.01, scale="tiny"), scripts=folder)
     assert result.seconds_per_client_step == pytest.approx(1 / 1000)
     document = json.loads(json.dumps(result.document()))
     assert set(document) == {"workload", "contenders", "rows"}
-    b = document["contenders"]["b"]
-    assert b["programs"] == [["fake.py", *fake(folder, "b", 100).options]]
+    b = document["contenders"]["engine-1"]
+    assert b["programs"] == [["fake.py", *fake(folder, "engine-1", 100).options]]
     assert len(b["seconds"]) == len(b["client_steps_per_second"]) == len(b["foreign_cores"]) == 2
     assert b["median"] == pytest.approx(1000) and b["client_steps"] == [10 * b["rounds_per_block"]] * 2
     assert document["rows"][0]["ratio"] is None
     assert document["rows"][1] == {
-        "contender": "b",
+        "contender": "engine-1",
         "client_steps_per_second": {"median": b["median"], "min": b["median"], "max": b["median"]},
-        "against": "a",
+        "against": "careful-1",
         "share_of_matmul": None,
         "ratio": {"median": 2.0, "min": 2.0, "max": 2.0, "passes": [2.0, 2.0]},
     }
@@ -309,5 +306,5 @@ def test_measurements_are_kept_by_device_and_network(tmp_path: Path, monkeypatch
 def test_the_best_line_of_a_result_comes_from_its_own_timings(folder: Path) -> None:
     contender = Contender("a", "A", (fake(folder, "a", 100),))
     timings = time_all([contender], folder, passes=1, seconds=0.0)
-    result = Result("cnn2", Options(), Field((contender,), (Pairing(("a",)),), "a", "a", {}), timings)
+    result = Result("cnn2", Options(), Field([contender], [Pairing(("a",))]), timings)
     assert [found.contender for found in result.lines] == ["a"]

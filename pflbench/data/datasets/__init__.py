@@ -1,1 +1,1 @@
-"""The built-in datasets, one file each, and what several of them are read with."""
+"""The built-in datasets, and what several of them are read with."""

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.digit_sources import SIDE, SOURCES, Which, as_color
-from pflbench.data.source import Normalization, Source, content_hash, warn_unofficial
+from pflbench.data.formats.published import warn_unofficial
+from pflbench.data.source import Normalization, Source, content_hash
 from pflbench.errors import DataMissing, PflbenchError, UsageError, unknown
 from pflbench.rng import stream
 
@@ -66,7 +67,7 @@ class DigitFive:
                 "them, or choose among the others with the option sources."
             )
         parts = [_part(root, name, which) for which in ("train", "test") for name in self._names()]
-        warn_unofficial({path: md5 for name in self._names() for path, md5 in SOURCES[name].official(root).items()})
+        warn_unofficial({path: known for name in self._names() for path, known in SOURCES[name].parts(root).items()})
         images = np.concatenate([images for images, _ in parts])
         kind = np.concatenate([kind for _, kind in parts])
         return Source(
@@ -85,14 +86,12 @@ class DigitFive:
         Raises:
             DataMissing: Not everything is there now; the message says what to put where.
         """
-        reasons = {}
+        reasons = {name: source.by_hand for name, source in SOURCES.items() if source.by_hand}
         for name in self._missing(root):
             try:
                 SOURCES[name].fetch(root)
-            except DataMissing as error:
-                reasons[name] = str(error)
             except Exception as error:  # torchvision lets through what urllib and its own readers raise
-                reasons[name] = f"downloading failed: {error}"
+                reasons[name] = str(error) if isinstance(error, DataMissing) else f"downloading failed: {error}"
         if missing := self._missing(root):
             raise DataMissing(f"Digit-Five lacks {_listed(missing, reasons)}.")
 

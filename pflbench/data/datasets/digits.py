@@ -1,22 +1,19 @@
-"""scikit-learn's bundled 8x8 digits: a real dataset that needs no files, for smoke runs and tests."""
+"""scikit-learn's bundled 8x8 digits, plain and rotated: real datasets that need no files, for smoke runs and tests."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from pflbench.data.datasets.rotation import rotated
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import UsageError
 from pflbench.rng import stream
 
-if TYPE_CHECKING:
-    import torch
-
 _COUNT = 1797
-_READY = "ready: 1,797 images, bundled with scikit-learn"
 
 
 @dataclass(frozen=True)
@@ -68,10 +65,12 @@ class Digits:
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every root and seed; `hash` is that of the 8x8 originals, whatever the options."""
+        import torch
         from sklearn.datasets import load_digits
+        from torch.nn.functional import interpolate
 
-        pixels, target = load_digits(return_X_y=True)
-        original, digits = pixels.reshape(-1, 1, 8, 8).astype(np.uint8), target.astype(np.int64)
+        levels, target = load_digits(return_X_y=True)
+        original, digits = levels.reshape(-1, 1, 8, 8).astype(np.uint8), target.astype(np.int64)
         found = content_hash(original, digits)
         if self.test is not None:
             order = stream(0, "digits", "test").permutation(_COUNT)
@@ -81,8 +80,10 @@ class Digits:
             kind = digits
         elif self.sources is not None:
             kind = 10 * (stream(0, "digits", "sources").permutation(_COUNT) % self.sources) + digits
+        pixels = torch.from_numpy(original).float() * (255 / 16)
+        images = interpolate(pixels, size=(self.size, self.size), mode="bilinear", align_corners=False)
         return Source(
-            _resize(original, self.size).repeat(1, self.channels, 1, 1),
+            images.round().clamp(0, 255).to(torch.uint8).repeat(1, self.channels, 1, 1),
             digits // 2 if self.coarse else digits,
             kind,
             self.classes,
@@ -95,14 +96,33 @@ class Digits:
 
     def status(self, root: Path) -> str:
         """Always ready."""
-        return _READY
+        return "ready: 1,797 images, bundled with scikit-learn"
 
 
-def _resize(images: np.ndarray, size: int) -> torch.Tensor:
-    """0..16 at 8x8 → 0..255 at size x size, bilinear; uint8 ["pool", 1, "size", "size"]."""
-    import torch
-    from torch.nn.functional import interpolate
+@dataclass(frozen=True)
+class RotatedDigits:
+    """The bundled digits in rotation groups, as RMNIST has them: group g is turned by g * degrees."""
 
-    pixels = torch.from_numpy(images).float() * (255 / 16)
-    resized = interpolate(pixels, size=(size, size), mode="bilinear", align_corners=False)
-    return resized.round().clamp(0, 255).to(torch.uint8)
+    size: int = 28
+    rotations: int = 10
+    degrees: float = 20.0
+
+    seeded: ClassVar[bool] = True
+    examples: ClassVar = Digits().examples
+    classes: ClassVar = Digits().classes
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return 1, self.size, self.size
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The digits, turned; `kind` is the rotation group, which depends on the seed. Raises `UsageError`."""
+        return rotated(Digits(size=self.size).load(root, seed), self.rotations, self.degrees, seed)
+
+    def fetch(self, root: Path) -> None:
+        """Nothing to fetch."""
+
+    def status(self, root: Path) -> str:
+        """As `Digits.status`."""
+        return Digits().status(root)

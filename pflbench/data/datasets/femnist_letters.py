@@ -1,7 +1,8 @@
-"""The ten letters of FedEC's FEMNIST (FedRep's code), from NIST's files, or from what others made of them."""
+"""The ten letters of FedEC's FEMNIST (FedRep's code), as NIST, EMNIST and LEAF distribute them."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +10,111 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from pflbench.data.datasets.letter_sources import LETTERS, SIDE, SOURCES, LetterSource
-from pflbench.data.partitions.letter_users import MOST
-from pflbench.data.source import Source, content_hash
+from pflbench.data.datasets.mnist import read_idx
+from pflbench.data.formats.published import Known, Published, opened, reading
+from pflbench.data.partitions.fedec import MOST
+from pflbench.data.source import Source, check_labels, content_hash
 from pflbench.errors import DataMissing, PflbenchError, unknown
+
+LETTERS = "abcdefghij"
+"""Labels are their order."""
+FIRST = 36
+"""The letter a among the characters of LEAF and of EMNIST's "byclass": digits, capitals, small letters."""
+CHARACTERS = 62
+SIDE = 28
+"""Pixels."""
+
+Pool = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+"""Images uint8 ["pool", 28, 28], white 255 and ink 0, and labels int64 ["pool"], in 0..9."""
+
+
+class LetterSource(Published):
+    """One of the three sources; `by_hand` is half a sentence in which {root} is the data root."""
+
+    folder: ClassVar[str]
+    """Where it lies in the data root."""
+
+    def read(self, root: Path) -> Pool:
+        """The letters of a source that is there. Raises `PflbenchError` naming a damaged file."""
+        raise NotImplementedError
+
+
+class NIST(LetterSource):
+    """Special Database 19, 2nd edition: `by_class/<code>/train_<code>/*.png`, code being the letter's in hexadecimal.
+
+    Images, 128x128, are shrunk with the anti-aliasing (Lanczos) filter, as LEAF and FedEC's script do.
+    """
+
+    folder: ClassVar = "by_class"
+    by_hand: ClassVar = (
+        "unpack https://s3.amazonaws.com/nist-srd/SD19/by_class.zip (NIST Special Database 19, 2nd edition) in {root}"
+    )
+
+    def parts(self, root: Path) -> dict[Path, Known]:
+        codes = [f"{ord(letter):x}" for letter in LETTERS]
+        return {root / self.folder / code / f"train_{code}": Known() for code in codes}
+
+    def read(self, root: Path) -> Pool:
+        paths = [sorted(folder.glob("*.png"), key=lambda path: path.name) for folder in self.parts(root)]
+        images = np.empty((sum(map(len, paths)), SIDE, SIDE), dtype=np.uint8)
+        for image, path in zip(images, (path for letter in paths for path in letter), strict=True):
+            image[:] = shrunk(path)
+        return images, np.repeat(np.arange(len(LETTERS), dtype=np.int64), list(map(len, paths)))
+
+
+class EMNIST(LetterSource):
+    """The training file of "byclass" in `EMNIST/raw`, where images lie transposed and light on black."""
+
+    records: ClassVar = 697_932
+    """Images of the file, all characters."""
+    folder: ClassVar = "EMNIST/raw"
+    by_hand: ClassVar = (
+        "put these files of https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip in {root}/EMNIST/raw, as they are "
+        "(.gz) or uncompressed"
+    )
+
+    def parts(self, root: Path) -> dict[Path, Known]:
+        names = ["emnist-byclass-train-images-idx3-ubyte", "emnist-byclass-train-labels-idx1-ubyte"]
+        plain = [root / self.folder / name for name in names]
+        gzipped = [path.with_name(f"{path.name}.gz") for path in plain]
+        return {b if b.is_file() and not a.is_file() else a: Known() for a, b in zip(plain, gzipped, strict=True)}
+
+    def fetch(self, root: Path) -> None:
+        from torchvision import datasets
+
+        datasets.EMNIST(root, split="byclass", download=True)
+
+    def read(self, root: Path) -> Pool:
+        images_file, labels_file = self.parts(root)
+        characters = read_idx(labels_file, (self.records,)).astype(np.int64)
+        check_labels(labels_file, characters, CHARACTERS)
+        rows = _letters(characters)
+        images = read_idx(images_file, (self.records, SIDE, SIDE))[rows]
+        return 255 - images.transpose(0, 2, 1), characters[rows] - FIRST
+
+
+class LEAF(LetterSource):
+    """LEAF's `femnist/data/train/*.json` and `femnist/data/test/*.json`: gray levels from 0 (ink) to 1, by writer."""
+
+    folder: ClassVar = "femnist/data"
+    by_hand: ClassVar = (
+        "run data/femnist/preprocess.sh of https://github.com/TalwalkarLab/leaf and put its data/train and data/test "
+        "in {root}/femnist/data"
+    )
+
+    def parts(self, root: Path) -> dict[Path, Known]:
+        folders = [root / self.folder / which for which in ("train", "test")]
+        paths = [sorted(folder.glob("*.json"), key=lambda path: path.name) or [folder / "*.json"] for folder in folders]
+        return {path: Known() for some in paths for path in some}
+
+    def read(self, root: Path) -> Pool:
+        parts = [_read_json(path) for path in self.parts(root)]
+        return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
+
+
+SOURCES: dict[str, LetterSource] = {"nist": NIST(), "emnist": EMNIST(), "leaf": LEAF()}
 
 
 @dataclass(frozen=True)
@@ -56,7 +157,7 @@ class FEMNISTLetters:
             raise self._lacking(root)
         images, labels = self._source.read(root)
         for letter in np.array(list(LETTERS))[np.bincount(labels, minlength=self.classes) == 0].tolist():
-            raise PflbenchError(f"{self._source.folder(root)} holds no image of the letter {letter}.")
+            raise PflbenchError(f"{root / self._source.folder} holds no image of the letter {letter}.")
         pool = torch.from_numpy(images).unsqueeze(1)
         return Source(pool, labels, None, self.classes, content_hash(images, labels))
 
@@ -81,7 +182,7 @@ class FEMNISTLetters:
         order = [self.source, *(name for name in SOURCES if name != self.source)]
         told: dict[str, list[str]] = {}
         for name in order:
-            where = _listed(lacking[name] or [SOURCES[name].folder(root)], root)
+            where = _listed(lacking[name], root) if lacking[name] else SOURCES[name].folder
             told.setdefault("missing" if lacking[name] else "ready", []).append(f"{name} ({where})")
         return "; ".join(f"{state}: {', '.join(names)}" for state, names in told.items())
 
@@ -96,16 +197,43 @@ class FEMNISTLetters:
         here = " and ".join(there)
         return DataMissing(
             f"femnist-letters lacks the files of {self.source}: {_listed(self._source.missing(root), root)} in {root}"
-            f"{why}. To go on, {self._source.by_hand(root)}; or take another source"
+            f"{why}. To go on, {self._source.by_hand.format(root=root)}; or take another source"
             f"{f' ({here} is there)' if there else ''}: "
             f'dataset = {{ name = "femnist-letters", source = "{example}" }}, as columns of fedec-femnist do.'
         )
 
 
-def _listed(paths: Sequence[Path], root: Path) -> str:
+def _listed(paths: Sequence[str], root: Path) -> str:
     """A few paths, or the first and the last of many; what they begin with is said once."""
-    first, *more = paths
+    first, *more = map(Path, paths)
     if not more:
         return first.relative_to(root).as_posix()
     last = more[-1].relative_to(os.path.commonpath(paths)).as_posix()
     return f"{first.relative_to(root).as_posix()}{' … ' if len(more) > 1 else ', '}{last}"
+
+
+def shrunk(path: Path) -> npt.NDArray[np.uint8]:
+    """An image file as the pool holds it, uint8 [28, 28]. Raises `PflbenchError` if it is no image, or damaged."""
+    from PIL.Image import Resampling
+
+    return np.asarray(opened(path, "L").resize((SIDE, SIDE), Resampling.LANCZOS))
+
+
+def _read_json(path: Path) -> Pool:
+    images, labels = [np.empty((0, SIDE, SIDE), dtype=np.uint8)], [np.empty(0, dtype=np.int64)]
+    with reading(f"{path} is not a file of LEAF's FEMNIST"):
+        held = json.loads(path.read_bytes())
+        for user in held["users"]:
+            characters = np.array(held["user_data"][user]["y"], dtype=np.int64)
+            check_labels(path, characters, CHARACTERS)
+            levels = np.array(held["user_data"][user]["x"], dtype=np.float64).reshape(len(characters), SIDE, SIDE)
+            if levels.size and not (levels.min() >= 0 and levels.max() <= 1):
+                raise PflbenchError(f"{path} holds gray levels outside 0..1: it is not what its name says.")
+            rows = _letters(characters)
+            images.append((levels[rows] * 255).round().astype(np.uint8))
+            labels.append(characters[rows] - FIRST)
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def _letters(characters: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.flatnonzero((characters >= FIRST) & (characters < FIRST + len(LETTERS)))

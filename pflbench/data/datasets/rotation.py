@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from pflbench.data.partition import shuffled
+from pflbench.data.partition import Rows, shuffled
 from pflbench.data.source import Source
 from pflbench.errors import UsageError
 
@@ -22,16 +21,10 @@ def rotated(upright: Source, rotations: int, degrees: float, seed: int) -> Sourc
     return replace(upright, images=rotate_by_group(upright.images, kind, degrees), kind=kind)
 
 
-def rotation_groups(n: int, groups: int, seed: int) -> npt.NDArray[np.int64]:
-    """The group of each of `n` samples: `shuffled(n, seed)` cut into `groups` (nearly) equal consecutive chunks.
+def rotation_groups(n: int, groups: int, seed: int) -> Rows:
+    """The group of each of `n` samples, int64 ["pool"]: `shuffled(n, seed)` cut into consecutive chunks.
 
-    Args:
-        n: Number of samples.
-        groups: Number of groups; where it does not divide `n`, the first chunks hold one sample more.
-        seed: The run's seed.
-
-    Returns:
-        int64 ["pool"], values in [0, groups).
+    Where the number of groups does not divide `n`, the first chunks hold one sample more.
 
     Raises:
         UsageError: `groups` is not in [1, n].
@@ -44,19 +37,11 @@ def rotation_groups(n: int, groups: int, seed: int) -> npt.NDArray[np.int64]:
     return group
 
 
-def rotate_by_group(images: torch.Tensor, groups: npt.NDArray[np.int64], degrees: float) -> torch.Tensor:
-    """Turn each image counter-clockwise by `degrees` times its group.
+def rotate_by_group(images: torch.Tensor, groups: Rows, degrees: float) -> torch.Tensor:
+    """Each image, uint8 ["pool", "channels", "height", "width"], turned counter-clockwise by `degrees` times its group.
 
     torchvision's tensor path with its defaults: nearest neighbor, same canvas, about the center, zeros outside. Nearest
     neighbor only copies pixels, so turning uint8 equals turning the [0, 1] floats that CAFeMe's code turns.
-
-    Args:
-        images: uint8 ["pool", "channels", "height", "width"]; left as it is.
-        groups: int64 ["pool"].
-        degrees: Angle between one group and the next, in degrees.
-
-    Returns:
-        uint8, the shape of `images`.
     """
     import torch
     from torchvision.transforms.functional import rotate

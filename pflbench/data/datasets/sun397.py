@@ -6,21 +6,19 @@ import contextlib
 import hashlib
 import importlib
 import io
-import uuid
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.data.formats.published import opened, reading
+from pflbench.data.root import whole
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.rng import stream
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 SUPERCLASSES = ("indoor", "outdoor, natural", "outdoor, man-made")
 """The spreadsheet's columns; labels are their order."""
@@ -69,7 +67,12 @@ class SUN397:
         if missing := _missing(root):
             raise DataMissing(f"SUN397 is not all there. {_by_hand(missing)}")
         folder = root / "SUN397"
-        paths = [path for name in categories(_sheet(root)) for path in first_images(folder, name)]
+        paths: list[Path] = []
+        for name in categories(_sheet(root)):
+            found = sorted((folder / name).glob("*.jpg"), key=lambda path: path.name)
+            if len(found) < IMAGES:
+                raise PflbenchError(f"SUN397 has {len(found)} of {IMAGES} images in {folder / name}: unpack it again.")
+            paths += found[:IMAGES]
         images = _cached(folder, paths)
         kind = np.repeat(np.arange(len(SUPERCLASSES) * CATEGORIES, dtype=np.int64), IMAGES)
         labels = kind // CATEGORIES
@@ -133,21 +136,10 @@ def _cells(path: Path) -> list[list[str]]:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError as error:
         raise PflbenchError(f"Reading {path} needs openpyxl: pip install openpyxl.") from error
-    try:
-        with warnings.catch_warnings(), path.open("rb") as file:
-            warnings.simplefilter("ignore")  # of formats that no cell's value depends on
-            rows = openpyxl.load_workbook(file, read_only=True, data_only=True)["SUN397"].iter_rows(values_only=True)
-            return [["" if value is None else str(value).strip() for value in row] for row in rows]
-    except Exception as error:  # zipfile, the parser and a missing sheet all raise their own
-        raise PflbenchError(f"Cannot read the sheet 'SUN397' of {path} ({type(error).__name__}: {error}).") from error
-
-
-def first_images(folder: Path, category: str) -> list[Path]:
-    """The category's first 100 JPEG files by name. Raises `PflbenchError` if there are fewer."""
-    paths = sorted((folder / category).glob("*.jpg"), key=lambda path: path.name)
-    if len(paths) < IMAGES:
-        raise PflbenchError(f"SUN397 has {len(paths)} of {IMAGES} images in {folder / category}: unpack it again.")
-    return paths[:IMAGES]
+    with reading(f"Cannot read the sheet 'SUN397' of {path}"), warnings.catch_warnings(), path.open("rb") as file:
+        warnings.simplefilter("ignore")  # of formats that no cell's value depends on
+        rows = openpyxl.load_workbook(file, read_only=True, data_only=True)["SUN397"].iter_rows(values_only=True)
+        return [["" if value is None else str(value).strip() for value in row] for row in rows]
 
 
 def prepared(path: Path) -> npt.NDArray[np.uint8]:
@@ -161,21 +153,13 @@ def prepared(path: Path) -> npt.NDArray[np.uint8]:
     """
     from PIL import Image
 
-    try:
-        with Image.open(path) as file:
-            image = _square(file.convert("RGB")).resize((SIDE, SIDE))
-    except Exception as error:  # Pillow's decoders raise anything
-        raise PflbenchError(f"Cannot read {path} ({type(error).__name__}: {error}).") from error
+    photo = opened(path, "RGB")
+    side = min(photo.size)
+    left, top = (photo.width - side) // 2, (photo.height - side) // 2
     stored = io.BytesIO()
-    image.save(stored, format="JPEG")
+    photo.crop((left, top, left + side, top + side)).resize((SIDE, SIDE)).save(stored, format="JPEG")
     with Image.open(stored) as again:
         return np.asarray(again).transpose(2, 0, 1)
-
-
-def _square(image: Image.Image) -> Image.Image:
-    side = min(image.size)
-    left, top = (image.width - side) // 2, (image.height - side) // 2
-    return image.crop((left, top, left + side, top + side))
 
 
 def _cached(folder: Path, paths: list[Path]) -> npt.NDArray[np.uint8]:
@@ -184,7 +168,7 @@ def _cached(folder: Path, paths: list[Path]) -> npt.NDArray[np.uint8]:
     key = hashlib.sha256(f"{_RECIPE}\n{listed}".encode()).hexdigest()
     shape = (len(paths), 3, SIDE, SIDE)
     with contextlib.suppress(Exception):  # one that is not there, or damaged in whatever way, is made anew
-        with (folder / CACHE).open("rb") as file, np.load(file, allow_pickle=False) as cache:
+        with (folder / CACHE).open("rb") as held, np.load(held, allow_pickle=False) as cache:
             if str(cache["key"]) == key:
                 images: npt.NDArray[np.uint8] = cache["images"]
                 if images.dtype == np.uint8 and images.shape == shape:
@@ -192,20 +176,9 @@ def _cached(folder: Path, paths: list[Path]) -> npt.NDArray[np.uint8]:
     images = np.empty(shape, dtype=np.uint8)
     for image, path in zip(images, paths, strict=True):
         image[:] = prepared(path)
-    with contextlib.suppress(OSError):  # a read-only or full disk costs time, not the run
-        _write(folder / CACHE, key, images)
+    with contextlib.suppress(OSError), whole(folder / CACHE) as file:  # a full disk costs time, not the run
+        np.savez(file, key=np.array(key), images=images)
     return images
-
-
-def _write(path: Path, key: str, images: npt.NDArray[np.uint8]) -> None:
-    """Write the cache so that nobody meets half of it."""
-    temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            np.savez(file, key=np.array(key), images=images)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _sheet(root: Path) -> Path:

@@ -1,1 +1,1 @@
-"""Files of several datasets: IDX, CIFAR's batches, spreadsheets."""
+"""What datasets read files with: as they are published, and CIFAR's archives."""

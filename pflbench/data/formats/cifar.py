@@ -5,51 +5,66 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.source import check_labels, read_bytes, warn_unofficial
-from pflbench.errors import DataMissing, PflbenchError
+from pflbench.data.formats.published import Downloaded, Known, reading, warn_unofficial
+from pflbench.data.source import check_labels, read_bytes
+from pflbench.errors import PflbenchError
 
 PIXELS = 3 * 32 * 32
 
-Forms = Mapping[str, Mapping[str, str]]
-"""Folder of a form → its files, in the order of the pool, with their official MD5."""
-Labels = Mapping[str, int]
-"""Key in the python form → number of classes, in the order of the binary form's label bytes."""
 Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 """Images uint8 ["records", 3, 32, 32] and labels int64 ["records", "labels"]."""
 
 
-@dataclass(frozen=True)
-class Archives:
-    """A dataset's official forms, of which the data root needs one.
+class Archives(Downloaded):
+    """Base of a dataset with two official forms, of which the data root needs one."""
 
-    Attributes:
-        name: What it is called in messages: CIFAR-10.
-        forms: Their files.
-        listed: The files of each form in words, for messages.
-        records: How many images each file of a form holds.
-        labels: The labels of an image.
-    """
+    by_hand: ClassVar = "unpack either official archive so that these files exist"
+    forms: ClassVar[Mapping[str, Mapping[str, str]]]
+    """Folder of a form → its files, in the order of the pool, with their official MD5."""
+    records: ClassVar[Sequence[int]]
+    """How many images each file of a form holds."""
+    labels: ClassVar[Mapping[str, int]]
+    """Key in the python form → number of classes, in the order of the binary form's label bytes."""
 
-    name: str
-    forms: Forms
-    listed: Sequence[str]
-    records: Sequence[int]
-    labels: Labels
+    @property
+    def used(self) -> int:
+        """How many files of a form are used."""
+        return len(self.records)
 
-    def files(self, root: Path) -> dict[Path, str] | None:
-        """The files of the first form that is complete, with their official MD5; None if none is."""
+    @property
+    def listed(self) -> str:
+        """These files in words, where {folder} and {bin} are a form's."""
+        raise NotImplementedError
+
+    @property
+    def count(self) -> int:
+        """Number of images."""
+        return sum(self.records[: self.used])
+
+    def parts(self, root: Path) -> dict[Path, Known]:
+        """The files of the first form that is complete; none if neither is."""
         for folder, sums in self.forms.items():
-            files = {root / folder / name: md5 for name, md5 in sums.items()}
-            if all(path.is_file() for path in files):
-                return files
-        return None
+            files = [(root / folder / name, md5) for name, md5 in sums.items()][: self.used]
+            if all(path.is_file() for path, _ in files):
+                sizes = [records * (len(self.labels) + PIXELS) for records in self.records]
+                return {
+                    path: Known(md5, size if path.suffix else None)
+                    for (path, md5), size in zip(files, sizes, strict=False)
+                }
+        return {}
+
+    def missing(self, root: Path) -> list[str]:
+        """The files of both forms, unless one is complete."""
+        if self.parts(root):
+            return []
+        suffixes = {folder: Path(next(iter(sums))).suffix for folder, sums in self.forms.items()}
+        return [", or ".join(self.listed.format(folder=root / folder, bin=bin) for folder, bin in suffixes.items())]
 
     def read(self, root: Path) -> Batch:
         """All files one after the other. Warns once with `UnofficialFile` where files are not the official ones.
@@ -58,67 +73,23 @@ class Archives:
             DataMissing: No form is there.
             PflbenchError: A file is damaged; the message names it.
         """
-        files = self.files(root)
-        if files is None:
-            command = self.name.lower().replace("-", "")
-            raise DataMissing(
-                f"{self.name} is not there. Run `pflbench data fetch {command}`, or {self._by_hand(root)}."
-            )
-        batches = []
-        for path, count in zip(files, self.records, strict=True):
-            if path.suffix == ".bin":
-                batch = read_binary(path, count, len(self.labels))
-            else:
-                batch = read_pickle(path, count, tuple(self.labels))
-            for column, classes in zip(batch[1].T, self.labels.values(), strict=True):
-                check_labels(path, column, classes)
-            batches.append(batch)
-        warn_unofficial(files)
+        self.require(root)
+        parts = self.parts(root)
+        batches = [self._batch(path, records) for path, records in zip(parts, self.records, strict=False)]
+        warn_unofficial(parts)
         return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
 
-    def fetch(self, root: Path) -> None:
-        """Download the python form with torchvision, unless a form is there. Raises `DataMissing` if that fails."""
-        if self.files(root) is not None:
-            return
-        from torchvision import datasets
-
-        try:
-            getattr(datasets, self.name.replace("-", ""))(root, download=True)
-        except Exception as error:  # torchvision lets through what urllib, tarfile and pickle raise
-            raise DataMissing(f"Downloading {self.name} failed ({error}). To go on, {self._by_hand(root)}.") from error
-
-    def status(self, root: Path) -> str:
-        """One line, from the presence of the files and, for the binary form, their size."""
-        files = self.files(root)
-        if files is None:
-            return f"missing: {self._wanted(root)}"
-        for path, count in zip(files, self.records, strict=True):
-            if path.suffix == ".bin" and path.stat().st_size != count * (len(self.labels) + PIXELS):
-                return f"missing: {path} is damaged (wrong size)"
-        return f"ready: {sum(self.records):,} images in {next(iter(files)).parent}"
-
-    def _wanted(self, root: Path) -> str:
-        return ", or ".join(
-            files.replace("FOLDER", str(root / f)) for f, files in zip(self.forms, self.listed, strict=True)
-        )
-
-    def _by_hand(self, root: Path) -> str:
-        return f"unpack either official archive so that these files exist: {self._wanted(root)}"
-
-
-def read_binary(path: Path, records: int, labels: int) -> Batch:
-    """A file of the binary form: per image the label bytes, then the red, green and blue planes, row by row.
-
-    Args:
-        path: The file.
-        records: How many images it must hold.
-        labels: How many label bytes an image has.
-
-    Raises:
-        PflbenchError: The file is unreadable or has another size.
-    """
-    rows = read_bytes(path, records * (labels + PIXELS)).reshape(records, labels + PIXELS)
-    return rows[:, labels:].reshape(records, 3, 32, 32), rows[:, :labels].astype(np.int64)
+    def _batch(self, path: Path, records: int) -> Batch:
+        """A file of either form; of the binary one: per image the label bytes, then red, green and blue, row by row."""
+        if path.suffix:
+            n = len(self.labels)
+            rows = read_bytes(path, records * (n + PIXELS)).reshape(records, n + PIXELS)
+            images, labels = rows[:, n:].reshape(records, 3, 32, 32), rows[:, :n].astype(np.int64)
+        else:
+            images, labels = read_pickle(path, records, tuple(self.labels))
+        for column, classes in zip(labels.T, self.labels.values(), strict=True):
+            check_labels(path, column, classes)
+        return images, labels
 
 
 def read_pickle(path: Path, records: int, keys: Sequence[str]) -> Batch:
@@ -129,14 +100,11 @@ def read_pickle(path: Path, records: int, keys: Sequence[str]) -> Batch:
     Raises:
         PflbenchError: The file is unreadable, no such pickle, or holds another number of images.
     """
-    try:
-        with path.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy on the Python 2 dtypes in the official files
-            batch = _ArrayUnpickler(file, encoding="latin1").load()
+    with reading(f"{path} is not a CIFAR batch"), path.open("rb") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numpy on the Python 2 dtypes in the official files
+        batch = _ArrayUnpickler(file, encoding="latin1").load()
         images = np.asarray(batch["data"])
         labels = np.stack([np.asarray(batch[key], dtype=np.int64) for key in keys], axis=-1)
-    except Exception as error:  # a damaged pickle raises anything
-        raise PflbenchError(f"{path} is not a CIFAR batch ({type(error).__name__}: {error}).") from error
     if images.dtype != np.uint8 or images.shape != (records, PIXELS) or labels.shape != (records, len(keys)):
         raise PflbenchError(f"{path} does not hold {records:,} images of 3x32x32 bytes with labels: fetch it again.")
     return images.reshape(records, 3, 32, 32), labels

@@ -1,1 +1,1 @@
-"""The built-in partitions, one file each."""
+"""The built-in partitions."""

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.partitions.random_slicing import RandomSlicing
-from pflbench.data.partitions.slices import size_law
+from pflbench.data.partitions.slicing import RandomSlicing, size_law
 from pflbench.report.figures.panels import Panel, Point, Series
 from pflbench.report.reading import Floats
 

@@ -1,4 +1,12 @@
-"""Types cut at the same random places, as in pFedVEM's code."""
+"""pFedVEM's partitions: rows cut at random places, so that clients have very unequal sizes, and the law of these.
+
+A *type* is what a client holds or does not: a label, or a fine class where labels are superclasses. The rows of every
+type are cut at random places into as many blocks as there are clients that hold it, and each of them gets one block.
+
+`RandomSlicing` and `PairSlicing` draw from the streams `(seed, "types")`, which types a client holds, and
+`(seed, "slices")`, which rows of them; they depend on nothing else but labels, kind, clients and the options. A
+client's rows stand by type, ascending.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +14,10 @@ from dataclasses import dataclass
 from typing import Literal, get_args, get_type_hints
 
 import numpy as np
+import numpy.typing as npt
 
 from pflbench import rng
 from pflbench.data.partition import Rows, check_clients
-from pflbench.data.partitions.slices import random_cuts, rows_by_type
 from pflbench.errors import UsageError, unknown
 
 
@@ -119,3 +127,89 @@ def _subclasses(labels: Rows, kind: Rows, clients: int, random: np.random.Genera
         random.permuted(table, axis=1, out=table)  # every superclass on its own
         hands.extend(table.T.copy())
     return hands
+
+
+@dataclass(frozen=True)
+class PairSlicing:
+    """Each client half of the labels of one source, in random amounts (pFedVEM's Table 7, Digit-Five).
+
+    `kind` is source * (number of labels) + label, so it names a pair of both. A client's source is uniform, its
+    labels are drawn without replacement. The rows of a pair that M clients hold are shuffled and cut at M - 1 random
+    places, its own ones as M differs from pair to pair; holders get the blocks in client order. Pairs that nobody
+    holds are not used. The paper leaves the amounts open; cutting like this is our choice.
+    """
+
+    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
+        """See `Partition`. Also impossible: an odd number of labels, or a pair with fewer rows than holders."""
+        check_clients(len(labels), clients)
+        if kind is None:
+            raise UsageError("This partition needs a dataset from several sources, such as digit-five.")
+        count = int(labels.max()) + 1
+        if not np.array_equal(kind % count, labels):
+            raise UsageError(f"This partition needs a dataset whose kinds are source * {count} + label.")
+        if count % 2:
+            raise UsageError(f"A client's half of the labels needs an even number of them, not {count}.")
+        sources = np.unique(kind // count)
+        random = rng.stream(seed, "types")
+        holders: dict[int, list[int]] = {}
+        for client in range(clients):
+            source = int(random.choice(sources))
+            for label in random.choice(count, count // 2, replace=False).tolist():
+                holders.setdefault(source * count + label, []).append(client)
+
+        piles = rows_by_type(kind)
+        random = rng.stream(seed, "slices")
+        held: list[list[Rows]] = [[] for _ in range(clients)]
+        for name in sorted(holders):
+            pile, mine = piles.get(name, kind[:0]), holders[name]
+            if len(pile) < len(mine):
+                raise UsageError(
+                    f"{len(mine)} clients hold label {name % count} of source {name // count}, which has "
+                    f"{len(pile)} rows: use fewer clients."
+                )
+            blocks = np.split(random.permutation(pile), random_cuts(len(pile), len(mine), random))
+            for client, block in zip(mine, blocks, strict=True):
+                held[client].append(block)
+        return [np.concatenate(blocks) for blocks in held]
+
+
+def rows_by_type(types: Rows) -> dict[int, Rows]:
+    """The rows of every type, types ascending."""
+    names, counts = np.unique(types, return_counts=True)
+    rows = np.split(np.argsort(types, kind="stable"), np.cumsum(counts)[:-1])
+    return dict(zip(names.tolist(), rows, strict=True))
+
+
+def random_cuts(rows: int, parts: int, random: np.random.Generator) -> Rows:
+    """Different places strictly inside, ascending, so that no part is empty."""
+    return np.sort(random.choice(rows - 1, parts - 1, replace=False)) + 1
+
+
+def size_law(n_type: int, clients_per_type: int) -> npt.NDArray[np.float64]:
+    """The exact probabilities of a block's length when `n_type` rows are cut at random for so many clients.
+
+    With N rows and M clients, P(k) = C(N-k-1, M-2) / C(N-1, M-1); with one client all N rows are its block. Under
+    `RandomSlicing` a client has its number of types times so many rows, which gives the paper's Figures 3-6.
+
+    Args:
+        n_type: Rows of one type, N.
+        clients_per_type: Clients that hold it, M.
+
+    Returns:
+        float64 ["lengths"], the probability of length k at index k - 1, for k = 1..N-M+1.
+
+    Raises:
+        UsageError: M is not in 1..N.
+    """
+    if not 1 <= clients_per_type <= n_type:
+        raise UsageError(f"{n_type} rows cannot be cut into {clients_per_type} parts.")
+    if clients_per_type == 1:
+        certain = np.zeros(n_type)
+        certain[-1] = 1
+        return certain
+    # Products of P(1) and ratios of neighbors, as sums of logs: binomials of this size have no float.
+    k = np.arange(1, n_type - clients_per_type + 1)
+    ratios = np.log((n_type - k - clients_per_type + 1) / (n_type - k - 1))
+    first = np.log((clients_per_type - 1) / (n_type - 1))
+    law: npt.NDArray[np.float64] = np.exp(first + np.cumsum(np.concatenate([[0.0], ratios])))
+    return law

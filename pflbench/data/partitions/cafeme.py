@@ -1,4 +1,4 @@
-"""Classes divided by Dirichlet draws, as in CAFeMe's code."""
+"""The partitions of CAFeMe's code: shards of rows sorted by label, Dirichlet draws, and one kind of examples each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,31 @@ from typing import ClassVar
 
 import numpy as np
 
-from pflbench.data.partition import Rows, check_clients, legacy_stream
+from pflbench.data.partition import Rows, check_clients, legacy_stream, shuffled
 from pflbench.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Rows sorted by label, cut into equal shards; each client gets equally many at random (CAFeMe's code).
+
+    Shards have floor(rows / shards) rows; what is left over, with the highest labels, belongs to nobody.
+    """
+
+    shards: int = 200
+
+    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
+        """See `Partition`. Uses one draw, `RandomState(seed).permutation(shards)`."""
+        check_clients(len(labels), clients)
+        if self.shards < clients or self.shards % clients:
+            raise UsageError(f"{self.shards} shards cannot be dealt evenly to {clients} clients: use a multiple of it.")
+        if self.shards > len(labels):
+            raise UsageError(f"{len(labels)} rows cannot be cut into {self.shards} shards.")
+        size = len(labels) // self.shards
+        in_order = np.argsort(labels, kind="stable")
+        shards = in_order[: size * self.shards].reshape(self.shards, size)
+        hands = legacy_stream(seed).permutation(self.shards).reshape(clients, -1)
+        return [shards[hand].reshape(-1) for hand in hands]
 
 
 @dataclass(frozen=True)
@@ -67,3 +90,27 @@ class Dirichlet:
                 pieces[client].append(piece)
                 sizes[client] += len(piece)
         return [np.concatenate(mine) for mine in pieces]
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Each kind (rotation group) divided among equally many clients: one kind per client (CAFeMe, Fig. 3, "None").
+
+    Clients 0, 1, … share kind 0, the next ones kind 1, and so on. Within a kind, rows stand in the order of
+    `shuffled(rows, seed)`: for rotation groups of the same seed, the order of the chunk itself.
+    """
+
+    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
+        """See `Partition`. Parts differ by at most one row where a kind does not divide evenly."""
+        check_clients(len(labels), clients)
+        if kind is None:
+            raise UsageError("The partition 'kinds' needs a dataset whose samples have kinds, such as rmnist.")
+        kinds = np.unique(kind)
+        if clients % len(kinds):
+            raise UsageError(f"{clients} clients cannot share {len(kinds)} kinds evenly: use a multiple of it.")
+        each = clients // len(kinds)
+        order = shuffled(len(labels), seed)
+        held = [part for k in kinds for part in np.array_split(order[kind[order] == k], each)]
+        if min(len(rows) for rows in held) == 0:
+            raise UsageError(f"A kind has fewer rows than the {each} clients that share it: use fewer clients.")
+        return held

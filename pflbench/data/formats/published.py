@@ -1,0 +1,121 @@
+"""Files as their publishers distribute them: what is missing, how to get it, and what cannot be read."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench.data.source import UnofficialFile
+from pflbench.errors import DataMissing, PflbenchError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+class Known(NamedTuple):
+    """What is known of a published file: its official MD5, and its bytes where they do not depend on who wrote it."""
+
+    md5: str = ""
+    size: int | None = None
+
+
+class Published:
+    """What one publisher distributes, as it lies in the data root."""
+
+    by_hand: ClassVar[str] = ""
+    """How to get it without a download, if there is but one way."""
+
+    def parts(self, root: Path) -> Mapping[Path, Known]:
+        """The files and folders that are needed, in the order in which they are read."""
+        raise NotImplementedError
+
+    def missing(self, root: Path) -> list[str]:
+        """What is not there, for a message."""
+        return [str(path) for path in self.parts(root) if not path.exists()]
+
+    def fetch(self, root: Path) -> None:
+        """Download it, if that is possible; raises whatever a download raises."""
+
+
+class Downloaded(Published):
+    """Base of a dataset that torchvision downloads, all of it at once."""
+
+    name: ClassVar[str]
+    """What messages call it: CIFAR-10. Without the hyphen, torchvision's class."""
+    command: ClassVar[str]
+    """The name under which `pflbench data fetch` knows it."""
+
+    @property
+    def count(self) -> int:
+        """Number of images, those of the test split included."""
+        raise NotImplementedError
+
+    def require(self, root: Path) -> None:
+        """Raise `DataMissing`, which says what to do, unless all files are there."""
+        if self.missing(root):
+            hint = f"Run `pflbench data fetch {self.command}`, or {self._by_hand(root)}."
+            raise DataMissing(f"{self.name} is not there. {hint}")
+
+    def fetch(self, root: Path) -> None:
+        """Download it with torchvision, unless it is there. Raises `DataMissing` if the download fails."""
+        if not self.missing(root):
+            return
+        from torchvision import datasets
+
+        try:
+            getattr(datasets, self.name.replace("-", ""))(root, download=True)
+        except Exception as error:  # torchvision lets through what urllib, tarfile, gzip and pickle raise
+            raise DataMissing(f"Downloading {self.name} failed ({error}). To go on, {self._by_hand(root)}.") from error
+
+    def status(self, root: Path) -> str:
+        """One line, from the presence of the files and, where it is known, their size."""
+        if missing := self.missing(root):
+            return f"missing: {', '.join(missing)}"
+        for path, known in self.parts(root).items():
+            if known.size not in (None, path.stat().st_size):
+                return f"missing: {path} is damaged (wrong size)"
+        return f"ready: {self.count:,} images in {path.parent}"
+
+    def _by_hand(self, root: Path) -> str:
+        return f"{self.by_hand}: {', '.join(self.missing(root))}"
+
+
+def warn_unofficial(parts: Mapping[Path, Known]) -> None:
+    """Warn once, with `UnofficialFile`, naming every file whose MD5 is not the official one, where that is known."""
+    known = {path: one.md5 for path, one in parts.items() if one.md5}
+    other = [path for path, md5 in known.items() if hashlib.md5(path.read_bytes()).hexdigest() != md5]
+    if other:
+        names = ", ".join(path.name for path in other)
+        text = f"Not the official file (MD5 differs), used all the same: {names} in {other[0].parent}."
+        warnings.warn(text, UnofficialFile, stacklevel=3)
+
+
+@contextmanager
+def reading(problem: str) -> Iterator[None]:
+    """Let whatever reading a damaged file raises become a `PflbenchError`: "PROBLEM (why)."."""
+    try:
+        yield
+    except (PflbenchError, MemoryError):
+        raise
+    except Exception as error:
+        raise PflbenchError(f"{problem} ({type(error).__name__}: {error}).") from error
+
+
+def opened(image: Path | npt.NDArray[np.uint8], mode: str) -> Image.Image:
+    """An image file, or pixels ["height", "width"] or ["height", "width", 3], in one of Pillow's modes.
+
+    Raises:
+        PflbenchError: The file is no image, or a damaged one.
+    """
+    from PIL import Image
+
+    with reading(f"Cannot read {image}"):
+        with Image.open(image) if isinstance(image, Path) else Image.fromarray(image) as held:
+            return held.convert(mode)
