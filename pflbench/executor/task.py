@@ -57,7 +57,7 @@ class Task:
     @property
     def reference(self) -> str:
         """Where their method's code is."""
-        return self.code["methods"]
+        return names.place("methods", self.specs[0].method.name, self.places)
 
     @property
     def own(self) -> dict[names.Kind, str]:

@@ -60,7 +60,7 @@ def test_durations_are_in_words_and_grow() -> None:
 
 
 def task(seed: int, rounds: int = 1000, seeds: int = 1) -> Task:
-    return Task(tuple(tiny_spec(seed + i, rounds=rounds) for i in range(seeds)))
+    return Task(tuple(tiny_spec(seed + i, rounds=rounds) for i in range(seeds)), {"methods": "x:Y"})
 
 
 def test_a_pace_counts_the_work_of_all_runs() -> None:
