@@ -19,7 +19,7 @@ from pflbench.errors import UsageError
 from pflbench.running.execution import Execution
 from pflbench.selection import Choices, Selection, Wanted, selection
 from pflbench.suite.labels import loaded, parts
-from pflbench.suite.load import available, read
+from pflbench.suite.load import available, read, required
 from pflbench.units import size
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def select(*suites: str, methods: Iterable[Method] | None = None, **choices: Unp
     """
     named = [one if isinstance(one, str) else notebook.reference(one) for one in methods or ()]
     part = selection(**{**choices, "suites": suites, "methods": named})
-    parts(loaded(part.suites, None), part)
+    if suites:
+        parts(loaded(part.suites, None), part)
     return part
 
 
@@ -86,7 +87,7 @@ def plan(
     from pflbench.running import planning
     from pflbench.running.events import unheard
 
-    suites, root = loaded(_named(part), _path(data_dir)), data_root(_path(data_dir))
+    suites, root = loaded(part.suites, _path(data_dir)), data_root(_path(data_dir))
     return planning.plan(suites, part, Path(results), root, measure=measure, on_event=on_event or unheard)
 
 
@@ -110,23 +111,18 @@ def run(
         **how: Fields of `Execution` that are other than in `execution`; `memory_limit` may be a text, "4GB".
 
     Returns:
-        What there was to do, and what became of it.
+        What there was to do, and what became of it; its text says it.
 
     Raises:
         UsageError: Something is unknown or does not fit, or a method of one's own breaks the contract.
         StoreError: The results folder cannot be written.
     """
-    from pflbench.running.counting import count_datasets
+    from pflbench.running import training
     from pflbench.running.events import unheard
-    from pflbench.running.training import train, work_of
 
     execution = _execution(execution or Execution(), how)
     execution.check(part.precision)
-    suites = loaded(_named(part), execution.data_dir)
-    work = work_of(parts(suites, part))
-    missing = count_datasets(suites, part, Path(results), execution, on_event or unheard)
-    outcome = train(work, Path(results), execution, on_event or unheard)
-    return outcome._replace(plan=outcome.plan._replace(problems=[*missing, *outcome.plan.problems]))
+    return training.run(part, Path(results), execution, on_event or unheard)
 
 
 def table(
@@ -143,19 +139,18 @@ def table(
     Raises:
         UsageError: It is not one suite, something is unknown, or nothing of it has results.
     """
-    from pflbench.reading.tables import none_there, with_results
+    from pflbench.reading.tables import reported
+    from pflbench.reading.tables import none_there
     from pflbench.report.compact import only
-    from pflbench.report.layout import lay_out
     from pflbench.report.reading import readable
     from pflbench.store import Store
 
-    if len(_named(part)) > 1:
+    if len(required(part.suites)) > 1:
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
     store = Store(Path(results))
-    own = readable(store, _path(data_dir))
-    tables = with_results(part.but(profile=part.profile or "paper", methods=None), store, own)
-    table = lay_out(tables[0].with_spread(spread), store) if tables else None
-    if table is None or not table.has_results:
+    own, every = readable(store, _path(data_dir)), part.but(profile=part.profile or "paper", methods=None)
+    (table,) = reported(every, store, own, spread=spread).tables
+    if not table.has_results:
         raise none_there(part, store, own)
     return FinishedTable(only([table], part.methods)[0])
 
@@ -175,7 +170,7 @@ def scores(part: Selection | None = None, results: Where = "results") -> pd.Data
     from pflbench.reading.scores import scores as tables
     from pflbench.store import Store
 
-    wanted = Wanted(**{field.name: getattr(part or Selection(), field.name) for field in fields(Selection)})
+    wanted = Wanted(**vars(part or Selection()))
     frame: pd.DataFrame = pa.concat_tables(tables(Store(Path(results)), wanted)).to_pandas(use_threads=False)
     return frame
 
@@ -280,12 +275,6 @@ class Explained:
         from pflbench.reading.explained import text
 
         return text(self.content)
-
-
-def _named(part: Selection) -> tuple[str, ...]:
-    if not part.suites:
-        raise UsageError(f"Which suite? There are: {', '.join(available())}; or the path of a .toml file.")
-    return part.suites
 
 
 def _path(where: Where | None) -> Path | None:

@@ -69,7 +69,7 @@ class _Extract:
     @property
     def text(self) -> str:
         """The whole file."""
-        return "\n".join([*sorted(set(self.imports)), "", "", *("\n\n".join([part]) for part in self.parts)]) + "\n"
+        return "\n".join([*sorted(set(self.imports)), "", "", *self.parts]) + "\n"
 
     def _take(self, name: str, value: Any) -> None:
         source = _source(value)
@@ -140,21 +140,17 @@ def _source(thing: Any) -> str:
 
 def _candidates(thing: Any) -> Iterator[list[str]]:
     """The lines of what it may stand in: its functions' cells or files, its module's file, all cells (last first)."""
-    functions = [thing] if isinstance(thing, FunctionType) else [*map(inspect.unwrap, _functions(thing))]
-    for name in dict.fromkeys(one.__code__.co_filename for one in functions):
+    values = (
+        getattr(value, "__func__", value) for value in (vars(thing).values() if isinstance(thing, type) else (thing,))
+    )
+    functions = [inspect.unwrap(value) for value in values if isinstance(value, FunctionType)]
+    places = [one.__code__.co_filename for one in functions]
+    places.append(getattr(sys.modules.get(thing.__module__), "__file__", None) or "")
+    # No file has the text of a cell.
+    places += [name for name, known in reversed(linecache.cache.items()) if len(known) == 4 and known[1] is None]
+    for name in dict.fromkeys(places):
         if lines := linecache.getlines(name):
             yield [line if line.endswith("\n") else f"{line}\n" for line in lines]
-    file = getattr(sys.modules.get(thing.__module__), "__file__", None)
-    if file and (lines := linecache.getlines(file)):
-        yield lines
-    for entry in reversed([*linecache.cache.values()]):
-        if len(entry) == 4 and entry[1] is None:  # no file has this text: a cell
-            yield list(entry[2])
-
-
-def _functions(cls: type) -> list[Callable[..., Any]]:
-    values = (getattr(value, "__func__", value) for value in vars(cls).values())
-    return [value for value in values if isinstance(value, FunctionType)]
 
 
 def _globals(source: str) -> list[str]:

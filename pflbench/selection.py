@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
 from pflbench.errors import UsageError
 from pflbench.spec import Precision, check_precision
@@ -77,27 +77,33 @@ class Selection:
     @property
     def options(self) -> str:
         """As options of the command line, each with a blank before it, quoted for a shell; `rows` have none."""
-        seeds = (seed_text(self.seeds),) if self.seeds else ()
-        profile = () if self.profile in (None, "paper") else (self.profile,)
-        precision = () if self.precision in (None, "fp32") else (self.precision,)
-        given: dict[str, Iterable[object]] = {
+        given: dict[str, Any] = {
             "suite": self.suites,
             "method": self.methods,
             "dataset": self.datasets,
             "clients": self.clients,
             "partition": self.partitions,
             "column": self.columns,
-            "profile": profile,
-            "rounds": () if self.rounds is None else (self.rounds,),
-            "seeds": seeds,
+            "profile": None if self.profile == "paper" else self.profile,
+            "rounds": self.rounds,
+            "seeds": seed_text(self.seeds) or None,
             "set": self.overrides,
-            "precision": precision,
+            "precision": None if self.precision == "fp32" else self.precision,
         }
-        return "".join(f" --{name} {shlex.quote(str(one))}" for name, values in given.items() for one in values)
+        several = {name: value if isinstance(value, tuple) else (value,) for name, value in given.items()}
+        options = ((name, one) for name, values in several.items() for one in values if one is not None)
+        return "".join(f" --{name} {shlex.quote(str(one))}" for name, one in options)
 
-    def but(self, **choices: Unpack[Choices]) -> Selection:
+    def but(self, **choices: Unpack[Choices]) -> Self:
         """The same with some fields changed."""
-        return replace(self, **{key: _settled(key, value) for key, value in choices.items()})
+        return replace(self, **{key: self._settled(key, value) for key, value in choices.items()})
+
+    def _settled(self, key: str, value: Any) -> Any:
+        if not isinstance(getattr(self, key, None), tuple):
+            return value
+        if isinstance(value, str):
+            raise UsageError(f"{key}: a list of them, not the text {value!r}.")
+        return tuple(dict.fromkeys(value or ()))
 
 
 @dataclass(frozen=True)
@@ -125,14 +131,6 @@ class Wanted(Selection):
 def selection(**choices: Unpack[Choices]) -> Selection:
     """The selection with these fields."""
     return EVERYTHING.but(**choices)
-
-
-def _settled(key: str, value: Any) -> Any:
-    if key in ("profile", "rounds", "precision"):
-        return value
-    if isinstance(value, str):
-        raise UsageError(f"{key}: a list of them, not the text {value!r}.")
-    return tuple(dict.fromkeys(value or ()))
 
 
 EVERYTHING = Selection()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import groupby
 
 from pflbench.errors import UsageError
 
@@ -46,12 +47,6 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def seed_text(seeds: Iterable[int]) -> str:
     """What `parse_seeds` takes: `0-4`, or `0-2,7`."""
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in _ranges(sorted(set(seeds))))
-
-
-def _ranges(seeds: Sequence[int]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for seed in seeds:
-        follows = bool(found) and found[-1][1] == seed - 1
-        found[-1:] = [(found[-1][0], seed)] if follows else [*found[-1:], (seed, seed)]
-    return found
+    runs = groupby(enumerate(sorted(set(seeds))), lambda pair: pair[1] - pair[0])
+    ranges = [[seed for _, seed in run] for _, run in runs]
+    return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in ranges)

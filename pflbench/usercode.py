@@ -130,42 +130,30 @@ def read(path: Path, module: str | None = None) -> Code:
     else:
         folders = (path.parents[module.count(".") + (path.name == "__init__.py")],)
     importlib.invalidate_caches()  # a file that was just written counts
-    return _Reader(Code(path, module, folders, {path: text}, (), {})).read()
+    return _followed(Code(path, module, folders, {path: text}, (), {}))
 
 
-class _Reader:
-    """Follows the import statements of a code's first file, `start`, through the user's modules."""
-
-    def __init__(self, start: Code) -> None:
-        self.start = start
-        self.on_path = cache(_on_path)
-        self.texts, self.methods, self.outside = dict[Path, bytes](), set[str](), dict[Path, str]()
-        package = start.module if start.path.name == "__init__.py" else _package(start.module)
-        above = (_found(start.folders[-1:], name) for name in parents(start.module))
-        self.waiting = [(start.path, package), *(parent for parent in above if parent)]
-
-    def read(self) -> Code:
-        """The code with all that it imports."""
-        for file, package in self.waiting:  # which grows meanwhile
-            if file in self.texts:
-                continue
-            self.texts[file] = self.start.texts.get(file) or _bytes(file)
-            for one in _imports(syntax(file, self.texts[file])):
-                for name in one.modules(package):
-                    self._follow(file, name, one.level)
-        return replace(self.start, texts=self.texts, methods=tuple(sorted(self.methods)), outside=self.outside)
-
-    def _follow(self, file: Path, name: str, level: int) -> None:
-        """Take up the module that a file imports by this name, with so many dots before it."""
-        # Beside an installed file lie others' packages.
-        elsewhere = file in self.outside or not is_installed(self.start.path)
-        if not level and is_ours(name):
-            self.methods |= _built_in(name)
-        elif file not in self.outside and (beside := self.start.beside(name, level)):
-            self.waiting.append(beside)
-        elif elsewhere and (module := _found(places := self.on_path(name.partition(".")[0]), name)):
-            self.waiting.append(module)
-            self.outside.setdefault(module[0], _below(places, module[0]))
+def _followed(start: Code) -> Code:
+    """The code of a first file with all of the user's modules that it imports, and that they import."""
+    texts, methods, outside, on_path = dict[Path, bytes](), set[str](), dict[Path, str](), cache(_on_path)
+    package = start.module if start.path.name == "__init__.py" else _package(start.module)
+    above = (_found(start.folders[-1:], name) for name in parents(start.module))
+    waiting = [(start.path, package), *filter(None, above)]
+    for file, package in waiting:  # which grows meanwhile
+        if file in texts:
+            continue
+        texts[file] = start.texts.get(file) or _bytes(file)
+        others_beside = is_installed(start.path) and file not in outside
+        for one in _imports(syntax(file, texts[file])):
+            for name in one.modules(package):
+                if not one.level and is_ours(name):
+                    methods |= _built_in(name)
+                elif file not in outside and (beside := start.beside(name, one.level)):
+                    waiting.append(beside)
+                elif not others_beside and (module := _found(places := on_path(name.partition(".")[0]), name)):
+                    waiting.append(module)
+                    outside.setdefault(module[0], _below(places, module[0]))
+    return replace(start, texts=texts, methods=tuple(sorted(methods)), outside=outside)
 
 
 def _bytes(path: Path) -> bytes:

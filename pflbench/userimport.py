@@ -13,7 +13,7 @@ from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from pflbench.errors import UsageError
 from pflbench.usercode import Code, Import, is_installed, is_ours, module_in, parents
@@ -33,25 +33,24 @@ def load(code: Code) -> ModuleType:
     name = f"{top}.{code.module}"
     if name in sys.modules:
         return sys.modules[name]
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    importer = _Importer(code, top)
+    sys.meta_path.insert(0, importer)
     before, import_path = set(sys.modules), list(sys.path)
     package = ModuleType(top)
     package.__path__ = [str(folder) for folder in code.folders]
     sys.modules[top] = package
-    _Finder.codes[top] = code
     try:
         for parent in parents(code.module):
             importlib.import_module(f"{top}.{parent}")
         if name not in sys.modules:  # else its package has imported it
-            spec = _spec(name, code, code.path)
+            spec = importer.spec(name, code.path)
             sys.modules[name] = importlib.util.module_from_spec(spec)
-            assert spec.loader
-            spec.loader.exec_module(sys.modules[name])
+            importer.exec_module(sys.modules[name])
         _check_imported(code, sys.modules.keys() - before)
     except BaseException:
         for loaded in [n for n in sys.modules if n == top or n.startswith(f"{top}.")]:
             del sys.modules[loaded]
+        sys.meta_path.remove(importer)
         sys.path[:] = import_path
         raise
     return sys.modules[name]
@@ -93,64 +92,47 @@ def _unnamed(path: Path) -> str:
     )
 
 
-class _Finder:
-    """Finds the modules beside a user's file, below a package of the file's own."""
+class _Importer:
+    """Finds the modules beside a user's file, below a package `top` of the file's own, and runs what was hashed."""
 
-    codes: dict[str, Code] = {}  # noqa: RUF012 (one for the process, as sys.modules)
+    def __init__(self, code: Code, top: str) -> None:
+        self.code, self.top = code, top
+        self.beside = cache(lambda name, names: any(code.beside(one) for one in Import(0, name, names).modules("")))
 
-    @classmethod
-    def find_spec(cls, name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
         """The import system's question."""
-        if not name.startswith(_PREFIX) or path is None:
+        if not name.startswith(f"{self.top}.") or path is None:
             return None
-        code = cls.codes[name.partition(".")[0]]
         file, inside = module_in([Path(folder) for folder in path], name.rpartition(".")[2])
         if file is not None:
-            return _spec(name, code, file)
+            return self.spec(name, file)
         if inside:
             spec = ModuleSpec(name, None, is_package=True)
             spec.submodule_search_locations = [str(folder) for folder in inside]
             return spec
         return PathFinder.find_spec(name, path)  # an extension module
 
-
-class _Loader:
-    """Runs a file of a user's code as it was when it was hashed."""
-
-    def __init__(self, code: Code, path: Path) -> None:
-        self.code, self.path = code, path
+    def spec(self, name: str, path: Path) -> ModuleSpec:
+        """Of the module of this name in this file."""
+        inside, loader = [str(path.parent)] if path.name == "__init__.py" else None, cast(Any, self)
+        spec = importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=inside)
+        assert spec
+        return spec
 
     def create_module(self, spec: ModuleSpec) -> None:
         """An ordinary module."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the file, with imports that look beside it first."""
-        if self.path not in self.code.texts:
-            raise ImportError(_unnamed(self.path))
-        module.__dict__["__builtins__"] = vars(builtins) | {"__import__": _importer(self.code)}
-        exec(compile(self.code.texts[self.path], str(self.path), "exec", dont_inherit=True), module.__dict__)
+        path = Path(str(module.__file__))
+        if path not in self.code.texts:
+            raise ImportError(_unnamed(path))
+        module.__dict__["__builtins__"] = vars(builtins) | {"__import__": self._import}
+        exec(compile(self.code.texts[path], str(path), "exec", dont_inherit=True), module.__dict__)
 
-
-def _importer(code: Code) -> Any:
-    top = next(name for name, known in _Finder.codes.items() if known is code)
-
-    @cache
-    def beside(name: str, wanted: tuple[str, ...]) -> bool:
-        return any(code.beside(one) for one in Import(0, name, wanted).modules(""))
-
-    def find(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] | None = (), level: int = 0
+    def _import(
+        self, name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] | None = (), level: int = 0
     ) -> Any:
-        if level == 0 and beside(name, tuple(fromlist or ())):
-            return builtins.__import__(name, {"__package__": top, "__name__": top}, None, fromlist or (), 1)
+        if level == 0 and self.beside(name, tuple(fromlist or ())):
+            return builtins.__import__(name, {"__package__": self.top, "__name__": self.top}, None, fromlist or (), 1)
         return builtins.__import__(name, globals, locals, fromlist or (), level)
-
-    return find
-
-
-def _spec(name: str, code: Code, path: Path) -> ModuleSpec:
-    inside = [str(path.parent)] if path.name == "__init__.py" else None
-    loader: Any = _Loader(code, path)
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=inside)
-    assert spec
-    return spec

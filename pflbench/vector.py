@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, groupby
 
 import torch
 from torch import Tensor
@@ -81,14 +82,11 @@ class Layout:
     @cached_property
     def parts(self) -> dict[str, slice]:
         """Part name → slice of the vector, in order."""
-        found: dict[str, slice] = {}
-        start = 0
-        for p in self.parameters:
-            before = found.get(p.part)
-            if before is not None and before.stop != start:
-                raise ValueError(f"part {p.part!r} is not contiguous")
-            found[p.part] = slice(before.start if before else start, start + p.size)
-            start += p.size
+        found, start = dict[str, slice](), 0
+        for part, parameters in groupby(self.parameters, lambda p: p.part):
+            if part in found:
+                raise ValueError(f"part {part!r} is not contiguous")
+            found[part] = slice(start, start := start + sum(p.size for p in parameters))
         return found
 
     def part(self, name: str) -> slice:
@@ -102,11 +100,8 @@ class Layout:
 
         Raises `UsageError` unless the network has so many, and `layers` is at least 1.
         """
-        starts, start = [], 0
-        for p in self.parameters:
-            if p.weight:
-                starts.append(start)
-            start += p.size
+        begins = accumulate((p.size for p in self.parameters), initial=0)
+        starts = [start for p, start in zip(self.parameters, begins, strict=False) if p.weight]
         if not 1 <= layers <= len(starts):
             raise UsageError(f"This network has {len(starts)} layers, so there are no last {layers}.")
         return slice(starts[-layers], self.size)

@@ -14,13 +14,15 @@ import pytest
 import pflbench
 from pflbench import notebook
 from pflbench.errors import UsageError
+from pflbench.executor.task import Done
 from pflbench.names import load
 from pflbench.result import RunResult, Score
 from pflbench.running.events import Event
+from pflbench.running.training import Outcome
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load as load_suite
-from pflbench.testing import checks
+from pflbench.testing import Finding, checks, tiny_spec
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "python.md"
 
@@ -80,7 +82,7 @@ def test_a_plan_measures_unless_told_not_to() -> None:
     part = pflbench.select("cafeme-table1", columns=["rmnist-shards"], methods=["fedavg"], profile="smoke")
     assert "time unknown" in str(pflbench.plan(part, measure=False))
     heard: list[Event] = []
-    assert "(measured)" in str(pflbench.plan(part, on_event=heard.append))
+    assert " measured\n" in str(pflbench.plan(part, on_event=heard.append))
     assert [str(event).startswith("Measuring on one core") for event in heard] == [True]
 
 
@@ -177,3 +179,17 @@ def test_a_class_of_a_module_is_in_its_file() -> None:
     from pflbench.methods.fedavg import FedAvg
 
     assert notebook.reference(FedAvg).endswith("pflbench/methods/fedavg.py:FedAvg")
+
+
+def test_an_outcome_and_a_finding_say_what_happened() -> None:
+    spec, left = tiny_spec(0, rounds=3), tiny_spec(1, rounds=3)
+    names = dict.fromkeys((spec.id, left.id), "shards · foo")
+    outcome = Outcome([spec], ["No data."], {left: "raised"}, names, [Done(spec, "failed", "diverged in round 1")])
+    assert not outcome.good and str(outcome).splitlines() == [
+        "No data.",
+        "shards · foo · seed 0 · 3 rounds: diverged in round 1",
+        "1 run that failed before was left alone; --redo failed tries again.",
+        "  shards · foo · seed 1 · 3 rounds: raised",
+        "0 runs finished, 1 failed.",
+    ]
+    assert str(Finding("purity", "it writes", ("it is slow",))) == "FAIL purity\n     it is slow\n     it writes"

@@ -24,10 +24,11 @@ def check(
     findings = []
     for finding in examine(construct(names.locate("methods", method), {})):
         findings.append(finding)
-        console().print(f"{'ok  ' if finding.problem is None else 'FAIL'} {finding.check}", highlight=False)
-        for text in (*finding.remarks, *([finding.problem] if finding.problem else [])):
-            same = said.setdefault(text, finding.check)
-            console().print(f"     {text if same == finding.check else f'as above, at {same!r}'}", highlight=False)
+        texts = [*finding.remarks, *([finding.problem] if finding.problem else [])]
+        for i, text in enumerate(texts):
+            if (same := said.setdefault(text, finding.check)) != finding.check:
+                texts[i] = f"as above, at {same!r}"
+        console().print(str(finding._replace(remarks=tuple(texts), problem=finding.problem and "")))
     failed, left = sum(finding.problem is not None for finding in findings), len(CHECKS) - len(findings)
     rest = f" The other {left} rest on it and were not run." if left else ""
     console().print(f"{failed} of the checks failed.{rest}" if failed else "All checks passed.", highlight=False)

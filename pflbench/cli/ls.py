@@ -1,21 +1,26 @@
-"""`pflbench ls`: what there is."""
+"""`pflbench ls` and `status`: what there is, and how far the suites are."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pflbench.cli import common
-from pflbench.cli.asking import WANTED, asking
+from pflbench.cli import common, options
 from pflbench.cli.common import console
+from pflbench.cli.options import WANTED, asking, option
 from pflbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from pflbench.catalog import FieldInfo, Info
-    from pflbench.selection import Wanted
+    from pflbench.catalog import FieldInfo
+    from pflbench.selection import Selection, Wanted
+    from pflbench.store import Stored
+    from pflbench.store.asked import Askers
+    from pflbench.suite.cells import Expansion
+    from pflbench.suite.own import Own
 
 THINGS = ("suites", "methods", "datasets", "partitions", "models", "runs")
 FORMATS = ("terminal", "csv")
@@ -25,10 +30,8 @@ FORMATS = ("terminal", "csv")
 def ls(
     what: Annotated[str, typer.Argument(metavar="|".join(THINGS), help="What to list.")],
     wanted: Wanted,
-    format_: Annotated[
-        str, typer.Option("--format", envvar="PFLBENCH_FORMAT", help="Of runs: terminal, or csv (all that is known).")
-    ] = "terminal",
-    results: common.Results = common.DEFAULT_RESULTS,
+    format_: Annotated[str, option("--format", help="Of runs: terminal, or csv (all that is known).")] = "terminal",
+    results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """List suites, methods, datasets, partitions, models, or stored runs, one line each.
 
@@ -42,7 +45,7 @@ def ls(
         return _runs(wanted, format_, results)
     if format_ != "terminal" or not wanted.everything:
         raise UsageError(f"These options choose among runs: `pflbench ls runs`, not {what}.")
-    rows = {"suites": _suites, "methods": _methods, "models": _models}.get(what, lambda: _options(what))()
+    rows = {"suites": _suites, "models": _models}.get(what, lambda: _options(what))()
     width = max((len(name) for name, _ in rows), default=0)
     for name, text in rows:
         console().print(f"{name:<{width}}  {text}")
@@ -77,30 +80,18 @@ def _suites() -> list[tuple[str, str]]:
     return found
 
 
-def _methods() -> list[tuple[str, str]]:
-    from pflbench.catalog import describe
-    from pflbench.names import known
-
-    found = []
-    for name in sorted(known("methods")):
-        info = describe(name)
-        found.append((name, f"{info.doc}\n    {_fields(info)}"))
-    return found
-
-
 def _options(what: str) -> list[tuple[str, str]]:
-    from pflbench.catalog import describe_options
+    from pflbench.catalog import describe, describe_options
     from pflbench.names import known
 
     found = []
     for name in sorted(known(what)):
-        info = describe_options(what, name)  # type: ignore[arg-type]
-        found.append((name, info.doc + (f" [{_fields(info)}]" if info.fields else "")))
+        info = describe(name) if what == "methods" else describe_options(what, name)  # type: ignore[arg-type]
+        fields = ", ".join(_field(key, field) for key, field in info.fields.items())
+        found.append(
+            (name, f"{info.doc}\n    {fields}" if what == "methods" else info.doc + (fields and f" [{fields}]"))
+        )
     return found
-
-
-def _fields(info: Info) -> str:
-    return ", ".join(_field(key, field) for key, field in info.fields.items())
 
 
 def _field(key: str, field: FieldInfo) -> str:
@@ -117,13 +108,71 @@ def _models() -> list[tuple[str, str]]:
     import ast
 
     from pflbench.names import known, source_file, split_reference
+    from pflbench.usercode import syntax
 
     found = []
     for name, reference in sorted(known("models").items()):
-        module = ast.parse(source_file(reference).read_text(encoding="utf-8"))
+        module = syntax(source_file(reference))
         attribute = split_reference(reference)[1]
         own = [n for n in module.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == attribute]
         docs = (ast.get_docstring(node) for node in (*own, module))  # the module's, where it is made in another way
-        doc = next((doc for doc in docs if doc), "")
-        found.append((name, doc.split("\n", 1)[0]))
+        found.append((name, next(filter(None, docs), "").partition("\n")[0]))
     return found
+
+
+@asking(("suites", "rounds", "precision"))
+def status(
+    selection: Selection,
+    results: options.Results = options.DEFAULT_RESULTS,
+    data_dir: options.DataDir = None,
+) -> int:
+    """Say for every suite and profile with results how many runs are done, failed or missing, and why runs failed."""
+    from pflbench.reading.tables import elsewhere, every_profile, with_results
+    from pflbench.report.reading import readable
+    from pflbench.store import Store
+    from pflbench.store.asked import askers
+
+    store = Store(results)
+    stored, asked = {run.spec.id: run for run in store.list()}, askers(store)
+    own = readable(store, data_dir)
+    tables = with_results(selection, store, own)
+    named = {run.id for table in tables for run in table.runs}
+    for table in tables:
+        _say(table, stored, [id for id in stored if id not in named and _beside(table, stored[id], asked)], own)
+    tables = tables or every_profile(selection, store, own)
+    other = elsewhere(tables, store)
+    if not stored:
+        print(f"No results in {str(results)!r} yet.")
+    elif other:
+        print(other)
+    return 0
+
+
+def _beside(table: Expansion, run: Stored, asked: Askers) -> bool:
+    """Whether a suite asked for a run, or may have: nobody knows who did of runs from before that was recorded."""
+    if run.spec.id in asked:
+        return (table.suite, table.profile) in asked[run.spec.id]
+    return run.spec.setting() in table.settings
+
+
+def _say(table: Expansion, stored: dict[str, Stored], beside: list[str], found: Own) -> None:
+    """A table's own runs, then those that no table names: own methods, other hyperparameters, other seeds."""
+    from pflbench.suite.labels import labelled
+    from pflbench.suite.load import read
+
+    own = [run.id for run in table.runs]
+    failed = any(stored[id].failure is not None for id in own if id in stored)
+    suite = read(str(table.path), found) if failed else None
+    labels = labelled(suite, table).labels if suite else {}
+    print(f"{table.suite} [{table.profile}]: {_count(own, stored)}")
+    if beside:
+        print(f"  beside the suite's rows: {_count(beside, stored)}")
+    for id in [*own, *beside]:
+        run = stored.get(id)
+        if run is not None and run.failure is not None:
+            print(f"  failed {id} {labels.get(id, run.spec.method.name)} seed {run.spec.seed}: {run.failure}")
+
+
+def _count(ids: list[str], stored: dict[str, Stored]) -> str:
+    states = Counter("missing" if id not in stored else "failed" if stored[id].failure else "done" for id in ids)
+    return ", ".join(f"{states[state]} {state}" for state in ("done", "failed", "missing"))

@@ -10,7 +10,8 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cache
 from typing import Annotated
 
 import typer
@@ -25,7 +26,12 @@ VERBS = (
     *("run", "report", "plot", "plan", "status", "ls", "data", "explain", "scores", "show"),
     *("pack", "upgrade", "rm", "queue", "tune", "check", "speed", "info"),
 )
-"""In the order of the help. Each is a module here, with a function of its name or, for a group of verbs, an `app`."""
+"""In the order of the help. Each is a function of its name, or a group's `app`, in its own module or one of `HOME`."""
+HOME = {
+    **{"plan": "run", "explain": "report", "status": "ls", "info": "speed"},
+    **dict.fromkeys(("scores", "show", "pack", "upgrade", "rm"), "stored"),
+}
+"""The modules of verbs that share one."""
 
 # Nothing here is for plugins of pydantic to change; to look for some is to read about every installed package.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -45,7 +51,7 @@ def program(verb: str | None = None) -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(_options)
     for name in VERBS if verb is None else [verb]:
-        module = importlib.import_module(f"pflbench.cli.{name}")
+        module = importlib.import_module(f"pflbench.cli.{HOME.get(name, name)}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
@@ -86,7 +92,8 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments or os.environ.get("PFLBENCH_DEBUG", "") not in ("", "0")
     arguments = [a for a in arguments if a != "--debug"]
     common.show_tracebacks = debug
-    warnings.showwarning = _warner()
+    warn = cache(lambda text: errors().print(f"Warning: {text}"))  # each text once: several processes may have found it
+    warnings.showwarning = lambda message, *_, **__: warn(str(message))
     with _uncollected() if arguments[:1] and arguments[0] in LISTING else contextlib.nullcontext():
         code = _call(arguments, debug)
     sys.exit(code)
@@ -128,15 +135,3 @@ def _call(arguments: list[str], debug: bool) -> int:
     if message:
         errors().print(f"Error: {message}")
     return code
-
-
-def _warner() -> Callable[..., None]:
-    """A `warnings.showwarning` that prints each text once: several processes may have found the same."""
-    said: set[str] = set()
-
-    def warn(message: Warning | str, *_: object, **__: object) -> None:
-        if str(message) not in said:
-            said.add(str(message))
-            errors().print(f"Warning: {message}")
-
-    return warn

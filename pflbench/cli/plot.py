@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from pflbench.cli import common
-from pflbench.cli.asking import asking
+from pflbench.cli import common, options
 from pflbench.cli.common import console
-from pflbench.errors import StoreError, UsageError, unknown
+from pflbench.cli.options import asking, option
+from pflbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from pflbench.report.figures.panels import Drawing
-    from pflbench.report.figures.sizes import Slicing
     from pflbench.selection import Selection
     from pflbench.suite.document import Document, Suite
     from pflbench.suite.figure import FromRuns, Histogram
@@ -35,31 +33,23 @@ class Command(TyperCommand):
         super().format_help(ctx, formatter)
 
 
-Profile = Annotated[
-    str | None,
-    typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="Of the runs (default: the first that has results)."),
-]
+Profile = Annotated[str | None, option("--profile", help="Of the runs (default: the first that has results).")]
 
 
 @asking(("seeds", "rounds"), profile=Profile)
 def plot(
     name: Annotated[str, typer.Argument(help="A figure's name, or its .toml file.")],
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            envvar="PFLBENCH_OUTPUT",
-            help="The file to write: .png, .pdf, .svg; .csv has the numbers.",
-        ),
+        Path, option("--output", "-o", help="The file to write: .png, .pdf, .svg; .csv has the numbers.")
     ],
     selection: Selection,
-    results: common.Results = common.DEFAULT_RESULTS,
+    results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """Draw a figure from the stored runs, or write the numbers behind it.
 
     What is not there yet is left out, and a line under the figure says so.
     """
+    from pflbench.report.figures.panels import to_csv
     from pflbench.suite.figure import Histogram
 
     format_ = output.suffix.lower().removeprefix(".")
@@ -74,7 +64,13 @@ def plot(
         drawing = _from_sizes(suite, document, document.figure, selection.seeds)
     else:
         drawing = _from_runs(suite, document.figure, selection, results)
-    _write(drawing, format_, output)
+    if format_ == "csv":
+        content = to_csv(drawing).encode()
+    else:
+        from pflbench.report.figures.pictures import picture  # which imports matplotlib
+
+        content = picture(drawing, format_)
+    common.write(output, content)
     for note in drawing.notes:
         console().print(note)
     return 0
@@ -110,45 +106,23 @@ def _from_runs(suite: Suite, figure: FromRuns, part: Selection, results: Path) -
     if not any(panel.series for panel in drawing.panels):
         # What a command calls it: its name if it comes with pflbench, else its path.
         name = suite.name if figures().get(suite.name) == suite.path else suite.path
-        makes = f"pflbench run{part.but(suites=[str(name)]).options}"
-        if results != common.DEFAULT_RESULTS:
-            makes += f" --results {shlex.quote(str(results))}"
-        if every := getattr(figure, "every", None):
-            makes += f" --evaluate-every {every}"
+        every = getattr(figure, "every", None)
+        makes = common.command("run", part.but(suites=[str(name)]), results)
+        makes += f" --evaluate-every {every}" if every else ""
         raise UsageError(f"No results of {suite.name} in {str(results)!r} to draw. `{makes}` makes them.")
     return drawing
 
 
 def _from_sizes(suite: Suite, document: Document, figure: Histogram, seeds: tuple[int, ...]) -> Drawing:
-    from pflbench.report.figures.make import draw_sizes
-    from pflbench.suite.expand import expand
-
-    drawn = seeds or range(figure.partitions)
-    columns = [_slicing(suite, document, figure, index) for index in range(len(document.column))]
-    return draw_sizes(expand(suite), figure, columns, drawn)
-
-
-def _slicing(suite: Suite, document: Document, figure: Histogram, index: int) -> Slicing:
     from pflbench.data.partitions.slicing import RandomSlicing
+    from pflbench.report.figures.make import draw_sizes
     from pflbench.report.figures.sizes import Shape, Slicing
+    from pflbench.suite.expand import expand
     from pflbench.suite.resolve import shared
 
-    column, settings = document.column[index], shared(suite, document, index)
-    shape = Shape(figure.classes, figure.types, figure.per_type)
-    title = f"{column.group} {column.title}".strip()
-    return Slicing(title, settings["clients"], RandomSlicing(**settings["partition"].options), shape)
-
-
-def _write(drawing: Drawing, format_: str, output: Path) -> None:
-    if format_ == "csv":
-        from pflbench.report.figures.panels import to_csv
-
-        content = to_csv(drawing).encode()
-    else:
-        from pflbench.report.figures.pictures import picture
-
-        content = picture(drawing, format_)
-    try:
-        output.write_bytes(content)
-    except OSError as error:
-        raise StoreError(f"Cannot write {str(output)!r}: {error.strerror or error}.") from error
+    shape, columns = Shape(figure.classes, figure.types, figure.per_type), []
+    for index, column in enumerate(document.column):
+        settings, title = shared(suite, document, index), f"{column.group} {column.title}".strip()
+        slicing = RandomSlicing(**settings["partition"].options)
+        columns.append(Slicing(title, settings["clients"], slicing, shape))
+    return draw_sizes(expand(suite), figure, columns, seeds or range(figure.partitions))

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from pflbench.cli import common
-from pflbench.cli.asking import asking
+from pflbench.cli import common, options
 from pflbench.cli.common import console
-from pflbench.cli.outcome import train_part
+from pflbench.cli.options import asking, option
+from pflbench.cli.run import train_part
 from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.running.execution import Execution
+    from pflbench.selection import Selection
+    from pflbench.spec import RunSpec
     from pflbench.store import Store
     from pflbench.suite.queue import QueueItem
 
@@ -27,14 +29,12 @@ DEFAULT_FILE = Path("results/QUEUE.toml")
 def queue(
     execution: Execution,
     file: Annotated[
-        Path, typer.Option("--file", "-f", envvar="PFLBENCH_QUEUE", help="The queue: a .toml file.")
+        Path, option("--file", "-f", envvar="PFLBENCH_QUEUE", help="The queue: a .toml file.")
     ] = DEFAULT_FILE,
-    list_: Annotated[bool, common.option("--list", "-l", help="Print the entries and how far they are.")] = False,
-    minutes: Annotated[
-        float | None, common.option("--minutes", min=0, help="Start no run after so many minutes.")
-    ] = None,
-    results: common.Results = common.DEFAULT_RESULTS,
-    dry_run: common.DryRun = False,
+    list_: Annotated[bool, option("--list", "-l", help="Print the entries and how far they are.")] = False,
+    minutes: Annotated[float | None, option("--minutes", min=0, help="Start no run after so many minutes.")] = None,
+    results: options.Results = options.DEFAULT_RESULTS,
+    dry_run: options.DryRun = False,
 ) -> int:
     """Run the entries of the queue that are not finished, in their order, and pack those that are.
 
@@ -42,7 +42,6 @@ def queue(
     same command goes on from there.
     """
     from pflbench.data.root import data_root
-    from pflbench.running.queueing import states, steps
     from pflbench.store import Store
     from pflbench.store.packing import pack
     from pflbench.suite.own import Own
@@ -60,50 +59,75 @@ def queue(
     in_time = None if end is None else lambda: monotonic() < end
     good = True
     for item in items:
-        if states(item.table.runs, store)["missing"] and (in_time is None or in_time()):
-            console().print(f"{item.title}: {_progress(item, store)}.")
-            for part in steps(item, store, execution.jobs, in_time):
+        found = _states(item.table.runs, store)
+        if found["missing"] and (in_time is None or in_time()):
+            console().print(f"{item.title}: {_progress(found)}.")
+            for part in _steps(item, store, execution.jobs, in_time):
                 good &= train_part(part, results, execution, dry=dry_run)
-        if not dry_run and states(item.table.runs, store).keys() == {"done"}:
+        if not dry_run and _states(item.table.runs, store).keys() == {"done"}:
             common.say_packed(pack(store, {spec.id for spec in item.table.runs}))
     if not dry_run:
         good &= _conclude(items, store, file)
     return 0 if good else 1
 
 
+def _steps(item: QueueItem, store: Store, jobs: int | None, in_time: Callable[[], bool] | None) -> Iterator[Selection]:
+    """What to train of an entry: all of it, or, where time is short, one after the other what runs at a time.
+
+    Each is to be trained before the next is asked for.
+
+    Args:
+        item: The entry.
+        store: Where the results are.
+        jobs: Processor cores to use; None: all.
+        in_time: Whether there is time to start something; None: there is no end.
+    """
+    from pflbench.executor.local import cores  # which imports torch
+    from pflbench.running.execution import choose_device
+
+    if in_time is None:
+        yield item.part.but(columns=[column.id for column in item.table.columns], seeds=item.table.seeds)
+        return
+    for place in item.cells():
+        missing = list(dict.fromkeys(spec.seed for spec in place.runs if store.status(spec.id) == "missing"))
+        size = len(missing) if choose_device("auto").startswith("cuda") else jobs or cores()  # a stack on a GPU
+        for first in range(0, len(missing), size):
+            now = missing[first : first + size]
+            if in_time():
+                yield place.part.but(seeds=now)
+            if _states([spec for spec in place.runs if spec.seed in now], store)["missing"]:
+                break  # time is up, or there is something that the next seeds would stumble on too, as missing data
+
+
+def _states(specs: Iterable[RunSpec], store: Store) -> Counter[str]:
+    """How many of these runs are in which state."""
+    return Counter(store.status(spec.id) for spec in specs)
+
+
+def _progress(found: Counter[str]) -> str:
+    return f"{found['done']} of {found.total()} done{_failed(found)}"
+
+
+def _failed(found: Counter[str]) -> str:
+    return f", {found['failed']} failed" if found["failed"] else ""
+
+
 def _say(items: list[QueueItem], store: Store) -> None:
     for number, item in enumerate(items, 1):
-        console().print(f"{number:>2}. {item.title}: {_progress(item, store)}{_cost(item, store)}.")
+        found, cost = _states(item.table.runs, store), item.entry.cost
+        if not isinstance(cost, str):
+            todo = cost * found["missing"]
+            cost = f"{cost:g} min a run" + (f", {todo:g} min to do" if todo else "")
+        console().print(f"{number:>2}. {item.title}: {_progress(found)}{cost and f'; {cost}'}.")
         if item.entry.note:
             console().print(f"    {item.entry.note}")
 
 
-def _progress(item: QueueItem, store: Store) -> str:
-    from pflbench.running.queueing import states
-
-    found = states(item.table.runs, store)
-    failed = f", {found['failed']} failed" if found["failed"] else ""
-    return f"{found['done']} of {found.total()} done{failed}"
-
-
-def _cost(item: QueueItem, store: Store) -> str:
-    from pflbench.running.queueing import states
-
-    cost = item.entry.cost
-    if isinstance(cost, str):
-        return f"; {cost}" if cost else ""
-    todo = cost * states(item.table.runs, store)["missing"]
-    return f"; {cost:g} min a run" + (f", {todo:g} min to do" if todo else "")
-
-
 def _conclude(items: list[QueueItem], store: Store, file: Path) -> bool:
     """Say how far the queue is; whether nothing failed."""
-    from pflbench.running.queueing import states
-
-    found = states({spec for item in items for spec in item.table.runs}, store)
-    failed = f", {found['failed']} failed" if found["failed"] else ""
+    found = _states({spec for item in items for spec in item.table.runs}, store)
     if found["missing"]:
-        console().print(f"{str(file)!r}: {found['done']} of {count(found.total(), 'run')} done{failed}.")
+        console().print(f"{str(file)!r}: {found['done']} of {count(found.total(), 'run')} done{_failed(found)}.")
     else:
-        console().print(f"Nothing left to do in {str(file)!r}: {count(found['done'], 'run')} done{failed}.")
+        console().print(f"Nothing left to do in {str(file)!r}: {count(found['done'], 'run')} done{_failed(found)}.")
     return not found["failed"]

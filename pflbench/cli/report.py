@@ -1,78 +1,64 @@
-"""`pflbench report`: the tables, from the stored runs alone."""
+"""`pflbench report` and `explain`: the tables and their cells, from the stored runs alone."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pflbench.cli import common
-from pflbench.cli.asking import asking
+from pflbench.cli import common, options
 from pflbench.cli.common import console
-from pflbench.errors import StoreError, unknown
+from pflbench.cli.options import asking, option
+from pflbench.errors import unknown
 
 if TYPE_CHECKING:
     from pflbench.selection import Selection
     from pflbench.store import Store
     from pflbench.suite.cells import Expansion
 
-Profile = Annotated[
-    str | None,
-    typer.Option("--profile", envvar="PFLBENCH_PROFILE", help="Only this one (default: each that has results)."),
-]
+Profile = Annotated[str | None, option("--profile", help="Only this one (default: each that has results).")]
 _LISTED = 30
 """So many other tables have a line of their own."""
 FORMATS = ("terminal", "markdown", "latex", "csv")
+WIDEST = 100
+"""Characters of a line of `explain`."""
 
 
 @asking(
-    ("suite", "method", "dataset", "clients", "partition", "column", "seeds", "rounds", "precision"), profile=Profile
+    ("suites", "methods", "datasets", "clients", "partitions", "columns", "seeds", "rounds", "precision"),
+    profile=Profile,
 )
 def report(
     selection: Selection,
-    format_: Annotated[
-        str, typer.Option("--format", envvar="PFLBENCH_FORMAT", help="terminal, markdown, latex, or csv (long form).")
-    ] = "terminal",
+    format_: Annotated[str, option("--format", help="terminal, markdown, latex, or csv (long form).")] = "terminal",
     compare_paper: Annotated[
-        bool,
-        typer.Option(
-            "--compare-paper/--no-compare-paper",
-            envvar="PFLBENCH_COMPARE_PAPER",
-            help="The paper's numbers beside ours, with a verdict.",
-        ),
+        bool, option("--compare-paper/--no-compare-paper", help="The paper's numbers beside ours, with a verdict.")
     ] = True,
     spread: Annotated[
         bool | None,
-        typer.Option(
+        option(
             "--spread/--no-spread",
-            envvar="PFLBENCH_SPREAD",
             help="The spread over seeds behind each number (default: as the paper prints it; the CSV always has it).",
         ),
     ] = None,
     full: Annotated[
         bool,
-        typer.Option(
+        option(
             "--full",
             envvar="PFLBENCH_REPORT_FULL",
             help="On a terminal: every row and column, each difference from the paper, and what all of it rests on.",
         ),
     ] = False,
     all_: Annotated[
-        bool,
-        typer.Option(
-            "--all", envvar="PFLBENCH_ALL", help="Every table that has results, not only the one that was run last."
-        ),
+        bool, option("--all", help="Every table that has results, not only the one that was run last.")
     ] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", envvar="PFLBENCH_FRESH", help="Leave packed runs out, as those of other people.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", envvar="PFLBENCH_OUTPUT", help="Write to this file instead.")
-    ] = None,
-    results: common.Results = common.DEFAULT_RESULTS,
-    data_dir: common.DataDir = None,
+    fresh: Annotated[bool, option("--fresh", help="Leave packed runs out, as those of other people.")] = False,
+    output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
+    results: options.Results = options.DEFAULT_RESULTS,
+    data_dir: options.DataDir = None,
 ) -> int:
     """Print the tables of the suites that have results, as the paper prints them, its numbers beside ours.
 
@@ -95,7 +81,11 @@ def report(
     texts = [render(table, format_, compare_paper) for table in tables]  # type: ignore[arg-type]
     if first_look:
         _say_others(found.others, store)
-    _emit(_joined(texts, format_), output)
+    text = _joined(texts, format_)
+    if output is None:
+        common.show(text)
+    else:
+        common.write(output, text.encode())
     return 0
 
 
@@ -122,14 +112,32 @@ def _say_others(tables: Sequence[Expansion], store: Store) -> None:
         console().print()
 
 
-def _emit(text: str, output: Path | None) -> None:
-    from pflbench.report.text import fitting
+@asking(("profile", "rounds", "seeds", "overrides"))
+def explain(
+    suite: Annotated[str, typer.Argument(help="A suite's name, or a .toml file.")],
+    row: Annotated[str, typer.Argument(help="A row's id or title; of your own, file.py:Class or its title.")],
+    column: Annotated[str, typer.Argument(help="A column's id or title.")],
+    selection: Selection,
+    stage: Annotated[
+        str | None, option("--stage", help="Where the row is shown at several: which, or its title.")
+    ] = None,
+    data: Annotated[
+        bool, option("--data/--no-data", help="Build the federation from its dataset to describe it.")
+    ] = True,
+    results: options.Results = options.DEFAULT_RESULTS,
+    data_dir: options.DataDir = None,
+) -> int:
+    """Say of one cell what its number rests on, how it stands beside the paper's, and what may be concluded.
 
-    if output is None:
-        out = console()
-        out.out(fitting(text, out.encoding), end="", highlight=False)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"Cannot write {str(output)!r}: {error.strerror or error}.") from error
+    Values with their sources, trials behind the tuned ones, departures from the paper, the federation, the runs.
+    """
+    from pflbench.data.root import data_root
+    from pflbench.reading.explained import text
+    from pflbench.reading.explaining import explain
+    from pflbench.store import Store
+
+    root = data_root(data_dir) if data else None
+    found = explain(suite, row, column, Store(results), selection, stage=stage, root=root)
+    width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
+    common.show(text(found, width))
+    return 0

@@ -1,31 +1,30 @@
-"""`pflbench run`: train and score what is missing."""
+"""`pflbench run` and `plan`: train and score what is missing, or say how long that would take."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from pflbench.cli import common
-from pflbench.cli.asking import SELECTORS, asking
-from pflbench.cli.outcome import train_part
+from rich.console import Console
+
+from pflbench.cli import common, options
+from pflbench.cli.common import console, errors
+from pflbench.cli.options import EXECUTION, SELECTION, asking, option
 
 if TYPE_CHECKING:
+    from pflbench.running.events import Event
     from pflbench.running.execution import Execution
+    from pflbench.running.training import Outcome
     from pflbench.selection import Selection
 
 
-@asking(
-    SELECTORS,
-    (
-        *("device", "jobs", "evaluate_every", "memory_limit", "deterministic"),
-        *("redo", "data_dir", "unchecked", "fail_fast"),
-    ),
-)
+@asking(SELECTION, EXECUTION)
 def run(
     selection: Selection,
     execution: Execution,
-    results: common.Results = common.DEFAULT_RESULTS,
-    dry_run: common.DryRun = False,
-    quiet: common.Quiet = False,
+    results: options.Results = options.DEFAULT_RESULTS,
+    dry_run: options.DryRun = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Train and score every run of a suite that has no result yet.
 
@@ -33,3 +32,71 @@ def run(
     """
     execution.check(selection.precision)
     return 0 if train_part(selection, results, execution, quiet=quiet, dry=dry_run) else 1
+
+
+def train_part(part: Selection, results: Path, execution: Execution, *, quiet: bool = False, dry: bool = False) -> bool:
+    """Train what has no result of this part of some suites, and count what statistics are not counted yet.
+
+    Returns whether everything has a result then. `dry`: only list what there is to do.
+    """
+    from pflbench.cli.progress import Display
+    from pflbench.running.training import run
+
+    with Display(quiet) as display:
+        outcome = run(part, results, execution, display.event, dry=dry)
+    out = Console(quiet=True) if quiet else console()
+    if dry:
+        for spec in outcome.runnable:
+            out.print(f"  {outcome.called(spec)}")
+        return not outcome.problems
+    say_failures(outcome)
+    if outcome.dones:
+        out.print(outcome.summary)
+    if outcome.names and (outcome.finished or not outcome.runnable):
+        out.print(f"The table: {common.command('report', part.but(methods=None, overrides=None), results)}")
+    return outcome.good
+
+
+def say_failures(outcome: Outcome) -> None:
+    """A message for each distinct cause why runs failed, now and earlier."""
+    for message in outcome.failures(details=common.show_tracebacks):
+        errors().print(f"Error: {message}")
+
+
+@asking(SELECTION)
+def plan(
+    selection: Selection,
+    results: options.Results = options.DEFAULT_RESULTS,
+    data_dir: options.DataDir = None,
+    measure: Annotated[
+        bool,
+        option(
+            "--measure/--no-measure",
+            help="Where a time is unknown, measure for seconds how fast this machine trains, or leave it unknown.",
+        ),
+    ] = True,
+) -> int:
+    """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
+
+    A time comes from what `pflbench speed` or an earlier plan measured on this machine; else from finished runs in
+    this results folder that this machine's processor made; else from those of another machine. Finished runs tell of
+    runs with the same method and hyperparameters, dataset, network, cohort, batch, precision and scoring, and of at
+    most four times their rounds. What nothing tells is measured on one core, and kept.
+    """
+    from pflbench.data.root import data_root
+    from pflbench.running.planning import plan
+    from pflbench.suite.labels import loaded
+
+    suites = loaded(selection.suites, data_dir)
+    made = plan(suites, selection, results, data_root(data_dir), measure=measure, on_event=_say_measuring)
+    for text in (*made.remarks, *made.tables):
+        console().print(text)
+    for lack in made.lacks:
+        errors().print(f"Warning: {lack}")
+    for reason in made.unknown:
+        console().print(reason)
+    return 0
+
+
+def _say_measuring(event: Event) -> None:
+    errors().print(f"{event} --no-measure leaves it out.")

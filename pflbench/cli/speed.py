@@ -1,36 +1,34 @@
-"""`pflbench speed`: how fast training is on this machine, next to a careful loop in plain PyTorch."""
+"""`pflbench speed` and `info`: how fast training is on this machine, and what there is on it."""
 
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from pflbench.cli import common
 from pflbench.cli.common import console, errors
+from pflbench.cli.options import option
 from pflbench.errors import UsageError
 from pflbench.units import count, duration
 
 
 def speed(
     network: Annotated[
-        list[str] | None, common.option("--network", "-n", help="cnn2, lenet, mlp, or cnn3 (default: all).")
+        list[str] | None, option("--network", "-n", help="cnn2, lenet, mlp, or cnn3 (default: all).")
     ] = None,
     against: Annotated[
-        list[str] | None, common.option("--against", help="Also time a peer: pfl (Apple's pfl-research).")
+        list[str] | None, option("--against", help="Also time a peer: pfl (Apple's pfl-research).")
     ] = None,
-    passes: Annotated[int, common.option("--passes", min=1, help="How often the contenders take turns.")] = 5,
-    seconds: Annotated[float, common.option("--seconds", min=0.0, help="Length of one turn, about.")] = 3.0,
-    device: Annotated[str, common.option("--device", help="auto, cpu, cuda, or cuda:0.")] = "auto",
-    precision: Annotated[
-        str, common.option("--precision", help="fp32; bf16 or tf32 (GPU) are timed beside fp32.")
-    ] = "fp32",
-    cores: Annotated[int | None, common.option("--cores", min=1, help="Cores to use (default: all).")] = None,
-    as_json: Annotated[bool, common.option("--json", help="Print JSON, not tables.")] = False,
-    output: Annotated[Path | None, common.option("--output", "-o", help="Also write the JSON to this file.")] = None,
+    passes: Annotated[int, option("--passes", min=1, help="How often the contenders take turns.")] = 5,
+    seconds: Annotated[float, option("--seconds", min=0.0, help="Length of one turn, about.")] = 3.0,
+    device: Annotated[str, option("--device", help="auto, cpu, cuda, or cuda:0.")] = "auto",
+    precision: Annotated[str, option("--precision", help="fp32; bf16 or tf32 (GPU) are timed beside fp32.")] = "fp32",
+    cores: Annotated[int | None, option("--cores", min=1, help="Cores to use (default: all).")] = None,
+    as_json: Annotated[bool, option("--json", help="Print JSON, not tables.")] = False,
+    output: Annotated[Path | None, option("--output", "-o", help="Also write the JSON to this file.")] = None,
     scale: Annotated[str, typer.Option("--scale", hidden=True, help="full, or tiny (for tests).")] = "full",
     execution: Annotated[str | None, typer.Option("--execution", hidden=True, help="loop or vectorized.")] = None,
 ) -> int:
@@ -56,11 +54,13 @@ def speed(
         execution=execution,
     )
     if output is not None:
-        _check_writable(output)
+        try:
+            output.open("a").close()
+        except OSError as error:
+            raise UsageError(f"Cannot write {str(output)!r}: {error.strerror or error}.") from error
     errors().print(f"Measuring {count(len(options.networks), 'network')}: about {duration(how_long(options))} in all.")
     results = []
-    shown = Console(stderr=True, **common.PLAIN)
-    with shown.status("starting") as status:  # a line on a terminal, nothing elsewhere
+    with errors().status("starting") as status:  # a line on a terminal, nothing elsewhere
         for result in measure(options, on_block=status.update, warn=errors().print):
             results.append(result)
             if not as_json:
@@ -75,9 +75,25 @@ def speed(
     return 0
 
 
-def _check_writable(output: Path) -> None:
-    try:
-        with output.open("a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise UsageError(f"Cannot write {str(output)!r}: {error.strerror or error}.") from error
+def info() -> int:
+    """Print versions, devices and folders: paste it into a bug report."""
+    import torch
+
+    from pflbench.data.root import data_root
+    from pflbench.executor import provenance
+    from pflbench.executor.local import cores
+    from pflbench.suite.load import folder
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    found = {
+        **provenance.versions(),
+        **provenance.checkout(),
+        "platform": platform.platform(),
+        "processor": provenance.device_name("cpu"),
+        "cores": cores(),
+        "gpus": gpus,
+        "data_root": str(data_root()),
+        "suites": str(folder()),
+    }
+    console().print(json.dumps(found, indent=2))
+    return 0

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
 
-from pflbench.cli import common
-from pflbench.cli.asking import asking
+from pflbench.cli import options
 from pflbench.cli.common import console, errors
-from pflbench.cli.outcome import carried_out, say_failures
+from pflbench.cli.options import asking, option
+from pflbench.cli.run import say_failures
 from pflbench.errors import UsageError
 from pflbench.units import count
 
@@ -18,36 +18,31 @@ if TYPE_CHECKING:
     from pflbench.running.tuning import Tuning
     from pflbench.selection import Selection
 
-Columns = Annotated[
-    list[str] | None, common.option("--column", help="This column, by id (default: those of the suite).")
-]
+Columns = Annotated[list[str] | None, option("--column", help="This column, by id (default: those of the suite).")]
 
 
 @asking(
-    ("set_", "rounds", "profile", "precision"),
+    ("overrides", "rounds", "profile", "precision"),
     ("device", "jobs", "memory_limit", "deterministic", "redo", "data_dir", "unchecked"),
-    column=Columns,
+    columns=Columns,
 )
 def tune(
     selection: Selection,
     execution: Execution,
-    suite: Annotated[str | None, common.option("--suite", "-s", help="A suite's name, or a .toml file.")] = None,
+    suite: Annotated[str | None, option("--suite", "-s", help="A suite's name, or a .toml file.")] = None,
     method: Annotated[
-        str | None, common.option("--method", "-m", help="A row or method id, or path/to/file.py:Class.")
+        str | None, option("--method", "-m", help="A row or method id, or path/to/file.py:Class.")
     ] = None,
     grid: Annotated[
-        list[str] | None,
-        common.option("--grid", help="key=value,value: instead of the suite's grid; one for each key."),
+        list[str] | None, option("--grid", help="key=value,value: instead of the suite's grid; one for each key.")
     ] = None,
     full: Annotated[
-        bool, common.option("--full/--reduced", help="All of the suite's grid, or the keys that matter most.")
+        bool, option("--full/--reduced", help="All of the suite's grid, or the keys that matter most.")
     ] = False,
-    seed: Annotated[
-        int | None, common.option("--seed", min=0, help="Instead of the suite's for tuning, or 41.")
-    ] = None,
-    results: common.Results = common.DEFAULT_RESULTS,
-    dry_run: common.DryRun = False,
-    quiet: Annotated[bool, common.option("--quiet", "-q", help="Print the chosen values and problems only.")] = False,
+    seed: Annotated[int | None, option("--seed", min=0, help="Instead of the suite's for tuning, or 41.")] = None,
+    results: options.Results = options.DEFAULT_RESULTS,
+    dry_run: options.DryRun = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="Print the chosen values and problems only.")] = False,
 ) -> int:
     """Try a grid of a method's hyperparameters on a seed of its own, and print the best as TOML for the suite file.
 
@@ -59,6 +54,8 @@ def tune(
     The reduced search is for values that build on each other: tune FedAvg first and paste what it prints, also as the
     rates and batches of the methods that extend it, then tune the others.
     """
+    from pflbench.cli.progress import Display
+    from pflbench.running.training import train
     from pflbench.running.tuning import judged, work_of_searches
     from pflbench.store.store import Store
     from pflbench.suite.labels import loaded
@@ -67,17 +64,18 @@ def tune(
     execution.check(selection.precision)
     if full and grid:
         raise UsageError("Either --full, which is the suite's grid, or a --grid of your own.")
-    (name,) = common.required([suite] if suite else None)
     if method is None:
         raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
-    (asked,) = loaded([name], execution.data_dir)
+    (asked,) = loaded([suite] if suite else [], execution.data_dir)
     found = searches(asked, method, selection, full=full, grid=grid or (), seed=seed)
     profile = selection.profile or "paper"
     work = work_of_searches(asked, profile, found)
-    outcome = carried_out(work, results, execution, quiet=quiet, dry=dry_run)
-    say_failures([done for done in outcome.dones if done.status == "error"], {}, work.names)  # the table has the others
+    with Display(quiet) as display:
+        outcome = train(work, results, execution, display.event, dry=dry_run)
+    errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
+    say_failures(outcome._replace(earlier={}, dones=errors_only))
     chosen = [_conclude(one, quiet, dry_run) for one in judged(asked, profile, found, Store(results))]
-    return 1 if outcome.plan.problems or not (dry_run or all(chosen)) else 0
+    return 1 if outcome.problems or not (dry_run or all(chosen)) else 0
 
 
 def _conclude(tuning: Tuning, quiet: bool, dry_run: bool) -> bool:

@@ -9,56 +9,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pflbench.spec import RunSpec
 from pflbench.store.counts import Counts
-from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.executor.local import Progress
     from pflbench.executor.task import Done, Task
-    from pflbench.running.measuring import Measuring
 
 
 @dataclass(frozen=True)
-class Planned:
-    """What there is to do: every run's state in the store by its id, and how many are trained now."""
+class Note:
+    """Something to know before training or measuring begins. `lacking`: runs are left out for want of it."""
 
-    states: Mapping[str, str]
-    todo: int
-
-    def __str__(self) -> str:
-        done = sum(state == "done" for state in self.states.values())
-        failed = sum(state == "failed" for state in self.states.values())
-        return f"{count(len(self.states), 'run')}: {done} done, {failed} failed before, {self.todo} to do."
-
-
-@dataclass(frozen=True)
-class Lacking:
-    """Something that runs need is not there, so they are left out."""
-
-    problem: str
+    text: str
+    lacking: bool = False
 
     def __str__(self) -> str:
-        return self.problem
-
-
-@dataclass(frozen=True)
-class Checking:
-    """A user's method is held against the contract, which takes seconds."""
-
-    method: str
-
-    def __str__(self) -> str:
-        return f"Checking {self.method} against the contract of methods."
-
-
-@dataclass(frozen=True)
-class Remark:
-    """A remark of the contract on a method that keeps it."""
-
-    method: str
-    remark: str
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.remark}."
+        return self.text
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +67,7 @@ class Counted:
         return f"{self.dataset}: {sizes}{', counted before' if self.earlier else ''}."
 
 
-Event: TypeAlias = "Planned | Lacking | Counted | Measuring | Checking | Remark | Training | Progress | Done"
+Event: TypeAlias = "Note | Counted | Training | Progress | Done"
 OnEvent = Callable[[Event], None]
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -32,6 +31,7 @@ from pflbench.executor.machine import processor
 from pflbench.executor.process import cause_of_death, serving
 from pflbench.methods.base import Batch
 from pflbench.names import Places
+from pflbench.running.events import Note, OnEvent
 from pflbench.spec import RunSpec
 from pflbench.speed.records import Gradient, Trial, file, keep, trial_key
 from pflbench.units import count, duration
@@ -59,29 +59,19 @@ class Unknown(NamedTuple):
         return names.place("methods", self.spec.method.name, self.places)
 
 
-@dataclass(frozen=True)
-class Measuring:
-    """What is about to be measured: networks, each by one run that trains it, and runs that are tried."""
+def measure(unknown: Sequence[Unknown], root: Path, on_event: OnEvent) -> dict[str, str]:
+    """Measure what the times of these runs depend on, and keep it for every later plan.
 
-    networks: Mapping[str, RunSpec]
-    trials: Sequence[Unknown]
+    Args:
+        unknown: The runs; those that differ by seed alone once.
+        root: The data root, where the data of tried runs are.
+        on_event: Hears what is about to be measured, if anything is.
 
-    @property
-    def seconds(self) -> float:
-        """About how long it takes."""
-        return SECONDS * len(self.networks) + TRIAL * len(self.trials)
-
-    def __str__(self) -> str:
-        what = [", ".join(dict.fromkeys(spec.model for spec in self.networks.values()))] if self.networks else []
-        what += [f"a round of {count(len(self.trials), 'run')}"] if self.trials else []
-        about = duration(max(1.0, self.seconds))
-        return f"Measuring on one core how long training takes ({'; '.join(what)}): about {about}."
-
-
-def to_measure(unknown: Sequence[Unknown]) -> tuple[Measuring, dict[str, str]]:
-    """What would have to be measured for the times of these runs; and why some cannot be, by the run's id."""
+    Returns:
+        By run id, why a time is still unknown.
+    """
     networks: dict[str, RunSpec] = {}
-    trials: dict[str, Unknown] = {}
+    tried: dict[str, Unknown] = {}
     reasons: dict[str, str] = {}
     for one in unknown:
         spec = one.spec
@@ -92,42 +82,38 @@ def to_measure(unknown: Sequence[Unknown]) -> tuple[Measuring, dict[str, str]]:
         elif one.missing:
             reasons[spec.id] = "its data are missing"
         else:
-            trials.setdefault(trial_key(spec), one)
-    return Measuring(networks, tuple(trials.values())), reasons
-
-
-def measure(what: Measuring, root: Path) -> dict[str, str]:
-    """Measure, and keep what is measured for every later plan.
-
-    Args:
-        what: What to measure.
-        root: The data root, where the data of tried runs are.
-
-    Returns:
-        By run id, why a time is still unknown.
-    """
-    found: dict[str, Gradient | Trial] = {}
-    reasons: dict[str, str] = {}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as runs are trained
-    try:
-        tune_allocator()
-        for key, spec in what.networks.items():
-            found[key] = Gradient(batch=spec.batch, seconds_per_client_step=_gradient(spec))
-    finally:
-        torch.set_num_threads(threads)
-    for one in what.trials:
+            tried.setdefault(trial_key(spec), one)
+    if not networks and not tried:
+        return reasons
+    what = [", ".join(dict.fromkeys(spec.model for spec in networks.values()))] if networks else []
+    what += [f"a round of {count(len(tried), 'run')}"] if tried else []
+    about = duration(max(1.0, SECONDS * len(networks) + TRIAL * len(tried)))
+    on_event(Note(f"Measuring on one core how long training takes ({'; '.join(what)}): about {about}."))
+    found: dict[str, Gradient | Trial] = _gradients(networks)
+    for key, one in tried.items():
         told = _tried(one, root)
         if isinstance(told, str):
             reasons[one.spec.id] = told
         else:
-            found[trial_key(one.spec)] = told
+            found[key] = told
     try:
         keep(processor(), found)
     except OSError as error:
         why = f"what was measured cannot be kept in {str(file())!r} ({error.strerror or error})"
-        reasons |= {spec.id: why for spec in (*what.networks.values(), *(one.spec for one in what.trials))}
+        reasons |= {spec.id: why for spec in (*networks.values(), *(one.spec for one in tried.values()))}
     return reasons
+
+
+def _gradients(networks: Mapping[str, RunSpec]) -> dict[str, Gradient | Trial]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as runs are trained
+    try:
+        tune_allocator()
+        return {
+            key: Gradient(batch=spec.batch, seconds_per_client_step=_gradient(spec)) for key, spec in networks.items()
+        }
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _gradient(spec: RunSpec) -> float:

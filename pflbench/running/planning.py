@@ -9,12 +9,16 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from rich import box
+from rich import table as grid
+from rich.console import Console
+
 from pflbench import names
+from pflbench.errors import UsageError
 from pflbench.executor.machine import processor
 from pflbench.names import Places
-from pflbench.running.counting import to_count
+from pflbench.running.datasets import DataCheck, to_count
 from pflbench.running.events import OnEvent, unheard
-from pflbench.running.missing_data import DataCheck
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.speed.records import seconds_per_example, trial_key, trials
@@ -29,7 +33,8 @@ LONG_ENOUGH = 4
 BYTES_PER_RUN = 21_000  # a stored run of 20 clients × 51 points, measured
 MEASURED, RUNS, ELSEWHERE = "measured", "runs", "another machine"
 """What a time is known from: measurements and finished runs on this machine, finished runs of another one."""
-
+WIDTH = 100
+"""Of a plan as text, in characters."""
 NOT_MEASURED = "Unknown times can be measured: leave out --no-measure (in Python, measure=False)."
 
 
@@ -43,7 +48,7 @@ class Estimate(NamedTuple):
 class Line(NamedTuple):
     """The runs of a row in a column: every run's state in the store, and what each of the missing ones takes.
 
-    `estimates`: None where the time is unknown. `lacks`: why they cannot be trained, a sentence for each thing that is
+    `missing`: None where the time is unknown. `lacks`: why they cannot be trained, a sentence for each thing that is
     not in the data root.
     """
 
@@ -51,19 +56,18 @@ class Line(NamedTuple):
     label: str
     rounds: int
     states: Sequence[str]
-    missing: Sequence[RunSpec]
-    estimates: Sequence[Estimate | None]
+    missing: Mapping[RunSpec, Estimate | None]
     lacks: tuple[str, ...]
 
     @property
     def unknown(self) -> list[RunSpec]:
         """The missing runs whose time is unknown."""
-        return [spec for spec, known in zip(self.missing, self.estimates, strict=True) if known is None]
+        return [spec for spec, known in self.missing.items() if known is None]
 
     @property
     def known(self) -> list[Estimate]:
         """The estimates of the other missing runs."""
-        return [one for one in self.estimates if one]
+        return [one for one in self.missing.values() if one]
 
     @property
     def time(self) -> str:
@@ -78,7 +82,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a table's runs would take."""
+    """What a table's runs would take. `str` and rich's consoles show it as a table."""
 
     table: Expansion
     lines: tuple[Line, ...]
@@ -95,15 +99,31 @@ class TablePlan:
         costs += [f"about {to_do * BYTES_PER_RUN / 1e6:.1f} MB of results"] if to_do else []
         return f"{count(to_do, 'run')} to do{': ' if costs else ''}{', '.join(costs)}."
 
-    def __str__(self) -> str:
-        lines = [f"{self.table.title} · profile {self.table.profile}"]
+    def __rich_console__(self, *_: object) -> Iterator[grid.Table | str]:
+        """A table that leaves ids whole in 80 characters; failures and missing data only if there are any."""
+        title = f"{self.table.title} · profile {self.table.profile}"
+        shown = grid.Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+        failed = any("failed" in line.states for line in self.lines)
+        lacks = any(line.lacks for line in self.lines)
+        for head in ("column", "method"):
+            shown.add_column(head, overflow="fold")
+        for head in ("runs", "done", *(["failed"] if failed else []), "rounds", "time"):
+            shown.add_column(head, justify="right", no_wrap=True)
+        shown.add_column("source", overflow="fold")
+        if lacks:
+            shown.add_column("data", no_wrap=True)
         for line in self.lines:
-            source = f" ({line.sources})" if line.sources else ""
-            time = f"time {line.time}{source}" if line.missing else "nothing to do"
-            data = ", data missing" if line.lacks else ""
-            done = f"{line.states.count('done')} of {count(len(line.states), 'run')} done"
-            lines.append(f"  {line.column} · {line.label}: {done}, {time}{data}")
-        return "\n".join([*lines, self.total])
+            states = [len(line.states), *(line.states.count(one) for one in ("done", *(["failed"] if failed else [])))]
+            data = ["no" if line.lacks else "yes"] if lacks else []
+            shown.add_row(line.column, line.label, *map(str, [*states, line.rounds]), line.time, line.sources, *data)
+        yield shown
+        yield self.total
+
+    def __str__(self) -> str:
+        console = Console(width=WIDTH, markup=False, emoji=False, highlight=False, color_system=None)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get().rstrip("\n")
 
 
 @dataclass(frozen=True)
@@ -113,7 +133,7 @@ class Plan:
     Attributes:
         tables: The tables that have runs.
         remarks: Of suites that train nothing, why, and what would be counted; in sentences.
-        lacks: What is not in the data root, a sentence for each thing.
+        lacks: Why some cannot be trained: suites that refuse the selection, what is not in the data root; in sentences.
         unknown: Why times are unknown, in sentences.
     """
 
@@ -139,36 +159,38 @@ def plan(
     measure: bool = True,
     on_event: OnEvent = unheard,
 ) -> Plan:
-    """What the missing runs of these suites would take, and what of statistics is still to be counted.
+    """What the missing runs of these suites would take, as `pflbench.plan` tells it, whose arguments these are.
 
-    Times come from what was measured on this machine, by `pflbench speed` or here; else from finished runs in the
-    results folder that this machine's processor made; else from those of other machines. Finished runs tell of runs
-    with the same method and hyperparameters, dataset, network, cohort, batch, precision and scoring, and of at most
-    four times their rounds.
-
-    Args:
-        suites: Any suites.
-        part: Which part of them.
-        results: The results folder.
-        root: The data root.
-        measure: Whether to measure, on one core, what is needed for times that nothing tells.
-        on_event: Hears what is about to be measured.
+    `root`: the data root.
 
     Raises:
-        UsageError: The selection names something unknown.
+        UsageError: The selection names something unknown, or does not fit any of the suites.
         StoreError: The results folder cannot be read.
     """
     data, store = DataCheck(root), Store(results)
     remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
-    asked = parts([suite for suite in suites if suite.document().row], part)
-    history = _past(store)
+    asked, refusals = _parts([suite for suite in suites if suite.document().row], part)
+    history = _history(store)
     tables = [_table_plan(one, store, data, Times(history)) for one in asked]
     why: tuple[str, ...] = ()
     if any(line.unknown for table in tables for line in table.lines):
         why = _measured(tables, root, on_event) if measure else (NOT_MEASURED,)
         tables = [_table_plan(one, store, data, Times(history)) for one in asked] if measure else tables
     lacks = [sentence for table in tables for line in table.lines if line.missing for sentence in line.lacks]
-    return Plan(tuple(tables), remarks, tuple(dict.fromkeys(lacks)), why)
+    return Plan(tuple(tables), remarks, tuple(dict.fromkeys([*refusals, *lacks])), why)
+
+
+def _parts(suites: Sequence[Suite], part: Selection) -> tuple[list[Part], list[str]]:
+    """The selected part of each suite, and why others refuse the selection. Raises `UsageError` if all do."""
+    found, refusals = list[Part](), dict[str, UsageError]()
+    for suite in suites:
+        try:
+            found += parts([suite], part)
+        except UsageError as error:
+            refusals[suite.name] = error
+    if refusals and not found:
+        raise next(iter(refusals.values()))
+    return found, [f"{name} is left out. {error}" for name, error in refusals.items()]
 
 
 def _remarks(suite: Suite, part: Selection, results: Path, data: DataCheck) -> Iterator[str]:
@@ -185,7 +207,7 @@ def _remarks(suite: Suite, part: Selection, results: Path, data: DataCheck) -> I
 
 def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tuple[str, ...]:
     """Measure what unknown times depend on. Returns why others stay unknown, in sentences."""
-    from pflbench.running.measuring import Unknown, measure, to_measure  # which imports torch
+    from pflbench.running.measuring import Unknown, measure  # which imports torch
 
     kinds: dict[str, tuple[str, Unknown]] = {}
     for table in tables:
@@ -193,10 +215,7 @@ def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tup
             for spec in line.unknown:
                 one = Unknown(spec, table.table.locations.get(spec.id, {}), line.lacks)
                 kinds.setdefault(spec.group(), (f"{line.column} · {line.label}", one))
-    what, reasons = to_measure([one for _, one in kinds.values()])
-    if what.networks or what.trials:
-        on_event(what)
-        reasons |= measure(what, root)
+    reasons = measure([one for _, one in kinds.values()], root, on_event)
     named = {one.spec.id: name for name, one in kinds.values()}
     return tuple(f"The time of {named[id]} is unknown: {why}." for id, why in reasons.items())
 
@@ -204,33 +223,44 @@ def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tup
 def _table_plan(asked: Part, store: Store, data: DataCheck, times: Times) -> TablePlan:
     """A table's runs, each in the line where it stands first."""
     table, labels = asked
-    seen: set[str] = set()
+    seen: set[RunSpec] = set()
     lines = []
     for cell in table.cells:
-        specs = [s for s in cell.needed if s.id not in seen]
-        seen |= {s.id for s in specs}
-        if not specs:
-            continue
-        states = [store.status(s.id) for s in specs]
-        missing = [s for s, state in zip(specs, states, strict=True) if state == "missing"]
-        lacks = [one for s in missing for one in data.problems(s, table.locations.get(s.id, {}))]
-        # Seeds differ in nothing that costs time.
-        kinds = {s.group(): s for s in missing}
-        costs = {kind: times.of(s, table.locations.get(s.id, {})) for kind, s in kinds.items()}
-        estimates = [costs[s.group()] for s in missing]
-        name, rounds = labels[specs[0].id], specs[0].rounds
-        lines.append(Line(cell.column.id, name, rounds, states, missing, estimates, tuple(dict.fromkeys(lacks))))
+        specs = [spec for spec in cell.needed if spec not in seen]
+        seen.update(specs)
+        if specs:
+            states = [store.status(spec.id) for spec in specs]
+            places = {spec: table.locations.get(spec.id, {}) for spec in specs}
+            todo = [spec for spec, state in zip(specs, states, strict=True) if state == "missing"]
+            lacks = dict.fromkeys(one for spec in todo for one in data.problems(spec, places[spec]))
+            missing = {spec: times.of(spec, places[spec]) for spec in todo}
+            name, rounds = labels[specs[0].id], specs[0].rounds
+            lines.append(Line(cell.column.id, name, rounds, states, missing, tuple(lacks)))
     return TablePlan(table, tuple(lines))
 
 
-class Times:
-    """What is known now of how long runs take. `history`: what finished runs took."""
+History = Mapping[tuple[str, bool], tuple[int, float]]
+"""Of the finished runs of a kind, made by this machine's processor or not: the most rounds, and a round's seconds."""
 
-    def __init__(self, history: Mapping[tuple[str, bool], Past]):
+
+class Times:
+    """What is known now of how long runs take.
+
+    What was measured on this machine, by `pflbench speed` or a plan; else finished runs that this machine's processor
+    made; else those of others. Runs tell of runs of their `_kind`, and of at most four times their rounds.
+    """
+
+    def __init__(self, history: History):
         self.history, self.speeds, self.trials = history, seconds_per_example(), trials()
+        self.known: dict[str, Estimate | None] = {}
 
     def of(self, spec: RunSpec, places: Places) -> Estimate | None:
-        """What one run takes; None if nothing tells."""
+        """What one run takes; None if nothing tells. Seeds differ in nothing that costs time."""
+        if spec.group() not in self.known:
+            self.known[spec.group()] = self._of(spec, places)
+        return self.known[spec.group()]
+
+    def _of(self, spec: RunSpec, places: Places) -> Estimate | None:
         if self.speeds:
             from pflbench.executor.estimate import seconds  # which imports torch
 
@@ -242,9 +272,9 @@ class Times:
             took = trial["loading"] + spec.rounds * trial["round"] + moments * trial["scoring"]
             return Estimate(took, MEASURED)
         for own, source in ((True, RUNS), (False, ELSEWHERE)):
-            past = self.history.get((_kind(spec), own))
-            if past and past.tells(spec):
-                return Estimate(past.seconds * spec.rounds, source)
+            rounds, took = self.history.get((_kind(spec), own), (0, 0.0))
+            if LONG_ENOUGH * rounds >= spec.rounds:
+                return Estimate(took * spec.rounds, source)
         return None
 
 
@@ -254,25 +284,12 @@ def _kind(spec: RunSpec) -> str:
     return json.dumps(spec.model_dump(mode="json", include=set(same)), sort_keys=True)
 
 
-class Past(NamedTuple):
-    """The longest finished runs of a kind: their rounds, and the median seconds that a round took."""
-
-    rounds: int
-    seconds: float
-
-    def tells(self, spec: RunSpec) -> bool:
-        """Whether they are long enough to speak for this run: loading and scoring weigh on short ones."""
-        return LONG_ENOUGH * self.rounds >= spec.rounds
-
-
-def _past(store: Store) -> dict[tuple[str, bool], Past]:
-    """What finished runs took, scoring included, by kind of run and whether this machine's processor made it."""
+def _history(store: Store) -> History:
+    """What finished runs took, scoring included: the median of the longest ones, as loading weighs on short ones."""
     found: dict[tuple[str, bool], list[tuple[int, float]]] = {}
     for run in store.list():
         if run.failure is None and (took := run.provenance.get("wall_seconds")):
             key = _kind(run.spec), run.provenance.get("device") == processor()
             found.setdefault(key, []).append((run.spec.rounds, took / run.spec.rounds))
-    return {
-        key: Past(longest := max(values)[0], median(s for n, s in values if n == longest))
-        for key, values in found.items()
-    }
+    longest = {key: max(values)[0] for key, values in found.items()}
+    return {key: (longest[key], median(s for n, s in values if n == longest[key])) for key, values in found.items()}

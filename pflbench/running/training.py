@@ -1,9 +1,9 @@
-"""Train what has no result yet: from specs to stored runs."""
+"""Train what has no result yet: from part of some suites, or from specs, to stored runs."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -15,38 +15,72 @@ from pflbench.executor import build, conformance, local
 from pflbench.executor.provenance import device_name
 from pflbench.executor.task import Done, Place, Task
 from pflbench.names import Places
-from pflbench.running.events import Checking, Lacking, OnEvent, Planned, Remark, Training, unheard
+from pflbench.running.datasets import DataCheck, count_datasets
+from pflbench.running.events import Note, OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_device
-from pflbench.running.missing_data import DataCheck
+from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store.asked import Asker, remember
 from pflbench.store.store import Store
-from pflbench.suite.labels import Part, with_columns
+from pflbench.suite.labels import Part, loaded, parts, with_columns
 from pflbench.units import count
 
 
-class ToTrain(NamedTuple):
-    """What is to be trained, and what keeps some of it from being so: missing data, or having failed before.
+class Outcome(NamedTuple):
+    """What there was to train, and what became of it. What is runnable and not among `dones` was not started.
 
-    `earlier`: by run, why it failed then.
+    `problems`: what is missing, so that runs were left out or nothing was counted; `earlier`: by run that was left out
+    since it failed before, why; `names`: by run id, its column and what it is called there. `str` says it all.
     """
 
     runnable: list[RunSpec]
     problems: list[str]
-    earlier: dict[RunSpec, str]
+    earlier: Mapping[RunSpec, str]
+    names: Mapping[str, str]
+    dones: Sequence[Done] = ()
 
-
-class Outcome(NamedTuple):
-    """A plan and the outcomes of its runs; what is runnable and not among `dones` was not started."""
-
-    plan: ToTrain
-    dones: list[Done]
+    @property
+    def finished(self) -> int:
+        """How many runs have a result only now."""
+        return sum(one.status == "done" for one in self.dones)
 
     @property
     def good(self) -> bool:
         """Whether everything asked for has a result now."""
-        done = sum(one.status == "done" for one in self.dones)
-        return not self.plan.problems and not self.plan.earlier and done == len(self.plan.runnable)
+        return not self.problems and not self.earlier and self.finished == len(self.runnable)
+
+    @property
+    def summary(self) -> str:
+        """How many runs finished, in a sentence."""
+        idle = len(self.runnable) - len(self.dones)
+        rest = f", {idle} not started" if idle else ""
+        return f"{count(self.finished, 'run')} finished, {len(self.dones) - self.finished} failed{rest}."
+
+    def called(self, spec: RunSpec) -> str:
+        """A run's name, in full."""
+        return f"{self.names[spec.id]} · seed {spec.seed} · {count(spec.rounds, 'round')}"
+
+    def failures(self, details: bool = False) -> list[str]:
+        """A message for each distinct cause why runs failed, now and earlier. `details`: with its traceback."""
+        details_of = {done.spec: f"\n{done.detail}" if details else "" for done in self.dones}
+        now = {done.spec: done.message for done in self.dones if done.status != "done"}
+        found = [f"{text}{details_of[first]}" for first, text in self._causes(now)]
+        if self.earlier:
+            are = "run that failed before was" if len(self.earlier) == 1 else "runs that failed before were"
+            lines = [f"{len(self.earlier)} {are} left alone; --redo failed tries again."]
+            found.append("\n  ".join([*lines, *(text for _, text in self._causes(self.earlier))]))
+        return found
+
+    def _causes(self, messages: Mapping[RunSpec, str]) -> Iterator[tuple[RunSpec, str]]:
+        """Each distinct message, behind the name of the first run that it is about, and that run."""
+        about: dict[str, list[RunSpec]] = {}
+        for spec, message in messages.items():
+            about.setdefault(message, []).append(spec)
+        for message, (first, *more) in about.items():
+            yield first, f"{self.called(first)}{f' and {len(more)} more' if more else ''}: {message}"
+
+    def __str__(self) -> str:
+        return "\n".join([*self.problems, *self.failures(), self.summary])
 
 
 class Work(NamedTuple):
@@ -74,67 +108,76 @@ def work_of(parts: Sequence[Part]) -> Work:
     return Work([spec for table, _ in parts for spec in table.runs], places, with_columns(parts), asked)
 
 
-def to_train(work: Work, store: Store, execution: Execution, on_event: OnEvent = unheard) -> ToTrain:
+def run(
+    part: Selection, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
+) -> Outcome:
+    """Train what has no result of this part of some suites, and count what is not counted yet of those of statistics.
+
+    The arguments, errors and `dry` are those of `train` and of `count_datasets`.
+    """
+    suites = loaded(part.suites, execution.data_dir)
+    work = work_of(parts(suites, part))
+    missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
+    if not work.specs:
+        return Outcome([], missing, {}, {})
+    outcome = train(work, results, execution, on_event, dry=dry)
+    return outcome._replace(problems=[*missing, *outcome.problems])
+
+
+def train(
+    work: Work, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
+) -> Outcome:
+    """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
+
+    `dry`: say what there is to do, and stop.
+
+    Raises:
+        UsageError: A user's method cannot be built or breaks the contract, or the device is not there.
+        StoreError: The store cannot be read or written.
+        KeyboardInterrupt: Passes through; finished runs are kept.
+    """
+    store = Store(results)
+    asked = _asked(work, store, execution, on_event)
+    build.check_all((spec, work.places.get(spec.id, {})) for spec in asked.runnable)
+    if dry:
+        return asked
+    askers = {
+        id: [Asker(str(one["suite"]), str(one["profile"])) for one in several] for id, several in work.asked.items()
+    }
+    if not asked.runnable:
+        remember(store, askers, ())
+        return asked
+    store.check_writable(spec.id for spec in asked.runnable)
+    place = _place(results, execution, asked.runnable)
+    tasks = _tasks(asked.runnable, work, place, execution.unchecked)
+    if not execution.unchecked:
+        _hold(tasks, on_event)
+    remember(store, askers, {spec.id for spec in asked.runnable})
+    on_gpu = place.device.startswith("cuda")
+    jobs = execution.jobs or (1 if on_gpu else local.cores())
+    with_cores = "" if on_gpu else f", {count(jobs, 'core')}"
+    on_event(Training(tuple(tasks), work.names, f"{place.device} ({device_name(place.device)}{with_cores})"))
+    dones = local.execute(tasks, place, jobs=jobs, on_event=on_event, fail_fast=execution.fail_fast)
+    return asked._replace(dones=dones)
+
+
+def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) -> Outcome:
     """What of this work is to be trained now. Raises `PflbenchError` where the store cannot be read."""
     store.list()  # names what is there and not taken: it would be trained again
     by_id = {spec.id: spec for spec in work.specs}
     states = {id: _state(store, spec, execution.evaluate_every) for id, spec in by_id.items()}
     wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}
     todo = [by_id[id] for id, state in states.items() if state in wanted[execution.redo]]
-    on_event(Planned(states, len(todo)))
-    runnable, problems = _with_data(todo, work.places, data_root(execution.data_dir))
+    done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
+    on_event(Note(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
+    data = DataCheck(data_root(execution.data_dir))
+    lacks = {spec: data.problems(spec, work.places.get(spec.id, {})) for spec in todo}
+    problems = list(dict.fromkeys(chain(*lacks.values())))
     for problem in problems:
-        on_event(Lacking(problem))
+        on_event(Note(problem, lacking=True))
     left = [by_id[id] for id, state in states.items() if state == "failed"] if execution.redo == "missing" else []
-    return ToTrain(runnable, problems, {spec: store.read(spec.id).failure or "" for spec in left})
-
-
-def check(asked: ToTrain, work: Work) -> None:
-    """Build what the runs to be trained have of the user's own. Raises `UsageError` if it cannot be built."""
-    build.check_all((spec, places) for spec in asked.runnable if (places := work.places.get(spec.id)))
-
-
-def train(work: Work, results: Path, execution: Execution, on_event: OnEvent = unheard) -> Outcome:
-    """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
-
-    Raises:
-        UsageError: A user's method breaks the contract, or the device is not there.
-        StoreError: The store cannot be read or written.
-        KeyboardInterrupt: Passes through; finished runs are kept.
-    """
-    store = Store(results)
-    asked = to_train(work, store, execution, on_event)
-    askers = {
-        id: [Asker(str(one["suite"]), str(one["profile"])) for one in several] for id, several in work.asked.items()
-    }
-    if not asked.runnable:
-        remember(store, askers, ())
-        return Outcome(asked, [])
-    store.check_writable(spec.id for spec in asked.runnable)
-    place = _place(results, execution, {spec.precision for spec in asked.runnable})
-    tasks = _tasks(asked.runnable, work, place, execution.unchecked)
-    build.check_all((task.specs[0], task.places) for task in tasks)
-    if not execution.unchecked:
-        _hold(tasks, on_event)
-    remember(store, askers, {spec.id for spec in asked.runnable})
-    jobs = execution.jobs or (1 if place.device.startswith("cuda") else local.cores())
-    on_event(Training(tuple(tasks), work.names, _where(place.device, jobs)))
-    return Outcome(asked, local.execute(tasks, place, jobs=jobs, on_event=on_event, fail_fast=execution.fail_fast))
-
-
-def _place(results: Path, execution: Execution, precisions: set[str]) -> Place:
-    device = choose_device(execution.device)
-    for precision in sorted(precisions):
-        check_on_device(precision, device)  # type: ignore[arg-type]
-    return Place(
-        results,
-        data_root(execution.data_dir),
-        device,
-        "vectorized" if device.startswith("cuda") else "loop",
-        memory_limit=execution.memory_limit,
-        deterministic=execution.deterministic,
-        evaluate_every=execution.evaluate_every,
-    )
+    earlier = {spec: store.read(spec.id).failure or "" for spec in left}
+    return Outcome([spec for spec in todo if not lacks[spec]], problems, earlier, work.names)
 
 
 def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
@@ -146,14 +189,22 @@ def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
     return state
 
 
-def _with_data(specs: list[RunSpec], places: Mapping[str, Places], root: Path) -> tuple[list[RunSpec], list[str]]:
-    """The specs whose data are there, and a sentence for each thing that is not."""
-    data = DataCheck(root)
-    problems = {spec: data.problems(spec, places.get(spec.id, {})) for spec in specs}
-    return [spec for spec in specs if not problems[spec]], list(dict.fromkeys(chain(*problems.values())))
+def _place(results: Path, execution: Execution, specs: Sequence[RunSpec]) -> Place:
+    device = choose_device(execution.device)
+    for precision in sorted({spec.precision for spec in specs}):
+        check_on_device(precision, device)
+    return Place(
+        results,
+        data_root(execution.data_dir),
+        device,
+        "vectorized" if device.startswith("cuda") else "loop",
+        memory_limit=execution.memory_limit,
+        deterministic=execution.deterministic,
+        evaluate_every=execution.evaluate_every,
+    )
 
 
-def _tasks(specs: list[RunSpec], work: Work, place: Place, unchecked: bool) -> list[Task]:
+def _tasks(specs: Sequence[RunSpec], work: Work, place: Place, unchecked: bool) -> list[Task]:
     """Single runs on a CPU; on a GPU, all seeds of a cell together."""
     made_for = {id: several[0] for id, several in work.asked.items()}
     groups: dict[str, list[RunSpec]] = {}
@@ -170,13 +221,9 @@ def _tasks(specs: list[RunSpec], work: Work, place: Place, unchecked: bool) -> l
 def _hold(tasks: Sequence[Task], on_event: OnEvent) -> None:
     """Hold users' methods against the contract. Raises `UsageError` if one breaks it."""
     methods = ((task.specs[0].method, task.reference) for task in tasks)
-    for name, verdict in conformance.hold(methods, lambda name: on_event(Checking(name))):
+    checking = "Checking {} against the contract of methods."
+    for name, verdict in conformance.hold(methods, lambda name: on_event(Note(checking.format(name)))):
         for remark in verdict.remarks[:1]:  # `pflbench check` has all
-            on_event(Remark(name, remark))
+            on_event(Note(f"{name} {remark}."))
         if verdict.warning:
             warnings.warn(f"{name}: {verdict.warning}.", stacklevel=2)
-
-
-def _where(device: str, jobs: int) -> str:
-    with_cores = "" if device.startswith("cuda") else f", {count(jobs, 'core')}"
-    return f"{device} ({device_name(device)}{with_cores})"

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pflbench.report.reading import Shelf, average, scored
 from pflbench.running.training import Work
@@ -24,31 +24,17 @@ class Verdict(NamedTuple):
     failure: str = ""
 
 
-class Target(NamedTuple):
-    """Where the chosen values go: `[column.hyper.KEY]`. `beaten`: those of them that the row's own values win over."""
-
-    key: str
-    beaten: tuple[str, ...] = ()
-
-
-def _target(search: Search, methods: Collection[str]) -> Target:
-    """The method's values, but the row's where it has values of its own: only a column's by row id are stronger.
-
-    `methods`: those of the suite's rows. A row whose id is one of them has no values by its id.
-    """
-    own = tuple(key for key in search.grid if key in search.own)
-    if own and search.selected.row.id not in methods:
-        return Target(search.selected.row.id)
-    return Target(search.name, own)
-
-
 @dataclass(frozen=True)
 class Tuning:
-    """A search with its outcome: what its method is called, where the chosen values go, and each trial's verdict."""
+    """A search with its outcome: what its method is called, each trial's verdict, and where the chosen values go.
+
+    `target`: KEY of `[column.hyper.KEY]`: the method, but the row where it has values of its own and its id is no
+    method of the suite's: only a column's values by row id are stronger then.
+    """
 
     search: Search
     label: str
-    target: Target
+    target: str
     verdicts: tuple[Verdict, ...]
 
     @property
@@ -73,7 +59,31 @@ class Tuning:
 
         Values of None stand as comments, since TOML has none.
         """
-        return "" if self.best is None else _toml(self, self.best)
+        if self.best is None:
+            return ""
+        search, trials = self.search, count(len(self.verdicts), "trial")
+        values, spec = search.trials[self.best]
+        failed = sum(verdict.accuracy is None for verdict in self.verdicts)
+        of = f"{trials}, {failed} of which failed" if failed else trials
+        tried = " × ".join(f"{key} of {', '.join(map(text, choice))}" for key, choice in search.grid.items())
+        lines = [
+            f"# Column {search.column.id}, {count(spec.rounds, 'round')}, seed {spec.seed}: "
+            f"{self.verdicts[self.best].accuracy:.2f} % ({search.reading.stage}) on {100 * spec.validation:g} % of the "
+            "training rows,",
+            f"# the best of {of}: {tried}.",
+        ]
+        if self.target == search.name:
+            own = (key for key in search.grid if key in search.own)
+            lines += [f"# Row {search.selected.row.id} has its own {key}, which wins." for key in own]
+        if search.guest:
+            name = search.selected.info.reference.rpartition(":")[2]
+            lines.append(f"# Or: {' '.join(f'--set {name}.{key}={text(value)}' for key, value in values.items())}")
+        plain = re.fullmatch(r"[A-Za-z0-9_-]+", self.target)
+        lines.append(f"[column.hyper.{self.target if plain else json.dumps(self.target)}]")
+        for key, value in values.items():
+            written = json.dumps(value) if isinstance(value, str | bool) else repr(value)
+            lines.append(f"# {key}: none" if value is None else f'{key} = {{ value = {written}, source = "tuned" }}')
+        return "\n".join(lines)
 
 
 def work_of_searches(suite: Suite, profile: str, searches: Collection[Search]) -> Work:
@@ -90,7 +100,12 @@ def judged(suite: Suite, profile: str, searches: Collection[Search], store: Stor
     """The outcome of each search, from the stored results of its trials."""
     shelf, labels = Shelf(store), row_labels(suite, profile)
     methods = {row.method for row in suite.document(profile).row}
-    return [Tuning(one, _label(one, labels), _target(one, methods), _verdicts(one, shelf)) for one in searches]
+    found = []
+    for one in searches:
+        row, own = one.selected.row.id, any(key in one.own for key in one.grid)
+        target = row if own and row not in methods else one.name
+        found.append(Tuning(one, _label(one, labels), target, _verdicts(one, shelf)))
+    return found
 
 
 def _label(search: Search, labels: dict[str, str]) -> str:
@@ -111,33 +126,3 @@ def _verdicts(search: Search, shelf: Shelf) -> tuple[Verdict, ...]:
         else:
             found.append(Verdict(None, (shelf.stored[spec.id].failure or "") if shelf.failed(spec) else ""))
     return tuple(found)
-
-
-def _toml(tuning: Tuning, best: int) -> str:
-    search, target, verdicts = tuning.search, tuning.target, tuning.verdicts
-    values, spec = search.trials[best]
-    trials, failed = len(verdicts), sum(verdict.accuracy is None for verdict in verdicts)
-    of = f"{count(trials, 'trial')}, {failed} of which failed" if failed else count(trials, "trial")
-    tried = " × ".join(f"{key} of {', '.join(map(text, choice))}" for key, choice in search.grid.items())
-    lines = [
-        f"# Column {search.column.id}, {count(spec.rounds, 'round')}, seed {spec.seed}: "
-        f"{verdicts[best].accuracy:.2f} % ({search.reading.stage}) on {100 * spec.validation:g} % of the training "
-        "rows,",
-        f"# the best of {of}: {tried}.",
-    ]
-    lines += [f"# Row {search.selected.row.id} has its own {key}, which wins." for key in target.beaten]
-    if search.guest:
-        name = search.selected.info.reference.rpartition(":")[2]
-        lines.append(f"# Or: {' '.join(f'--set {name}.{key}={text(value)}' for key, value in values.items())}")
-    lines.append(f"[column.hyper.{_key(target.key)}]")
-    for key, value in values.items():
-        lines.append(f"# {key}: none" if value is None else f'{key} = {{ value = {_value(value)}, source = "tuned" }}')
-    return "\n".join(lines)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
-
-
-def _value(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, str | bool) else repr(value)

@@ -40,7 +40,7 @@ def seconds_per_example(device: str | None = None) -> dict[str, float]:
     The keys are networks, as `pflbench speed` measures them, and what `executor.estimate.timed_as` says of runs.
     """
     known = measured(device).items()
-    return {name: one["seconds_per_client_step"] / one["batch"] for name, one in known if "batch" in one}
+    return {name: one["seconds_per_client_step"] / one["batch"] for name, one in known if one.get("batch")}
 
 
 def trials() -> dict[str, Trial]:
@@ -54,9 +54,14 @@ def trial_key(spec: RunSpec) -> str:
 
 
 def measured(device: str | None = None) -> dict[str, Any]:
-    """All that was measured last on a device given by name (default: this machine's processor)."""
-    known = _read().get(device or processor())
-    return known if isinstance(known, dict) else {}
+    """All that was measured last on a device given by name (default: this machine's processor), and is whole."""
+    known = _read().get(device or processor(), {})
+    kinds = [one.__annotations__.keys() for one in (Gradient, Trial)]
+    return {
+        key: one
+        for key, one in (known.items() if isinstance(known, dict) else ())
+        if isinstance(one, dict) and one.keys() in kinds and all(isinstance(n, int | float) for n in one.values())
+    }
 
 
 def keep(device: str, measurements: Mapping[str, Gradient | Trial]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from pflbench.selection import Selection
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
+from pflbench.suite.load import load, required
 from pflbench.suite.own import Own
 
 
@@ -22,9 +22,9 @@ class Part(NamedTuple):
     labels: Mapping[str, str]
 
 
-def loaded(suites: Iterable[str], data_dir: Path | None) -> list[Suite]:
+def loaded(suites: Sequence[str], data_dir: Path | None) -> list[Suite]:
     """The suites by these names; data of the user's own are looked for below the data root. Raises `UsageError`."""
-    return [load(name, Own(data_root(data_dir))) for name in suites]
+    return [load(name, Own(data_root(data_dir))) for name in required(suites)]
 
 
 def parts(suites: Iterable[Suite], part: Selection) -> list[Part]:

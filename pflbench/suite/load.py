@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,14 @@ def folder(package: Path | None = None) -> Path:
     inside, beside = package / "benchmarks", package.parent / "benchmarks"
     # Beside an installed package lie other packages: only a project's own folder counts.
     return beside if not inside.is_dir() and (package.parent / "pyproject.toml").is_file() else inside
+
+
+def required(suites: Sequence[str]) -> Sequence[str]:
+    """These suites' names. Raises `UsageError` if there are none, with those that come with pflbench."""
+    if not suites:
+        known = ", ".join(available())
+        raise UsageError(f"Which suite? Write --suite NAME. There are: {known}; or the path of a .toml file.")
+    return suites
 
 
 def available() -> dict[str, Path]:

@@ -227,6 +227,10 @@ class Finding(NamedTuple):
     problem: str | None
     remarks: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        head = f"{'ok  ' if self.problem is None else 'FAIL'} {self.check}"
+        return "\n     ".join([head, *self.remarks, *([self.problem] if self.problem else [])])
+
 
 def examine(method: AnyMethod) -> Iterator[Finding]:
     """Run the checks on a method in their order; the first of the basic ones that fails is the last that is run."""

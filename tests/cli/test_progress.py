@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import pytest
 from cli_kit import stored
+from rich.console import Console
 
 from pflbench import units
 from pflbench.cli import progress
-from pflbench.cli.progress import SPEAK_EVERY, Display, Pace
+from pflbench.cli.progress import SPEAK_EVERY, Display
 from pflbench.errors import UsageError
 from pflbench.executor.local import Progress as Moved
 from pflbench.executor.task import Done, Task
@@ -63,20 +64,6 @@ def task(seed: int, rounds: int = 1000, seeds: int = 1) -> Task:
     return Task(tuple(tiny_spec(seed + i, rounds=rounds) for i in range(seeds)), {"methods": "x:Y"})
 
 
-def test_a_pace_counts_the_work_of_all_runs() -> None:
-    dear, cheap = task(0, rounds=100), task(1, rounds=1)
-    pace = Pace({dear.specs[0].id: 300, cheap.specs[0].id: 100})
-    assert pace.total == 400 and pace.left(10) is None
-    pace.moved(dear, 0)
-    assert pace.left(10) is None
-    pace.moved(dear, 25)
-    assert pace.done == 75
-    pace.moved(cheap, 1)
-    assert pace.done == 175 and pace.left(70) == 90
-    pace.moved(dear, 100)
-    assert pace.left(40) == 0
-
-
 class Clock:
     """Time that passes when told to."""
 
@@ -117,6 +104,18 @@ def test_a_long_run_says_a_line_a_minute(
     assert len(lines) == 300 / SPEAK_EVERY
     assert lines[0].strip() == "cifar · checked · seed 3: round 120/1000, 2.00 rounds/s, 7 min left"
     assert [int(line.split("round ")[1].split("/")[0]) for line in lines] == [120, 240, 360, 480, 600]
+
+
+def test_what_is_left_counts_the_work_of_all_runs(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    dear, cheap = task(0, rounds=100), task(1, rounds=1)
+    training = Training((dear, cheap), {t.specs[0].id: "cifar" for t in (dear, cheap)}, "a machine")
+    vars(training)["work"] = {dear.specs[0].id: 300.0, cheap.specs[0].id: 100.0}
+    shown = Display(quiet=False)
+    for event in (training, Moved(dear, None), Moved(cheap, None), Moved(dear, 25)):
+        shown.event(event)
+    clock.now += 7
+    shown.event(Done(cheap.specs[0], "done", headline="1.00 % (global)"))
+    assert capsys.readouterr().out.endswith("about 9 s left\n"), "175 of 400 took 7 s"
 
 
 def test_runs_of_less_than_a_minute_say_their_results_only(
@@ -180,7 +179,6 @@ def test_a_first_round_within_the_clocks_resolution_is_shown(clock: Clock, displ
 def test_quiet_is_quiet(clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]) -> None:
     mine = task(0)
     with display(mine, quiet=True) as shown:
-        shown.say("Running")
         shown.event(Moved(mine, None))
         clock.now += 100
         shown.event(Moved(mine, 500))
@@ -210,6 +208,24 @@ def test_bars_on_a_terminal(
         (overall,) = shown.progress.tasks
         assert overall.fields["note"] == "1/2 runs, about 3 min left"
     assert "[1/2] cifar · checked · seed 0: 9.00 % (global) in 200.0 s, 5.00 rounds/s\n" in capsys.readouterr().out
+
+
+def test_nothing_is_cut_on_a_narrow_terminal(
+    clock: Clock, display: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    mine = task(0, seeds=12)
+    with display(mine) as shown:
+        shown.event(Moved(mine, None))
+        clock.now += 100
+        shown.event(Moved(mine, 500))
+        assert shown.progress is not None
+        narrow = Console(width=80, color_system=None)
+        with narrow.capture() as captured:
+            narrow.print(shown.progress.make_tasks_table(shown.progress.tasks))
+    words = set(captured.get().split())
+    assert {"0,1,2,3,4,5,6,7,8,9,10,11", "500/1000,", "5.00", "min", "left"} <= words and "…" not in captured.get()
 
 
 # Options.

@@ -312,6 +312,14 @@ def test_plan_goes_on_after_suites_that_train_nothing(cli) -> None:
     assert "8 runs to do" in result.out
 
 
+def test_plan_leaves_out_a_suite_that_refuses_the_selection(cli) -> None:
+    both = ("plan", "-s", "tiny.toml", "-s", "several.toml", "--no-measure", "-m")
+    told = cli(*both, "near")
+    assert told.code == 0 and re.search(r"^shards +near", told.out, re.MULTILINE)
+    assert told.err.startswith("Warning: tiny is left out. Unknown method 'near'.")
+    assert cli(*both, "nowhere").code == 2
+
+
 def test_plan_knows_runs_whose_hyperparameters_are_written_in_another_order(cli, folder: Path) -> None:
     """A stored run's keys are sorted; those of a suite stand as the method has them."""
     local = ("--column", "femnist-150-3", "-m", "local", "--profile", "smoke")

@@ -299,6 +299,9 @@ def test_measurements_are_kept_by_device_and_network(tmp_path: Path, monkeypatch
     assert [p.name for p in records.file().parent.iterdir()] == ["speed.json"]
     records.file().write_text("{broken")
     assert records.measured() == {}
+    bad = {"a": {**one, "batch": "ten"}, "b": 3, "c": {"batch": 1}, "d": {**one, "batch": 0}, "e": one}
+    records.file().write_text(json.dumps({processor(): bad, "x": "nonsense"}))
+    assert set(records.seconds_per_example()) == {"e"} and records.trials() == {}
     records.keep("x", {"mlp": one})
     assert set(records.measured("x")) == {"mlp"}
 

@@ -1,4 +1,4 @@
-"""Count how many images datasets have, as suites of statistics divide them among clients, and store the numbers."""
+"""What datasets runs need: whether they are there, and how many images they have, for suites of statistics."""
 
 from __future__ import annotations
 
@@ -8,18 +8,51 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pflbench import names
 from pflbench.data.root import data_root
-from pflbench.errors import DataMissing
-from pflbench.running.events import Counted, Lacking, OnEvent, unheard
+from pflbench.data.source import Dataset
+from pflbench.errors import DataMissing, PflbenchError
+from pflbench.names import Places
+from pflbench.running.events import Counted, Note, OnEvent, unheard
 from pflbench.running.execution import Execution
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store.counts import Counts, read_counts, write_counts
 from pflbench.suite.counting import ToCount, counting
 from pflbench.suite.document import Suite
+from pflbench.suite.own import lacking
 
 if TYPE_CHECKING:
     from pflbench.data.federation import Federation
+
+
+class DataCheck:
+    """Looks, once for each dataset and partition, whether what they read is below the data root."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def problems(self, spec: RunSpec, places: Places) -> tuple[str, ...]:
+        """What is missing for a run, in sentences; empty if nothing is. `places`: where the user's own code is."""
+        key = f"{spec.dataset!r} {spec.partition!r} {sorted(places.items())}"
+        if key not in self._known:
+            self._known[key] = self._look(spec, places)
+        return self._known[key]
+
+    def _look(self, spec: RunSpec, places: Places) -> tuple[str, ...]:
+        reference = names.place("datasets", spec.dataset.name, places)
+        dataset: Dataset = names.make("datasets", reference, spec.dataset.options, spec.dataset.version)
+        if dataset.status(self.root).startswith("ready"):
+            return tuple(lacking(spec, self.root, places).values())
+        try:
+            dataset.load(self.root, 0)  # says what is missing, and how one gets it with these options
+            how = dataset.status(self.root)
+        except PflbenchError as error:
+            how = str(error)
+        except Exception:  # a user's dataset, which says so in words of its own
+            how = dataset.status(self.root)
+        return (f"The dataset {spec.dataset.name!r} is not there, so its columns are left out. {how}",)
 
 
 def count_datasets(
@@ -31,15 +64,9 @@ def count_datasets(
     *,
     dry: bool = False,
 ) -> list[str]:
-    """Count what is not counted yet of those of the suites that are statistics.
+    """Count what is not counted yet of those of the suites that are statistics, in this part of them.
 
-    Args:
-        suites: Any suites.
-        part: Which columns, seeds and profile of them.
-        results: The results folder.
-        execution: Where the data are; `redo="always"` counts again.
-        on_event: Hears of every dataset that is counted, and of every one that is missing.
-        dry: Whether to say what there is to count, and stop.
+    With `redo="always"` everything is counted again; `dry`: say what there is to count, and stop.
 
     Returns:
         What is missing, a sentence for each dataset that could not be counted.
@@ -56,7 +83,7 @@ def count_datasets(
             on_event(Counted(known.dataset, _count(dataset, results, data_root(execution.data_dir))))
         except DataMissing as error:
             missing.append(f"{known.dataset} cannot be counted. {' '.join(str(error).split())}")
-            on_event(Lacking(missing[-1]))
+            on_event(Note(missing[-1], lacking=True))
     return missing
 
 

@@ -1,0 +1,158 @@
+"""The options of the verbs, and the objects that verbs take for them: what to run, where, and which stored runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+Verb = Callable[..., int]
+
+
+def option(*names: str, help: str, **more: Any) -> Any:
+    """An option of a verb, which may be an environment variable, too: its first name behind `PFLBENCH_`."""
+    variable = names[0].partition("/")[0].removeprefix("--").replace("-", "_").upper()
+    return typer.Option(*names, help=help, **{"envvar": f"PFLBENCH_{variable}", **more})
+
+
+Results = Annotated[Path, option("--results", "-r", help="The folder that holds the results.")]
+DEFAULT_RESULTS = Path("results")
+DataDir = Annotated[Path | None, option("--data-dir", help="Where the datasets are (~/.cache/pflbench/data).")]
+DryRun = Annotated[bool, option("--dry-run", help="Say what would run, and stop.")]
+Quiet = Annotated[bool, option("--quiet", "-q", help="Print problems only.")]
+TEXTS: Any = list[str] | None
+TEXT: Any = str | None
+NUMBER: Any = int | None
+FLAG: Any = bool | None
+
+
+class Asked(NamedTuple):
+    """An option that sets a field of an object: its type for Typer, and its default."""
+
+    annotation: Any
+    default: Any = None
+
+
+def _asked(kind: Any, *names: str, help: str, default: Any = None, **more: Any) -> Asked:
+    return Asked(Annotated[kind, option(*names, help=help, **more)], default)
+
+
+SELECTION = {
+    "suites": _asked(TEXTS, "--suite", "-s", help="A suite's name, or a .toml file."),
+    "methods": _asked(TEXTS, "--method", "-m", help="A method or row id, or path/to/file.py:Class."),
+    "datasets": _asked(TEXTS, "--dataset", "-d", help="Only columns on this dataset."),
+    "clients": _asked(list[int] | None, "--clients", help="Only columns with this number of clients."),
+    "partitions": _asked(TEXTS, "--partition", help="Only columns with this partition."),
+    "columns": _asked(TEXTS, "--column", help="Only this column, by id."),
+    "seeds": _asked(TEXT, "--seeds", help="These seeds instead of the suite's: 0-4 or 0,2,5."),
+    "profile": _asked(
+        str, "--profile", help="Which profile of the suite: paper (full protocol), quick, or smoke.", default="paper"
+    ),
+    "rounds": _asked(NUMBER, "--rounds", min=1, help="So many rounds instead of the suite's."),
+    "overrides": _asked(TEXTS, "--set", help="A hyperparameter: method.key=value, or finetune.key=value."),
+    "precision": _asked(
+        str, "--precision", help="fp32, bf16, tf32 (GPU) or fp64; part of a run's identity.", default="fp32"
+    ),
+}
+"""By the field of a `Selection`."""
+EXECUTION = {
+    "device": _asked(str, "--device", help="auto, cpu, cuda, or cuda:0.", default="auto"),
+    "jobs": _asked(
+        NUMBER,
+        *("--jobs", "-j"),
+        min=1,
+        help="Processor cores to use, one run on each; a last run's clients share them (default: all; on a GPU, 1).",
+    ),
+    "evaluate_every": _asked(
+        NUMBER, "--evaluate-every", min=1, help="Score not only at the end, but after every so many rounds."
+    ),
+    "memory_limit": _asked(
+        TEXT,
+        "--memory-limit",
+        help="What one process may hold on the GPU, or on a CPU: 16GB. (On a GPU by default: all there is.)",
+    ),
+    "deterministic": _asked(
+        bool,
+        "--deterministic",
+        help="Only algorithms that give the same bits every time; slower on a GPU, nothing new on a CPU.",
+        default=False,
+    ),
+    "redo": _asked(
+        str,
+        "--redo",
+        help="missing: what has no result; failed: also what failed; always: everything.",
+        default="missing",
+    ),
+    "data_dir": Asked(DataDir),
+    "unchecked": _asked(
+        bool,
+        "--unchecked",
+        help="Train a method of your own that was not held against the contract; every report says so.",
+        default=False,
+    ),
+    "fail_fast": _asked(bool, "--fail-fast", help="Start nothing more after a run that fails.", default=False),
+}
+"""By the field of an `Execution`."""
+WANTED = {
+    **{name: asked for name, asked in SELECTION.items() if name != "overrides"},
+    "profile": _asked(TEXT, "--profile", help="With --suite: only the runs of this profile."),
+    "precision": _asked(TEXT, "--precision", help="Only runs in fp32, bf16, tf32 or fp64 (a suite's: in fp32)."),
+    "failed": _asked(FLAG, "--failed/--done", help="Only runs that failed, or are done."),
+    "trials": _asked(FLAG, "--trials/--no-trials", help="Only trials of `pflbench tune`, or none of them."),
+}
+"""By the field of a `Wanted`."""
+
+
+def asking(
+    selection: Iterable[str] = (), execution: Iterable[str] = (), wanted: Iterable[str] = (), **other: Any
+) -> Callable[[Verb], Verb]:
+    """A decorator for verbs whose parameters `selection`, `execution` and `wanted` are asked for field by field.
+
+    `other`: further fields of the selection, each with a type of the verb's own for Typer; left out by default.
+    """
+    groups = {
+        "selection": {name: SELECTION[name] for name in selection}
+        | {name: Asked(kind) for name, kind in other.items()},
+        "execution": {name: EXECUTION[name] for name in execution},
+        "wanted": {name: WANTED[name] for name in wanted},
+    }
+
+    def made(verb: Verb) -> Verb:
+        asked: dict[str, Asked] = {}
+        for name, parameter in inspect.signature(verb).parameters.items():
+            asked |= groups.get(name) or {name: Asked(eval(parameter.annotation, verb.__globals__), parameter.default)}
+
+        @wraps(verb)
+        def called(**given: Any) -> int:
+            for kind, options in groups.items():
+                if options:
+                    given[kind] = _object(kind, {name: given.pop(name) for name in options})
+            return verb(**given)
+
+        del called.__wrapped__  # its options are others
+        called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d, annotation=a)
+                for name, (a, d) in asked.items()
+            ]
+        )
+        called.__annotations__ = {name: one.annotation for name, one in asked.items()}
+        return called
+
+    return made
+
+
+def _object(kind: str, fields: dict[str, Any]) -> Any:
+    """The selection, execution or `Wanted` that was typed."""
+    from pflbench.running.execution import Execution
+    from pflbench.selection import EVERYTHING, Wanted
+    from pflbench.units import parse_seeds, size
+
+    for name, read in (("seeds", parse_seeds), ("memory_limit", size)):
+        if fields.get(name):
+            fields[name] = read(fields[name])
+    return Execution(**fields) if kind == "execution" else (Wanted() if kind == "wanted" else EVERYTHING).but(**fields)
