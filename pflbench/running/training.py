@@ -97,7 +97,7 @@ class Work(NamedTuple):
     """By run id, for each suite that asks for it: where it stands, and what was other than the suite's."""
 
 
-def work_of(parts: Sequence[Part]) -> Work:
+def _work_of(parts: Sequence[Part]) -> Work:
     """The runs behind tables."""
     places = {id: where for table, _ in parts for id, where in table.locations.items()}
     asked: dict[str, list[Mapping[str, object]]] = {}
@@ -116,11 +116,11 @@ def run(
     The arguments, errors and `dry` are those of `train` and of `count_datasets`.
     """
     suites = loaded(part.suites, execution.data_dir)
-    work = work_of(parts(suites, part))
+    asked = parts(suites, part)
     missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
-    if not work.specs:
+    if not asked:
         return Outcome([], missing, {}, {})
-    outcome = train(work, results, execution, on_event, dry=dry)
+    outcome = train(_work_of(asked), results, execution, on_event, dry=dry)
     return outcome._replace(problems=[*missing, *outcome.problems])
 
 
