@@ -139,8 +139,7 @@ def table(
     Raises:
         UsageError: It is not one suite, something is unknown, or nothing of it has results.
     """
-    from pflbench.reading.tables import reported
-    from pflbench.reading.tables import none_there
+    from pflbench.reading.tables import none_there, reported
     from pflbench.report.compact import only
     from pflbench.report.reading import readable
     from pflbench.store import Store
