@@ -9,8 +9,7 @@ from typing import NamedTuple
 from pflbench.reading.explaining import Explanation
 from pflbench.reading.facts import Facts
 from pflbench.reading.runs import commit
-from pflbench.report.recent import WINDOW
-from pflbench.report.statistics import ENOUGH_SEEDS
+from pflbench.report.statistics import ENOUGH_SEEDS, WINDOW
 from pflbench.report.text import number, ranges
 from pflbench.units import count
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,44 +11,51 @@ import numpy.typing as npt
 
 from pflbench.errors import PflbenchError
 from pflbench.report.reading import Floats, Rounds, Shelf, average, concerned, scored
-from pflbench.report.recent import recent
-from pflbench.report.statistics import summarize, verdict
+from pflbench.report.statistics import recent, summarize, verdict
 from pflbench.report.table import CellValue
 from pflbench.result import RunResult
-from pflbench.spec import RunSpec
-from pflbench.suite.cells import Caption, Cell, Choice, Expansion, Reference
+from pflbench.suite.cells import Caption, Cell, Choice, Expansion, Reading, Reference
 
 _MIXED = "the column mixes data or method versions (see †)"
 
 
-@dataclass(frozen=True)
-class Read:
-    """A finished seed of a cell: its runs, and the mean accuracy in percent for each fine-tuning step that is read.
+class Read(NamedTuple):
+    """A finished seed of a cell: one of its runs, the ids of all, and each client's accuracies.
 
-    `on_test`: the same if grid points are chosen on the test scores; `plain`: if every client counts the same.
-    `left_out`: clients that never took part and so have no score.
+    `on_test`: those if grid points are chosen on the test scores.
     """
 
-    seed: int
+    result: RunResult
     runs: tuple[str, ...]
-    values: Floats
-    plain: float
-    left_out: int
-    on_test: Floats | None = None
+    rounds: Rounds
+    on_test: Rounds | None = None
+
+    def average(self, reading: Reading) -> Floats:
+        """The mean accuracy in percent for each fine-tuning step that is read."""
+        return average(self.rounds, reading, self.result)
 
 
 def read(cell: Cell, shelf: Shelf) -> list[Read]:
-    """The finished seeds of a cell."""
+    """The finished seeds of a cell. Where clients choose among runs, each is read from its own choice."""
     if cell.choices:
-        found = [_chosen(cell, points, shelf) for points in cell.choices]
-    else:
-        found = [_single(cell, run, shelf) for run in cell.runs]
-    return [one for one in found if one is not None]
+        return [one for points in cell.choices if (one := _chosen(cell, points, shelf))]
+    results = [result for run in cell.runs if (result := shelf.read(run))]
+    return [Read(result, (result.spec.id,), scored(result, cell.reading)) for result in results]
+
+
+def _chosen(cell: Cell, points: Sequence[Choice], shelf: Shelf) -> Read | None:
+    """A seed of a grid; None where one of its runs is not done."""
+    found = [result for point in points for run in point if (result := shelf.read(run))]
+    if len(found) < 2 * len(points):
+        return None
+    rounds = [scored(result, cell.reading) for result in found]
+    tests, held_out = rounds[::2], rounds[1::2]
+    return Read(found[0], tuple(one.spec.id for one in found), choose(tests, held_out), choose(tests, tests))
 
 
 def value(cell: Cell, done: list[Read], shelf: Shelf, table: Expansion, *, mixed: bool) -> CellValue:
     """The cell with the numbers of its finished seeds. `mixed`: cells of its column cannot be compared."""
-    first = cell.needed[0]
+    first, reading = cell.needed[0], cell.reading
     empty = CellValue(
         method=first.method.name,
         stage=cell.stage,
@@ -56,25 +63,25 @@ def value(cell: Cell, done: list[Read], shelf: Shelf, table: Expansion, *, mixed
         done=len(done),
         expected=len(cell.by_seed),
         failed=sum(any(map(shelf.failed, runs)) for runs in cell.by_seed),
-        runs={one.seed: one.runs for one in done},
+        runs={one.result.spec.seed: one.runs for one in done},
         reference=cell.reference,
         mixed=mixed and bool(done),
         rests_on=cell.rests_on,
     )
     if not done:
         return empty
-    filled = settle(empty, {one.seed: one.values for one in done}, table)
-    filled = replace(filled, left_out=sum(one.left_out for one in done))
+    filled = settle(empty, {one.result.spec.seed: one.average(reading) for one in done}, table)
+    if cell.stage == "stored":
+        absent = (max(0, concerned(one.result.spec) - len(one.rounds[-1].clients)) for one in done)
+        filled = replace(filled, left_out=sum(absent))
+    if reading.mean == "examples":
+        alike = replace(reading, mean="clients")
+        filled = replace(filled, plain=float(np.mean([float(one.average(alike).mean()) for one in done])))
     if not cell.choices:
-        results = [shelf.read(run) for run in cell.runs]
-        filled = replace(filled, recent=recent([result for result in results if result], cell.reading))
-    if cell.reading.mean == "examples":
-        filled = replace(filled, plain=float(np.mean([one.plain for one in done])))
-    on_test = [one.on_test for one in done if one.on_test is not None]
-    if on_test:
-        optimistic = summarize(np.array(on_test), table.spread)
-        filled = replace(filled, on_test=Reference(optimistic.mean, optimistic.spread))
-    return filled
+        return replace(filled, recent=recent([one.result for one in done], reading))
+    on_test = [average(one.on_test, reading, one.result) for one in done if one.on_test]
+    optimistic = summarize(np.array(on_test), table.spread)
+    return replace(filled, on_test=Reference(optimistic.mean, optimistic.spread))
 
 
 def settle(value: CellValue, seeds: dict[int, Floats], table: Caption) -> CellValue:
@@ -96,47 +103,8 @@ def settle(value: CellValue, seeds: dict[int, Floats], table: Caption) -> CellVa
     )
 
 
-def _single(cell: Cell, run: RunSpec, shelf: Shelf) -> Read | None:
-    result = shelf.read(run)
-    return None if result is None else _read(cell, (run.id,), scored(result, cell.reading), result)
-
-
-def _read(cell: Cell, runs: tuple[str, ...], rounds: Rounds, sizes: RunResult) -> Read:
-    plain = average(rounds, replace(cell.reading, mean="clients"), sizes)
-    left_out = max(0, concerned(sizes.spec) - len(rounds[-1].clients)) if cell.stage == "stored" else 0
-    return Read(sizes.spec.seed, runs, average(rounds, cell.reading, sizes), float(plain.mean()), left_out)
-
-
-def _chosen(cell: Cell, points: tuple[Choice, ...], shelf: Shelf) -> Read | None:
-    found = of_grid(cell, points, shelf)
-    if found is None:
-        return None
-    ids = tuple(run.id for point in points for run in point)
-    optimistic = average(choose(found.tests, found.tests), cell.reading, found.first)
-    return replace(_read(cell, ids, choose(found.tests, found.held_out), found.first), on_test=optimistic)
-
-
-class OfGrid(NamedTuple):
-    """What the runs of a grid scored: for each point on test rows, and on the rows that the choice is made on."""
-
-    first: RunResult
-    tests: list[Rounds]
-    held_out: list[Rounds]
-
-
-def of_grid(cell: Cell, points: Sequence[Choice], shelf: Shelf) -> OfGrid | None:
-    """The scores of a cell's grid for one seed; None where a run of it is not done."""
-    found = [result for point in points for run in point if (result := shelf.read(run))]
-    if len(found) < 2 * len(points):
-        return None
-    rounds = [scored(result, cell.reading) for result in found]
-    return OfGrid(found[0], rounds[::2], rounds[1::2])
-
-
 def choose(points: Sequence[Rounds], by: Sequence[Rounds]) -> Rounds:
-    """For each client the values of the point at which `by` scores best; ties: the first.
-
-    It serves rows in which each client chooses its hyperparameters from a grid, like pFedVEM's row Local.
+    """For each client the values of the point at which `by` scores best, as in pFedVEM's row Local; ties: the first.
 
     Raises `PflbenchError` where not all rounds of all points score the same clients.
     """

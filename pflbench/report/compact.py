@@ -8,8 +8,8 @@ from dataclasses import replace
 from pflbench.errors import unknown
 from pflbench.names import without_folder
 from pflbench.report import text
-from pflbench.report.table import CellValue, Row, Table
-from pflbench.report.text import number
+from pflbench.report.table import Row, Table
+from pflbench.report.text import grouped
 from pflbench.report.unlisted import EXTRA
 
 MORE = "--full shows all rows and columns{}, and what it rests on."
@@ -20,13 +20,11 @@ def compact(table: Table, compare: bool = True) -> Table:
 
     `compare`: whether a line counts the cells by how near they are to the paper's numbers.
     """
-    columns = [
-        i for i in range(len(table.columns)) if any(_filled(row.cells[i]) for row in (*table.rows, *table.extra))
-    ]
+    heads = {head.id for _, head, _ in table.shown}
+    columns = [i for i, head in enumerate(table.columns) if head.id in heads]
     rows, extra = _with_results(table.rows, columns), _with_results(table.extra, columns)
     compared = _against(table) if compare else []
-    printed = any(value and value.reference for row in table.rows for value in row.cells)
-    more = MORE.format(", differences from the paper" if printed and table.comparable else "")
+    more = MORE.format(", differences from the paper" if table.compared else "")
     last = f"{_scored((*rows, *extra))} {table.summary} {more}"
     return replace(
         table,
@@ -79,59 +77,41 @@ def _names(row: Row) -> set[str]:
     return {row.id, *(value.method for value in row.cells if value is not None)}
 
 
-def _filled(value: CellValue | None) -> bool:
-    return value is not None and bool(value.done or value.failed)
-
-
 def _with_results(rows: Sequence[Row], columns: Sequence[int]) -> tuple[Row, ...]:
     left = (replace(row, cells=tuple(row.cells[i] for i in columns)) for row in rows)
-    return tuple(row for row in left if any(map(_filled, row.cells)))
+    return tuple(row for row in left if any(value and value.there for value in row.cells))
 
 
 def _scored(rows: Sequence[Row]) -> str:
     """The unit, and which model each row is scored with if that is not the same for all or does not head a column."""
-    by_row = {row.title: {value.stage for value in row.cells if value is not None} for row in rows}
+    by_row = grouped((row.title, value.stage) for row in rows for value in row.cells if value is not None)
     stages = [stage for several in by_row.values() for stage in sorted(several)]
     if not stages or any(len(several) > 1 for several in by_row.values()):  # which then head the columns
         return "Accuracy in %."
     most = max(stages, key=stages.count)
-    others: dict[str, list[str]] = {}
-    for title, several in by_row.items():
-        for stage in several - {most}:
-            others.setdefault(stage, []).append(title)
+    others = grouped((stage, title) for title, several in by_row.items() for stage in several if stage != most)
     told = [f"{', '.join(titles)} at stage {stage}, " for stage, titles in others.items()]
     return f"Accuracy in %: {''.join(told)}{'all others' if told else 'all'} at stage {most}."
 
 
 def _against(table: Table) -> list[str]:
-    """How many cells have which verdict, and the differences of those that are off."""
-    lines, _ = text.comparison(table)
-    if not lines:
-        return []
+    """How many cells have which verdict, and the differences of the first that are off."""
     told: dict[str, list[str]] = {}
-    for row in table.rows:
-        for column, value in zip(table.columns, row.cells, strict=True):
-            if value is None or value.verdict is None:
-                continue
+    for row, head, value in table.shown if table.compared else ():
+        if value.verdict is not None:
             where = told.setdefault(value.verdict.word, [])
-            if value.verdict.word == "off" and value.difference is not None:
-                signed = f"{'+' if value.difference > 0 else ''}{number(value.difference, None, table.decimals)}"
-                where.append(f"{row.title}, {column.name}: {signed}")
-            else:
-                where.append("")
-    counts = (f"{word} {len(cells)}{_listed(cells)}" for word, cells in told.items())
+            where.append(f"{row.title}, {head.name}: {value.difference:+.{table.decimals}f}")
+    counts = (f"{word} {len(cells)}{_first(cells) if word == 'off' else ''}" for word, cells in told.items())
     return [f"Against the paper, cells: {'; '.join(counts)}."] if told else []
 
 
+def _first(cells: Sequence[str]) -> str:
+    more = f", and {len(cells) - 3} more" if len(cells) > 3 else ""
+    return f" ({'; '.join(cells[:3])}{more})"
+
+
 def _marks(table: Table) -> list[str]:
-    values = [value for row in (*table.rows, *table.extra) for value in row.cells if value and value.mean is not None]
-    there = {source for value in values for source in value.rests_on.values()}
+    there = {source for *_, value in table.shown if value.mean is not None for source in value.rests_on.values()}
     meanings = {"guess": "a guess", "tuned": "values that we tuned"}
     told = [f"{text.MARKS[source]} on {meaning}" for source, meaning in meanings.items() if source in there]
     return [f"Rests {', '.join(told)}."] if told else []
-
-
-def _listed(cells: Sequence[str]) -> str:
-    named = [one for one in cells if one]
-    more = f", and {len(named) - 3} more" if len(named) > 3 else ""
-    return f" ({'; '.join(named[:3])}{more})" if named else ""

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from pflbench.report.cells import settle
-from pflbench.report.table import CellValue
+from pflbench.report.table import CellValue, Grid
 from pflbench.suite.cells import Caption, ColumnHead, Derived, Expansion, Reference, TableColumn
-
-Grid = dict[tuple[str, str], CellValue]
 
 
 def derive(table: Expansion, extra: Sequence[str], grid: Grid) -> tuple[tuple[ColumnHead, ...], Grid]:

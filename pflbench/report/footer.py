@@ -6,15 +6,13 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pflbench.report.figures import steps
-from pflbench.report.mixtures import Used
+from pflbench.report import used as made
 from pflbench.report.reading import concerned
-from pflbench.report.recent import WINDOW
-from pflbench.report.table import CellValue
-from pflbench.report.text import MARKS, number, ranges
-from pflbench.report.unlisted import short_name
+from pflbench.report.statistics import WINDOW
+from pflbench.report.table import CellValue, Grid
+from pflbench.report.text import MARKS, grouped, number, ranges
+from pflbench.report.used import Used, per_column
 from pflbench.spec import RunSpec
-from pflbench.store import Stored
 from pflbench.suite.cells import Caption, Cell, Choice, ColumnHead, Expansion, TableRow
 from pflbench.suite.schema import Spread
 from pflbench.units import count
@@ -28,14 +26,10 @@ _MODELS = {
     "finetuned": "fine-tuned on each client's support",
 }
 """Which models are scored at the stages where that is the same for all runs."""
+_UNPRINTED = {"guess": "values that no paper or code gives, guessed", "tuned": "values that we tuned"}
 NO_PAPER = "No paper has this table."
 _NAMED = 4
 """Departures from the paper's text that the footer names."""
-
-Cells = Sequence[Cell]
-Grid = Mapping[tuple[str, str], CellValue]
-"""Filled cells by the ids of row and head."""
-_LONGEST = 120
 
 
 class Footer(NamedTuple):
@@ -53,13 +47,15 @@ def footer(
     used: Sequence[Used],
     mixed: Sequence[str],
     spare: Sequence[RunSpec],
+    older: Sequence[str],
 ) -> Footer:
-    """The lines below a table. `titles`: of all rows, by id."""
-    done = list({u.stored.spec.id: u.stored for u in used if u.stored.failure is None}.values())
+    """The lines below a table. `titles`: of all rows, by id; `older`: lines on runs of other versions."""
+    done = made.finished(used)
     counted = seeds(table.cells, grid.values(), table.spread if table.shows_spread else None)
-    first = [*mixed, *_failures(used), shortfall(table)]
-    apart, unchecked, guards = other_seeds(table, grid), _unchecked(used), _guards(done)
-    own = own_values(table, used)
+    progress = made.progress(table.cells, used)
+    first = [*mixed, *made.failures(used), shortfall(table)]
+    apart, unchecked, guards = other_seeds(table, grid), made.unchecked(used), made.guards(done)
+    own = made.own_values(table, used)
     lines = [
         *first,
         f"{paper(table)} Protocol: {table.protocol}.",
@@ -76,130 +72,25 @@ def footer(
         *unprinted(grid, titles),
         *differences(table),
         _precision(table.cells),
-        _progress(table.cells, used),
-        _provenance(done),
+        progress,
+        made.provenance(done),
         unchecked,
         own,
         guards,
-        _shared(done),
-        _data(table, used),
-        *_spare(table.cells, used, spare),
-        *(_costs(used) if table.costs else []),
+        made.shared(done),
+        made.data(table, used),
+        *made.spare(table.cells, used, spare),
+        *(made.costs(used) if table.costs else []),
         *table.notes,
+        *older,
     ]
-    warnings = [*first, apart, unchecked, own, guards]
-    summary = f"{counted} {_progress(table.cells, used)}"
-    return Footer(tuple(filter(None, lines)), tuple(filter(None, warnings)), summary)
+    warnings = [*first, apart, unchecked, own, guards, *older]
+    return Footer(tuple(filter(None, lines)), tuple(filter(None, warnings)), f"{counted} {progress}")
 
 
-def _progress(cells: Cells, used: Sequence[Used]) -> str:
-    failed = {u.stored.spec.id: u.stored.failure is not None for u in used}
-    asked = {run.id for cell in cells for run in cell.needed}
-    broken = sum(failed.get(id, False) for id in asked)
-    return f"Runs of the suite: {sum(id in failed for id in asked) - broken} of {len(asked)} done, {broken} failed."
-
-
-def _provenance(done: Sequence[Stored]) -> str:
-    def told(key: str) -> list[str]:
-        return [str(one.provenance.get(key) or "unknown") for one in done]
-
-    dirty = [" (dirty)" if one.provenance.get("dirty") else "" for one in done]
-    commits = {commit[:12] + changed for commit, changed in zip(told("commit"), dirty, strict=True)}
-    commit, device, torch = (", ".join(sorted(one)) for one in (commits, set(told("device")), set(told("torch"))))
-    return f"Commit: {commit}. Device: {device}. torch: {torch}." if done else ""
-
-
-def _unchecked(used: Sequence[Used]) -> str:
-    """Which rows trained without their method having been held against the contract."""
-    rows = dict.fromkeys(u.row for u in used if u.stored.provenance.get("unchecked"))
-    return f"Trained with --unchecked, not held against the contract of methods: {', '.join(rows)}." if rows else ""
-
-
-def own_values(table: Expansion, used: Sequence[Used]) -> str:
-    """The hyperparameters of rows that the suite does not name: nobody has chosen them to compare with its rows."""
-    suites = {row.title for row in table.rows}
-    values: dict[str, dict[str, dict[str, None]]] = {}
-    for one in used:
-        if one.row not in suites:
-            for key, value in sorted(one.stored.spec.method.hyper.items()):
-                values.setdefault(one.row, {}).setdefault(key, {})[f"{value}"] = None
-    told = [
-        row + f" ({', '.join(key + '=' + ' or '.join(texts) for key, texts in hyper.items())})"
-        for row, hyper in values.items()
-    ]
-    return f"Chosen by who ran them, not by the suite: the hyperparameters of {'; '.join(told)}." if told else ""
-
-
-def _guards(done: Iterable[Stored]) -> str:
-    """Which runs had numbers that were not finite, and went on without them."""
-    fell = {(s.spec.method.name, s.spec.seed): s.provenance["guards"] for s in done if s.provenance.get("guards")}
-    where = ", ".join(f"{name} seed {seed} ({count}×)" for (name, seed), count in fell.items())
-    return f"Clients fell back on their last finite numbers in {where}." if where else ""
-
-
-def _shared(done: Iterable[Stored]) -> str:
-    """Which federations have images that several clients hold."""
-    counts: dict[str, set[int]] = {}
-    for stored in done:
-        if shared := stored.provenance.get("shared_rows"):
-            counts.setdefault(stored.spec.dataset.name, set()).add(int(shared))
-    where = ", ".join(f"{ranges(numbers)} images of {name}" for name, numbers in counts.items())
-    return f"Several clients hold the same {where} (by seed)." if where else ""
-
-
-def _precision(cells: Cells) -> str:
+def _precision(cells: Iterable[Cell]) -> str:
     found = sorted({run.precision for cell in cells for run in cell.needed} - {"fp32"})
     return f"Precision: {', '.join(found)}." if found else ""
-
-
-def _costs(used: Sequence[Used]) -> list[str]:
-    """What a round costs each row: from least to most where its columns differ."""
-    done: dict[tuple[str, str], list[Stored]] = {}
-    for one in used:
-        if one.stored.failure is None:
-            done.setdefault((one.row, one.column), []).append(one.stored)
-    found = [(row, steps.costs(runs)) for (row, _), runs in done.items()]
-    lines = [f"A round of {row}: {words}." for row, words in steps.beside(found).items()]
-    return [*lines, steps.unknown_costs(found), steps.COUNTED] if found else []
-
-
-def _data(table: Expansion, used: Sequence[Used]) -> str:
-    hashes: dict[str, dict[str, None]] = {}
-    for one in used:
-        if one.stored.failure is None:
-            hashes.setdefault(one.column, {})[(one.stored.spec.dataset.content or one.data_hash)[:12]] = None
-    line = per_column(table, {column: " / ".join(several) for column, several in hashes.items()})
-    return f"Data: {line}." if line else ""
-
-
-def _failures(used: Sequence[Used]) -> list[str]:
-    """One line per distinct error, naming where it happened."""
-    places: dict[str, dict[str, None]] = {}
-    for one in used:
-        if one.stored.failure is not None:
-            error = (one.stored.failure.strip().splitlines() or ["no message"])[0]
-            error = error if len(error) <= _LONGEST else f"{error[: _LONGEST - 1]}…"
-            places.setdefault(error, {})[f"{one.row} × {one.setting}, seed {one.stored.spec.seed}"] = None
-    return [f"Failed: {error} ({'; '.join(where)})" for error, where in places.items()]
-
-
-def _spare(cells: Cells, used: Sequence[Used], spare: Sequence[RunSpec]) -> list[str]:
-    """How many stored runs no column shows, and why."""
-    asked, shown = _seeds_asked(cells), {one.stored.spec.id for one in used}
-    left = {run.id: run for run in spare if run.id not in shown}.values()
-    further = [run for run in left if run.seed not in asked]
-    lines = []
-    if further:
-        methods = ", ".join(sorted({short_name(run.method.name) for run in further}))
-        other = f"other seeds than the table's ({ranges(run.seed for run in further)})"
-        lines.append(f"Not shown: {len(further)} stored run(s) of {methods} with {other}.")
-    if others := len(left) - len(further):
-        lines.append(f"Not shown: {others} stored run(s) of these rows scored at other stages.")
-    return lines
-
-
-def _seeds_asked(cells: Cells) -> set[int]:
-    return {run.seed for cell in cells for run in cell.needed}
 
 
 def departures(table: Expansion) -> str:
@@ -213,13 +104,11 @@ def departures(table: Expansion) -> str:
 
 def _by_stage(table: Expansion, grid: Grid, titles: Mapping[str, str]) -> Mapping[str, Collection[str]] | None:
     """The titles of the rows at each stage; None where stages head the columns, or all rows have the same."""
-    found: dict[str, dict[str, None]] = {}
-    for (row, _), value in grid.items():
-        found.setdefault(value.stage, {})[titles[row]] = None
+    found = grouped((value.stage, titles[row]) for (row, _), value in grid.items())
     return found if len(found) > 1 and not table.stages else None
 
 
-def selection(cells: Cells, rows: Mapping[str, Collection[str]] | None = None) -> str:
+def selection(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | None = None) -> str:
     """Which models' scores the cells show; `rows`: the titles of the rows at each stage, where they are to be named."""
     rules: dict[str, None] = {}
     for cell in cells:
@@ -265,20 +154,20 @@ def _on_test_set(stage: str, run: RunSpec) -> bool:
     return stage == "global" and run.scoring.global_on == "test-set" and not run.validation
 
 
-def seeds(cells: Cells, values: Collection[CellValue], spread: Spread | None) -> str:
+def seeds(cells: Iterable[Cell], values: Iterable[CellValue], spread: Spread | None) -> str:
     """How many seeds there are and what stands after the ± (None: there is none)."""
-    asked = _seeds_asked(cells)
+    asked = {run.seed for cell in cells for run in cell.needed}
+    done = {(value.done, value.expected) for value in values}
     line = f"Seeds: {ranges(asked)} (n = {len(asked)})."
-    counts = {value.done for value in values}
-    if spread is not None and any(count > 1 for count in counts):
+    if spread is not None and any(n > 1 for n, _ in done):
         kind = f"standard deviation over seeds (ddof = {spread.ddof})"
         if spread.kind == "sem":
             kind = "standard error of the mean over seeds (ddof = 1)"
         average = ", averaged over the steps read" if spread.of == "each-step" else ""
         line += f" ± is the {kind}{average}."
-    if spread is not None and 1 in counts:
+    if spread is not None and any(n == 1 for n, _ in done):
         line += " n = 1: no spread."
-    if any(0 < value.done < value.expected for value in values):
+    if any(0 < n < expected for n, expected in done):
         line += " (k/n): only k of n seeds are done; such a cell is not compared for the best."
     return line
 
@@ -291,14 +180,10 @@ def other_seeds(table: Expansion, grid: Grid) -> str:
     apart = {
         name: [f"{title} {ranges(seeds)}" for title, seeds in done.items()]
         for name, done in found.items()
-        if not _nested(done.values())
+        # Of any two that are nested, "(k/n)" says what is missing.
+        if not all(a <= b for a, b in itertools.pairwise(sorted(done.values(), key=len)))
     }
     return f"Rows whose means are of different seeds, and so not to be compared: {_listed(apart)}." if apart else ""
-
-
-def _nested(sets: Iterable[set[int]]) -> bool:
-    """Whether of any two sets one is part of the other: then "(k/n)" says what is missing."""
-    return all(a <= b for a, b in itertools.pairwise(sorted(sets, key=len)))
 
 
 def _filled(table: Expansion, grid: Grid) -> Iterator[tuple[TableRow, ColumnHead, CellValue]]:
@@ -316,15 +201,12 @@ def _listed(found: Mapping[str, Iterable[str]]) -> str:
 
 def clients(table: Expansion) -> str:
     """Which clients are scored, and how their accuracies are averaged."""
-    lines: dict[tuple[str, str], dict[str, None]] = {}
-    small: dict[int, dict[str, None]] = {}
-    for cell in table.cells:
-        run = cell.needed[0]
-        if _on_test_set(cell.stage, run):
-            continue
-        lines.setdefault((_WEIGHTS[cell.reading.mean], _AVERAGES[run.scoring.average]), {})[_who(run)] = None
-        if cell.reading.smallest is not None:
-            small.setdefault(cell.reading.smallest, {})[cell.column.setting] = None
+    cells = [cell for cell in table.cells if not _on_test_set(cell.stage, cell.needed[0])]
+    lines = grouped(
+        ((_WEIGHTS[cell.reading.mean], _AVERAGES[cell.needed[0].scoring.average]), _who(cell.needed[0]))
+        for cell in cells
+    )
+    small = grouped((n, cell.column.setting) for cell in cells if (n := cell.reading.smallest) is not None)
     said = [f"{'; '.join(who)}, each {weight} (accuracy: {unit})" for (weight, unit), who in lines.items()]
     said += [f"in {', '.join(where)} only the {n} with the fewest support images" for n, where in small.items()]
     return f"Scored: {'; '.join(said)}." if said else ""
@@ -341,32 +223,28 @@ def plain(table: Expansion, grid: Grid) -> str:
     """Where cells weight clients: the means in which each counts the same, for the cells that would print otherwise."""
     found: dict[str, list[str]] = {}
     for row, head, value in _filled(table, grid):
-        if value.mean is not None and value.plain is not None:
-            ours, other = (number(mean, None, table.decimals) for mean in (value.mean, value.plain))
-            if ours != other:
-                found.setdefault(head.name, []).append(f"{row.title} {other}")
+        printed = [number(mean, None, table.decimals) for mean in (value.mean, value.plain) if mean is not None]
+        if len(set(printed)) > 1:
+            found.setdefault(head.name, []).append(f"{row.title} {printed[1]}")
     return f"With every client counting the same instead, {_listed(found)}." if found else ""
 
 
 def left_out(table: Expansion, grid: Grid) -> str:
     """How many clients have no stored model to score, since they never took part."""
     settings = {head.id: head.column.setting for head in table.heads}
-    found: dict[str, set[int]] = {}
-    for (_, head), value in grid.items():
-        if value.left_out:
-            found.setdefault(settings[head], set()).add(value.left_out)
-    said = _listed({name: [" or ".join(map(str, sorted(numbers)))] for name, numbers in found.items()})
+    found = grouped((settings[head], value.left_out) for (_, head), value in grid.items() if value.left_out)
+    said = "; ".join(f"{name}: {' or '.join(map(str, sorted(numbers)))}" for name, numbers in found.items())
     return f"Clients that never took part, over all seeds: {said}." if said else ""
 
 
 def rounds(table: Expansion) -> str:
     """For how many rounds the runs of each column train, and those of rows with rounds of their own."""
     usual = {cell.column.id: f"{cell.column.rounds}" for cell in table.cells}
-    own: dict[str, dict[str, str]] = {}
+    own: dict[str, dict[str, str]] = {row.id: {} for row in table.rows}
     for cell in table.cells:
         if cell.needed[0].rounds != cell.column.rounds:
-            own.setdefault(cell.row.id, {})[cell.column.id] = f"{cell.needed[0].rounds}"
-    differing = "; ".join(f"{row.title}: {per_column(table, own[row.id])}" for row in table.rows if row.id in own)
+            own[cell.row.id][cell.column.id] = f"{cell.needed[0].rounds}"
+    differing = "; ".join(f"{row.title}: {per_column(table, own[row.id])}" for row in table.rows if own[row.id])
     return f"Rounds: {per_column(table, usual)}{f' ({differing})' if differing else ''}."
 
 
@@ -393,17 +271,6 @@ def recent(table: Expansion, grid: Grid) -> list[str]:
     ]
 
 
-def per_column(table: Expansion, texts: Mapping[str, str]) -> str:
-    """`1000` where all of the suite's columns agree, else `1000 (A, B), 2000 (C)`."""
-    columns: dict[str, list[str]] = {}
-    for column in table.columns:
-        if column.id in texts:
-            columns.setdefault(texts[column.id], []).append(column.setting)
-    if len(columns) == 1:
-        return next(iter(columns))
-    return ", ".join(f"{text} ({', '.join(names)})" for text, names in columns.items())
-
-
 def choices(table: Expansion, grid: Grid) -> list[str]:
     """For rows in which each client chooses from a grid: how, and the result of choosing on test scores instead."""
     names = {head.id: head.name for head in table.heads}
@@ -411,9 +278,11 @@ def choices(table: Expansion, grid: Grid) -> list[str]:
     for row in table.rows:
         cells = {head: cell for (id, head), cell in table.places.items() if id == row.id and cell.choices}
         lines |= dict.fromkeys(f"{row.title}: {_choice(cell.choices[0])}" for cell in cells.values())
-        found = {names[head]: grid[row.id, head].on_test for head in cells}
-        spreads = {name: f.spread if table.shows_spread else None for name, f in found.items() if f}
-        shown = [f"{number(f.mean, spreads[name], table.decimals)} ({name})" for name, f in found.items() if f]
+        found = [(names[head], on_test) for head in cells if (on_test := grid[row.id, head].on_test)]
+        shown = [
+            f"{number(one.mean, one.spread if table.shows_spread else None, table.decimals)} ({name})"
+            for name, one in found
+        ]
         if shown:
             instead = "with points chosen on the test scores (closest to the paper's wording, optimistic)"
             lines[f"{row.title} {instead}: {', '.join(shown)}."] = None
@@ -433,25 +302,28 @@ def unprinted(grid: Grid, titles: Mapping[str, str]) -> list[str]:
 
     `titles`: those of all rows, by id, extra ones included.
     """
+    keys = grouped(
+        ((source, row), key)
+        for (row, _), value in grid.items()
+        if value.mean is not None
+        for key, source in value.rests_on.items()
+    )
     lines = []
-    for source, words in (("guess", "values that no paper or code gives, guessed"), ("tuned", "values that we tuned")):
-        alike: dict[str, list[str]] = {}
-        for row, title in titles.items():
-            values = [value for (id, _), value in grid.items() if id == row and value.mean is not None]
-            keys = {key for value in values for key, found in value.rests_on.items() if found == source}
-            alike.setdefault(", ".join(sorted(keys)), []).append(title)
-        said = [f"{', '.join(rows)} ({names})" for names, rows in alike.items() if names]
+    for source, words in _UNPRINTED.items():
+        found = (
+            (", ".join(sorted(keys[source, row])), title) for row, title in titles.items() if (source, row) in keys
+        )
+        said = [f"{', '.join(rows)} ({names})" for names, rows in grouped(found).items()]
         lines += [f"{MARKS[source]} rests on {words}: {'; '.join(said)}."] if said else []
     return lines
 
 
 def differences(table: Expansion) -> list[str]:
     """For each derived row and column, what is subtracted from what."""
-    rows = {row.id: row.title for row in table.rows}
-    columns = {column.id: column.title for column in table.columns}
+    titles = {"rows": {row.id: row.title for row in table.rows}, "columns": {c.id: c.title for c in table.columns}}
     lines: dict[str, None] = {}
     for one in table.derived:
-        a, b = ((rows if one.axis == "rows" else columns).get(id, id) for id in one.of)
+        a, b = (titles[one.axis].get(id, id) for id in one.of)
         over = "; ± is over these differences" if table.shows_spread and one.shows_spread else ""
         lines[f"{one.title}: {a} minus {b}, seed by seed{over}."] = None
     return list(lines)

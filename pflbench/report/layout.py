@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pflbench.report.cells import read, value
-from pflbench.report.differences import Grid, derive
+from pflbench.report.differences import derive
 from pflbench.report.footer import footer
-from pflbench.report.mixtures import Used, marked, mixtures, runs_used
-from pflbench.report.outdated import of_other_seeds, outdated
+from pflbench.report.mixtures import mixtures
+from pflbench.report.outdated import apart, outdated
 from pflbench.report.reading import Shelf
-from pflbench.report.table import Row, Table
+from pflbench.report.table import Grid, Row, Table
 from pflbench.report.unlisted import extra_rows
+from pflbench.report.used import Used, marked, runs_used
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import askers
@@ -39,7 +40,7 @@ def lay_out(table: Expansion, store: Store) -> Table:
     if table.bold == "best-per-column":
         _mark_best(grid, table)
     columns, differences = derive(table, list(guests), grid)
-    below = footer(table, grid, named | guests, used, tuple(mixed.values()), spare)
+    below = footer(table, grid, named | guests, used, list(mixed.values()), spare, older)
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(
         suite=table.suite,
@@ -50,8 +51,8 @@ def lay_out(table: Expansion, store: Store) -> Table:
         extra=_rows(guests, used, grid | differences, columns),
         decimals=table.decimals,
         blocks=table.blocks,
-        footer=(*below.lines, *older),
-        warnings=(*below.warnings, *older),
+        footer=below.lines,
+        warnings=below.warnings,
         summary=below.summary,
         comparable=not table.shortfall.runs,
     )
@@ -64,7 +65,7 @@ def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tupl
     """
     asked = [run for cell in table.cells for run in cell.needed]
     done = {id: stored.spec for id, stored in shelf.stored.items() if stored.failure is None}
-    others = of_other_seeds(asked, done.values())
+    others = [run for run, what in apart(asked, done.values()) if not what]
     return [*(run for run in spare if run.id in done), *others], outdated(asked, done.values())
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from pflbench.data.root import data_root
 from pflbench.errors import PflbenchError
-from pflbench.result import RunResult
+from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
 from pflbench.store import MissingRun, Store, Stored
 from pflbench.suite.cells import Reading
@@ -30,6 +31,8 @@ class Scored(NamedTuple):
     clients: tuple[int, ...]
     values: Floats
     counts: Floats
+    round: int = 0
+    steps: tuple[int, ...] = ()
 
 
 Rounds = tuple[Scored, ...]
@@ -50,7 +53,7 @@ def after(result: RunResult, reading: Reading, round: int) -> Scored:
     """Each client's accuracy after so many rounds, for each step read. Raises `PflbenchError` if one is missing."""
     found = {(s.client, s.step): s for s in result.scores if s.stage == reading.stage and s.round == round}
     clients = tuple(sorted({client for client, _ in found})) or (EVERYBODY,)
-    steps = _steps(found, reading)
+    steps = reading.steps or (max((step for _, step in found), default=0),)
     if missing := [step for client in clients for step in steps if (client, step) not in found]:
         raise PflbenchError(
             f"Run {result.spec.id} has no scores at stage {reading.stage!r}, step {missing[0]}, after round {round}, "
@@ -58,25 +61,27 @@ def after(result: RunResult, reading: Reading, round: int) -> Scored:
         )
     values = [[found[client, step].accuracy for client in clients] for step in steps]
     counts = [found[client, steps[0]].count for client in clients]
-    return Scored(clients, np.array(values), np.array(counts, dtype=np.float64))
+    return Scored(clients, np.array(values), np.array(counts, dtype=np.float64), round, steps)
 
 
 def averaged(result: RunResult, reading: Reading) -> frozenset[tuple[int, int, int]]:
     """Which of the scores at the reading's stage a cell averages: (round, step, client). Raises as `scored` does."""
-    last = result.spec.rounds
     found = set()
-    for back, one in enumerate(reversed(scored(result, reading))):
-        there = {(s.client, s.step): s for s in result.scores if s.stage == reading.stage and s.round == last - back}
-        clients = one.clients
-        if reading.smallest is not None and clients != (EVERYBODY,):
-            clients = tuple(clients[place] for place in _smallest(clients, reading.smallest, result))
-        found |= {(last - back, step, client) for step in _steps(there, reading) for client in clients}
+    for one in scored(result, reading):
+        few = _smallest(one, reading, result)
+        clients = one.clients if few is None else [one.clients[place] for place in few]
+        found |= {(one.round, step, client) for step in one.steps for client in clients}
     return frozenset(found)
 
 
-def _steps(found: Iterable[tuple[int, int]], reading: Reading) -> tuple[int, ...]:
-    """The fine-tuning steps that are read of the scores of (client, step): those of the reading, else the last."""
-    return reading.steps or (max((step for _, step in found), default=0),)
+def by_round(result: RunResult, reading: Reading, most: int = 0) -> dict[int, float]:
+    """A run's mean accuracy in percent after every round it was scored in; `most`: of the last so many alone."""
+    found: dict[int, list[Score]] = {}
+    for score in result.scores:
+        if score.stage == reading.stage:
+            found.setdefault(score.round, []).append(score)
+    after_each = {n: after(replace(result, scores=tuple(found[n])), reading, n) for n in sorted(found)[-most:]}
+    return {n: float(average((one,), reading, result).mean()) for n, one in after_each.items()}
 
 
 def average(rounds: Sequence[Scored], reading: Reading, sizes: RunResult) -> Floats:
@@ -107,25 +112,33 @@ def concerned(run: RunSpec) -> int:
     return min(number, run.scoring.first or number)
 
 
+def support(run: RunResult, clients: Sequence[int], reader: str) -> list[float]:
+    """How many support images these clients have. Raises `PflbenchError` if the run does not tell the `reader`."""
+    known = {m.client: m.value for m in run.metrics if m.round == 0 and m.name == "support"}
+    if lacking := [client for client in clients if client not in known]:
+        whose = "there are (its scores are one for all)" if lacking == [EVERYBODY] else f"client {lacking[0]} has"
+        raise PflbenchError(
+            f"Run {run.spec.id} does not say how many support images {whose}, which {reader} needs. Personal models' "
+            "runs do; compute an old one again with --redo always."
+        )
+    return [known[client] for client in clients]
+
+
 def _of_round(one: Scored, reading: Reading, sizes: RunResult) -> Floats:
     values, counts = one.values, one.counts
-    if reading.smallest is not None and one.clients != (EVERYBODY,):
-        few = _smallest(one.clients, reading.smallest, sizes)
+    if (few := _smallest(one, reading, sizes)) is not None:
         values, counts = np.ascontiguousarray(values[:, few]), counts[few]
     if reading.mean == "examples":
         return np.asarray(100 * (values @ (counts / counts.sum())))
     return np.asarray(100 * values.mean(axis=1))
 
 
-def _smallest(clients: tuple[int, ...], number: int, sizes: RunResult) -> list[int]:
-    """Positions in `clients` of the `number` with the fewest support examples; ties: the lower client number."""
-    support = {m.client: m.value for m in sizes.metrics if m.round == 0 and m.name == "support"}
-    if lacking := [client for client in clients if client not in support]:
-        raise PflbenchError(
-            f"Run {sizes.spec.id} does not say how many support images client {lacking[0]} has, which a table of the "
-            f"{number} smallest clients needs. Compute it again with --redo always."
-        )
-    return sorted(range(len(clients)), key=lambda i: (support[clients[i]], clients[i]))[:number]
+def _smallest(one: Scored, reading: Reading, sizes: RunResult) -> list[int] | None:
+    """Positions of the clients with the fewest support images (ties: the lower number); None where all count."""
+    if reading.smallest is None or one.clients == (EVERYBODY,):
+        return None
+    held = support(sizes, one.clients, f"a table of the {reading.smallest} smallest clients")
+    return sorted(range(len(held)), key=lambda i: (held[i], one.clients[i]))[: reading.smallest]
 
 
 class Shelf:

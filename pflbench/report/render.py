@@ -100,15 +100,13 @@ def _csv(table: Table) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
-    for row in (*table.rows, *table.extra):
-        for column, value in zip(table.columns, row.cells, strict=True):
-            if value is not None and (value.done or value.failed):
-                writer.writerow(_record(table, row, column, value))
+    writer.writerows(_record(table, *one) for one in table.shown)
     return file.getvalue()
 
 
-def _record(table: Table, row: Row, column: ColumnHead, value: CellValue) -> Sequence[object]:
-    reference, verdict, setting = value.reference, value.verdict, column.column
+def _record(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Sequence[object]:
+    reference, verdict, setting = value.reference, value.verdict, head.column
+    ratio = verdict.ratio if verdict and verdict.ratio is not None and math.isfinite(verdict.ratio) else None
     return (
         *(table.suite, table.profile, row.title, value.method, setting.id, setting.dataset, setting.partition),
         *(setting.clients or None, value.stage, _short(value.mean), _short(value.std), _short(value.sem), value.done),
@@ -116,7 +114,7 @@ def _record(table: Table, row: Row, column: ColumnHead, value: CellValue) -> Seq
         *(value.rounds, value.expected, value.failed, _short(value.difference)),
         *(verdict.word if verdict else None, value.mixed, " ".join(run for ids in value.runs.values() for run in ids)),
         *(" ".join(map(str, value.seeds)), " ".join(f"{key}={source}" for key, source in value.rests_on.items())),
-        _short(verdict.ratio) if verdict and verdict.ratio is not None and math.isfinite(verdict.ratio) else None,
+        _short(ratio),
     )
 
 

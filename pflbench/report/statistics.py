@@ -1,17 +1,23 @@
-"""From scores to a cell: means, spreads over seeds, and the verdict against the paper's number."""
+"""From scores to a cell: means, spreads over seeds and over the last rounds, and the verdict beside the paper's."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pflbench.report.reading import Floats
-from pflbench.report.table import Verdict
-from pflbench.suite.cells import Reference
+import numpy as np
+
+from pflbench.report.reading import Floats, by_round
+from pflbench.report.table import Recent, Verdict
+from pflbench.result import RunResult
+from pflbench.suite.cells import Reading, Reference
 from pflbench.suite.schema import Spread
 
 ENOUGH_SEEDS = 3
+WINDOW = 10
+"""So many of the last scored rounds stand beside a cell that shows the last one alone."""
 _ROUNDING = 1e-9
 
 
@@ -40,6 +46,30 @@ def _std(values: Floats, ddof: int) -> float | None:
     if len(values) < 2 or len(values) <= ddof:
         return None
     return float(values.std(axis=0, ddof=ddof).mean())
+
+
+def recent(results: Sequence[RunResult], reading: Reading) -> Recent | None:
+    """A cell's done runs, one per seed, over their last scored rounds.
+
+    None at another stage than "global", where the cell is a mean over rounds anyway, or where no run was scored in
+    enough of them.
+    """
+    if reading.stage != "global" or any(result.spec.scoring.last > 1 for result in results):
+        return None
+    walks = {result.spec.seed: by_round(result, reading, WINDOW) for result in results}
+    found = {seed: walk for seed, walk in walks.items() if len(walk) == WINDOW}
+    if not found:
+        return None
+    values = np.array([list(walk.values()) for walk in found.values()])  # [seed, round]
+    return Recent(
+        rounds=(min(map(min, found.values())), max(map(max, found.values()))),
+        seeds=tuple(found),
+        mean=float(values.mean()),
+        least=float(values.min()),
+        most=float(values.max()),
+        step=float(np.abs(np.diff(values)).max()),
+        last=float(values[:, -1].mean()),
+    )
 
 
 def verdict(ours: Summary, theirs: Reference, not_comparable: str | None = None) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -83,6 +83,11 @@ class CellValue:
     """As in the `Cell`; a difference rests on what both sides rest on."""
 
     @property
+    def there(self) -> bool:
+        """Whether a run of it is stored, done or failed."""
+        return bool(self.done or self.failed)
+
+    @property
     def complete(self) -> bool:
         """Whether every seed asked for is done."""
         return self.done == self.expected
@@ -91,6 +96,10 @@ class CellValue:
     def difference(self) -> float | None:
         """Ours minus the paper's."""
         return None if self.mean is None or self.reference is None else self.mean - self.reference.mean
+
+
+Grid = dict[tuple[str, str], CellValue]
+"""Filled cells by the ids of row and head."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +132,19 @@ class Table:
     """Seeds, spread and number of runs in a line."""
 
     @property
+    def shown(self) -> Iterator[tuple[Row, ColumnHead, CellValue]]:
+        """Row by row, what has a stored run, the suite's rows first."""
+        for row in (*self.rows, *self.extra):
+            for head, value in zip(self.columns, row.cells, strict=True):
+                if value is not None and value.there:
+                    yield row, head, value
+
+    @property
+    def compared(self) -> bool:
+        """Whether the paper has a number for one of its cells, and the footer does not say that none compares."""
+        return self.comparable and any(value and value.reference for row in self.rows for value in row.cells)
+
+    @property
     def has_results(self) -> bool:
         """Whether a run of it is stored, done or failed."""
-        values = (value for row in (*self.rows, *self.extra) for value in row.cells)
-        return any(value is not None and (value.done or value.failed) for value in values)
+        return any(self.shown)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from textwrap import wrap
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pflbench.report.table import SUSPECT, CellValue, Row, Table, Verdict
 from pflbench.suite.cells import Reference
@@ -19,6 +20,8 @@ _WIDEST = 16
 """Characters of a group in one line above its columns."""
 _ASCII = dict(zip("–—·×†²ᵍᵗ┃│━─╇┼", "--*x*2gt||=-=+", strict=True))
 _ASCII |= {"±": "+-", "√": "sqrt", "→": "->", "…": "..."}
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Compared(NamedTuple):
@@ -78,15 +81,23 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
 
 
-def comparison(table: Table) -> tuple[list[Compared], list[str]]:
-    """A line per cell with a run, and the footnotes of the verdicts.
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """What stands beside each first of these pairs: everything once, in order."""
+    found: dict[K, dict[V, None]] = {}
+    for key, value in pairs:
+        found.setdefault(key, {})[value] = None
+    return {key: list(values) for key, values in found.items()}
 
-    Empty if the paper has no number at all, or if the footer says of the whole table that it does not compare.
-    """
-    if not table.comparable or not any(value and value.reference for row in table.rows for value in row.cells):
-        return [], []
+
+def comparison(table: Table) -> tuple[list[Compared], list[str]]:
+    """A line per cell with a run, and the footnotes of the verdicts; empty if the table is not compared at all."""
     notes: dict[str, int] = {}
-    lines = [line for row in table.rows for line in _lines(row, table, notes)]
+    lines = []
+    for row, head, value in replace(table, extra=()).shown if table.compared else ():
+        paper = _as_printed(value.reference, table.decimals) if value.reference else NONE
+        difference = NONE if value.difference is None else f"{value.difference:+.{table.decimals}f}"
+        verdict = _judged(value.verdict, notes) if value.verdict else NONE
+        lines.append(Compared(row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
     return lines, [f"[{mark}] {reason}" for reason, mark in notes.items()]
 
 
@@ -113,22 +124,6 @@ def fitting(text: str, encoding: str) -> str:
 def _as_printed(reference: Reference, decimals: int) -> str:
     mean = reference.text or number(reference.mean, None, decimals)
     return mean if reference.spread is None else f"{mean} ± {reference.spread:.{decimals}f}"
-
-
-def _lines(row: Row, table: Table, notes: dict[str, int]) -> Sequence[Compared]:
-    lines = []
-    for column, value in zip(table.columns, row.cells, strict=True):
-        if value is None or not (value.done or value.failed):
-            continue
-        paper = difference = verdict = NONE
-        if value.reference is not None:
-            paper = _as_printed(value.reference, table.decimals)
-        if value.difference is not None:
-            difference = f"{value.difference:+.{table.decimals}f}"
-        if value.verdict is not None:
-            verdict = _judged(value.verdict, notes)
-        lines.append(Compared(row.title, column.name, cell(value, table.decimals), paper, difference, verdict))
-    return lines
 
 
 class View(NamedTuple):

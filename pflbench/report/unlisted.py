@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pflbench.catalog import describe
 from pflbench.names import BUILT_IN, is_reference, split_reference
+from pflbench.report.text import grouped
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical, of_reference, of_run
 from pflbench.store.asked import Asker, Askers
@@ -20,8 +21,6 @@ from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
 
 _PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
 """Which of a column's stages an extra row shows there, if the table does not show all: the first that it has."""
-
-
 EXTRA = "extra:"
 """How the ids of extra rows begin, and none of a suite's row."""
 
@@ -40,17 +39,13 @@ _Runs = Mapping[Variant, Mapping[str, list[RunSpec]]]
 
 
 def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tuple[list[Cell], list[RunSpec]]:
-    """The cells of extra rows, sorted by the rows' titles, and the table's runs that have no row.
+    """The cells of extra rows among the `stored` runs, sorted by the rows' titles, and the runs that have no row.
 
     An extra row has the table's seeds, like the suite's own rows, so that all rows are compared on the same. Without a
-    row are runs of other seeds, and those at stages that the table does not show.
-
-    Args:
-        table: The suite's table.
-        stored: The stored runs.
-        asked: Who asked for them.
+    row are runs of other seeds, and those at stages that the table does not show. `asked`: who asked for them.
     """
-    columns = _columns(table)
+    ids = dict.fromkeys(cell.column.id for cell in table.cells)
+    columns = {id: _Column([cell for cell in table.cells if cell.column.id == id]) for id in ids}
     own = {run.id for cell in table.cells for run in cell.needed}
     found: dict[Variant, dict[str, list[RunSpec]]] = {}
     spare: list[RunSpec] = []
@@ -59,11 +54,10 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
             continue
         mine, setting = _variant(run), run.setting()
         for id, column in columns.items():
-            if not column.admits(setting, run.method.name):
+            named = mine in column.named
+            if not column.admits(setting, run.method.name) or not _belongs(run, table, asked, named):
                 continue
-            if not _belongs(run, table, asked, mine in column.named):
-                continue
-            if mine in column.named or run.seed not in column.seeds:
+            if named or run.seed not in column.seeds:
                 spare.append(run)
             else:
                 found.setdefault(mine, {}).setdefault(id, []).append(run)
@@ -92,8 +86,8 @@ def _variant(spec: RunSpec) -> Variant:
 class _Column:
     """What a column of the suite holds: its cells, their variants, and the settings of their runs."""
 
-    def __init__(self, rounds: int, cells: Sequence[Cell]) -> None:
-        self.cells = cells
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.cells, rounds = cells, cells[0].column.rounds
         self.stages = {cell.stage for cell in cells}
         runs = [run for cell in cells for run in ([p.run for g in cell.choices for p in g] or cell.runs)]
         self.named: dict[Variant, None] = dict.fromkeys(map(_variant, runs))
@@ -105,20 +99,10 @@ class _Column:
         return (setting, "") in self._settings or (setting, method) in self._settings
 
 
-def _columns(table: Expansion) -> dict[str, _Column]:
-    cells: dict[str, list[Cell]] = {}
-    for cell in table.cells:
-        cells.setdefault(cell.column.id, []).append(cell)
-    return {id: _Column(several[0].column.rounds, several) for id, several in cells.items()}
-
-
 def _groups(found: _Runs) -> list[list[Variant]]:
     """Variants of a method that never meet in a column share a row: suites tune hyperparameters per column."""
-    by_version: dict[tuple[str, str], list[Variant]] = {}
-    for one in found:
-        by_version.setdefault((one.name, one.version), []).append(one)
     groups: list[list[Variant]] = []
-    for variants in by_version.values():
+    for variants in grouped(((one.name, one.version), one) for one in found).values():
         columns = [column for one in variants for column in found[one]]
         groups += [variants] if len(columns) == len(set(columns)) else [[one] for one in variants]
     return groups
@@ -126,8 +110,7 @@ def _groups(found: _Runs) -> list[list[Variant]]:
 
 def _row(table: Expansion, group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -> list[Cell]:
     """The cells of a row with these variants: none where the table shows no stage of its runs."""
-    id = f"{EXTRA}{json.dumps(group)}"
-    row = TableRow(id, _title(group, found, columns), group[0].name, ())
+    row = TableRow(f"{EXTRA}{json.dumps(group)}", _title(group, found, columns), group[0].name, ())
     cells = []
     for head in table.heads:
         for one in group:
@@ -206,11 +189,9 @@ def _title(group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -
     title = name if any(one.name != name and short_name(one.name) == short for one in everyone) else short
     if any(one.name == name and one.version != version for one in everyone):
         title += f"@{version}"
-    values: dict[str, dict[str, None]] = {}
-    for one in group:
-        for rival in _rivals(one, group, found, columns):
-            for key, text in _differing(json.loads(one.options), json.loads(rival.options)).items():
-                values.setdefault(key, {})[text] = None
+    values = grouped(
+        pair for one in group for rival in _rivals(one, group, found, columns) for pair in _differing(one, rival)
+    )
     differing = ", ".join(f"{key}={'|'.join(texts)}" for key, texts in values.items())
     return f"{title} ({differing})" if differing else title
 
@@ -221,10 +202,10 @@ def _rivals(one: Variant, group: list[Variant], found: _Runs, columns: Mapping[s
     return in_suite or [rival for rival in found if rival[:2] == one[:2] and rival not in group]
 
 
-def _differing(own: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
+def _differing(one: Variant, rival: Variant) -> list[tuple[str, str]]:
     """The first one's values of the options in which the two differ, as JSON."""
-    keys = sorted(own.keys() | other.keys())
-    return {key: json.dumps(own.get(key)) for key in keys if own.get(key) != other.get(key)}
+    own, other = json.loads(one.options), json.loads(rival.options)
+    return [(key, json.dumps(own.get(key))) for key in sorted(own.keys() | other) if own.get(key) != other.get(key)]
 
 
 def short_name(name: str) -> str:

@@ -1,8 +1,8 @@
 """What runs left behind: Parquet files, one per run or packed, written atomically, shared by all suites."""
 
 from pflbench.store.files import CorruptFile, ForeignFile
-from pflbench.store.header import SCHEMA_VERSION
+from pflbench.store.header import SCHEMA_VERSION, Stored
 from pflbench.store.outdated import OutdatedRuns
-from pflbench.store.store import MissingRun, Store, Stored
+from pflbench.store.store import MissingRun, Store
 
 __all__ = ["SCHEMA_VERSION", "CorruptFile", "ForeignFile", "MissingRun", "OutdatedRuns", "Store", "Stored"]

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pflbench.store.files import CorruptFile, said
-from pflbench.store.store import Store, Stored
+from pflbench.store.header import Stored
+from pflbench.store.store import Store
 
 NAME = "asked.jsonl"
 

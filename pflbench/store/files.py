@@ -145,9 +145,9 @@ def check_place(path: Path, look: Callable[[Path], object]) -> None:
         return  # damaged, so nothing to keep, or gone; what cannot be written says so itself
 
 
-def leave_out(what: str, reason: str, advice: str) -> None:
+def leave_out(what: str, why: Foreign) -> None:
     """Say of `what` ("'a file' is") that it stays and is not read, why, and what its owner can do."""
-    warnings.warn(f"{what} left out: {reason}. {advice}", ForeignFile, stacklevel=5)
+    warnings.warn(f"{what} left out: {why}. {why.advice}", ForeignFile, stacklevel=5)
 
 
 def damage(path: Path, error: Exception) -> str:

@@ -1,10 +1,11 @@
-"""What the metadata of a run's Parquet file says: its identity, its provenance, and why it failed if it did."""
+"""What the metadata of a Parquet file says of a run: its identity, its provenance, and why it failed if it did."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -14,8 +15,11 @@ from pflbench.spec import RunSpec
 
 SCHEMA_VERSION = 1
 
-_VERSION, _SPEC = b"pflbench.schema", b"pflbench.spec"
-_PROVENANCE, _FAILURE = b"pflbench.provenance", b"pflbench.failure"
+_VERSION, _SPEC = "pflbench.schema", "pflbench.spec"
+_PROVENANCE, _FAILURE = "pflbench.provenance", "pflbench.failure"
+
+Texts = dict[str, str]
+"""Metadata by key. Bytes that are no UTF-8 are surrogates (`surrogateescape`), which JSON keeps."""
 
 
 class Unfit(ValueError):
@@ -33,39 +37,49 @@ class Foreign(Unfit):
         self.advice = advice
 
 
-class Header(NamedTuple):
-    """What the metadata of a run's file says."""
+class Stored(NamedTuple):
+    """A run in the store, as its file's metadata describes it. `rows` is how many scores and metrics it has.
+
+    `group`: in a pack, the row group of its rows, meaningless without any.
+    """
 
     spec: RunSpec
     provenance: dict[str, Any]
     failure: str | None
+    path: Path
+    rows: int
+    group: int | None = None
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The run's id, and those that it had before `pflbench upgrade`."""
+        former = self.provenance.get("former_ids")
+        return (self.spec.id, *former.split(",")) if former else (self.spec.id,)
 
 
-def metadata(run: RunResult | Header) -> dict[bytes, bytes]:
+def metadata(run: RunResult | Stored) -> Texts:
     """What `header` parses."""
     texts = {
-        _VERSION: str(SCHEMA_VERSION).encode(),
-        _SPEC: run.spec.canonical().encode(),
-        _PROVENANCE: json.dumps(run.provenance, sort_keys=True).encode(),
+        _VERSION: str(SCHEMA_VERSION),
+        _SPEC: run.spec.canonical(),
+        _PROVENANCE: json.dumps(run.provenance, sort_keys=True),
     }
     if run.failure is not None:
         # An error may quote a file name that is not valid Unicode.
-        texts[_FAILURE] = run.failure.encode(errors="surrogatepass")
+        texts[_FAILURE] = run.failure.encode(errors="surrogatepass").decode(errors="surrogateescape")
     return texts
 
 
-def header(texts: Mapping[bytes, bytes] | None) -> Header:
-    """Parse a run's metadata. Raises `Unfit`, which is `Foreign` if another version of pflbench wrote it."""
-    if not texts or _VERSION not in texts:
+def header(texts: Texts) -> tuple[RunSpec, dict[str, Any], str | None]:
+    """A run's spec, provenance and failure. Raises `Unfit`, which is `Foreign` if another version wrote it."""
+    if _VERSION not in texts:
         raise Unfit("no pflbench metadata")
-    if texts[_VERSION] != str(SCHEMA_VERSION).encode():
-        version = texts[_VERSION].decode(errors="replace")
-        raise Foreign(f"schema version {version}, where this version of pflbench reads {SCHEMA_VERSION}")
+    check_version("schema", texts[_VERSION], SCHEMA_VERSION)
     try:
         spec = _spec(texts[_SPEC])
         provenance = json.loads(texts[_PROVENANCE])
     except KeyError as error:
-        raise Unfit(f"no metadata {error.args[0].decode()}") from error
+        raise Unfit(f"no metadata {error.args[0]}") from error
     except Unfit:
         raise
     except ValueError as error:
@@ -73,10 +87,31 @@ def header(texts: Mapping[bytes, bytes] | None) -> Header:
     if not isinstance(provenance, dict):
         raise Unfit("unreadable metadata (the provenance is not an object)")
     failure = texts.get(_FAILURE)
-    return Header(spec, provenance, None if failure is None else failure.decode(errors="surrogatepass"))
+    if failure is not None:
+        failure = failure.encode(errors="surrogateescape").decode(errors="surrogatepass")
+    return spec, provenance, failure
 
 
-def _spec(text: bytes) -> RunSpec:
+def check_version(what: str, version: str, ours: int) -> None:
+    """Raise `Foreign` for what another version of pflbench wrote."""
+    if version != str(ours):
+        raise Foreign(f"{what} version {version}, where this version of pflbench reads {ours}")
+
+
+def encoded(texts: Texts) -> dict[bytes, bytes]:
+    """Metadata as Arrow writes it."""
+    return {key.encode(): text.encode(errors="surrogateescape") for key, text in texts.items()}
+
+
+def decoded(raw: Mapping[bytes, bytes] | None) -> Texts:
+    """The entries of pflbench in a file's metadata."""
+    texts = {
+        key.decode(errors="surrogateescape"): text.decode(errors="surrogateescape") for key, text in (raw or {}).items()
+    }
+    return {key: text for key, text in texts.items() if key.startswith("pflbench.")}
+
+
+def _spec(text: str) -> RunSpec:
     """The spec whose canonical text this is. Raises `Foreign` if this version would write another, `ValueError`."""
     try:
         spec = RunSpec.model_validate_json(text)
@@ -85,7 +120,7 @@ def _spec(text: bytes) -> RunSpec:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise Foreign(f"a run that this version of pflbench cannot describe ({where}: {first['msg']})") from error
-    written = hashlib.sha256(text).hexdigest()[:16]
+    written = hashlib.sha256(text.encode()).hexdigest()[:16]
     if written != spec.id:
         raise Foreign(f"run {written}, which is {spec.id} to this version of pflbench")
     return spec

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pflbench.result import RunResult
 from pflbench.store import files, packfile
-from pflbench.store.header import Header
-from pflbench.store.packfile import Pack, PackedRun
+from pflbench.store.packfile import Pack
+from pflbench.store.runfile import RunFile
 from pflbench.store.store import MissingRun, Store
 
 
@@ -28,53 +27,44 @@ def pack(store: Store, ids: Collection[str] | None = None) -> list[Packed]:
     Every run is readable at every moment: a pack is read again and compared before it gets its name, and only then
     the files that it replaces are removed. Raises `StoreError`.
     """
-    before = _identities(store.runs)
     singles = _singles(store, ids)
     settings = set(singles)
     if ids is None:
-        settings |= {setting for old in _mergeable(store) for setting in _settings(old)}
+        settings |= {run.spec.setting() for old in _mergeable(store) for run in old.entries.values()}
     done = []
     written: set[str] = set()
     for setting in sorted(settings):
-        own = singles.get(setting, set())
-        new, old = _write(store, setting, own)
+        own = singles.get(setting, {})
+        new, replaced = _write(store, setting, own)
         if new is None:
             continue
         written |= new.entries.keys()
-        _remove_replaced(store, new, old, written)
-        done.append(Packed(new.path, len(new.entries), _remove_singles(store, own, new, before)))
+        for old in replaced:
+            if old.path != new.path and old.entries.keys() <= written and not old.unfit:
+                files.remove(old.path, old.footer.identity, new.path)
+        files.sync_folder(store.packs.folder)  # a redone run goes before its packed self until that is gone for good
+        leaving = [own[id] for id in sorted(own.keys() & new.entries)]
+        for single in leaving:
+            files.remove(single.path, single.footer.identity, new.path)
+        done.append(Packed(new.path, len(new.entries), len(leaving)))
     files.clean(store.packs.folder)
     return sorted(done)
 
 
-def _singles(store: Store, ids: Collection[str] | None) -> dict[str, set[str]]:
-    """The ids of runs in files of their own that are to be packed, by setting."""
+def _singles(store: Store, ids: Collection[str] | None) -> dict[str, dict[str, RunFile]]:
+    """The files of single runs that are to be packed, by setting and id."""
+    singles = store.singles.all()
     # A run that is also in a pack which stays is left out: it goes before the pack only from a file of its own.
     staying = {id for old in store.packs.all() if old.foreign for id in old.entries}
-    singles: dict[str, set[str]] = {}
-    for id, run in store.singles().items():
-        if (ids is None or id in ids) and id not in staying:
-            singles.setdefault(run.spec.setting(), set()).add(id)
-    return singles
+    found: dict[str, dict[str, RunFile]] = {}
+    for file in singles:
+        for id, run in file.entries.items():
+            if (ids is None or id in ids) and id not in staying:
+                found.setdefault(run.spec.setting(), {})[id] = file
+    return found
 
 
-def _remove_replaced(store: Store, new: Pack, old: Sequence[Pack], written: set[str]) -> None:
-    """Remove the packs that `new` was made from, once all their runs are in new packs."""
-    for each in old:
-        if each.path != new.path and each.entries.keys() <= written and not each.unfit:
-            files.remove(each.path, each.identity, new.path)
-    files.sync_folder(store.packs.folder)  # a redone run goes before its packed self until that is gone for good
-
-
-def _remove_singles(store: Store, own: set[str], new: Pack, before: Mapping[Path, files.Identity]) -> int:
-    """Remove the files of runs that are in `new` now; how many they were."""
-    leaving = [path for id in sorted(own & new.entries.keys()) if (path := store.path(id)) in before]
-    for path in leaving:
-        files.remove(path, before[path], new.path)
-    return len(leaving)
-
-
-def _write(store: Store, setting: str, own: set[str]) -> tuple[Pack | None, list[Pack]]:
+def _write(store: Store, setting: str, own: Collection[str]) -> tuple[Pack | None, Sequence[Pack]]:
     """A new pack of this setting's packed runs and `own`, and the packs it was made from; None: nothing to change."""
     broken: set[str] = set()
 
@@ -86,35 +76,23 @@ def _write(store: Store, setting: str, own: set[str]) -> tuple[Pack | None, list
             raise
 
     while True:  # until every run could be read: a broken one was set aside, with a warning, and costs no other
-        packs = [old for old in _mergeable(store) if _members(old, setting)]
-        members = sorted({*own, *(id for old in packs for id in _members(old, setting))} - broken)
-        if own <= broken and len(packs) == 1 and packs[0].entries.keys() == set(members):
+        packs = [old for old in _mergeable(store) if _of(old, setting)]
+        ids = sorted({*own, *(id for old in packs for id in _of(old, setting))} - broken)
+        if broken.issuperset(own) and len(packs) == 1 and packs[0].entries.keys() == set(ids):
             return None, packs
-        sources = [PackedRun(Header(*run[:3]), run.rows) for id in members if (run := store.find(id)) is not None]
-        if not sources:
+        runs = [run for id in ids if (run := store.find(id)) is not None]
+        if not runs:
             return None, packs
         try:
-            return packfile.write(store.packs.folder, sources, read), packs
+            return packfile.write(store.packs.folder, runs, read), packs
         except MissingRun:
             continue
+
+
+def _of(pack: Pack, setting: str) -> list[str]:
+    return [id for id, run in pack.entries.items() if run.spec.setting() == setting]
 
 
 def _mergeable(store: Store) -> list[Pack]:
     """The packs that may be replaced: what is not read of the others would be lost."""
     return [pack for pack in store.packs.all() if not pack.foreign]
-
-
-def _identities(folder: Path) -> dict[Path, files.Identity]:
-    found = {}
-    for path in files.parquet_files(folder):
-        with contextlib.suppress(FileNotFoundError):
-            found[path] = files.identity(path.stat())
-    return found
-
-
-def _settings(pack: Pack) -> set[str]:
-    return {entry.header.spec.setting() for entry in pack.entries.values()}
-
-
-def _members(pack: Pack, setting: str) -> list[str]:
-    return [id for id, entry in pack.entries.items() if entry.header.spec.setting() == setting]

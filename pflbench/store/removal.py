@@ -60,7 +60,7 @@ def _without(store: Store, pack: Pack, leaving: Collection[str]) -> Path | None:
             raise StoreError(f"{str(pack.path)!r} is not what it was: nothing was removed from it. Try again.")
         return result
 
-    staying = [entry for id, entry in pack.entries.items() if id not in leaving]
+    staying = [run for id, run in pack.entries.items() if id not in leaving]
     rest = packfile.write(store.packs.folder, staying, read).path if staying else None
     _unlink(pack.path)
     return rest

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pflbench.package import __version__
 from pflbench.result import Metric, RunResult, Score
-from pflbench.store.header import Unfit, header, metadata
+from pflbench.store.header import Stored, Unfit, encoded, metadata
 
 SCORES = pa.schema(
     [
@@ -103,7 +103,7 @@ def to_table(result: RunResult) -> pa.Table:
     scores = zip(*listed, strict=True) if listed else [[]] * len(SCORES)
     columns = [pa.array(list(values), kind) for values, kind in zip(scores, SCORES.types, strict=True)]
     columns += [pa.repeat(pa.scalar(_plain(result, *origin), origin[0]), len(listed)) for origin in _PLAIN.values()]
-    return pa.Table.from_arrays(columns, schema=COLUMNS.with_metadata(metadata(result)))
+    return pa.Table.from_arrays(columns, schema=COLUMNS.with_metadata(encoded(metadata(result))))
 
 
 def rows(result: RunResult) -> tuple[Score, ...]:
@@ -118,9 +118,8 @@ def digest(result: RunResult) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def from_table(table: pa.Table) -> RunResult:
-    """The run that `to_table` was given. Raises `Unfit`."""
-    spec, provenance, failure = header(table.schema.metadata)
+def from_table(table: pa.Table, run: Stored) -> RunResult:
+    """The run whose rows these are. Raises `Unfit`."""
     try:
         columns = [table.column(name).cast(kind) for name, kind in zip(SCORES.names, SCORES.types, strict=True)]
     except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -134,16 +133,15 @@ def from_table(table: pa.Table) -> RunResult:
         for row in scored
         if row.stage.startswith(METRIC)
     )
-    return RunResult(spec, scores, provenance, failure, metrics)
+    return RunResult(run.spec, scores, dict(run.provenance), run.failure, metrics)
 
 
 def _plain(result: RunResult, kind: pa.DataType, origin: str) -> Any:
     """The value of a plain column: an attribute of the spec, or an entry of the provenance."""
     value: Any = {"spec": result.spec, "provenance": {"pflbench": __version__, "unchecked": False} | result.provenance}
     for name in origin.split("."):
-        value = (
-            value.get(name) if isinstance(value, dict) else value and getattr(value, name)
-        )  # fine-tuning may be None
+        # Fine-tuning may be None.
+        value = value.get(name) if isinstance(value, dict) else value and getattr(value, name)
     if name == "canonical":
         return value()
     if kind is not _TEXT or value is None:

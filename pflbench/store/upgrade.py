@@ -5,17 +5,17 @@ At every moment each run can be read: a file is written and read again before th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.store import files, outdated, packfile, schema, singlefile
-from pflbench.store.footers import read_footer
-from pflbench.store.header import Header, Unfit
-from pflbench.store.packfile import Pack, PackedRun
-from pflbench.store.store import Store, Stored
+from pflbench.store import files, outdated, packfile, runfile, schema
+from pflbench.store.header import Stored, Unfit
+from pflbench.store.packfile import Pack
+from pflbench.store.runfile import RunFile
+from pflbench.store.store import Store
 
 COLUMNS = "given the columns that their files lacked"
 """What is done to the runs of files from before there were all columns of today."""
@@ -53,19 +53,19 @@ def upgrade(store: Store, steps: Sequence[Step] = STEPS, *, dry_run: bool = Fals
     """
     changed: dict[str, set[str]] = {}  # by title: ids that the runs had
 
-    def note(id: str, titles: Sequence[str]) -> None:
-        for title in titles:
-            changed.setdefault(title, set()).add(id)
+    def note(done: Mapping[str, Iterable[str]]) -> None:
+        for id, titles in done.items():
+            for title in titles:
+                changed.setdefault(title, set()).add(id)
 
-    for single in store.singles().values():
-        note(single.spec.id, _single(store, single, steps, dry_run))
+    for single in store.singles.all():
+        note(_single(store, single, steps, dry_run))
     unchanging = 0
     while unchanging < 3:  # a pack may be damaged, or be packed again meanwhile: what is there then is upgraded, too
         before = sum(map(len, changed.values()))
         try:
             for pack in store.packs.all():
-                for id, titles in _pack(store, pack, steps, dry_run).items():
-                    note(id, titles)
+                note(_pack(store, pack, steps, dry_run))
             break
         except _Gone:
             unchanging = 0 if sum(map(len, changed.values())) > before else unchanging + 1
@@ -78,31 +78,25 @@ def upgrade(store: Store, steps: Sequence[Step] = STEPS, *, dry_run: bool = Fals
     return {title: len(changed[title]) for title in order if title in changed}
 
 
-def _single(store: Store, stored: Stored, steps: Sequence[Step], dry_run: bool) -> list[str]:
-    """Upgrade a run that has a file of its own; the titles of what is done to it."""
-    path = stored.path
-    try:
-        known = files.identity(path.stat())
-        complete = _complete(read_footer(path).columns)
-    except FileNotFoundError:  # it was packed meanwhile
-        return []
-    old = store.read_single(stored.spec.id)
-    if old is None:
-        return []
-    new, titles = _upgraded(old, steps)
-    titles += [] if complete else [COLUMNS]
+def _single(store: Store, file: RunFile, steps: Sequence[Step], dry_run: bool) -> dict[str, list[str]]:
+    """Upgrade a run that has a file of its own; the titles of what is done to it, by the id that it had."""
+    (id,) = file.entries
+    old = store.singles.read(file, id)
+    if old is None:  # it was packed or redone meanwhile, or is damaged
+        return {}
+    new, titles = _upgraded(old, steps, file)
     if not titles or dry_run:
-        return titles
-    if not files.unchanged(path, known):  # it was redone meanwhile
-        return []
-    there = None if new.spec.id == old.spec.id else store.find(new.spec.id)
+        return {id: titles}
+    if not files.unchanged(file.path, file.footer.identity):  # it was redone meanwhile
+        return {}
+    there = None if new.spec.id == id else store.find(new.spec.id)
     if there is None or (there.failure is not None and new.failure is None):
         store.check_place(new.spec.id)
-        singlefile.write(store.path(new.spec.id), new)
+        runfile.write(store.path(new.spec.id), new)
         files.sync_folder(store.runs)
-    if new.spec.id != old.spec.id:
-        files.remove(path, known, store.path(new.spec.id) if there is None else there.path)
-    return titles
+    if new.spec.id != id:
+        files.remove(file.path, file.footer.identity, store.path(new.spec.id) if there is None else there.path)
+    return {id: titles}
 
 
 def _pack(store: Store, pack: Pack, steps: Sequence[Step], dry_run: bool) -> dict[str, list[str]]:
@@ -110,14 +104,13 @@ def _pack(store: Store, pack: Pack, steps: Sequence[Step], dry_run: bool) -> dic
     done: dict[str, list[str]] = {}
     if pack.foreign or pack.unfit:  # it stays: what is not read of it would be lost
         return done
-    news: dict[str, list[tuple[bool, bool, str, PackedRun]]] = {}  # by new id: what was there for it, the best first
+    news: dict[str, list[tuple[bool, bool, str, Stored]]] = {}  # by new id: what was there for it, the best first
     for id in pack.entries:
         old = store.packs.read(pack, id)
         if old is None:
             raise _Gone
-        new, done[id] = _upgraded(old, steps)
-        done[id] += [] if _complete(pack.columns) else [COLUMNS]
-        source = PackedRun(Header(new.spec, new.provenance, new.failure), len(schema.rows(new)))
+        new, done[id] = _upgraded(old, steps, pack)
+        source = Stored(new.spec, new.provenance, new.failure, pack.path, len(schema.rows(new)))
         news.setdefault(new.spec.id, []).append((new.failure is not None, new.spec.id != id, id, source))
     if dry_run or not any(done.values()):
         return {id: titles for id, titles in done.items() if titles}
@@ -125,22 +118,17 @@ def _pack(store: Store, pack: Pack, steps: Sequence[Step], dry_run: bool) -> dic
 
     def read(id: str) -> RunResult:
         try:
-            return _upgraded(pack.read(best[id][2]), steps)[0]
+            return _upgraded(pack.read(best[id][2]), steps, pack)[0]
         except (Unfit, OSError) as error:
             raise _Gone from error
 
     written = packfile.write(store.packs.folder, [source for *_, source in best.values()], read)
-    files.remove(pack.path, pack.identity, written.path)
+    files.remove(pack.path, pack.footer.identity, written.path)
     return done
 
 
-def _complete(columns: Sequence[str]) -> bool:
-    """Whether a file has every column that is written today."""
-    return set(schema.COLUMNS.names) <= set(columns)
-
-
-def _upgraded(run: RunResult, steps: Sequence[Step]) -> tuple[RunResult, list[str]]:
-    """The run after all steps, and the titles of those that changed it."""
+def _upgraded(run: RunResult, steps: Sequence[Step], file: RunFile) -> tuple[RunResult, list[str]]:
+    """The run of a file after all steps, and the titles of what changes it."""
     old, titles = run, []
     for step in steps:
         new = step.change(run)
@@ -150,4 +138,4 @@ def _upgraded(run: RunResult, steps: Sequence[Step]) -> tuple[RunResult, list[st
     if run.spec.id != old.spec.id:
         former = [*filter(None, [old.provenance.get("former_ids")]), old.spec.id]
         run = replace(run, provenance=run.provenance | {"former_ids": ",".join(former)})
-    return run, titles
+    return run, titles if {*schema.COLUMNS.names} <= {*file.footer.columns} else [*titles, COLUMNS]

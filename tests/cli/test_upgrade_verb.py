@@ -142,7 +142,8 @@ def test_old_names_in_a_queue(cli, folder: Path) -> None:
 
 @pytest.mark.usefixtures("no_training")
 def test_a_run_in_the_place_of_another_versions_file_is_refused_before_it_is_trained(cli, results: Path) -> None:
-    (first, *_) = [run for run in Store(results).singles().values() if run.spec.method.name == "fedavg"]
+    runs = [run for file in Store(results).singles.all() for run in file.entries.values()]
+    first = next(run for run in runs if run.spec.method.name == "fedavg")
     table = pq.read_table(first.path)
     pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"pflbench.schema": b"2"}), first.path)
     whole = first.path.read_bytes()

@@ -20,8 +20,7 @@ from pflbench.errors import UsageError
 from pflbench.report.figures.make import draw_runs
 from pflbench.report.figures.panels import Drawing, to_csv
 from pflbench.report.figures.pictures import METADATA, picture
-from pflbench.report.figures.runs import features
-from pflbench.report.figures.tsne import FLUCTUATION, embed, fluctuation
+from pflbench.report.figures.tsne import FLUCTUATION, embed, features, fluctuation
 from pflbench.report.reading import Shelf
 from pflbench.result import Metric, RunResult
 from pflbench.spec import RunSpec

@@ -32,5 +32,5 @@ def test_who_asked_for_packed_runs_is_said_of_runs_that_are_there() -> None:
 
 def test_the_packs_are_as_upgrade_leaves_them() -> None:
     packs = Store(stored_ids.ROOT / "results").packs.all()
-    assert packs and all(set(COLUMNS.names) <= set(pack.columns) for pack in packs)
-    assert not [id for pack in packs for id, entry in pack.entries.items() if renamed(entry.header.spec)]
+    assert packs and all(set(COLUMNS.names) <= set(pack.footer.columns) for pack in packs)
+    assert not [id for pack in packs for id, entry in pack.entries.items() if renamed(entry.spec)]

@@ -37,7 +37,7 @@ from store_kit import (
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult, Score
-from pflbench.store import CorruptFile, MissingRun, Store, files, pack_folder, packfile
+from pflbench.store import CorruptFile, MissingRun, Store, files, packfile
 from pflbench.store.packing import pack
 
 
@@ -221,8 +221,7 @@ def test_a_pack_of_several_settings_is_taken_apart(store: Store) -> None:
     """Another version of pflbench may draw the lines between settings elsewhere."""
     runs = two_settings(store)
     listed = store.list()
-    sources = [packfile.PackedRun(packfile.Header(*run[:3]), run.rows) for run in listed]
-    mixed = packfile.write(store.packs.folder, sources, store.read)
+    mixed = packfile.write(store.packs.folder, listed, store.read)
     for run in listed:
         run.path.unlink()
     assert contents(store) == runs
@@ -483,7 +482,7 @@ def test_a_run_whose_metadata_is_damaged_costs_no_other(store: Store, monkeypatc
         raise StoreError("No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pack_folder.packfile, "write", full)
+        patch.setattr(packfile, "write", full)
         with pytest.warns(CorruptFile, match="left as it is, its other runs are read; No space left"):
             assert len(store.list()) == 2
     assert path.read_bytes() == whole

@@ -21,8 +21,10 @@ from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import MethodSpec, Named, RunSpec
 from pflbench.store import CorruptFile, ForeignFile, OutdatedRuns, Store, packfile, schema
+from pflbench.store.folder import Singles
 from pflbench.store.outdated import renamed
 from pflbench.store.packing import pack
+from pflbench.store.runfile import RunFile
 from pflbench.store.upgrade import COLUMNS, STEPS, Step, upgrade
 
 RENAMED = STEPS[0].title
@@ -53,9 +55,7 @@ def current(run: RunSpec) -> RunSpec:
 def raw(store: Store) -> list[RunResult]:
     """Every run in every file, whatever it is called and however often it is there."""
     store = Store(store.root)
-    singles = [store.read_single(id) for id in store.singles()]
-    packed = [pack.read(id) for pack in store.packs.all() for id in pack.entries]
-    return [run for run in [*singles, *packed] if run is not None]
+    return [file.read(id) for file in [*store.singles.all(), *store.packs.all()] for id in file.entries]
 
 
 def best(runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
@@ -325,10 +325,10 @@ def test_a_run_redone_while_it_is_upgraded_stays(tmp_path: Path, monkeypatch: py
     store = Store(tmp_path / "results")
     for method in ("averaged, then", "fedavg"):
         without_new_columns(store.write(of(method, done(0))))
-    real = Store.read_single
+    real = Singles.read
 
-    def read(self: Store, id: str) -> RunResult | None:
-        found = real(self, id)
+    def read(self: Singles, file: RunFile, id: str) -> RunResult | None:
+        found = real(self, file, id)
         assert found is not None
         Store(store.root).write(
             of("fedavg" if found.spec.method.name == "fedavg" else "averaged, then", done(0, note=1))
@@ -336,7 +336,7 @@ def test_a_run_redone_while_it_is_upgraded_stays(tmp_path: Path, monkeypatch: py
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "read_single", read)
+        patch.setattr(Singles, "read", read)
         upgrade(store)
     assert [run.provenance["note"] for run in raw(store)] == [1, 1]
 

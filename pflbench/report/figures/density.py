@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pflbench.errors import PflbenchError
+from pflbench.errors import PflbenchError, unknown
 from pflbench.report.figures.panels import Point, Series
-from pflbench.report.figures.runs import metric
 from pflbench.report.reading import Floats
 from pflbench.result import RunResult
+from pflbench.suite.figure import Kde
 
 POINTS = 201
 CUT = 3
@@ -19,10 +19,17 @@ _ALIKE = 1e-6
 _WHOLE = 1e-3
 
 
-def pooled(runs: Sequence[RunResult], name: str, scale: str, round: int) -> list[Floats]:
-    """A metric's finite values in a round, of each run that has them."""
-    found = [_scaled(run, name, scale, round) for run in runs]
-    return [values[np.isfinite(values)] for values in found if len(values)]
+def densities(prefix: str, runs: Sequence[RunResult], figure: Kde, rare: list[str]) -> Iterator[Series]:
+    """The density in each of the figure's rounds, over the clients of all these runs; `rare` is told what they lack."""
+    # Runs that end earlier than asked for show their last round instead.
+    for round in sorted({min(round, run.spec.rounds) for round in figure.rounds for run in runs[:1]}):
+        found = [values for run in runs if len(values := _scaled(run, figure, round))]
+        if len(found) < len(runs):
+            some = f" (in {len(runs) - len(found)} of {len(runs)} runs)" if found else ""
+            rare.append(f"{prefix}round {round}{some}")
+        together = np.concatenate([values[np.isfinite(values)] for values in found] or [np.empty(0)])
+        if len(together):
+            yield density(f"{prefix}round {round}", together)
 
 
 def density(label: str, values: Floats) -> Series:
@@ -40,10 +47,9 @@ def density(label: str, values: Floats) -> Series:
 
 def dimension(run: RunResult, round: int) -> int:
     """How many parameters a head has, from pFedVEM's metrics: tau * (trace + deviation) is that number."""
-    tau, trace, deviation = (metric(run, name, round) for name in ("tau", "trace", "deviation"))
+    tau, trace, deviation = (_metric(run, name, round) for name in ("tau", "trace", "deviation"))
     products = tau * (trace + deviation)
-    products = products[np.isfinite(products)]
-    d = round_to_whole(products)
+    d = round_to_whole(products[np.isfinite(products)])
     if d is None:
         raise PflbenchError(
             f"Run {run.spec.id} does not tell the dimension of its heads: it has not pFedVEM's full tau."
@@ -57,8 +63,16 @@ def round_to_whole(products: Floats) -> int | None:
     return whole if whole > 0 and np.all(np.abs(products / whole - 1) < _WHOLE) else None
 
 
-def _scaled(run: RunResult, name: str, scale: str, round: int) -> Floats:
-    values = metric(run, name, round)
-    if not len(values) or scale == "none":
+def _scaled(run: RunResult, figure: Kde, round: int) -> Floats:
+    values = _metric(run, figure.metric, round)
+    if not len(values) or figure.scale == "none":
         return values
-    return values / (np.nansum(values) if scale == "share" else dimension(run, round))
+    return values / (np.nansum(values) if figure.scale == "share" else dimension(run, round))
+
+
+def _metric(run: RunResult, name: str, round: int) -> Floats:
+    """A metric of all clients in a round; empty if it is not stored. Raises `UsageError` for one the run never has."""
+    known = {m.name for m in run.metrics}
+    if known and name not in known:
+        raise unknown(f"metric of {run.spec.method.name}", name, known)
+    return np.array([m.value for m in run.metrics if m.name == name and m.round == round])

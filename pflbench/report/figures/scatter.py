@@ -6,25 +6,27 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pflbench.report.cells import Read
 from pflbench.report.figures.panels import Point, Series
-from pflbench.report.figures.runs import Done, sizes
-from pflbench.report.reading import Floats
+from pflbench.report.reading import Floats, by_client, support
 
 
-def scatter(rows: Mapping[str, Sequence[Done]], bins: int) -> tuple[Series, ...]:
+def scatter(rows: Mapping[str, Sequence[Read]], bins: int) -> tuple[Series, ...]:
     """A series for each row, by title. All rows have the same bins: quantiles of their clients' sizes together."""
-    pools = {title: _pool(seeds) for title, seeds in rows.items() if seeds}
-    if not pools:
-        return ()
-    # A client of a seed counts once, however many rows have it.
-    everyone = {
-        (one.run.spec.seed, client): size
-        for seeds in rows.values()
-        for one in seeds
-        for client, size in zip(one.scored.clients, sizes(one), strict=True)
-    }
-    between = cuts(np.array(list(everyone.values())), bins)
-    return tuple(Series(title, "points", binned(*pool, between)) for title, pool in pools.items())
+    pools: dict[str, list[tuple[list[float], Floats]]] = {}
+    everyone: dict[tuple[int, int], float] = {}  # a client of a seed counts once, however many rows have it
+    for title, seeds in rows.items():
+        for one in seeds:
+            scored = by_client(one.rounds)
+            sizes = support(one.result, scored.clients, "the figure")
+            everyone |= {(one.result.spec.seed, c): size for c, size in zip(scored.clients, sizes, strict=True)}
+            pools.setdefault(title, []).append((sizes, 100 * scored.values.mean(axis=0)))
+    between = cuts(np.array(list(everyone.values())), bins) if pools else np.empty(0)
+    series = []
+    for title, pool in pools.items():
+        x, y = (np.concatenate(parts) for parts in zip(*pool, strict=True))
+        series.append(Series(title, "points", binned(x, y, between)))
+    return tuple(series)
 
 
 def cuts(sizes: Floats, bins: int) -> Floats:
@@ -42,11 +44,3 @@ def binned(x: Floats, y: Floats, between: Floats) -> tuple[Point, ...]:
         sem = float(inside.std(ddof=1) / np.sqrt(n)) if n > 1 else None
         points.append(Point(float(x[where == bin].mean()), float(inside.mean()), sem, n))
     return tuple(points)
-
-
-def _pool(seeds: Sequence[Done]) -> tuple[Floats, Floats]:
-    """Sizes and accuracies in percent of all seeds' clients."""
-    return (
-        np.concatenate([sizes(one) for one in seeds]),
-        np.concatenate([100 * one.scored.values.mean(axis=0) for one in seeds]),
-    )

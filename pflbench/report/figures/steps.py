@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from pflbench.report.figures.panels import Point, Series
-from pflbench.report.figures.runs import by_step
-from pflbench.report.statistics import summarize
+from pflbench.report.reading import average, scored
+from pflbench.report.text import grouped
 from pflbench.result import RunResult
 from pflbench.store import Stored
-from pflbench.suite.cells import Cell
-from pflbench.suite.schema import Spread
+from pflbench.suite.cells import Reading
 
 GRADIENTS, SECONDS, UP, DOWN = "gradients", "client seconds", "floats uploaded", "floats received"
 COSTS = {GRADIENTS: "gradients", SECONDS: "s", UP: "floats up", DOWN: "floats down"}
@@ -26,18 +25,16 @@ COUNTED = (
     "client's upload. Floats down: all of the server's state, even a part that only new clients start from (a head of "
     "which the others have their own)."
 )
+Costs = Sequence[tuple[str, Mapping[str, float]]]
+"""Rows by their titles, once for each column, with what a round costs there by the names of `COSTS`."""
 
 
-def curve(title: str, runs: Sequence[RunResult], cell: Cell, spread: Spread) -> Series:
-    """Mean and spread over seeds after 0, 1, … steps, with the costs of a round; no points without runs."""
-    if not runs:
-        return Series(title, "line", ())
-    values = np.array([by_step(run, cell) for run in runs])
-    points = []
-    for step in range(values.shape[1]):
-        summary = summarize(values[:, step : step + 1], spread)
-        points.append(Point(float(step), summary.mean, summary.spread, summary.n))
-    return Series(title, "line", tuple(points), numbers=costs(runs))
+def by_step(run: RunResult, reading: Reading) -> dict[int, float]:
+    """A run's mean accuracy in percent after 0, 1, … fine-tuning steps."""
+    assert run.spec.scoring.finetune is not None
+    steps = tuple(range(run.spec.scoring.finetune.steps + 1))
+    every = replace(reading, steps=steps)
+    return dict(zip(steps, average(scored(run, every), every, run).tolist(), strict=True))
 
 
 def costs(runs: Sequence[RunResult | Stored]) -> dict[str, float]:
@@ -52,34 +49,23 @@ def costs(runs: Sequence[RunResult | Stored]) -> dict[str, float]:
     return {name: float(np.mean(numbers)) for name, numbers in told.items() if numbers}
 
 
-def beside(found: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, str]:
-    """The costs of each row in words: from least to most where its columns differ. `found`: rows with their costs."""
-    by_label: dict[str, dict[str, list[float]]] = {}
-    for label, numbers in found:
-        for name, value in numbers.items():
-            by_label.setdefault(label, {}).setdefault(name, []).append(value)
-    return {label: _in_words(numbers) for label, numbers in by_label.items()}
+def beside(found: Costs) -> dict[str, str]:
+    """The costs of each row in words: from least to most where its columns differ."""
+    told = grouped(((label, name), value) for label, numbers in found for name, value in numbers.items())
+    return {
+        label: ", ".join(f"{_span(told[label, name])} {unit}" for name, unit in COSTS.items() if (label, name) in told)
+        for label, _ in told
+    }
 
 
-def unknown_costs(found: Iterable[tuple[str, Mapping[str, float]]]) -> str:
+def unknown_costs(found: Costs) -> str:
     """A sentence on the costs that are not known of some row; empty if all are."""
-    lacking: dict[str, dict[str, None]] = {name: {} for name in COSTS}
-    for label, numbers in found:
-        for name in COSTS.keys() - numbers.keys():
-            lacking[name][label] = None
-    told = "; ".join(f"{name} of {', '.join(labels)}" for name, labels in lacking.items() if labels)
+    lacking = grouped((name, label) for name in COSTS for label, numbers in found if name not in numbers)
+    told = "; ".join(f"{name} of {', '.join(labels)}" for name, labels in lacking.items())
     return f"Not known: {told}." if told else ""
 
 
-def _in_words(found: Mapping[str, Sequence[float]]) -> str:
-    words = []
-    for name, unit in COSTS.items():
-        if name in found:
-            ends = dict.fromkeys(_number(value) for value in (min(found[name]), max(found[name])))
-            words.append(f"{'–'.join(ends)} {unit}")
-    return ", ".join(words)
-
-
-def _number(value: float) -> str:
-    """Three digits, or all those before the point."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+def _span(values: Sequence[float]) -> str:
+    """The least and the most, with three digits or all those before the point; once if they read the same."""
+    ends = (f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in (min(values), max(values)))
+    return "–".join(dict.fromkeys(ends))

@@ -1,0 +1,172 @@
+"""The stored runs behind a table: where each stands, and the footer's lines on how they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pflbench.report.figures import steps
+from pflbench.report.text import grouped, ranges
+from pflbench.report.unlisted import short_name
+from pflbench.spec import RunSpec
+from pflbench.store import Stored
+from pflbench.suite.cells import Cell, Expansion
+
+_LONGEST = 120
+"""Characters that are told of an error."""
+
+
+class Used(NamedTuple):
+    """A stored run and the place where the table shows it: row by title, the suite's column by id and by title."""
+
+    row: str
+    column: str
+    setting: str
+    stored: Stored
+
+    @property
+    def data_hash(self) -> str:
+        """What identifies the data it was computed on."""
+        return str(self.stored.provenance.get("data_hash") or "unknown")
+
+    @property
+    def done(self) -> bool:
+        """Whether it is finished."""
+        return self.stored.failure is None
+
+
+def runs_used(
+    cells: Mapping[tuple[str, str], Cell], titles: Mapping[str, str], stored: Mapping[str, Stored]
+) -> list[Used]:
+    """Every stored run once for each row and column of the suite that it stands in.
+
+    `cells` by the ids of row and head; `titles` of the rows, by id; `stored` by id.
+    """
+    found = {
+        (row, cell.column.id, run.id): Used(titles[row], cell.column.id, cell.column.setting, stored[run.id])
+        for (row, _), cell in cells.items()
+        for run in cell.needed
+        if run.id in stored
+    }
+    return list(found.values())
+
+
+def marked(title: str, used: Iterable[Used]) -> str:
+    """A row's title, with a mark where one of its runs is of a method that was not held against the contract."""
+    doubted = any(u.row == title and u.stored.provenance.get("unchecked") for u in used)
+    return f"{title} (unchecked)" if doubted else title
+
+
+def finished(used: Iterable[Used]) -> list[Stored]:
+    """The finished runs, each once."""
+    return list({u.stored.spec.id: u.stored for u in used if u.done}.values())
+
+
+def progress(cells: Iterable[Cell], used: Iterable[Used]) -> str:
+    """How many of the suite's runs are done and failed."""
+    asked = {run.id for cell in cells for run in cell.needed}
+    done = {u.stored.spec.id: u.done for u in used if u.stored.spec.id in asked}
+    failed = list(done.values()).count(False)
+    return f"Runs of the suite: {len(done) - failed} of {len(asked)} done, {failed} failed."
+
+
+def failures(used: Iterable[Used]) -> list[str]:
+    """One line per distinct error, naming where it happened."""
+    failed = [
+        (u, (u.stored.failure.strip().splitlines() or ["no message"])[0]) for u in used if u.stored.failure is not None
+    ]
+    places = grouped(
+        (
+            said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…",
+            f"{u.row} × {u.setting}, seed {u.stored.spec.seed}",
+        )
+        for u, said in failed
+    )
+    return [f"Failed: {error} ({'; '.join(where)})" for error, where in places.items()]
+
+
+def provenance(done: Sequence[Stored]) -> str:
+    """The commits, devices and versions of torch."""
+
+    def told(key: str) -> list[str]:
+        return [str(one.provenance.get(key) or "unknown") for one in done]
+
+    dirty = [" (dirty)" if one.provenance.get("dirty") else "" for one in done]
+    commits = {commit[:12] + changed for commit, changed in zip(told("commit"), dirty, strict=True)}
+    commit, device, torch = (", ".join(sorted(one)) for one in (commits, set(told("device")), set(told("torch"))))
+    return f"Commit: {commit}. Device: {device}. torch: {torch}." if done else ""
+
+
+def unchecked(used: Iterable[Used]) -> str:
+    """Which rows trained without their method having been held against the contract."""
+    rows = ", ".join(dict.fromkeys(u.row for u in used if u.stored.provenance.get("unchecked")))
+    return f"Trained with --unchecked, not held against the contract of methods: {rows}." if rows else ""
+
+
+def own_values(table: Expansion, used: Iterable[Used]) -> str:
+    """The hyperparameters of rows that the suite does not name: nobody has chosen them to compare with its rows."""
+    suites = {row.title for row in table.rows}
+    values = grouped(
+        ((one.row, key), f"{value}")
+        for one in used
+        if one.row not in suites
+        for key, value in sorted(one.stored.spec.method.hyper.items())
+    )
+    rows = grouped((row, f"{key}={' or '.join(texts)}") for (row, key), texts in values.items())
+    told = "; ".join(f"{row} ({', '.join(texts)})" for row, texts in rows.items())
+    return f"Chosen by who ran them, not by the suite: the hyperparameters of {told}." if told else ""
+
+
+def guards(done: Iterable[Stored]) -> str:
+    """Which runs had numbers that were not finite, and went on without them."""
+    fell = {(s.spec.method.name, s.spec.seed): s.provenance["guards"] for s in done if s.provenance.get("guards")}
+    where = ", ".join(f"{name} seed {seed} ({count}×)" for (name, seed), count in fell.items())
+    return f"Clients fell back on their last finite numbers in {where}." if where else ""
+
+
+def shared(done: Iterable[Stored]) -> str:
+    """Which federations have images that several clients hold."""
+    counts = grouped((s.spec.dataset.name, int(rows)) for s in done if (rows := s.provenance.get("shared_rows")))
+    where = ", ".join(f"{ranges(numbers)} images of {name}" for name, numbers in counts.items())
+    return f"Several clients hold the same {where} (by seed)." if where else ""
+
+
+def data(table: Expansion, used: Iterable[Used]) -> str:
+    """What identifies the data of each column."""
+    hashes = grouped((u.column, (u.stored.spec.dataset.content or u.data_hash)[:12]) for u in used if u.done)
+    line = per_column(table, {column: " / ".join(several) for column, several in hashes.items()})
+    return f"Data: {line}." if line else ""
+
+
+def per_column(table: Expansion, texts: Mapping[str, str]) -> str:
+    """`1000` where all of the suite's columns agree, else `1000 (A, B), 2000 (C)`."""
+    columns = grouped((texts[column.id], column.setting) for column in table.columns if column.id in texts)
+    if len(columns) == 1:
+        return next(iter(columns))
+    return ", ".join(f"{text} ({', '.join(names)})" for text, names in columns.items())
+
+
+def spare(cells: Iterable[Cell], used: Iterable[Used], runs: Iterable[RunSpec]) -> list[str]:
+    """How many of these stored runs no column shows, and why."""
+    asked, shown = {run.seed for cell in cells for run in cell.needed}, {one.stored.spec.id for one in used}
+    left = {run.id: run for run in runs if run.id not in shown}.values()
+    further = [run for run in left if run.seed not in asked]
+    lines = []
+    if further:
+        methods = ", ".join(sorted({short_name(run.method.name) for run in further}))
+        other = f"other seeds than the table's ({ranges(run.seed for run in further)})"
+        lines.append(f"Not shown: {len(further)} stored run(s) of {methods} with {other}.")
+    if others := len(left) - len(further):
+        lines.append(f"Not shown: {others} stored run(s) of these rows scored at other stages.")
+    return lines
+
+
+def costs(used: Iterable[Used]) -> list[str]:
+    """What a round costs each row: from least to most where its columns differ."""
+    done: dict[tuple[str, str], list[Stored]] = {}
+    for one in used:
+        if one.done:
+            done.setdefault((one.row, one.column), []).append(one.stored)
+    found = [(row, steps.costs(runs)) for (row, _), runs in done.items()]
+    lines = [f"A round of {row}: {words}." for row, words in steps.beside(found).items()]
+    return [*lines, steps.unknown_costs(found), steps.COUNTED] if found else []

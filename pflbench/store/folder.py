@@ -1,0 +1,148 @@
+"""The two folders of runs in a results folder: which runs their files hold, and what becomes of a broken one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Generic
+
+from pflbench.errors import StoreError
+from pflbench.result import RunResult
+from pflbench.store import files, packfile
+from pflbench.store.footers import Footer, Footers
+from pflbench.store.header import Foreign, Unfit
+from pflbench.store.packfile import Pack
+from pflbench.store.runfile import File, RunFile
+
+
+class Folder(Generic[File]):
+    """The files of one kind in a folder. A footer is read once, and again only if its file became another."""
+
+    kind: type[File]
+
+    def __init__(self, folder: Path, footers: Footers) -> None:
+        self.folder, self._footers = folder, footers
+        self._known: dict[Path, File] = {}
+
+    def known(self, path: Path) -> File | None:
+        """The file as it was when it was last looked into."""
+        return self._known.get(path)
+
+    def read(self, file: File, id: str) -> RunResult | None:
+        """One of a file's runs; None if it cannot be read there, or not any more. Raises `StoreError`."""
+        try:
+            return file.read(id)
+        except FileNotFoundError:
+            return None
+        except (Unfit, OSError) as error:
+            self._broken(file, files.damage(file.path, error), id)
+            return None
+
+    def _broken(self, file: File, reason: str, id: str = "") -> File | None:
+        """Put a damaged file (`id`: one of its runs is) out of the way; the one that takes its place, if one does."""
+        files.set_aside(file.path, file.kind, reason)
+        return None
+
+    def _at(self, path: Path) -> File | None:
+        """The file with this path; None if it cannot be read. Raises `FileNotFoundError` and `StoreError`."""
+        known = self._known.pop(path, None)
+        try:
+            if known is None or files.identity(path.stat()) != known.footer.identity:
+                known = self._footers.describe(path, lambda footer: self._sound(path, footer))
+                if known.foreign:
+                    some = "1 run in {!r} is" if len(known.foreign) == 1 else f"{len(known.foreign)} runs in {{!r}} are"
+                    files.leave_out(some.format(str(path)), known.foreign[0])
+                if known.unfit:
+                    known = self._broken(known, known.unfit[0])
+        except FileNotFoundError:
+            raise
+        except Foreign as error:
+            files.leave_out(f"{str(path)!r} is", error)
+            return None
+        except (Unfit, OSError) as error:
+            files.set_aside(path, self.kind.kind, files.damage(path, error))
+            return None
+        if known is not None:
+            self._known[known.path] = known
+        return known
+
+    def _sound(self, path: Path, footer: Footer) -> File:
+        """The file with this footer. Raises `Unfit`, also if the footer is remembered and some of it cannot be read."""
+        file = self.kind(path, footer)
+        if footer.parsed is None and (file.unfit or file.foreign):
+            raise Unfit("the file itself has to say it")
+        return file
+
+
+class Singles(Folder[RunFile]):
+    """Runs in files of their own, named by their ids."""
+
+    kind = RunFile
+
+    def path(self, id: str) -> Path:
+        """Where the run of this id is."""
+        return self.folder / f"{id}.parquet"
+
+    def find(self, id: str) -> RunFile | None:
+        """The file of this run; None if it has none that can be read. Raises `StoreError`."""
+        try:
+            return self._at(self.path(id)) if self.path(id).is_file() else None
+        except FileNotFoundError:
+            return None
+
+    def all(self) -> list[RunFile]:
+        """Every readable file, by name. A broken one is set aside. Raises `StoreError`."""
+        return [file for path in files.parquet_files(self.folder) if (file := self.find(path.stem)) is not None]
+
+
+class Packs(Folder[Pack]):
+    """Files of many runs. `seen`: whether there are any, for whoever looks."""
+
+    kind = Pack
+
+    def __init__(self, folder: Path, footers: Footers, seen: bool = True) -> None:
+        super().__init__(folder, footers)
+        self.seen = seen
+
+    def find(self, id: str) -> Pack | None:
+        """The pack that holds this run; of several the first, but one where it is finished before where it failed."""
+        holding = [pack for pack in self.all() if id in pack.entries]
+        finished = [pack for pack in holding if pack.entries[id].failure is None]
+        return next(iter(finished + holding), None)
+
+    def all(self) -> list[Pack]:
+        """Every readable pack, by name. A broken one is set aside. Raises `StoreError`."""
+        for _ in range(3 if self.seen else 0):
+            try:
+                return [pack for path in files.parquet_files(self.folder) if (pack := self._at(path)) is not None]
+            except FileNotFoundError:  # it was packed again meanwhile: its runs are in a file that is not on our list
+                continue
+        return []
+
+    def _broken(self, file: Pack, reason: str, id: str = "") -> Pack | None:
+        """Write what a damaged pack still holds as another pack, which is returned, and set the damaged one aside."""
+        reason = f"run {id}: {reason}" if id else reason
+        if file.foreign:
+            files.warn(file.path, "pack", reason, "left as it is, its other runs are read")
+            return file
+        readable = [id for id in file.entries if _is_readable(file, id)]
+        rescued = None
+        if readable:
+            try:
+                rescued = packfile.write(self.folder, [file.entries[id] for id in readable], file.read)
+            except StoreError as error:
+                files.warn(file.path, "pack", reason, f"left as it is, its other runs are read; {error}")
+                return file
+            reason += f"; its other {len(readable)} runs are in {rescued.path.name!r} now"
+        files.set_aside(file.path, "pack", reason)
+        return rescued
+
+
+def _is_readable(pack: Pack, id: str) -> bool:
+    try:
+        pack.read(id)
+    except FileNotFoundError:
+        return False
+    except (Unfit, OSError) as error:
+        files.damage(pack.path, error)  # raises if the file cannot be reached at all
+        return False
+    return True

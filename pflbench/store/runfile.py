@@ -1,0 +1,103 @@
+"""A Parquet file of runs: what its footer says of them, their rows, and how it is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TypeVar
+
+from pflbench.errors import StoreError
+from pflbench.result import RunResult
+from pflbench.store import files
+from pflbench.store.footers import Footer, read_footer
+from pflbench.store.header import Foreign, Stored, Unfit, header
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class RunFile:
+    """A run in a file of its own, or several in a `Pack`. Raises `Unfit` or `OSError`.
+
+    `entries` are the runs by id. `unfit` says what is wrong with each run whose metadata could not be read, `foreign`
+    with each of another version of pflbench; they are not among the entries, and only packs have any.
+    """
+
+    kind = "run"
+
+    def __init__(self, path: Path, footer: Footer | None = None, lies: Path | None = None) -> None:
+        self.path, self.lies = path, lies or path  # where it belongs, and where it is until then
+        footer = footer or read_footer(self.lies)
+        self.footer, self._parsed = footer._replace(parsed=None), footer.parsed
+        self.entries: dict[str, Stored] = {}
+        self.unfit: list[str] = []
+        self.foreign: list[Foreign] = []
+        self._list()
+
+    def _list(self) -> None:
+        run = Stored(*header(self.footer.metadata), self.path, sum(self.footer.groups))
+        if run.spec.id != self.path.stem:
+            advice = f"If that is a mistake, rename it to '{run.spec.id}.parquet'."
+            raise Foreign(f"run {run.spec.id}, which is not its name", advice)
+        self.entries[run.spec.id] = run
+        self._parsed = None  # of many files it would take too much memory
+
+    def read(self, id: str) -> RunResult:
+        """One of its runs. Raises as the constructor does, `FileNotFoundError` also if another file took its name."""
+        from pflbench.store import parquet, schema
+
+        entry = self.entries[id]
+        with parquet.checked():
+            return schema.from_table(self._rows(entry) if entry.rows else schema.SCORES.empty_table(), entry)
+
+    def _rows(self, entry: Stored) -> pa.Table:
+        from pflbench.store import parquet, schema
+
+        with self.lies.open("rb") as file:
+            if files.identity(os.fstat(file.fileno())) != self.footer.identity:
+                raise FileNotFoundError(self.path)
+            if entry.group is None:
+                return parquet.rows(file)
+            self._parsed = self._parsed or parquet.footer(file)
+            table = parquet.rows(file, entry.group, [*schema.SCORES.names, "run_id"], self._parsed)
+        if "run_id" not in table.column_names or table["run_id"].unique().to_pylist() != [entry.spec.id]:
+            raise Unfit(f"the rows of run {entry.spec.id} are not where they should be")
+        return table
+
+
+File = TypeVar("File", bound=RunFile)
+
+
+def write(path: Path, result: RunResult) -> RunFile:
+    """Write a run into a file of its own, as `publish` does. Raises `StoreError`."""
+    import pyarrow.parquet as pq
+
+    from pflbench.store import schema
+
+    def content(file: IO[bytes]) -> None:
+        pq.write_table(schema.to_table(result), file, compression="zstd", write_page_checksum=True)
+
+    return publish(path, RunFile, content, {result.spec.id: schema.digest(result)})
+
+
+def publish(path: Path, kind: type[File], content: Callable[[IO[bytes]], object], digests: Mapping[str, str]) -> File:
+    """Write a file, which is there only when all of it was read again and found equal. Raises `StoreError`.
+
+    `digests`: the `schema.digest` of each of its runs, by id.
+    """
+    from pflbench.store import schema
+
+    with files.replacing(path) as (file, temporary):
+        content(file)
+        files.sync(file)
+        try:
+            written = kind(path, lies=temporary)
+            same = {id: schema.digest(written.read(id)) for id in written.entries} == digests
+        except (Unfit, OSError) as error:
+            raise StoreError(f"What was written to {str(path.parent)!r} cannot be read: {error}.") from error
+        if not same:
+            raise StoreError(f"What was written to {str(path.parent)!r} reads differently. Is its disk broken?")
+        temporary.replace(path)
+    written.lies = path
+    return written
