@@ -11,9 +11,9 @@ from pflbench.errors import UsageError
 from pflbench.report.compact import only
 from pflbench.report.dataset_table import lay_out_counts
 from pflbench.report.layout import lay_out
-from pflbench.report.outdated import instead, outdated
 from pflbench.report.table import Table
 from pflbench.report.unlisted import extra_rows
+from pflbench.report.versions import instead, outdated
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store

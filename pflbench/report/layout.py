@@ -9,12 +9,11 @@ from dataclasses import replace
 from pflbench.report.cells import read, value
 from pflbench.report.differences import derive
 from pflbench.report.footer import footer
-from pflbench.report.mixtures import mixtures
-from pflbench.report.outdated import apart, outdated
 from pflbench.report.reading import Shelf
 from pflbench.report.table import Grid, Row, Table
 from pflbench.report.unlisted import extra_rows
 from pflbench.report.used import Used, marked, runs_used
+from pflbench.report.versions import apart, mixtures, outdated
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import askers

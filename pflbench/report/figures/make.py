@@ -14,11 +14,11 @@ from pflbench.report.figures.scatter import scatter
 from pflbench.report.figures.sizes import Slicing, histogram
 from pflbench.report.figures.steps import COUNTED, beside, by_step, costs, unknown_costs
 from pflbench.report.figures.tsne import draw as draw_tsne
-from pflbench.report.mixtures import mixtures
 from pflbench.report.reading import Shelf, by_round
 from pflbench.report.statistics import summarize
 from pflbench.report.text import grouped, ranges
 from pflbench.report.used import runs_used
+from pflbench.report.versions import mixtures
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.figure import FromRuns, Histogram, Kde, Scatter, Steps, Tsne
 from pflbench.suite.schema import Spread
@@ -105,13 +105,17 @@ def _series(
         else:
             walks = [by_round(run, cell.reading) for run in runs]
             found.append(_line(title, walks, table.spread, {}))
-            rounds = {round for walk in walks for round in walk}
-            if len(rounds) == 1:
-                rare.append(f"{title} but after round {min(rounds)}")
-            elif any(len(walk) < len(rounds) for walk in walks):
-                rare.append(f"{title} after some rounds of some seeds")
+            rare += _rare(title, walks)
     unscored += [(what, head.column.setting) for what in rare]
     return tuple(one for one in found if one.points)
+
+
+def _rare(title: str, walks: Sequence[Mapping[int, float]]) -> list[str]:
+    """What a curve lacks."""
+    rounds = {round for walk in walks for round in walk}
+    if len(rounds) == 1:
+        return [f"{title} but after round {min(rounds)}"]
+    return [f"{title} after some rounds of some seeds"] if any(len(walk) < len(rounds) for walk in walks) else []
 
 
 def _line(title: str, walks: Sequence[Mapping[int, float]], spread: Spread, numbers: Mapping[str, float]) -> Series:

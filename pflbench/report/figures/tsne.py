@@ -17,55 +17,72 @@ from pflbench.suite.figure import Tsne
 
 FLUCTUATION = "fluctuation"
 
+Walk = Mapping[int, Floats]
+"""A client's mean features ["features"] by the number of rounds they were stored after."""
 Walks = Mapping[tuple[int, int], Mapping[str, Sequence[Floats]]]
 """By client and number of rounds: each row's finite mean features ["features"] after those rounds that have them."""
 
 
 def draw(table: Expansion, figure: Tsne, shelf: Shelf, mixed: Sequence[str]) -> Drawing:
     """A suite's only column: a line of panels for each client. `mixed`: notes that come before its own."""
-    # Features are those of personal models, whatever stages the table shows.
-    cells = {row.title: its[0] for row in table.rows if (its := [c for c in table.cells if c.row.id == row.id])}
-    if not all(cell.runs[0].scoring.features for cell in cells.values()):
-        raise UsageError(f"{table.suite}: a tsne shows features: write features = true below [evaluation].")
+    cells = _cells(table)
     seed = _fullest(cells.values(), shelf)
     runs = [(title, shelf.read(run)) for title, cell in cells.items() for run in cell.runs if run.seed == seed]
     found = {title: features(run) for title, run in runs if run}
     numbers = _numbers(table, figure, [cells[title].runs[0] for title in found])
-    clients = sorted({client for by_client in found.values() for client in by_client})
-    walks: Walks = {
-        (client, number): {title: _finite(found.get(title, {}).get(client, {}), number) for title in cells}
-        for client in clients
-        for number in numbers
-    }
-    missing = ", ".join(title for title in cells if title not in found)
-    lacking = "; ".join(
-        f"{title}, client {client} ({len(walk)} of {number})"
-        for (client, number), rows in walks.items()
-        for title, walk in rows.items()
-        if title in found and len(walk) < number
-    )
-    together = ", and in a panel of its own for all rows together" if len(cells) > 1 else ""
-    notes = [
-        *mixed,
-        f"Missing or failed runs of seed {seed}: {missing}." if missing else "",
-        f"Without finite features after every one of these rounds: {lacking}." if lacking else "",
-        f"Paper: {table.paper}. Protocol: {table.protocol}. Seed: {seed}, the first one done.",
-        f"The mean features of a client's personal model after each round, a point a round, by t-SNE (perplexity "
-        f"{figure.perplexity:g}, started from principal components, random state {figure.seed}), fitted in each "
-        f"panel{together}.",
-        *_fluctuations(walks),
-        *table.notes,
-    ]
+    walks = _walks(found, list(cells), numbers)
+    lacking = [title for title in cells if title not in found]
+    notes = (*mixed, *_lacking(walks, lacking, seed), *_notes(table, figure, len(cells), seed), *_fluctuations(walks))
     panels = tuple(panel for place, rows in walks.items() for panel in _panels(figure, *place, rows))
     across = max(1, len(numbers) * (len(cells) + (len(cells) > 1)))
     return Drawing(
         *(table.suite, table.heading, table.profile, "t-SNE 1", "t-SNE 2", panels, across),
-        *(tuple(filter(None, notes)), tuple(row.title for row in table.rows), "round"),
+        *((*notes, *table.notes), tuple(row.title for row in table.rows), "round"),
     )
 
 
-def features(run: RunResult) -> dict[int, dict[int, Floats]]:
-    """The mean features of clients' personal models ["features"], by client and then by number of rounds."""
+def _cells(table: Expansion) -> dict[str, Cell]:
+    """Each row's cell, by its title; features are those of personal models, whatever stages the table shows."""
+    cells = {row.title: its[0] for row in table.rows if (its := [c for c in table.cells if c.row.id == row.id])}
+    if not all(cell.runs[0].scoring.features for cell in cells.values()):
+        raise UsageError(f"{table.suite}: a tsne shows features: write features = true below [evaluation].")
+    return cells
+
+
+def _walks(found: Mapping[str, Mapping[int, Walk]], titles: Sequence[str], numbers: Sequence[int]) -> Walks:
+    clients = sorted({client for by_client in found.values() for client in by_client})
+    return {
+        (client, number): {title: _finite(found.get(title, {}).get(client, {}), number) for title in titles}
+        for client in clients
+        for number in numbers
+    }
+
+
+def _lacking(walks: Walks, missing: Sequence[str], seed: int) -> Iterator[str]:
+    if missing:
+        yield f"Missing or failed runs of seed {seed}: {', '.join(missing)}."
+    lacking = "; ".join(
+        f"{title}, client {client} ({len(walk)} of {number})"
+        for (client, number), rows in walks.items()
+        for title, walk in rows.items()
+        if title not in missing and len(walk) < number
+    )
+    if lacking:
+        yield f"Without finite features after every one of these rounds: {lacking}."
+
+
+def _notes(table: Expansion, figure: Tsne, rows: int, seed: int) -> Iterator[str]:
+    together = ", and in a panel of its own for all rows together" if rows > 1 else ""
+    yield f"Paper: {table.paper}. Protocol: {table.protocol}. Seed: {seed}, the first one done."
+    yield (
+        f"The mean features of a client's personal model after each round, a point a round, by t-SNE (perplexity "
+        f"{figure.perplexity:g}, started from principal components, random state {figure.seed}), fitted in each "
+        f"panel{together}."
+    )
+
+
+def features(run: RunResult) -> dict[int, Walk]:
+    """The mean features of clients' personal models, by client."""
     found: dict[int, dict[int, dict[int, float]]] = {}
     for m in run.metrics:
         name, _, index = m.name.partition("/")
@@ -121,7 +138,7 @@ def _numbers(table: Expansion, figure: Tsne, runs: Sequence[RunSpec]) -> tuple[i
     return numbers
 
 
-def _finite(walk: Mapping[int, Floats], number: int) -> list[Floats]:
+def _finite(walk: Walk, number: int) -> list[Floats]:
     return [walk[n] for n in range(1, number + 1) if n in walk and np.isfinite(walk[n]).all()]
 
 
