@@ -80,7 +80,7 @@ def footer(
         made.shared(done),
         made.data(table, used),
         *made.spare(table.cells, used, spare),
-        *(made.costs(used) if table.costs else []),
+        *(made.cost_lines(used) if table.costs else []),
         *table.notes,
         *older,
     ]

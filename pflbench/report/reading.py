@@ -84,6 +84,14 @@ def by_round(result: RunResult, reading: Reading, most: int = 0) -> dict[int, fl
     return {n: float(average((one,), reading, result).mean()) for n, one in after_each.items()}
 
 
+def by_step(run: RunResult, reading: Reading) -> dict[int, float]:
+    """A run's mean accuracy in percent after 0, 1, … fine-tuning steps."""
+    assert run.spec.scoring.finetune is not None
+    steps = tuple(range(run.spec.scoring.finetune.steps + 1))
+    every = replace(reading, steps=steps)
+    return dict(zip(steps, average(scored(run, every), every, run).tolist(), strict=True))
+
+
 def average(rounds: Sequence[Scored], reading: Reading, sizes: RunResult) -> Floats:
     """The mean over the clients that count in percent, for each step: of every round, then over the rounds.
 

@@ -1,19 +1,35 @@
-"""The stored runs behind a table: where each stands, and the footer's lines on how they were made."""
+"""The stored runs behind a table: where each stands, and what the footer says of how they were made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pflbench.report.figures import steps
+import numpy as np
+
 from pflbench.report.text import grouped, ranges
 from pflbench.report.unlisted import short_name
+from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, Expansion
 
 _LONGEST = 120
 """Characters that are told of an error."""
+GRADIENTS, SECONDS, UP, DOWN = "gradients", "client seconds", "floats uploaded", "floats received"
+COSTS = {GRADIENTS: "gradients", SECONDS: "s", UP: "floats up", DOWN: "floats down"}
+"""The costs of a round, by name, with their units."""
+STORED = {GRADIENTS: "client_gradients", UP: "floats_up", DOWN: "floats_down"}
+"""What of them a run's provenance has, by name."""
+COUNTED = (
+    "Beside each row what a round costs: gradients that a client which takes part in it is asked for, on average (of "
+    "minibatches of the suite's size; a forward pass counts 1/3, a Hessian-vector product 3), seconds of all clients' "
+    "training and scoring over the number of rounds, as the runs measured them. Floats up: what the server reads of a "
+    "client's upload. Floats down: all of the server's state, even a part that only new clients start from (a head of "
+    "which the others have their own)."
+)
+Costs = Sequence[tuple[str, Mapping[str, float]]]
+"""Rows by their titles, once for each column, with what a round costs there by the names of `COSTS`."""
 
 
 class Used(NamedTuple):
@@ -161,12 +177,46 @@ def spare(cells: Iterable[Cell], used: Iterable[Used], runs: Iterable[RunSpec]) 
     return lines
 
 
-def costs(used: Iterable[Used]) -> list[str]:
+def cost_lines(used: Iterable[Used]) -> list[str]:
     """What a round costs each row: from least to most where its columns differ."""
     done: dict[tuple[str, str], list[Stored]] = {}
     for one in used:
         if one.done:
             done.setdefault((one.row, one.column), []).append(one.stored)
-    found = [(row, steps.costs(runs)) for (row, _), runs in done.items()]
-    lines = [f"A round of {row}: {words}." for row, words in steps.beside(found).items()]
-    return [*lines, steps.unknown_costs(found), steps.COUNTED] if found else []
+    found = [(row, costs(runs)) for (row, _), runs in done.items()]
+    lines = [f"A round of {row}: {words}." for row, words in beside(found).items()]
+    return [*lines, unknown_costs(found), COUNTED] if found else []
+
+
+def costs(runs: Sequence[RunResult | Stored]) -> dict[str, float]:
+    """What a round costs, as far as it is known, by the names of `COSTS`: the means over the runs that tell."""
+    told: dict[str, list[float]] = {name: [] for name in COSTS}
+    for run in runs:
+        if (seconds := run.provenance.get("client_seconds")) is not None:
+            told[SECONDS].append(seconds / run.spec.rounds)
+        for name, key in STORED.items():
+            if (number := run.provenance.get(key)) is not None:
+                told[name].append(number)
+    return {name: float(np.mean(numbers)) for name, numbers in told.items() if numbers}
+
+
+def beside(found: Costs) -> dict[str, str]:
+    """The costs of each row in words: from least to most where its columns differ."""
+    told = grouped(((label, name), value) for label, numbers in found for name, value in numbers.items())
+    return {
+        label: ", ".join(f"{_span(told[label, name])} {unit}" for name, unit in COSTS.items() if (label, name) in told)
+        for label, _ in told
+    }
+
+
+def unknown_costs(found: Costs) -> str:
+    """A sentence on the costs that are not known of some row; empty if all are."""
+    lacking = grouped((name, label) for name in COSTS for label, numbers in found if name not in numbers)
+    told = "; ".join(f"{name} of {', '.join(labels)}" for name, labels in lacking.items())
+    return f"Not known: {told}." if told else ""
+
+
+def _span(values: Sequence[float]) -> str:
+    """The least and the most, with three digits or all those before the point; once if they read the same."""
+    ends = (f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in (min(values), max(values)))
+    return "–".join(dict.fromkeys(ends))

@@ -2,7 +2,6 @@
 
 from pflbench.store.files import CorruptFile, ForeignFile
 from pflbench.store.header import SCHEMA_VERSION, Stored
-from pflbench.store.outdated import OutdatedRuns
-from pflbench.store.store import MissingRun, Store
+from pflbench.store.store import MissingRun, OutdatedRuns, Store
 
 __all__ = ["SCHEMA_VERSION", "CorruptFile", "ForeignFile", "MissingRun", "OutdatedRuns", "Store", "Stored"]

@@ -90,10 +90,10 @@ class Footers:
 
 def read_footer(path: Path) -> Footer:
     """A Parquet file's footer, from the file itself. Raises `Unfit` or `OSError`."""
-    from pflbench.store import parquet
+    from pflbench.store import schema
 
     with path.open("rb") as file:
-        footer = parquet.footer(file)
+        footer = schema.read_footer(file)
         identity = files.identity(os.fstat(file.fileno()))
     groups = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
     return Footer(identity, decoded(footer.metadata), list(footer.schema.names), groups, footer)

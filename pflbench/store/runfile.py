@@ -45,22 +45,22 @@ class RunFile:
 
     def read(self, id: str) -> RunResult:
         """One of its runs. Raises as the constructor does, `FileNotFoundError` also if another file took its name."""
-        from pflbench.store import parquet, schema
+        from pflbench.store import schema
 
         entry = self.entries[id]
-        with parquet.checked():
+        with schema.checked():
             return schema.from_table(self._rows(entry) if entry.rows else schema.SCORES.empty_table(), entry)
 
     def _rows(self, entry: Stored) -> pa.Table:
-        from pflbench.store import parquet, schema
+        from pflbench.store import schema
 
         with self.lies.open("rb") as file:
             if files.identity(os.fstat(file.fileno())) != self.footer.identity:
                 raise FileNotFoundError(self.path)
             if entry.group is None:
-                return parquet.rows(file)
-            self._parsed = self._parsed or parquet.footer(file)
-            table = parquet.rows(file, entry.group, [*schema.SCORES.names, "run_id"], self._parsed)
+                return schema.read_rows(file)
+            self._parsed = self._parsed or schema.read_footer(file)
+            table = schema.read_rows(file, entry.group, [*schema.SCORES.names, "run_id"], self._parsed)
         if "run_id" not in table.column_names or table["run_id"].unique().to_pylist() != [entry.spec.id]:
             raise Unfit(f"the rows of run {entry.spec.id} are not where they should be")
         return table

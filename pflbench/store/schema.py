@@ -2,15 +2,22 @@
 
 The plain columns repeat in every row (dictionary encoding makes that free), so pandas or DuckDB can read a glob of
 runs without this package. A failed run has the same columns, no rows, and its error in the metadata.
+
+This is the one place that asks Arrow to read files. No thread is started: one of Arrow's that still holds a Python file
+when the interpreter ends aborts the process after all its work is done ("terminate called without an active
+exception", apache/arrow#34314).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pflbench.package import __version__
 from pflbench.result import Metric, RunResult, Score
@@ -147,3 +154,32 @@ def _plain(result: RunResult, kind: pa.DataType, origin: str) -> Any:
     if kind is not _TEXT or value is None:
         return value
     return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)
+
+
+@contextlib.contextmanager
+def checked() -> Iterator[None]:
+    """Arrow's exceptions in here become `Unfit`."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise Unfit(str(error)) from error
+
+
+def read_footer(file: IO[bytes]) -> pq.FileMetaData:
+    """A file's footer. Raises `Unfit` or `OSError`."""
+    with checked():
+        return pq.read_metadata(file)
+
+
+def read_rows(
+    file: IO[bytes], group: int | None = None, columns: Sequence[str] | None = None, footer: pq.FileMetaData = None
+) -> pa.Table:
+    """The rows of one row group, or of the file, with checked pages; `footer`: if that was read before.
+
+    Raises `Unfit` if the file is damaged, and `OSError`.
+    """
+    with checked():
+        content = pq.ParquetFile(file, metadata=footer, pre_buffer=False, page_checksum_verification=True)
+        if group is None:
+            return content.read(columns, use_threads=False)
+        return content.read_row_group(group, columns, use_threads=False)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
+import warnings
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+from pflbench import renames
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.store import files, outdated, runfile
+from pflbench.spec import RunSpec
+from pflbench.store import files, runfile
 from pflbench.store.folder import Packs, Singles
 from pflbench.store.footers import Footers
 from pflbench.store.header import Stored
 
 _PROBE = bytes(64 * 1024)
+
+
+class OutdatedRuns(UserWarning):
+    """Some stored runs bear names that their methods have no more; the message says which and what to do."""
 
 
 class MissingRun(StoreError):
@@ -120,8 +129,28 @@ class Store:
             found |= {id: run for id, run in pack.entries.items() if _goes_before(run, found.get(id))}
         self._footers.keep()
         every = [found[id] for id in sorted(found)]
-        outdated.warn((run.spec for run in every), self.root)
-        return [run for run in every if outdated.renamed(run.spec) is None]
+        self._warn(every)
+        return [run for run in every if renamed(run.spec) is None]
+
+    def _warn(self, runs: Iterable[Stored]) -> None:
+        """Say how many of these are left out, by the names that their methods had and have."""
+        there = Counter((run.spec.method.name, now.method.name) for run in runs if (now := renamed(run.spec)))
+        told = [
+            f"{number} {'run' if number == 1 else 'runs'} of the method that was named {old!r} and is {new!r} now"
+            for (old, new), number in sorted(there.items())
+        ]
+        if told:
+            command = f"pflbench upgrade --results {shlex.quote(str(self.root))}"
+            say = f"In {str(self.root)!r} there are {' and '.join(told)}, which are left out: run `{command}`."
+            warnings.warn(say, OutdatedRuns, stacklevel=3)
+
+
+def renamed(spec: RunSpec) -> RunSpec | None:
+    """The run under its method's name of today; None if that is the name it has. Else no table takes it."""
+    name = renames.method_now(spec.method.name, spec.method.hyper)
+    if name is None:
+        return None
+    return spec.model_copy(update={"method": spec.method.model_copy(update={"name": name})})
 
 
 def _goes_before(packed: Stored, other: Stored | None) -> bool:

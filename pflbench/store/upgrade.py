@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.store import files, outdated, packfile, runfile, schema
+from pflbench.store import files, packfile, runfile, schema
 from pflbench.store.header import Stored, Unfit
 from pflbench.store.packfile import Pack
 from pflbench.store.runfile import RunFile
-from pflbench.store.store import Store
+from pflbench.store.store import Store, renamed
 
 COLUMNS = "given the columns that their files lacked"
 """What is done to the runs of files from before there were all columns of today."""
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 def _named_as_today(run: RunResult) -> RunResult | None:
-    spec = outdated.renamed(run.spec)
+    spec = renamed(run.spec)
     return None if spec is None else replace(run, spec=spec)
 
 

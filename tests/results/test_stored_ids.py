@@ -7,8 +7,8 @@ import json
 import stored_ids
 
 from pflbench.store import Store, asked
-from pflbench.store.outdated import renamed
 from pflbench.store.schema import COLUMNS
+from pflbench.store.store import renamed
 
 
 def test_every_suite_still_finds_its_stored_runs() -> None:

@@ -22,9 +22,9 @@ from pflbench.result import RunResult
 from pflbench.spec import MethodSpec, Named, RunSpec
 from pflbench.store import CorruptFile, ForeignFile, OutdatedRuns, Store, packfile, schema
 from pflbench.store.folder import Singles
-from pflbench.store.outdated import renamed
 from pflbench.store.packing import pack
 from pflbench.store.runfile import RunFile
+from pflbench.store.store import renamed
 from pflbench.store.upgrade import COLUMNS, STEPS, Step, upgrade
 
 RENAMED = STEPS[0].title

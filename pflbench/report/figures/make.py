@@ -8,16 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from pflbench.report.cells import read
-from pflbench.report.figures.density import densities
+from pflbench.report.figures.clients import densities, scatter
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
-from pflbench.report.figures.scatter import scatter
 from pflbench.report.figures.sizes import Slicing, histogram
-from pflbench.report.figures.steps import COUNTED, beside, by_step, costs, unknown_costs
 from pflbench.report.figures.tsne import draw as draw_tsne
-from pflbench.report.reading import Shelf, by_round
+from pflbench.report.reading import Shelf, by_round, by_step
 from pflbench.report.statistics import summarize
 from pflbench.report.text import grouped, ranges
-from pflbench.report.used import runs_used
+from pflbench.report.used import COUNTED, beside, costs, runs_used, unknown_costs
 from pflbench.report.versions import mixtures
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.figure import FromRuns, Histogram, Kde, Scatter, Steps, Tsne

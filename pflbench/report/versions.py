@@ -1,0 +1,153 @@
+"""What another version of code or data does to a table: columns that mix versions, and stored runs not shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pflbench.report.text import grouped, ranges
+from pflbench.report.used import Used
+from pflbench.spec import RunSpec
+from pflbench.suite.cells import Expansion
+
+_BARE = {"version": None, "content": None}
+_Shares = Mapping[str, Sequence[tuple[str, int]]]
+"""Who has which version of something: by version, rows and seeds."""
+
+
+def mixtures(table: Expansion, used: Sequence[Used]) -> dict[str, str]:
+    """For each column whose runs mix data, or versions of a method, dataset, partition or network: a line saying so.
+
+    What a user's dataset or partition reads may depend on the seed, so its content may differ between seeds. Several
+    contents within one seed are a mixture.
+    """
+    suite_ids = {run.id for cell in table.cells for run in cell.needed}
+    lines: dict[str, str] = {}
+    for column in table.columns:
+        done = [u for u in used if u.column == column.id and u.done]
+        methods = grouped(
+            (u.stored.spec.method.name, u.stored.spec.method.version)
+            for u in done
+            if u.stored.spec.id in suite_ids  # extra rows carry their version in the title
+        )
+        data = _shares(("DATA", u.data_hash, u) for u in done)
+        parts = [f"MIXED DATA in {column.setting}: {_listed(them)}" for them in data.values() if len(them) > 1]
+        parts += [
+            f"MIXED VERSIONS of {name} in {column.setting}: {', '.join(versions)}"
+            for name, versions in methods.items()
+            if len(versions) > 1
+        ]
+        parts += [f"MIXED VERSIONS of {what} in {column.setting}: {_listed(shares)}" for what, shares in _own(done)]
+        if parts:
+            lines[column.id] = f"† {'. '.join(parts)}. These cells cannot be compared."
+    return lines
+
+
+def _own(done: Sequence[Used]) -> list[tuple[str, _Shares]]:
+    """The datasets, partitions and networks of a user's of which these runs have several, and who has which."""
+    parts = [(part, one) for one in done for part in _parts(one.stored.spec)]
+    code = _shares((part.name, part.version or "none", one) for part, one in parts)
+    read = _shares((f"what is read by {part.name}", part.content or "nothing", one) for part, one in parts)
+    mixed = [(what, shares) for what, shares in code.items() if len(shares) > 1]
+    return mixed + [(what, shares) for what, shares in read.items() if _mixed(shares)]
+
+
+def _shares(told: Iterable[tuple[str, str, Used]]) -> dict[str, _Shares]:
+    """Who has which version of what; `told`: what, the version, and a run that has it."""
+    found = grouped((what, (version, (one.row, one.stored.spec.seed))) for what, version, one in told)
+    return {what: grouped(versions) for what, versions in found.items()}
+
+
+def _mixed(shares: _Shares) -> bool:
+    """Whether some seed has several contents, or seeds share some contents but not all."""
+    seeds = [{seed for _, seed in places} for places in shares.values()]
+    return len(shares) > 1 and (any(len(several) > 1 for several in seeds) or len(set().union(*seeds)) < len(seeds))
+
+
+def _listed(shares: _Shares) -> str:
+    return "; ".join(
+        f"{version[:12]} in {', '.join(f'{row} (seeds {ranges(seeds)})' for row, seeds in grouped(places).items())}"
+        for version, places in shares.items()
+    )
+
+
+class _Part(NamedTuple):
+    """A dataset, partition or network: its name, and, of a user's, the hashes of its code and of what it reads."""
+
+    name: str
+    version: str | None
+    content: str | None
+
+
+def outdated(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> list[str]:
+    """A sentence for each set of networks, datasets and partitions of which stored runs have another version.
+
+    Versions of methods stand in rows of their own, so they do not count. Each run counts once.
+
+    Args:
+        asked: The runs of a table.
+        stored: Finished runs.
+    """
+    return [f"Not shown: {count} stored run(s) made {how}." for how, count in _counted(asked, stored)]
+
+
+def instead(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> str:
+    """The same as one clause, for an error message; empty without such runs."""
+    told: list[str] = []
+    for how, count in _counted(asked, stored):
+        were = "" if told else " stored run was made" if count == 1 else " stored runs were made"
+        told.append(f"{count}{were} {how}")
+    return ", ".join(told)
+
+
+def _counted(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Iterable[tuple[str, int]]:
+    """How stored runs that differ from those asked for in hashes alone were made, and how many of them."""
+    return Counter(f"with another version of {what}" for _, what in apart(asked, stored) if what).items()
+
+
+def apart(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Iterator[tuple[RunSpec, str]]:
+    """Each stored run that differs from those asked for in hashes alone, with what has another version there.
+
+    That is compared within a seed: what a seeded partition deals has another hash for each. Of a seed that is not asked
+    for, what is read counts only if it is not made from the seed; where nothing counts, the text is empty.
+    """
+    named = grouped((_bare(run), run) for run in asked if any(part.version for part in _parts(run)))
+    settings = {run.setting() for several in named.values() for run in several}
+    candidates = ((_bare(run), run) for run in stored if not run.validation) if named else ()
+    for bare, runs in grouped((bare, run) for bare, run in candidates if bare in named).items():
+        seedless = _seedless([*named[bare], *runs])
+        yield from ((run, _others(run, named[bare], seedless)) for run in runs if run.setting() not in settings)
+
+
+def _seedless(runs: Iterable[RunSpec]) -> set[tuple[str, str | None]]:
+    """Names and versions of what several seeds read alike, so that it is not made from the seed."""
+    seeds = grouped((part, run.seed) for run in runs for part in _parts(run))
+    return {part[:2] for part, several in seeds.items() if len(several) > 1}
+
+
+def _others(run: RunSpec, asked: Sequence[RunSpec], seedless: set[tuple[str, str | None]]) -> str:
+    """What a run has another version of than those asked for; `seedless`: what reads the same with every seed."""
+    same = [other for other in asked if other.seed == run.seed]
+    pairs = list(zip(_parts(run), _parts((same or asked)[0]), strict=True))
+    code = [old.name for old, new in pairs if old.version != new.version]
+    data = [old.name for old, new in pairs if old.content != new.content and (same or old[:2] in seedless)]
+    return " and ".join([*code, *(f"what is read by {name}" for name in data)])
+
+
+def _parts(run: RunSpec) -> tuple[_Part, _Part, _Part]:
+    return (
+        _Part(run.dataset.name, run.dataset.version, run.dataset.content),
+        _Part(run.partition.name, run.partition.version, run.partition.content),
+        _Part(run.model, run.model_version, None),
+    )
+
+
+def _bare(run: RunSpec) -> str:
+    """The run's setting without these hashes."""
+    update: dict[str, Any] = {
+        "dataset": run.dataset.model_copy(update=_BARE),
+        "partition": run.partition.model_copy(update=_BARE),
+        "model_version": None,
+    }
+    return run.model_copy(update=update).setting()
