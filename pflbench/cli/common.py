@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pflbench.cli.options import DEFAULT_RESULTS
 from pflbench.errors import StoreError
+from pflbench.selection import Selection
 from pflbench.units import count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from pflbench.reading.runs import Listed
-    from pflbench.selection import Selection
     from pflbench.store.packing import Packed
 
 show_tracebacks = False  # --debug

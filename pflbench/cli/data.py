@@ -8,6 +8,7 @@ import typer
 
 from pflbench.cli import options
 from pflbench.cli.common import console, errors
+from pflbench.data.root import data_root
 from pflbench.errors import DataMissing, unknown
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ Names = Annotated[list[str] | None, typer.Argument(help="Datasets (default: all)
 @app.command("status")
 def status(names: Names = None, data_dir: options.DataDir = None) -> int:
     """Say for each dataset whether it is ready, and which files are missing otherwise."""
-    from pflbench.data.root import data_root
-
     root = data_root(data_dir)
     console().print(f"data root: {root}")
     for name, dataset in _chosen(names).items():
@@ -33,8 +32,6 @@ def status(names: Names = None, data_dir: options.DataDir = None) -> int:
 @app.command("fetch")
 def fetch(names: Names = None, data_dir: options.DataDir = None) -> int:
     """Download what is missing; where that is impossible, say which files to put where."""
-    from pflbench.data.root import data_root
-
     root = data_root(data_dir)
     code = 0
     for name, dataset in _chosen(names).items():

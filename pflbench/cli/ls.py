@@ -13,11 +13,11 @@ from pflbench.cli import common, options
 from pflbench.cli.common import console
 from pflbench.cli.options import WANTED, asking, option
 from pflbench.errors import UsageError, unknown
+from pflbench.selection import Selection, Wanted
+from pflbench.store import Store, Stored
 
 if TYPE_CHECKING:
     from pflbench.catalog import FieldInfo
-    from pflbench.selection import Selection, Wanted
-    from pflbench.store import Stored
     from pflbench.store.asked import Askers
     from pflbench.suite.cells import Expansion
     from pflbench.suite.own import Own
@@ -56,7 +56,6 @@ def _runs(wanted: Wanted, format: str, results: Path) -> int:
     import csv
 
     from pflbench.reading.runs import Listed, listing
-    from pflbench.store import Store
 
     found = listing(Store(results), wanted)
     if format == "csv":
@@ -129,7 +128,6 @@ def status(
     """Say for every suite and profile with results how many runs are done, failed or missing, and why runs failed."""
     from pflbench.reading.tables import elsewhere, every_profile, with_results
     from pflbench.report.reading import readable
-    from pflbench.store import Store
     from pflbench.store.asked import askers
 
     store = Store(results)

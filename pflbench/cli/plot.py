@@ -12,10 +12,11 @@ from pflbench.cli import common, options
 from pflbench.cli.common import console
 from pflbench.cli.options import asking, option
 from pflbench.errors import UsageError, unknown
+from pflbench.selection import Selection
+from pflbench.store import Store
 
 if TYPE_CHECKING:
     from pflbench.report.figures.panels import Drawing
-    from pflbench.selection import Selection
     from pflbench.suite.document import Document, Suite
     from pflbench.suite.figure import FromRuns, Histogram
 
@@ -79,7 +80,6 @@ def plot(
 def _load(name: str, results: Path) -> Suite:
     """The figure suite of this name or path; a table is none. What is not on this machine is taken from `results`."""
     from pflbench.report.reading import readable
-    from pflbench.store import Store
     from pflbench.suite.load import available, figures, load
 
     if not name.endswith(".toml") and name not in available():
@@ -95,7 +95,6 @@ def _from_runs(suite: Suite, figure: FromRuns, part: Selection, results: Path) -
     from pflbench.reading.tables import with_results
     from pflbench.report.figures.make import draw_runs
     from pflbench.report.reading import Shelf
-    from pflbench.store import Store
     from pflbench.suite.expand import expand
     from pflbench.suite.load import figures
 

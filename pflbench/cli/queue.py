@@ -13,13 +13,14 @@ from pflbench.cli import common, options
 from pflbench.cli.common import console
 from pflbench.cli.options import asking, option
 from pflbench.cli.run import train_part
+from pflbench.data.root import data_root
+from pflbench.running.execution import Execution, choose_device
+from pflbench.selection import Selection
+from pflbench.spec import RunSpec
+from pflbench.store import Store
 from pflbench.units import count
 
 if TYPE_CHECKING:
-    from pflbench.running.execution import Execution
-    from pflbench.selection import Selection
-    from pflbench.spec import RunSpec
-    from pflbench.store import Store
     from pflbench.suite.queue import QueueItem
 
 DEFAULT_FILE = Path("results/QUEUE.toml")
@@ -41,8 +42,6 @@ def queue(
     It yields to everything else on the machine. A finished run is kept whatever happens next: interrupt it, and the
     same command goes on from there.
     """
-    from pflbench.data.root import data_root
-    from pflbench.store import Store
     from pflbench.store.packing import pack
     from pflbench.suite.own import Own
     from pflbench.suite.queue import read_queue
@@ -83,7 +82,6 @@ def _steps(item: QueueItem, store: Store, jobs: int | None, in_time: Callable[[]
         in_time: Whether there is time to start something; None: there is no end.
     """
     from pflbench.executor.local import cores  # which imports torch
-    from pflbench.running.execution import choose_device
 
     if in_time is None:
         yield item.part.but(columns=[column.id for column in item.table.columns], seeds=item.table.seeds)

@@ -12,11 +12,12 @@ import typer
 from pflbench.cli import common, options
 from pflbench.cli.common import console
 from pflbench.cli.options import asking, option
+from pflbench.data.root import data_root
 from pflbench.errors import unknown
+from pflbench.selection import Selection
+from pflbench.store import Store
 
 if TYPE_CHECKING:
-    from pflbench.selection import Selection
-    from pflbench.store import Store
     from pflbench.suite.cells import Expansion
 
 Profile = Annotated[str | None, option("--profile", help="Only this one (default: each that has results).")]
@@ -69,7 +70,6 @@ def report(
     from pflbench.report.compact import compact
     from pflbench.report.reading import readable
     from pflbench.report.render import render
-    from pflbench.store import Store
 
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
@@ -131,10 +131,8 @@ def explain(
 
     Values with their sources, trials behind the tuned ones, departures from the paper, the federation, the runs.
     """
-    from pflbench.data.root import data_root
     from pflbench.reading.explained import text
     from pflbench.reading.explaining import explain
-    from pflbench.store import Store
 
     root = data_root(data_dir) if data else None
     found = explain(suite, row, column, Store(results), selection, stage=stage, root=root)

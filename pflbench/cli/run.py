@@ -10,12 +10,13 @@ from rich.console import Console
 from pflbench.cli import common, options
 from pflbench.cli.common import console, errors
 from pflbench.cli.options import EXECUTION, SELECTION, asking, option
+from pflbench.data.root import data_root
+from pflbench.running.execution import Execution
+from pflbench.selection import Selection
 
 if TYPE_CHECKING:
     from pflbench.running.events import Event
-    from pflbench.running.execution import Execution
     from pflbench.running.training import Outcome
-    from pflbench.selection import Selection
 
 
 @asking(SELECTION, EXECUTION)
@@ -83,7 +84,6 @@ def plan(
     runs with the same method and hyperparameters, dataset, network, cohort, batch, precision and scoring, and of at
     most four times their rounds. What nothing tells is measured on one core, and kept.
     """
-    from pflbench.data.root import data_root
     from pflbench.running.planning import plan
     from pflbench.suite.labels import loaded
 

@@ -11,7 +11,9 @@ import typer
 
 from pflbench.cli.common import console, errors
 from pflbench.cli.options import option
+from pflbench.data.root import data_root
 from pflbench.errors import UsageError
+from pflbench.running.execution import choose_device
 from pflbench.units import count, duration
 
 
@@ -38,7 +40,6 @@ def speed(
     training reaches. The numbers are kept for `pflbench plan`.
     """
     from pflbench.executor import local
-    from pflbench.running.execution import choose_device
     from pflbench.speed.contenders import NETWORKS, Options
     from pflbench.speed.measuring import document, how_long, measure
 
@@ -79,7 +80,6 @@ def info() -> int:
     """Print versions, devices and folders: paste it into a bug report."""
     import torch
 
-    from pflbench.data.root import data_root
     from pflbench.executor import provenance
     from pflbench.executor.local import cores
     from pflbench.suite.load import folder

@@ -6,19 +6,18 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pflbench.cli import common, options
 from pflbench.cli.common import console, errors
 from pflbench.cli.options import WANTED, asking, option
+from pflbench.data.root import data_root
 from pflbench.errors import UsageError
+from pflbench.selection import EVERYTHING, Selection, Wanted
+from pflbench.store import Store
 from pflbench.units import count
-
-if TYPE_CHECKING:
-    from pflbench.selection import Selection, Wanted
-    from pflbench.store import Store
 
 
 def show(
@@ -27,7 +26,6 @@ def show(
 ) -> int:
     """Print a run's spec, where it came from, and its scores and metrics."""
     from pflbench.reading.stored import named
-    from pflbench.store import Store
 
     store = Store(results)
     (stored,) = named(store, [run])
@@ -74,7 +72,6 @@ def scores(
     from pflbench.reading.scores import scores, write, write_open
     from pflbench.reading.stored import other_seeds
     from pflbench.report.text import ranges
-    from pflbench.store import Store
 
     wanted, store = replace(wanted, trials=trials), Store(results)
     tables = scores(store, wanted)
@@ -102,7 +99,6 @@ def rm(
     """
     from pflbench.reading.runs import lines
     from pflbench.reading.stored import to_remove
-    from pflbench.store import Store
     from pflbench.store.removal import remove
 
     store = Store(results)
@@ -134,8 +130,6 @@ def pack(
     With --suite: the runs of its columns, also those of your own methods.
     """
     from pflbench.reading.stored import named
-    from pflbench.selection import EVERYTHING
-    from pflbench.store import Store
     from pflbench.store.packing import pack
 
     store, ids = Store(results), None
@@ -176,9 +170,7 @@ def upgrade(
 
     Scores stay as they are, and so do runs that are up to date. The id that a renamed run had stays in its provenance.
     """
-    from pflbench.data.root import data_root
     from pflbench.executor.recount import TITLE, lacking, recounting
-    from pflbench.store import Store
     from pflbench.store.upgrade import upgrade
 
     store = Store(results)

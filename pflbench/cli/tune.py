@@ -11,12 +11,12 @@ from pflbench.cli.common import console, errors
 from pflbench.cli.options import asking, option
 from pflbench.cli.run import say_failures
 from pflbench.errors import UsageError
+from pflbench.running.execution import Execution
+from pflbench.selection import Selection
 from pflbench.units import count
 
 if TYPE_CHECKING:
-    from pflbench.running.execution import Execution
     from pflbench.running.tuning import Tuning
-    from pflbench.selection import Selection
 
 Columns = Annotated[list[str] | None, option("--column", help="This column, by id (default: those of the suite).")]
 
