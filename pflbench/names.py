@@ -141,12 +141,6 @@ def source_file(reference: str) -> Path:
     return _own_file(where) if where.startswith("pflbench.") else _module_file(where)
 
 
-@cache
-def _own_file(module: str) -> Path:
-    # pflbench's own modules stay where they are while it runs; others may appear when a path is added.
-    return _module_file(module)
-
-
 def _module_file(module: str) -> Path:
     importlib.invalidate_caches()  # a file that was just written counts
     try:
@@ -156,6 +150,10 @@ def _module_file(module: str) -> Path:
     if found is None or found.origin is None:
         raise UsageError(f"Cannot find the module {module!r}.")
     return Path(found.origin)
+
+
+_own_file = cache(_module_file)
+# pflbench's own modules stay where they are while it runs; others may appear when a path is added.
 
 
 def is_users(reference: str) -> bool:

@@ -61,14 +61,9 @@ _imported: dict[Path, bytes] = {}
 
 
 def _check_imported(code: Code, new: Iterable[str]) -> None:
-    """Check that files which Python's own import system loaded for the code are those that were hashed.
+    """Check that what Python's own import system loaded for the code, with these `new` modules, is what was hashed.
 
-    Args:
-        code: The code, which is loaded.
-        new: The names of the modules that appeared meanwhile.
-
-    Raises:
-        UsageError: A file is not, or it is another or older one.
+    Raises `UsageError` if a file is not, or if it is another or older one.
     """
     for name in sorted(new):
         file = Path(getattr(sys.modules[name], "__file__", None) or "")

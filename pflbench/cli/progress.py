@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from rich.console import Console
@@ -19,7 +20,7 @@ from pflbench.units import duration
 SPEAK_EVERY = 60.0  # seconds between two lines about one task where there are no bars
 
 
-class Display:
+class Display(AbstractContextManager["Display"]):
     """Shows what happens as it comes; a context manager. `quiet`: problems only.
 
     `work`: what each run costs, by its id, in any unit: a round of one method may be a hundred of another.
@@ -35,9 +36,6 @@ class Display:
         self.started: dict[Task, float] = {}
         self.spoken: dict[Task, float] = {}
         self.progress: Progress | None = None
-
-    def __enter__(self) -> Display:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self.progress:

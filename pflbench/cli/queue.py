@@ -73,13 +73,8 @@ def queue(
 def _steps(item: QueueItem, store: Store, jobs: int | None, in_time: Callable[[], bool] | None) -> Iterator[Selection]:
     """What to train of an entry: all of it, or, where time is short, one after the other what runs at a time.
 
-    Each is to be trained before the next is asked for.
-
-    Args:
-        item: The entry.
-        store: Where the results are.
-        jobs: Processor cores to use; None: all.
-        in_time: Whether there is time to start something; None: there is no end.
+    Each is to be trained before the next is asked for. `jobs`: processor cores to use, None for all; `in_time`: whether
+    there is time to start something, None where there is no end.
     """
     from pflbench.executor.local import cores  # which imports torch
 

@@ -81,18 +81,15 @@ def report(
     texts = [render(table, format_, compare_paper) for table in tables]  # type: ignore[arg-type]
     if first_look:
         _say_others(found.others, store)
-    text = _joined(texts, format_)
+    if format_ == "csv":  # one header for all
+        text = "".join([texts[0], *(text.split("\n", 1)[1] for text in texts[1:])])
+    else:
+        text = "\n".join(texts)
     if output is None:
         common.show(text)
     else:
         common.write(output, text.encode())
     return 0
-
-
-def _joined(texts: Sequence[str], format: str) -> str:
-    if format != "csv":
-        return "\n".join(texts)
-    return "".join([texts[0], *(text.split("\n", 1)[1] for text in texts[1:])])  # one header for all
 
 
 def _say_others(tables: Sequence[Expansion], store: Store) -> None:
