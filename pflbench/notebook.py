@@ -14,7 +14,7 @@ import inspect
 import linecache
 import symtable
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -41,7 +41,7 @@ def reference(thing: type | Callable[..., Any]) -> str:
     file = getattr(module, "__file__", None)
     if thing.__module__ != "__main__" and file:
         return f"{Path(file).resolve()}:{name}"
-    return f"{_written(_Extract(thing, vars(module) if module else {}).text, name)}:{name}"
+    return f"{_written(_extract(thing, vars(module) if module else {}), name)}:{name}"
 
 
 def _written(text: str, name: str) -> Path:
@@ -56,51 +56,43 @@ def _written(text: str, name: str) -> Path:
     return path
 
 
-class _Extract:
-    """The source of a class or function and of what it needs of the names around it, in an order that works."""
+def _extract(thing: Any, around: Mapping[str, Any]) -> str:
+    """The file of a class or function and of what it needs of the names around it, in an order that works."""
+    imports, parts, seen = set[str](), list[str](), set[str]()
 
-    def __init__(self, thing: Any, around: dict[str, Any]):
-        self.owner, self.around = thing.__qualname__, around
-        self.imports: list[str] = []
-        self.parts: list[str] = []
-        self.seen: set[str] = set()
-        self._take(thing.__qualname__, thing)
-
-    @property
-    def text(self) -> str:
-        """The whole file."""
-        return "\n".join([*sorted(set(self.imports)), "", "", *self.parts]) + "\n"
-
-    def _take(self, name: str, value: Any) -> None:
+    def take(name: str, value: Any) -> None:
         source = _source(value)
-        self.seen.add(name)
+        seen.add(name)
         for used in _globals(source):
-            if used not in self.seen:
-                self._need(used)
-        self.parts.append(source.rstrip() + "\n\n")
+            if used not in seen:
+                need(used)
+        parts.append(source.rstrip() + "\n\n")
 
-    def _need(self, name: str) -> None:
+    def need(name: str) -> None:
         """Make a name known in the file, as it is around the class."""
-        if name not in self.around:
+        if name not in around:
             if not hasattr(builtins, name):
-                raise UsageError(f"{self.owner} uses {name!r}, which is defined nowhere around it.")
+                raise UsageError(f"{thing.__qualname__} uses {name!r}, which is defined nowhere around it.")
             return
-        self.seen.add(name)
-        value = self.around[name]
+        seen.add(name)
+        value = around[name]
         home = _home(name, value)
         if isinstance(value, ModuleType):
-            self.imports.append(f"import {value.__name__} as {name}")
+            imports.add(f"import {value.__name__} as {name}")
         elif home:
-            self.imports.append(f"from {home[0]} import {home[1]} as {name}")
+            imports.add(f"from {home[0]} import {home[1]} as {name}")
         elif isinstance(value, type | FunctionType):
-            self._take(name, value)
+            take(name, value)
         elif _is_plain(value):
-            self.parts.append(f"{name} = {value!r}\n")
+            parts.append(f"{name} = {value!r}\n")
         else:
             raise UsageError(
-                f"{self.owner} uses {name!r}, a {type(value).__name__}, which a file of its own cannot have: "
-                f"make it a hyperparameter or a constant of {self.owner}, or write both into a file."
+                f"{thing.__qualname__} uses {name!r}, a {type(value).__name__}, which a file of its own cannot have: "
+                f"make it a hyperparameter or a constant of {thing.__qualname__}, or write both into a file."
             )
+
+    take(thing.__qualname__, thing)
+    return "\n".join([*sorted(imports), "", "", *parts]) + "\n"
 
 
 def _is_plain(value: Any) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 from typing_extensions import Self, Unpack
 
 from pflbench.errors import UsageError
-from pflbench.spec import Precision, check_precision
+from pflbench.spec import Precision
 from pflbench.units import seed_text
 
 
@@ -69,8 +69,8 @@ class Selection:
 
     def __post_init__(self) -> None:
         """Reject what no suite could have."""
-        if self.precision is not None:
-            check_precision(self.precision)
+        if self.precision not in (None, *get_args(Precision)):
+            raise UsageError(f"Unknown precision {self.precision!r}; known: {', '.join(get_args(Precision))}.")
         if self.rounds is not None and self.rounds < 1:
             raise UsageError(f"At least one round, not {self.rounds}.")
 

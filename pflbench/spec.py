@@ -6,12 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import Self
-
-from pflbench.errors import UsageError
 
 Options = dict[str, Any]
 Stage = Literal["global", "personalized", "finetuned", "stored", "sampled"]
@@ -21,12 +19,6 @@ Precision = Literal["fp32", "fp64", "bf16", "tf32"]
 """fp32, fp64: everything in that precision. bf16: float32, with forward passes in bfloat16 where autocast has them so.
 tf32: float32, with products of a GPU's tensor cores that have 10 bits of fraction."""
 Positive = Annotated[int, Field(gt=0)]
-
-
-def check_precision(precision: str) -> None:
-    """Raise `UsageError` for a precision that does not exist."""
-    if precision not in get_args(Precision):
-        raise UsageError(f"Unknown precision {precision!r}; known: {', '.join(get_args(Precision))}.")
 
 
 Query = Annotated[float, Field(gt=0, lt=1)] | Literal["test-split", "partition"]

@@ -53,11 +53,6 @@ class Unknown(NamedTuple):
     places: Places
     missing: tuple[str, ...] = ()
 
-    @property
-    def reference(self) -> str:
-        """Where its method's code is."""
-        return names.place("methods", self.spec.method.name, self.places)
-
 
 def measure(unknown: Sequence[Unknown], root: Path, on_event: OnEvent) -> dict[str, str]:
     """Measure what the times of these runs depend on, and keep it for every later plan.
@@ -77,7 +72,7 @@ def measure(unknown: Sequence[Unknown], root: Path, on_event: OnEvent) -> dict[s
         spec = one.spec
         if spec.precision == "tf32":
             reasons[spec.id] = "tf32 needs a GPU"
-        elif gradient_rows(spec, one.reference) is not None:
+        elif gradient_rows(spec, names.place("methods", spec.method.name, one.places)) is not None:
             networks.setdefault(timed_as(spec), spec)
         elif one.missing:
             reasons[spec.id] = "its data are missing"
