@@ -115,13 +115,13 @@ def _from_runs(suite: Suite, figure: FromRuns, part: Selection, results: Path) -
 def _from_sizes(suite: Suite, document: Document, figure: Histogram, seeds: tuple[int, ...]) -> Drawing:
     from pflbench.data.partitions.slicing import RandomSlicing
     from pflbench.report.figures.make import draw_sizes
-    from pflbench.report.figures.sizes import Shape, Slicing
+    from pflbench.report.figures.sizes import Slicing
     from pflbench.suite.expand import expand
     from pflbench.suite.resolve import shared
 
-    shape, columns = Shape(figure.classes, figure.types, figure.per_type), []
+    columns = []
     for index, column in enumerate(document.column):
         settings, title = shared(suite, document, index), f"{column.group} {column.title}".strip()
         slicing = RandomSlicing(**settings["partition"].options)
-        columns.append(Slicing(title, settings["clients"], slicing, shape))
+        columns.append(Slicing(title, settings["clients"], slicing, figure.classes, figure.types, figure.per_type))
     return draw_sizes(expand(suite), figure, columns, seeds or range(figure.partitions))

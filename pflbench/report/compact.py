@@ -39,13 +39,9 @@ def compact(table: Table, compare: bool = True) -> Table:
 def only(tables: Iterable[Table], methods: Collection[str]) -> list[Table]:
     """The tables with the rows of these methods alone, those that have any. No methods: the tables as they are.
 
-    Args:
-        tables: Which.
-        methods: Ids of rows, or names of methods, of one's own as `file.py:Class`. A name that is a row's id is that
-            row, with those that show its runs at other stages, even where it is a method of more rows.
-
-    Raises:
-        UsageError: No row of any of the tables is called so.
+    `methods`: ids of rows, or names of methods, of one's own as `file.py:Class`. A name that is a row's id is that row,
+    with those that show its runs at other stages, even where it is a method of more rows. Raises `UsageError` where no
+    row of any of the tables is called so.
     """
     tables, wanted = list(tables), {without_folder(name) for name in methods}
     known = {name for table in tables for row in (*table.rows, *table.extra) for name in _names(row)}

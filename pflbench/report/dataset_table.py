@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from pflbench.report import footer
-from pflbench.report.statistics import summarize
+from pflbench.report.statistics import spread_word, summarize
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import ranges
 from pflbench.store import Store
@@ -19,13 +19,12 @@ from pflbench.suite.statistics import COLUMNS, Sizes
 
 def lay_out_counts(table: CountTable, store: Store) -> Table:
     """The finished table. A dataset that is not counted with every seed is a line of dashes, and the footer says so."""
-    columns = tuple(ColumnHead(TableColumn(name, "", name, "", "", "", 0, 0)) for name in COLUMNS)
     found = {dataset.id: _counted(dataset, store) for dataset in table.datasets}
     return Table(
         suite=table.suite,
         title=table.heading,
         profile=table.profile,
-        columns=columns,
+        columns=tuple(ColumnHead(TableColumn(name, "", name, "", "", "", 0, 0)) for name in COLUMNS),
         rows=tuple(
             Row(one.id, one.title, tuple(_cell(table, found[one.id], one.printed, name) for name in COLUMNS))
             for one in table.datasets
@@ -43,14 +42,13 @@ def _footer(table: CountTable, found: Mapping[str, Sequence[Counts]]) -> Iterato
     varies = any(len({one[:-1] for one in counts}) > 1 for counts in found.values())
     there = [f"{found[one.id][0].data[:12]} ({one.title})" for one in table.datasets if found[one.id]]
     missing = ", ".join(one.title for one in table.datasets if not found[one.id])
-    yield footer.shortfall(table)
-    yield footer.paper(table)
+    yield from (footer.shortfall(table), footer.paper(table))
     yield "Counted: train, the clients' support images; test, their query images; classes, the labels of both."
-    yield f"Seeds: {ranges(table.seeds)}.{_spread(table) if varies else ''}"
+    pm = f" ± is the {spread_word(table.spread)} over seeds." if table.shows_spread else ""
+    yield f"Seeds: {ranges(table.seeds)}.{f' Where they differ, the mean stands there.{pm}' if varies else ''}"
     yield f"Data: {', '.join(there)}." if there else ""
-    yield (
-        f"Not counted yet: {missing}. `pflbench run {table.command}` counts what the datasets hold." if missing else ""
-    )
+    if missing:
+        yield f"Not counted yet: {missing}. `pflbench run {table.command}` counts what the datasets hold."
     yield from table.notes
 
 
@@ -61,24 +59,14 @@ def _counted(dataset: ToCount, store: Store) -> list[Counts]:
     return found if len(found) == len(counts) else []
 
 
-def _spread(table: Caption) -> str:
-    kind = "standard error of the mean" if table.spread.kind == "sem" else "standard deviation"
-    pm = f" ± is the {kind} over seeds." if table.shows_spread else ""
-    return f" Where they differ, the mean stands there.{pm}"
-
-
 def _cell(table: Caption, counts: list[Counts], paper: Sizes | None, name: str) -> CellValue | None:
     if not counts:
         return None
     ours = summarize(np.array([[float(getattr(one, name))] for one in counts]), table.spread)
     printed = getattr(paper, name) if paper else None
     return CellValue(
-        method="",
-        stage="",
-        rounds=0,
         done=ours.n,
         expected=ours.n,
-        failed=0,
         mean=ours.mean,
         std=ours.std,
         sem=ours.sem,

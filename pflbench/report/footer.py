@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from pflbench.report import used as made
 from pflbench.report.reading import concerned
-from pflbench.report.statistics import WINDOW
+from pflbench.report.statistics import WINDOW, spread_word
 from pflbench.report.table import CellValue, Grid
 from pflbench.report.text import MARKS, grouped, number, ranges
 from pflbench.report.used import Used, per_column
 from pflbench.spec import RunSpec
-from pflbench.suite.cells import Caption, Cell, Choice, ColumnHead, Expansion, TableRow
+from pflbench.suite.cells import Caption, Cell, ColumnHead, Expansion, TableRow
 from pflbench.suite.schema import Spread
 from pflbench.units import count
 
@@ -52,15 +52,17 @@ def footer(
     """The lines below a table. `titles`: of all rows, by id; `older`: lines on runs of other versions."""
     done = made.finished(used)
     counted = seeds(table.cells, grid.values(), table.spread if table.shows_spread else None)
+    precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
+    stages = grouped((value.stage, titles[row]) for (row, _), value in grid.items())
+    alike = len(stages) == 1 or table.stages  # or stages head the columns
     progress = made.progress(table.cells, used)
     first = [*mixed, *made.failures(used), shortfall(table)]
-    apart, unchecked, guards = other_seeds(table, grid), made.unchecked(used), made.guards(done)
-    own = made.own_values(table, used)
+    apart, doubts = other_seeds(table, grid), made.doubts(table, used, done)
     lines = [
         *first,
         f"{paper(table)} Protocol: {table.protocol}.",
         departures(table),
-        selection(table.cells, _by_stage(table, grid, titles)),
+        selection(table.cells, None if alike else stages),
         counted,
         apart,
         clients(table),
@@ -71,12 +73,10 @@ def footer(
         *choices(table, grid),
         *unprinted(grid, titles),
         *differences(table),
-        _precision(table.cells),
+        f"Precision: {precision}." if precision else "",
         progress,
         made.provenance(done),
-        unchecked,
-        own,
-        guards,
+        *doubts,
         made.shared(done),
         made.data(table, used),
         *made.spare(table.cells, used, spare),
@@ -84,13 +84,8 @@ def footer(
         *table.notes,
         *older,
     ]
-    warnings = [*first, apart, unchecked, own, guards, *older]
+    warnings = [*first, apart, *doubts, *older]
     return Footer(tuple(filter(None, lines)), tuple(filter(None, warnings)), f"{counted} {progress}")
-
-
-def _precision(cells: Iterable[Cell]) -> str:
-    found = sorted({run.precision for cell in cells for run in cell.needed} - {"fp32"})
-    return f"Precision: {', '.join(found)}." if found else ""
 
 
 def departures(table: Expansion) -> str:
@@ -100,12 +95,6 @@ def departures(table: Expansion) -> str:
     how = f"in {count(len(names), 'point')} ({', '.join(names[:_NAMED])}{more})"
     where = f"`pflbench explain {table.suite} ROW COLUMN`"
     return f"Differs from the paper's text, or fills what it leaves open, {how}: {where}." if names else ""
-
-
-def _by_stage(table: Expansion, grid: Grid, titles: Mapping[str, str]) -> Mapping[str, Collection[str]] | None:
-    """The titles of the rows at each stage; None where stages head the columns, or all rows have the same."""
-    found = grouped((value.stage, titles[row]) for (row, _), value in grid.items())
-    return found if len(found) > 1 and not table.stages else None
 
 
 def selection(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | None = None) -> str:
@@ -160,11 +149,9 @@ def seeds(cells: Iterable[Cell], values: Iterable[CellValue], spread: Spread | N
     done = {(value.done, value.expected) for value in values}
     line = f"Seeds: {ranges(asked)} (n = {len(asked)})."
     if spread is not None and any(n > 1 for n, _ in done):
-        kind = f"standard deviation over seeds (ddof = {spread.ddof})"
-        if spread.kind == "sem":
-            kind = "standard error of the mean over seeds (ddof = 1)"
+        ddof = 1 if spread.kind == "sem" else spread.ddof
         average = ", averaged over the steps read" if spread.of == "each-step" else ""
-        line += f" ± is the {kind}{average}."
+        line += f" ± is the {spread_word(spread)} over seeds (ddof = {ddof}){average}."
     if spread is not None and any(n == 1 for n, _ in done):
         line += " n = 1: no spread."
     if any(0 < n < expected for n, expected in done):
@@ -277,7 +264,10 @@ def choices(table: Expansion, grid: Grid) -> list[str]:
     lines: dict[str, None] = {}
     for row in table.rows:
         cells = {head: cell for (id, head), cell in table.places.items() if id == row.id and cell.choices}
-        lines |= dict.fromkeys(f"{row.title}: {_choice(cell.choices[0])}" for cell in cells.values())
+        for points in (cell.choices[0] for cell in cells.values()):
+            how = f"each client has the one of {len(points)} grid points that is best for it (ties: the first) on "
+            share = f"{100 * points[0].validation.validation:g} %"
+            lines[f"{row.title}: {how}{share} of its support, left out of separate trainings."] = None
         found = [(names[head], on_test) for head in cells if (on_test := grid[row.id, head].on_test)]
         shown = [
             f"{number(one.mean, one.spread if table.shows_spread else None, table.decimals)} ({name})"
@@ -287,14 +277,6 @@ def choices(table: Expansion, grid: Grid) -> list[str]:
             instead = "with points chosen on the test scores (closest to the paper's wording, optimistic)"
             lines[f"{row.title} {instead}: {', '.join(shown)}."] = None
     return list(lines)
-
-
-def _choice(points: Sequence[Choice]) -> str:
-    share = f"{100 * points[0].validation.validation:g} %"
-    return (
-        f"each client has the one of {len(points)} grid points that is best for it (ties: the first) on {share} of its "
-        "support, left out of separate trainings."
-    )
 
 
 def unprinted(grid: Grid, titles: Mapping[str, str]) -> list[str]:

@@ -42,11 +42,10 @@ Rounds = tuple[Scored, ...]
 def scored(result: RunResult, reading: Reading) -> Rounds:
     """Each client's accuracy after each of the rounds that a run is to be scored in, the last one last.
 
-    Raises:
-        PflbenchError: The run was not scored in one of them, or lacks a step for a client.
+    Raises `PflbenchError` if the run was not scored in one of them, or lacks a step for a client.
     """
-    spec = result.spec
-    return tuple(after(result, reading, spec.rounds - i) for i in reversed(range(spec.scoring.last)))
+    last = result.spec.rounds
+    return tuple(after(result, reading, n) for n in range(last - result.spec.scoring.last + 1, last + 1))
 
 
 def after(result: RunResult, reading: Reading, round: int) -> Scored:
@@ -112,11 +111,8 @@ def by_client(rounds: Sequence[Scored]) -> Scored:
 
 def concerned(run: RunSpec) -> int:
     """How many clients a run scores, if each of them has something to score."""
-    number = {
-        "held-out": run.clients - run.training_clients,
-        "training": run.training_clients,
-        "all": run.clients,
-    }[run.scoring.clients]
+    numbers = {"held-out": run.clients - run.training_clients, "training": run.training_clients, "all": run.clients}
+    number = numbers[run.scoring.clients]
     return min(number, run.scoring.first or number)
 
 

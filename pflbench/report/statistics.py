@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +38,11 @@ def summarize(values: Floats, spread: Spread) -> Summary:
     sample = _std(per_seed, 1)
     sem = None if sample is None else sample / math.sqrt(n)
     return Summary(float(values.mean()), std, sem, std if spread.kind == "std" else sem, n)
+
+
+def spread_word(spread: Spread) -> str:
+    """What stands behind the ±."""
+    return "standard error of the mean" if spread.kind == "sem" else "standard deviation"
 
 
 def _std(values: Floats, ddof: int) -> float | None:
@@ -76,19 +80,12 @@ def verdict(ours: Summary, theirs: Reference, not_comparable: str | None = None)
     """How our cell compares to the paper's. `not_comparable`: the reason if they must not be compared."""
     if not_comparable is not None:
         return Verdict("not comparable", not_comparable)
-    return replace(_compared(ours, theirs), suspect=theirs.suspect)
-
-
-def _compared(ours: Summary, theirs: Reference) -> Verdict:
     if ours.n < ENOUGH_SEEDS:
-        return Verdict("too few seeds", f"fewer than {ENOUGH_SEEDS} seeds are done")
+        return Verdict("too few seeds", f"fewer than {ENOUGH_SEEDS} seeds are done", suspect=theirs.suspect)
     spreads = "√(ours² + paper's²)" if theirs.spread is not None else "ours alone, as the paper prints no ±"
     reason = f"the difference is within one, within two, or more (off) joint ± (how many: in parentheses), {spreads}"
     joint = math.hypot(ours.spread or 0.0, theirs.spread or 0.0)
     difference = abs(ours.mean - theirs.mean)
     ratio = difference / joint if joint else math.inf if difference > _ROUNDING else 0.0
-    if difference <= joint + _ROUNDING:
-        return Verdict("within 1", reason, ratio)
-    if difference <= 2 * joint + _ROUNDING:
-        return Verdict("within 2", reason, ratio)
-    return Verdict("off", reason, ratio)
+    within = [n for n in (1, 2) if difference <= n * joint + _ROUNDING]
+    return Verdict("off" if not within else "within 1" if 1 in within else "within 2", reason, ratio, theirs.suspect)

@@ -52,12 +52,12 @@ class Verdict:
 class CellValue:
     """A filled cell. `mean` is None if no run is done, the spreads are None below two seeds."""
 
-    method: str
-    stage: str
-    rounds: int
-    done: int
-    expected: int
-    failed: int
+    method: str = ""
+    stage: str = ""
+    rounds: int = 0
+    done: int = 0
+    expected: int = 0
+    failed: int = 0
     runs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Ids of the runs read, by seed."""
     mean: float | None = None

@@ -10,7 +10,6 @@ from textwrap import wrap
 from typing import NamedTuple, TypeVar
 
 from pflbench.report.table import SUSPECT, CellValue, Row, Table, Verdict
-from pflbench.suite.cells import Reference
 
 NONE = "–"
 OUTSIDE = "not in the suite"
@@ -94,7 +93,10 @@ def comparison(table: Table) -> tuple[list[Compared], list[str]]:
     notes: dict[str, int] = {}
     lines = []
     for row, head, value in replace(table, extra=()).shown if table.compared else ():
-        paper = _as_printed(value.reference, table.decimals) if value.reference else NONE
+        paper, printed = NONE, value.reference
+        if printed is not None:
+            spread = "" if printed.spread is None else f" ± {printed.spread:.{table.decimals}f}"
+            paper = (printed.text or number(printed.mean, None, table.decimals)) + spread
         difference = NONE if value.difference is None else f"{value.difference:+.{table.decimals}f}"
         verdict = _judged(value.verdict, notes) if value.verdict else NONE
         lines.append(Compared(row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
@@ -119,11 +121,6 @@ def fitting(text: str, encoding: str) -> str:
 
     codecs.register_error("pflbench.ascii", instead)
     return text.encode(encoding, "pflbench.ascii").decode(encoding)
-
-
-def _as_printed(reference: Reference, decimals: int) -> str:
-    mean = reference.text or number(reference.mean, None, decimals)
-    return mean if reference.spread is None else f"{mean} ± {reference.spread:.{decimals}f}"
 
 
 class View(NamedTuple):

@@ -113,10 +113,16 @@ def provenance(done: Sequence[Stored]) -> str:
     return f"Commit: {commit}. Device: {device}. torch: {torch}." if done else ""
 
 
-def unchecked(used: Iterable[Used]) -> str:
-    """Which rows trained without their method having been held against the contract."""
+def doubts(table: Expansion, used: Sequence[Used], done: Iterable[Stored]) -> list[str]:
+    """Whose method was not held against the contract, and whose numbers were not finite, and went on without them."""
     rows = ", ".join(dict.fromkeys(u.row for u in used if u.stored.provenance.get("unchecked")))
-    return f"Trained with --unchecked, not held against the contract of methods: {rows}." if rows else ""
+    fell = {(s.spec.method.name, s.spec.seed): s.provenance["guards"] for s in done if s.provenance.get("guards")}
+    where = ", ".join(f"{name} seed {seed} ({count}×)" for (name, seed), count in fell.items())
+    return [
+        f"Trained with --unchecked, not held against the contract of methods: {rows}." if rows else "",
+        own_values(table, used),
+        f"Clients fell back on their last finite numbers in {where}." if where else "",
+    ]
 
 
 def own_values(table: Expansion, used: Iterable[Used]) -> str:
@@ -131,13 +137,6 @@ def own_values(table: Expansion, used: Iterable[Used]) -> str:
     rows = grouped((row, f"{key}={' or '.join(texts)}") for (row, key), texts in values.items())
     told = "; ".join(f"{row} ({', '.join(texts)})" for row, texts in rows.items())
     return f"Chosen by who ran them, not by the suite: the hyperparameters of {told}." if told else ""
-
-
-def guards(done: Iterable[Stored]) -> str:
-    """Which runs had numbers that were not finite, and went on without them."""
-    fell = {(s.spec.method.name, s.spec.seed): s.provenance["guards"] for s in done if s.provenance.get("guards")}
-    where = ", ".join(f"{name} seed {seed} ({count}×)" for (name, seed), count in fell.items())
-    return f"Clients fell back on their last finite numbers in {where}." if where else ""
 
 
 def shared(done: Iterable[Stored]) -> str:

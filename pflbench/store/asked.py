@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pflbench.store.files import CorruptFile, said
-from pflbench.store.header import Stored
 from pflbench.store.store import Store
 
 NAME = "asked.jsonl"
@@ -34,19 +32,19 @@ Askers = Mapping[str, frozenset[Asker]]
 def askers(store: Store) -> Askers:
     """Who asked for each of the stored runs. A line that cannot be read is left out, with a warning."""
     later = _later(store)
-    found = {run.spec.id: frozenset(_of_run(run)).union(*(later.get(id, ()) for id in run.ids)) for run in store.list()}
+    found: dict[str, frozenset[Asker]] = {}
+    for run in store.list():
+        asked = run.provenance.get("asked")
+        first = [Asker(str(asked.get("suite")), str(asked.get("profile")))] if isinstance(asked, dict) else []
+        found[run.spec.id] = frozenset(first).union(*(later.get(id, ()) for id in run.ids))
     return {id: several for id, several in found.items() if several}
 
 
 def remember(store: Store, asked: Mapping[str, Sequence[Asker]], made: Collection[str]) -> None:
     """Add to `runs/asked.jsonl` who asks for runs, as far as their provenance does not say it.
 
-    If the folder cannot be written, a warning says so: the runs themselves are there.
-
-    Args:
-        store: Where the runs are.
-        asked: Who asks for them now, by run id.
-        made: Those that are made now. Their provenance will name the first who asks, and no other.
+    If the folder cannot be written, a warning says so: the runs themselves are there. `asked`: who asks for them now,
+    by run id; `made`: those that are made now, whose provenance will name the first who asks, and no other.
     """
     known, later, stored = askers(store), _later(store), {run.spec.id for run in store.list()}
     new: dict[Asker, list[str]] = {}
@@ -73,29 +71,18 @@ def remember(store: Store, asked: Mapping[str, Sequence[Asker]], made: Collectio
 def _later(store: Store) -> dict[str, set[Asker]]:
     found: dict[str, set[Asker]] = {}
     for folder in (store.runs, store.packs.folder) if store.packs.seen else (store.runs,):
-        for asker, ids in _lines(folder / NAME):
-            for id in ids:
-                found.setdefault(id, set()).add(asker)
-    return found
-
-
-def _lines(path: Path) -> Iterator[tuple[Asker, list[str]]]:
-    try:
-        lines = path.read_bytes().splitlines() if path.is_file() else []
-    except OSError as error:
-        warnings.warn(f"Cannot read {str(path)!r}: {said(error)}.", CorruptFile, stacklevel=2)
-        return
-    for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
+        path = folder / NAME
         try:
-            content = json.loads(line)
-            yield Asker(str(content["suite"]), str(content["profile"])), list(map(str, content["runs"]))
-        except (ValueError, KeyError, TypeError):
-            warnings.warn(f"Line {number} of {str(path)!r} cannot be read; remove it.", CorruptFile, stacklevel=2)
-
-
-def _of_run(run: Stored) -> Iterator[Asker]:
-    asked = run.provenance.get("asked")
-    if isinstance(asked, dict):
-        yield Asker(str(asked.get("suite")), str(asked.get("profile")))
+            lines = path.read_bytes().splitlines() if path.is_file() else []
+        except OSError as error:
+            warnings.warn(f"Cannot read {str(path)!r}: {said(error)}.", CorruptFile, stacklevel=3)
+            continue
+        for number, line in ((n, line) for n, line in enumerate(lines, start=1) if line):
+            try:
+                content = json.loads(line)
+                asker = Asker(str(content["suite"]), str(content["profile"]))
+                for id in content["runs"]:
+                    found.setdefault(str(id), set()).add(asker)
+            except (ValueError, KeyError, TypeError):
+                warnings.warn(f"Line {number} of {str(path)!r} cannot be read; remove it.", CorruptFile, stacklevel=3)
+    return found

@@ -86,17 +86,18 @@ def unchanged(path: Path, known: Identity) -> bool:
         return False
 
 
+def unlink(path: Path, note: str = "") -> None:
+    """Remove a file if it is there. Raises `StoreError`, with the note."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"Cannot remove {str(path)!r}: {said(error)}.{note}") from error
+
+
 def remove(path: Path, known: Identity, instead: Path) -> None:
     """Remove a file whose runs are in the file `instead`, unless it was replaced meanwhile. Raises `StoreError`."""
-    try:
-        if unchanged(path, known):
-            path.unlink()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(
-            f"Cannot remove {str(path)!r}: {said(error)}. Its runs are in {str(instead)!r} too, so remove it."
-        ) from error
+    if unchanged(path, known):
+        unlink(path, f" Its runs are in {str(instead)!r} too, so remove it.")
 
 
 def parquet_files(folder: Path) -> list[Path]:
@@ -180,5 +181,5 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True

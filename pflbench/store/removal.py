@@ -38,9 +38,8 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
         if leaving:
             done.append(Removed(pack.path, leaving, _without(store, pack, leaving)))
     for id in sorted(ids):
-        path = store.path(id)
-        if path.is_file():
-            _unlink(path)
+        if (path := store.path(id)).is_file():
+            files.unlink(path)
             done.append(Removed(path, (id,), None))
     for folder in (store.packs.folder, store.runs):
         if folder.is_dir():
@@ -62,12 +61,5 @@ def _without(store: Store, pack: Pack, leaving: Collection[str]) -> Path | None:
 
     staying = [run for id, run in pack.entries.items() if id not in leaving]
     rest = packfile.write(store.packs.folder, staying, read).path if staying else None
-    _unlink(pack.path)
+    files.unlink(pack.path)
     return rest
-
-
-def _unlink(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreError(f"Cannot remove {str(path)!r}: {files.said(error)}.") from error

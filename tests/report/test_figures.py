@@ -20,7 +20,7 @@ from pflbench.report.figures.clients import binned, cuts, density, dimension, ro
 from pflbench.report.figures.make import draw_runs, draw_sizes
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series, to_csv
 from pflbench.report.figures.pictures import METADATA, picture
-from pflbench.report.figures.sizes import Shape, Slicing, histogram
+from pflbench.report.figures.sizes import Slicing, histogram
 from pflbench.report.reading import Shelf
 from pflbench.result import Metric, RunResult, Score
 from pflbench.store import Store
@@ -116,7 +116,7 @@ def test_a_run_that_does_not_know_its_sizes(personal: Personal, store: Store) ->
 
 
 def test_sizes_over_partitions_are_those_of_the_partitions() -> None:
-    column = Slicing("A", 4, RandomSlicing("concepts"), Shape(3, 6, 9))
+    column = Slicing("A", 4, RandomSlicing("concepts"), 3, 6, 9)
     labels, kind = np.repeat([0, 1, 2], 18), np.repeat(range(6), 9)
     expected = [len(rows) for seed in (5, 7) for rows in RandomSlicing("concepts")(labels, kind, 4, seed)]
     assert column.held == 3 and column.sizes((5, 7)).tolist() == expected
@@ -126,17 +126,18 @@ def test_sizes_over_partitions_are_those_of_the_partitions() -> None:
 @pytest.mark.parametrize(
     ("partition", "shape", "clients", "held", "holders"),
     [
-        (RandomSlicing("labels"), Shape(4, 4, 30), 6, 2, 3),
-        (RandomSlicing("concepts"), Shape(3, 6, 30), 4, 3, 2),
-        (RandomSlicing("none"), Shape(3, 6, 30), 4, 6, 4),
-        (RandomSlicing("labels", rows=80), Shape(4, 4, 30), 6, 2, 3),
+        (RandomSlicing("labels"), (4, 4, 30), 6, 2, 3),
+        (RandomSlicing("concepts"), (3, 6, 30), 4, 3, 2),
+        (RandomSlicing("none"), (3, 6, 30), 4, 6, 4),
+        (RandomSlicing("labels", rows=80), (4, 4, 30), 6, 2, 3),
     ],
 )
 def test_drawn_sizes_follow_the_exact_law(
-    partition: RandomSlicing, shape: Shape, clients: int, held: int, holders: int
+    partition: RandomSlicing, shape: tuple[int, int, int], clients: int, held: int, holders: int
 ) -> None:
-    column = Slicing("A", clients, partition, shape)
-    per_type = shape.per_type if partition.rows is None else partition.rows // shape.types
+    column = Slicing("A", clients, partition, *shape)
+    _, types, per_type = shape
+    per_type = per_type if partition.rows is None else partition.rows // types
     drawn, law = histogram(column, range(40), 1000).series
     assert (drawn.label, law.label, drawn.width) == ("drawn", "exact law", held)
     exact = size_law(per_type, holders)[: len(law.points)]
@@ -150,7 +151,7 @@ def test_drawn_sizes_follow_the_exact_law(
 
 
 def test_bins_of_several_sizes_hold_the_sum() -> None:
-    column = Slicing("A", 6, RandomSlicing("labels"), Shape(4, 4, 30))
+    column = Slicing("A", 6, RandomSlicing("labels"), 4, 4, 30)
     fine, exact = histogram(column, range(40), 1000).series
     coarse, law = histogram(column, range(40), 10).series
     w = -(-len(fine.points) // 10)
@@ -164,17 +165,17 @@ def test_bins_of_several_sizes_hold_the_sum() -> None:
 
 
 def test_sizes_without_chance() -> None:
-    even = Slicing("A", 6, RandomSlicing("labels", cuts="equal"), Shape(4, 4, 30))
+    even = Slicing("A", 6, RandomSlicing("labels", cuts="equal"), 4, 4, 30)
     (drawn,) = histogram(even, (0,), 50).series
     assert [(p.x, p.n) for p in drawn.points if p.n] == [(20, 6)]
-    alone = Slicing("A", 2, RandomSlicing("labels"), Shape(4, 4, 30))
+    alone = Slicing("A", 2, RandomSlicing("labels"), 4, 4, 30)
     drawn, law = histogram(alone, (0,), 50).series
     assert (drawn.points[-1].x, drawn.points[-1].y, drawn.points[-1].n) == (60, 0.5, 2)
     assert [p.y for p in law.points] == [0] * 29 + [0.5]
 
 
 def test_a_figure_of_sizes_says_what_was_drawn(personal: Personal) -> None:
-    column = Slicing("A", 6, RandomSlicing("labels"), Shape(4, 4, 30))
+    column = Slicing("A", 6, RandomSlicing("labels"), 4, 4, 30)
     figure = Histogram(kind="histogram", partitions=9, classes=4, types=4, per_type=30, bins=5)
     drawing = draw_sizes(personal.table("a-2"), figure, [column], range(3))
     assert "3 partitions (seeds 0–2)" in drawing.notes[1] and drawing.panels == (histogram(column, range(3), 5),)

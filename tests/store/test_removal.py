@@ -69,7 +69,7 @@ def test_being_killed_before_the_old_pack_goes_loses_nothing_and_can_be_repeated
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("pflbench.store.removal._unlink", killed)
+        patch.setattr("pflbench.store.files.unlink", killed)
         remove(store, {done(0).spec.id})
     assert seeds(store) == [0, 1, 2, 3] and len(list(store.packs.folder.iterdir())) == 2
     remove(store, {done(0).spec.id})

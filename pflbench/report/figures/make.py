@@ -13,7 +13,7 @@ from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.sizes import Slicing, histogram
 from pflbench.report.figures.tsne import draw as draw_tsne
 from pflbench.report.reading import Shelf, by_round, by_step
-from pflbench.report.statistics import summarize
+from pflbench.report.statistics import spread_word, summarize
 from pflbench.report.text import grouped, ranges
 from pflbench.report.used import COUNTED, beside, costs, runs_used, unknown_costs
 from pflbench.report.versions import mixtures
@@ -42,13 +42,15 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
     x, y, drawn = _said(figure, table.spread)
     shown = [(one.label, one.numbers) for panel in panels for one in panel.series if isinstance(figure, Steps)]
     missing, seeds = _missing(table, heads, shelf)
+    runs = [run for cell in table.cells for spec in cell.runs if (run := shelf.read(spec))]
+    devices = ", ".join(sorted({str(run.provenance.get("device", "unknown")) for run in runs}))
     notes = (
         *_mixed(table, shelf),
         _listed("Missing or failed runs", missing, table),
         _listed("Not scored, see --evaluate-every", unscored, table),
         f"Paper: {table.paper}. Protocol: {table.protocol}. Seeds: {ranges(seeds)}.",
         drawn,
-        *((f"{COUNTED} Device: {_devices(table, shelf)}.", unknown_costs(shown)) if shown else ()),
+        *((f"{COUNTED} Device: {devices}.", unknown_costs(shown)) if shown else ()),
         *table.notes,
     )
     return Drawing(
@@ -133,9 +135,8 @@ def _said(figure: FromRuns, spread: Spread) -> tuple[str, str, str]:
     if isinstance(figure, Kde):
         kernels = "Gaussian kernels with Scott's bandwidth, the clients of all seeds together."
         return f"{figure.metric}{_SCALES[figure.scale]}", "density", kernels
-    kind = "standard error of the mean" if spread.kind == "sem" else "standard deviation"
     x = "fine-tuning step" if isinstance(figure, Steps) else "round"
-    return x, "accuracy (%)", f"Mean over seeds; the band is the {kind}."
+    return x, "accuracy (%)", f"Mean over seeds; the band is the {spread_word(spread)}."
 
 
 def _missing(table: Expansion, heads: Sequence[ColumnHead], shelf: Shelf) -> tuple[Remarks, set[int]]:
@@ -151,11 +152,6 @@ def _missing(table: Expansion, heads: Sequence[ColumnHead], shelf: Shelf) -> tup
                 which = f" (seeds {ranges(lacking)})" if done else ""
                 missing.append((f"{title}{which}", head.column.setting))
     return missing, seeds
-
-
-def _devices(table: Expansion, shelf: Shelf) -> str:
-    runs = [run for cell in table.cells for spec in cell.runs if (run := shelf.read(spec))]
-    return ", ".join(sorted({str(run.provenance.get("device", "unknown")) for run in runs}))
 
 
 def _listed(title: str, remarks: Remarks, table: Expansion) -> str:

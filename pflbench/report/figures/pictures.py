@@ -93,10 +93,8 @@ def _columns(entries: Collection[str], width: float) -> int:
 
 def _legend(figure: Figure, entries: Mapping[str, str], bottom: float, columns: int) -> None:
     """One for all panels, in the order of the labels; `entries`: what to write for each of them."""
-    handles: dict[str, Any] = {}
-    for ax in figure.axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
+    found = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in reversed(figure.axes)]
+    handles = {label: handle for of_panel in found for handle, label in of_panel}  # those of the first panel
     if handles:
         figure.legend(
             handles=[handles[label] for label in entries],

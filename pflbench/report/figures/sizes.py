@@ -15,34 +15,31 @@ from pflbench.report.reading import Floats
 Whole = npt.NDArray[np.int64]
 
 
-class Shape(NamedTuple):
-    """A dataset's labels: `types` are the labels themselves, or their subclasses, equally many of each."""
-
-    classes: int
-    types: int
-    per_type: int
-
-
 class Slicing(NamedTuple):
-    """A column of the figure: a dataset's shape, the number of clients, and the partition."""
+    """A column of the figure: the number of clients, the partition, and how a dataset is labelled.
+
+    `types` are the labels themselves, or their subclasses, equally many of each; there are `per_type` rows of each.
+    """
 
     title: str
     clients: int
     partition: RandomSlicing
-    shape: Shape
+    classes: int
+    types: int
+    per_type: int
 
     @property
     def held(self) -> int:
         """How many types a client holds."""
-        classes, types, _ = self.shape
-        return {"labels": classes // 2, "concepts": classes, "none": types}[self.partition.skew]
+        return {"labels": self.classes // 2, "concepts": self.classes, "none": self.types}[self.partition.skew]
 
     def sizes(self, seeds: Sequence[int]) -> Whole:
         """All clients' sizes in the partitions of these seeds."""
-        classes, types, per_type = self.shape
-        type_ = np.repeat(np.arange(types), per_type)
-        labels, kind = (type_, None) if classes == types else (type_ // (types // classes), type_)
-        found = (self.partition(labels, kind, self.clients, seed) for seed in seeds)
+        kind = np.repeat(np.arange(self.types), self.per_type)
+        labels = kind // (self.types // self.classes)
+        found = (
+            self.partition(labels, None if self.types == self.classes else kind, self.clients, seed) for seed in seeds
+        )
         return np.array([len(rows) for partition in found for rows in partition])
 
     def law(self) -> Floats | None:
@@ -50,8 +47,8 @@ class Slicing(NamedTuple):
         if self.partition.cuts != "random":
             return None
         rows = self.partition.rows
-        per_type = self.shape.per_type if rows is None else rows // self.shape.types
-        return size_law(per_type, self.clients * self.held // self.shape.types)
+        per_type = self.per_type if rows is None else rows // self.types
+        return size_law(per_type, self.clients * self.held // self.types)
 
 
 def histogram(column: Slicing, seeds: Sequence[int], bins: int) -> Panel:
