@@ -12,8 +12,6 @@ from pflbench.report.table import Row, Table
 from pflbench.report.text import grouped
 from pflbench.report.unlisted import EXTRA
 
-MORE = "--full shows all rows and columns{}, and what it rests on."
-
 
 def compact(table: Table, compare: bool = True) -> Table:
     """The table's short form: rows and columns with results, the warnings, and two lines that sum up the footer.
@@ -24,8 +22,8 @@ def compact(table: Table, compare: bool = True) -> Table:
     columns = [i for i, head in enumerate(table.columns) if head.id in heads]
     rows, extra = _with_results(table.rows, columns), _with_results(table.extra, columns)
     compared = _against(table) if compare else []
-    more = MORE.format(", differences from the paper" if table.compared else "")
-    last = f"{_scored((*rows, *extra))} {table.summary} {more}"
+    more = ", differences from the paper" if table.compared else ""
+    last = f"{_scored((*rows, *extra))} {table.summary} --full shows all rows and columns{more}, and what it rests on."
     return replace(
         table,
         columns=tuple(table.columns[i] for i in columns),

@@ -50,7 +50,7 @@ def footer(
     older: Sequence[str],
 ) -> Footer:
     """The lines below a table. `titles`: of all rows, by id; `older`: lines on runs of other versions."""
-    done = made.finished(used)
+    done = list({u.stored.spec.id: u.stored for u in used if u.done}.values())
     counted = seeds(table.cells, grid.values(), table.spread if table.shows_spread else None)
     precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
     stages = grouped((value.stage, titles[row]) for (row, _), value in grid.items())

@@ -12,7 +12,7 @@ from pflbench.report.footer import footer
 from pflbench.report.reading import Shelf
 from pflbench.report.table import Grid, Row, Table
 from pflbench.report.unlisted import extra_rows
-from pflbench.report.used import Used, marked, runs_used
+from pflbench.report.used import Used, runs_used
 from pflbench.report.versions import apart, mixtures, outdated
 from pflbench.spec import RunSpec
 from pflbench.store import Store
@@ -85,7 +85,12 @@ def _mark_best(grid: Grid, table: Expansion) -> None:
 def _rows(
     titles: Mapping[str, str], used: Sequence[Used], grid: Grid, columns: Sequence[ColumnHead]
 ) -> tuple[Row, ...]:
+    doubted = {u.row for u in used if u.stored.provenance.get("unchecked")}  # not held against the contract of methods
     return tuple(
-        Row(id, marked(title, used), tuple(grid.get((id, column.id)) for column in columns))
+        Row(
+            id,
+            f"{title} (unchecked)" if title in doubted else title,
+            tuple(grid.get((id, column.id)) for column in columns),
+        )
         for id, title in titles.items()
     )

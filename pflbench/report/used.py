@@ -67,17 +67,6 @@ def runs_used(
     return list(found.values())
 
 
-def marked(title: str, used: Iterable[Used]) -> str:
-    """A row's title, with a mark where one of its runs is of a method that was not held against the contract."""
-    doubted = any(u.row == title and u.stored.provenance.get("unchecked") for u in used)
-    return f"{title} (unchecked)" if doubted else title
-
-
-def finished(used: Iterable[Used]) -> list[Stored]:
-    """The finished runs, each once."""
-    return list({u.stored.spec.id: u.stored for u in used if u.done}.values())
-
-
 def progress(cells: Iterable[Cell], used: Iterable[Used]) -> str:
     """How many of the suite's runs are done and failed."""
     asked = {run.id for cell in cells for run in cell.needed}

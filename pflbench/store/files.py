@@ -170,16 +170,14 @@ def said(error: OSError) -> str:
 
 
 def _stale(path: Path, host: str, pid: int) -> bool:
-    return time.time() - path.stat().st_mtime > _DAY or (host == _HOST and not _alive(pid))
-
-
-def _alive(pid: int) -> bool:
-    if os.name != "posix":
-        return True  # signal 0 is a real signal elsewhere; age alone decides there
+    if time.time() - path.stat().st_mtime > _DAY:
+        return True
+    if host != _HOST or os.name != "posix":  # signal 0 is a real signal elsewhere; age alone decides there
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return False
+        return True
     except (PermissionError, OverflowError):
         pass
-    return True
+    return False

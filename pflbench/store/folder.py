@@ -15,17 +15,16 @@ from pflbench.store.runfile import File, RunFile
 
 
 class Folder(Generic[File]):
-    """The files of one kind in a folder. A footer is read once, and again only if its file became another."""
+    """The files of one kind in a folder. A footer is read once, and again only if its file became another.
+
+    `known`: the files as they were when they were last looked into. `seen`: whether there are any, for whoever looks.
+    """
 
     kind: type[File]
 
-    def __init__(self, folder: Path, footers: Footers) -> None:
-        self.folder, self._footers = folder, footers
-        self._known: dict[Path, File] = {}
-
-    def known(self, path: Path) -> File | None:
-        """The file as it was when it was last looked into."""
-        return self._known.get(path)
+    def __init__(self, folder: Path, footers: Footers, seen: bool = True) -> None:
+        self.folder, self._footers, self.seen = folder, footers, seen
+        self.known: dict[Path, File] = {}
 
     def read(self, file: File, id: str) -> RunResult | None:
         """One of a file's runs; None if it cannot be read there, or not any more. Raises `StoreError`."""
@@ -44,7 +43,7 @@ class Folder(Generic[File]):
 
     def _at(self, path: Path) -> File | None:
         """The file with this path; None if it cannot be read. Raises `FileNotFoundError` and `StoreError`."""
-        known = self._known.pop(path, None)
+        known = self.known.pop(path, None)
         try:
             if known is None or files.identity(path.stat()) != known.footer.identity:
                 known = self._footers.describe(path, lambda footer: self._sound(path, footer))
@@ -62,7 +61,7 @@ class Folder(Generic[File]):
             files.set_aside(path, self.kind.kind, files.damage(path, error))
             return None
         if known is not None:
-            self._known[known.path] = known
+            self.known[known.path] = known
         return known
 
     def _sound(self, path: Path, footer: Footer) -> File:
@@ -95,13 +94,9 @@ class Singles(Folder[RunFile]):
 
 
 class Packs(Folder[Pack]):
-    """Files of many runs. `seen`: whether there are any, for whoever looks."""
+    """Files of many runs."""
 
     kind = Pack
-
-    def __init__(self, folder: Path, footers: Footers, seen: bool = True) -> None:
-        super().__init__(folder, footers)
-        self.seen = seen
 
     def find(self, id: str) -> Pack | None:
         """The pack that holds this run; of several the first, but one where it is finished before where it failed."""

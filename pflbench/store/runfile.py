@@ -75,10 +75,10 @@ def write(path: Path, result: RunResult) -> RunFile:
 
     from pflbench.store import schema
 
-    def content(file: IO[bytes]) -> None:
-        pq.write_table(schema.to_table(result), file, compression="zstd", write_page_checksum=True)
-
-    return publish(path, RunFile, content, {result.spec.id: schema.digest(result)})
+    table, options = schema.to_table(result), {"compression": "zstd", "write_page_checksum": True}
+    return publish(
+        path, RunFile, lambda file: pq.write_table(table, file, **options), {result.spec.id: schema.digest(result)}
+    )
 
 
 def publish(path: Path, kind: type[File], content: Callable[[IO[bytes]], object], digests: Mapping[str, str]) -> File:

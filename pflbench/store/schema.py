@@ -176,10 +176,9 @@ def read_rows(
 ) -> pa.Table:
     """The rows of one row group, or of the file, with checked pages; `footer`: if that was read before.
 
-    Raises `Unfit` if the file is damaged, and `OSError`.
+    Raises Arrow's exceptions if the file is damaged, and `OSError`.
     """
-    with checked():
-        content = pq.ParquetFile(file, metadata=footer, pre_buffer=False, page_checksum_verification=True)
-        if group is None:
-            return content.read(columns, use_threads=False)
-        return content.read_row_group(group, columns, use_threads=False)
+    content = pq.ParquetFile(file, metadata=footer, pre_buffer=False, page_checksum_verification=True)
+    if group is None:
+        return content.read(columns, use_threads=False)
+    return content.read_row_group(group, columns, use_threads=False)

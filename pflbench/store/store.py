@@ -117,9 +117,9 @@ class Store:
     def _read(self, stored: Stored) -> RunResult | None:
         id = stored.spec.id
         if stored.path == self.path(id):
-            file = self.singles.known(stored.path) or self.singles.find(id)
+            file = self.singles.known.get(stored.path) or self.singles.find(id)
             return self.singles.read(file, id) if file else None
-        pack = self.packs.known(stored.path) or self.packs.find(id)
+        pack = self.packs.known.get(stored.path) or self.packs.find(id)
         return self.packs.read(pack, id) if pack else None
 
     def list(self) -> StoredRuns:
