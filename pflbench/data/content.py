@@ -28,14 +28,7 @@ _LARGE = 1 << 20
 def of_dataset(dataset: Dataset, root: Path, seed: int, source: Source | None = None) -> str | None:
     """16 hex digits for what a user's dataset reads, or, where its class has no `files`, for the pool that it loads.
 
-    Args:
-        dataset: A user's.
-        root: The data root.
-        seed: The run's.
-        source: The pool of this seed, if it is loaded already.
-
-    Returns:
-        None for one that declares that it reads nothing.
+    `source`: the pool of this seed, if it is loaded already. None for one that declares that it reads nothing.
 
     Raises:
         DataMissing: A file is not there.

@@ -130,12 +130,7 @@ def build(
 
 
 def split_clients(clients: int, training_clients: int, seed: int) -> npt.NDArray[np.bool_]:
-    """Which clients take part in rounds: `random.Random(seed).sample(range(clients), training_clients)`.
-
-    The first draw of the authors' code, so the held-out clients are CAFeMe's.
-
-    Returns:
-        bool ["clients"].
+    """Which clients take part in rounds, bool ["clients"]: the first draw of CAFeMe's code, so its held-out clients.
 
     Raises:
         UsageError: `training_clients` is not in [1, clients].

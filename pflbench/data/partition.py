@@ -1,9 +1,4 @@
-"""What a partition is: it says which rows of the pool each client holds.
-
-A partition is called as `partition(labels, kind, clients, seed)` and returns one int64 array of row numbers per client,
-pairwise disjoint; a dealer also says which of them a client is scored on. An impossible request raises `UsageError` at
-once.
-"""
+"""What a partition is: it says which rows of the pool each client holds; a dealer also which ones it is scored on."""
 
 from __future__ import annotations
 
@@ -25,13 +20,7 @@ class Partition(Protocol):
     """A frozen dataclass whose fields are its options."""
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
-        """Row numbers per client.
-
-        Args:
-            labels: int64 ["pool"].
-            kind: int64 ["pool"] or None, as in `Source`.
-            clients: Number of clients.
-            seed: The run's seed.
+        """One int64 array of row numbers per client, pairwise disjoint; labels and kinds are int64 ["pool"].
 
         Raises:
             UsageError: No such partition exists.
@@ -56,17 +45,9 @@ class Dealer(Protocol):
         """Whether clients may hold the same rows."""
 
     def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
-        """Support and query of every client, neither of them empty, no row twice.
+        """Support and query of every client, neither of them empty, no row twice. Raises as a `Partition`.
 
-        Args:
-            labels: int64 ["pool"].
-            kind: int64 ["pool"] or None, as in `Source`.
-            test: The last so many rows of the pool are the dataset's own test split; they are nobody's support.
-            clients: Number of clients.
-            seed: The run's seed.
-
-        Raises:
-            UsageError: No such partition exists.
+        `test`: the last so many rows of the pool are the dataset's own test split; they are nobody's support.
         """
 
 

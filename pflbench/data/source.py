@@ -109,11 +109,7 @@ def content_hash(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -
 
 
 def read_bytes(path: Path, size: int) -> npt.NDArray[np.uint8]:
-    """The bytes of a file that must be exactly `size` long, as a writable uint8 ["size"] array.
-
-    Raises:
-        PflbenchError: The file cannot be read or has another size.
-    """
+    """A file as a writable uint8 ["size"] array. Raises `PflbenchError` if it cannot be read or has another size."""
     try:
         data = np.fromfile(path, dtype=np.uint8)
     except OSError as error:
@@ -130,11 +126,7 @@ def check_labels(path: Path, labels: npt.NDArray[np.int64], classes: int) -> Non
 
 
 def check_source(source: Source, dataset: Dataset, name: str) -> None:
-    """Hold what a user's dataset loaded against what `Source` and the dataset itself say.
-
-    Raises:
-        UsageError: It is something else; the message says what `load` must return.
-    """
+    """Raise `UsageError` unless what a user's dataset loaded is what `Source` and the dataset itself say."""
     for right, problem in _looked_at(source, dataset):
         if not right:
             raise UsageError(f"load() of the dataset {name} must return {problem}.")

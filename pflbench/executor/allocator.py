@@ -52,16 +52,14 @@ def limited(limit: int | None, device: torch.device) -> Iterator[None]:
 
     On a GPU it bounds what PyTorch takes of it; on a CPU, the memory that this process may write to (on Linux).
     """
-    if limit is None:
-        yield
-    elif device.type == "cuda":
+    if limit is not None and device.type == "cuda":
         total = torch.cuda.get_device_properties(device).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), device)
         try:
             yield
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0, device)
-    elif sys.platform.startswith("linux"):
+    elif limit is not None and sys.platform.startswith("linux"):
         import resource  # which Windows has not
 
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)

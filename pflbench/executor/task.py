@@ -130,6 +130,7 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
     )
     memory.reset_peak(setup.device)
     simulation: Simulation | None = None
+    detail = ""
     try:
         if place.memory_limit is not None and place.memory_limit <= (used := memory.in_use(setup.device)):
             less = (
@@ -144,14 +145,14 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
     except (Exception, SystemExit) as error:
         if len(task.specs) > 1 or memory.out_of_memory(error):
             return _not_trained(error, task, place, on_round, lanes)
-        outcomes = [RunOutcome(failure=_raised(error, task)) for _ in task.specs]
+        outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
     record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, simulation) | source
     record |= {"unchecked": True} if task.unchecked else {}
     dones = []
     for spec, outcome, federation in zip(task.specs, outcomes, federations, strict=True):
         asked = {"asked": dict(task.asked[spec.id])} if task.asked.get(spec.id) else {}
         shared = {"shared_rows": rows} if (rows := federation.shared) else {}
-        dones.append(_store(spec, outcome, place, record | asked | shared | dict(outcome.costs)))
+        dones.append(_store(spec, outcome, place, record | asked | shared | dict(outcome.costs), detail))
     return dones
 
 
@@ -226,7 +227,7 @@ def _not_trained(
     return [Done(task.specs[0], "error", message, traceback.format_exc())]
 
 
-def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, Any]) -> Done:
+def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, Any], detail: str) -> Done:
     failure = None if outcome.failure is None else str(outcome.failure)
     if guards := sum(m.value for m in outcome.metrics if m.name == "guards" and m.round == spec.rounds):
         record = record | {"guards": int(guards)}
@@ -234,14 +235,8 @@ def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, A
         Store(place.results).write(RunResult(spec, outcome.scores, record, failure, outcome.metrics))
     except PflbenchError as error:
         return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)
-    return Done(
-        spec,
-        "failed" if failure else "done",
-        failure or "",
-        getattr(outcome.failure, "detail", ""),
-        record["wall_seconds"],
-        headline=_headline(outcome),
-    )
+    status: Literal["done", "failed"] = "failed" if failure else "done"
+    return Done(spec, status, failure or "", detail, record["wall_seconds"], headline=_headline(outcome))
 
 
 def _headline(outcome: RunOutcome) -> str:
@@ -254,15 +249,8 @@ def _headline(outcome: RunOutcome) -> str:
     return f"{100 * sum(values) / len(values):.2f} % ({moment})"
 
 
-class MethodRaised(PflbenchError):
-    """A method's code raised, or the user's network in training; `detail` holds the traceback."""
-
-    detail = ""
-
-
-def _raised(error: BaseException, task: Task) -> MethodRaised:
+def _raised(error: BaseException, task: Task) -> PflbenchError:
+    """What a method's code raised, or the user's network in training."""
     files = {kind: _file(reference) for kind, reference in task.own.items()}
     own = files.pop("methods", None) or names.source_file(task.reference)
-    raised = MethodRaised(blame.blame(error, own, task.reference, set(files.values()) - {own}))
-    raised.detail = "".join(traceback.format_exception(error))
-    return raised
+    return PflbenchError(blame.blame(error, own, task.reference, set(files.values()) - {own}))

@@ -116,10 +116,8 @@ class Network:
     def represent(self, pieces: Sequence[Tensor], x: Tensor) -> Tensor:
         """Features ["batch", "features"] of images x ["batch", "channels", "height", "width"]: what `head.out` takes.
 
-        `pieces`: the parameter vector, whole or cut at part boundaries; what follows the base may be left out.
-
-        Raises:
-            UsageError: The head is more than one linear layer.
+        `pieces`: the parameter vector, whole or cut at part boundaries; what follows the base may be left out. Raises
+        `UsageError` where the head is more than one linear layer.
         """
         return self._features()(Ops(), self.layout.views(pieces), x, ungated)
 
@@ -128,10 +126,8 @@ class Network:
     ) -> Tensor:
         """Features ["clients", "batch", "features"] of x ["clients", "batch", "channels", "height", "width"].
 
-        `pieces`: as in `represent`, ["clients", "piece"] each; `mask` and `stack`: as in `stacked_logits`.
-
-        Raises:
-            UsageError: The head is more than one linear layer.
+        `pieces`: as in `represent`, ["clients", "piece"] each; `mask` and `stack`: as in `stacked_logits`. Raises as
+        `represent`.
         """
         return self._features()(STACKS[stack](x.shape[0], mask), self.layout.views(pieces), x, ungated)
 
@@ -160,7 +156,7 @@ def with_linear_head(
 ) -> Network:
     """A network of a base, which turns images into `width` features each, and a head of one linear layer `head.out`.
 
-    `base`: the base's parameters; `features`: its forward pass; `gradient`: of the whole network (see `Network`);
+    `base`: its parameters; `features`: its forward pass; `gradient`: of the whole network (see `Network`);
     `dropout`: of the features, in training.
     """
 

@@ -30,18 +30,11 @@ COUNTED = "careful-1"
 
 @dataclass(frozen=True)
 class Options:
-    """What is measured, and for how long.
+    """The networks that are measured one after the other, on what, how often and for how many seconds each, about.
 
-    Attributes:
-        networks: The networks, one after the other.
-        device: `cpu`, `cuda` or `cuda:0`.
-        cores: Processor cores to use.
-        precision: `fp32`; another one is timed beside it.
-        peers: Other programs to time as well.
-        passes: How often the contenders take turns.
-        seconds: About how long one turn is.
-        scale: `full`; `tiny` is for tests and never for numbers.
-        execution: How the engine runs a client: None for `loop` on a processor and `vectorized` on a GPU.
+    `precision`: if not fp32, it is timed beside it. `peers`: other programs to time as well. `scale`: tiny is for tests
+    and never for numbers. `execution`: how the engine runs a client; None for `loop` on a processor and `vectorized` on
+    a GPU.
 
     Raises:
         UsageError: One of these does not exist, or does not exist on this device.

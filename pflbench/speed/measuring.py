@@ -32,11 +32,8 @@ def measure(
 ) -> Iterator[Result]:
     """Time all contenders on each network; yields what a network came to once it is measured, and keeps it for `plan`.
 
-    Args:
-        options: What to measure.
-        on_block: Hears what is being timed.
-        warn: Hears what makes the numbers untrustworthy, and what could not be kept.
-        scripts: Where the contenders' programs are (default: those of pflbench).
+    `on_block` hears what is being timed, `warn` what makes the numbers untrustworthy and what could not be kept. The
+    contenders' programs are in `scripts` (default: those of pflbench).
 
     Raises:
         UsageError: The machine has fewer cores, or a contender cannot start.

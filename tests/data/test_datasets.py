@@ -19,7 +19,7 @@ from torchvision.transforms.functional import rotate
 
 from pflbench import data, names
 from pflbench.catalog import coerce, complete, describe_options, parse
-from pflbench.data.datasets import mnist
+from pflbench.data.datasets import cifar, mnist
 from pflbench.data.datasets.cifar import CIFAR10, CIFAR100, PFEDVEM
 from pflbench.data.datasets.digit_five import DigitFive
 from pflbench.data.datasets.digits import Digits, RotatedDigits
@@ -27,7 +27,6 @@ from pflbench.data.datasets.femnist_letters import FEMNISTLetters
 from pflbench.data.datasets.mnist import MNIST, RMNIST, FashionMNIST
 from pflbench.data.datasets.rotation import rotate_by_group, rotation_groups
 from pflbench.data.datasets.sun397 import SUN397
-from pflbench.data.formats import cifar
 from pflbench.data.root import data_root
 from pflbench.data.source import Dataset, UnofficialFile
 from pflbench.errors import DataMissing, PflbenchError, UsageError
@@ -340,7 +339,7 @@ def write_cifar(root: Path, form: str, rows: np.ndarray, labels: np.ndarray) -> 
 
 @pytest.fixture
 def small_cifar(monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
-    monkeypatch.setattr(CIFAR10, "records", (8,) * 6)
+    monkeypatch.setattr(cifar, "RECORDS", 8)
     return np.random.default_rng(0).integers(0, 256, (40, 3072), dtype=np.uint8), np.arange(40) % 10
 
 

@@ -1,15 +1,27 @@
-"""CIFAR-10, and CIFAR-100 by superclass (pFedVEM, Table 1) or by fine class (FedEC)."""
+"""CIFAR-10, and CIFAR-100 by superclass (pFedVEM, Table 1) or by fine class (FedEC).
+
+Both come in an official python and an official binary form; either is read, whichever the data root holds.
+"""
 
 from __future__ import annotations
 
+import pickle
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pflbench.data.formats.cifar import Archives
-from pflbench.data.source import Normalization, Source, content_hash
-from pflbench.errors import UsageError, unknown
+import numpy as np
+import numpy.typing as npt
 
+from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
+from pflbench.data.source import Normalization, Source, check_labels, content_hash, read_bytes
+from pflbench.errors import PflbenchError, UsageError, unknown
+
+PIXELS = 3 * 32 * 32
+RECORDS = 10_000
+"""Images per file of CIFAR-10."""
 PFEDVEM = Normalization((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 """Those of pFedVEM's code for CIFAR-10."""
 IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -18,6 +30,81 @@ PFEDVEM_100 = Normalization((0.5074, 0.4867, 0.4411), (0.2011, 0.1987, 0.2025))
 """Those of pFedVEM's code for CIFAR-100."""
 FEDREP_100 = Normalization((0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
 """Those of FedRep's code for CIFAR-100."""
+
+Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+"""Images uint8 ["records", 3, 32, 32] and labels int64 ["records", "labels"]."""
+
+
+class Archives(Downloaded):
+    """Base of a dataset with two official forms, of which the data root needs one."""
+
+    by_hand: ClassVar = "unpack either official archive so that these files exist"
+    forms: ClassVar[Mapping[str, Mapping[str, str]]]
+    """Folder of a form → its files, in the order of the pool, with their official MD5."""
+    labels: ClassVar[Mapping[str, int]]
+    """Key in the python form → number of classes, in the order of the binary form's label bytes."""
+
+    @property
+    def records(self) -> Sequence[int]:
+        """How many images each file of a form holds, as far as they are used."""
+        raise NotImplementedError
+
+    @property
+    def listed(self) -> str:
+        """These files in words, where {folder} and {bin} are a form's."""
+        raise NotImplementedError
+
+    def parts(self, root: Path) -> dict[Path, Known]:
+        """The files of the first form that is complete; none if neither is."""
+        for folder, sums in self.forms.items():
+            parts = {}
+            for (name, md5), records in zip(sums.items(), self.records, strict=False):
+                size = records * (len(self.labels) + PIXELS) if name.endswith(".bin") else None
+                parts[root / folder / name] = Known(md5, size, records)
+            if all(path.is_file() for path in parts):
+                return parts
+        return {}
+
+    def missing(self, root: Path) -> list[str]:
+        """The files of both forms, unless one is complete."""
+        if self.parts(root):
+            return []
+        suffixes = {folder: Path(next(iter(sums))).suffix for folder, sums in self.forms.items()}
+        return [", or ".join(self.listed.format(folder=root / folder, bin=bin) for folder, bin in suffixes.items())]
+
+    def read(self, root: Path, test: int, normalization: Normalization | None, fine: bool | None = None) -> Source:
+        """The pool, whose last `test` rows are the test split; `hash` covers the images and all their labels.
+
+        `fine`: whether labels are those of the last column, else of the first, the last one being the kinds if there
+        are two. Warns once with `UnofficialFile` where files are not the official ones.
+
+        Raises:
+            DataMissing: No form is there.
+            PflbenchError: A file is damaged; the message names it.
+        """
+        import torch
+
+        self.require(root)
+        parts = self.parts(root)
+        batches = [self._batch(path, known.images) for path, known in parts.items()]
+        warn_unofficial(parts)
+        images, labels = np.concatenate([images for images, _ in batches]), np.concatenate([b for _, b in batches])
+        kind = None if fine or len(self.labels) == 1 else labels[:, -1].copy()
+        label, classes = labels[:, -1 if fine else 0].copy(), list(self.labels.values())[-1 if fine else 0]
+        hash = content_hash(images, labels)
+        return Source(torch.from_numpy(images), label, kind, classes, hash, test, normalization)
+
+    def _batch(self, path: Path, records: int) -> Batch:
+        """A file of either form; of the binary one: per image the label bytes, then red, green and blue, row by row."""
+        if path.suffix:
+            n = len(self.labels)
+            rows = read_bytes(path, records * (n + PIXELS)).reshape(records, n + PIXELS)
+            images, labels = rows[:, n:].reshape(records, 3, 32, 32), rows[:, :n].astype(np.int64)
+        else:
+            images, labels = read_pickle(path, records, tuple(self.labels))
+        for column, classes in zip(labels.T, self.labels.values(), strict=True):
+            check_labels(path, column, classes)
+        return images, labels
 
 
 @dataclass(frozen=True)
@@ -58,7 +145,6 @@ class CIFAR10(Archives):
             "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
         },
     }
-    records: ClassVar = (10_000,) * 6
     labels: ClassVar = {"labels": 10}
 
     def __post_init__(self) -> None:
@@ -66,9 +152,9 @@ class CIFAR10(Archives):
             raise UsageError(f'CIFAR10: normalize = {self.normalize!r} must be true, false or "imagenet".')
 
     @property
-    def used(self) -> int:
-        """Five files, and that of the test split on request."""
-        return 6 if self.test else 5
+    def records(self) -> Sequence[int]:
+        """Those of five files, and of the test split's on request."""
+        return (RECORDS,) * (6 if self.test else 5)
 
     @property
     def listed(self) -> str:
@@ -76,22 +162,9 @@ class CIFAR10(Archives):
         return "{folder}/data_batch_1{bin} … _5{bin}" + (" and test_batch{bin}" if self.test else "")
 
     def load(self, root: Path, seed: int) -> Source:
-        """The same pool for every seed and either form. Raises `DataMissing`, or `PflbenchError` for a damaged file.
-
-        Warns once with `UnofficialFile` where files are not the official ones.
-        """
-        import torch
-
-        images, labels = self.read(root)
-        return Source(
-            torch.from_numpy(images),
-            labels[:, 0],
-            None,
-            self.classes,
-            content_hash(images, labels),
-            test=self.records[-1] if self.test else 0,
-            normalization=IMAGENET if self.normalize == "imagenet" else PFEDVEM if self.normalize else None,
-        )
+        """The same pool for every seed and either form. Warns and raises as `read`."""
+        normalization = IMAGENET if self.normalize == "imagenet" else PFEDVEM if self.normalize else None
+        return self.read(root, RECORDS if self.test else 0, normalization)
 
 
 @dataclass(frozen=True)
@@ -138,22 +211,41 @@ class CIFAR100(Archives):
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed and either form; `kind` is the fine class, unless labels are.
 
-        `hash` covers the images, the superclasses and the fine classes, whatever the options. Warns once with
-        `UnofficialFile` where files are not the official ones.
-
-        Raises:
-            DataMissing: Neither form is there.
-            PflbenchError: A file is damaged.
+        Warns and raises as `read`.
         """
-        import torch
+        return self.read(root, self.records[1], FEDREP_100 if self.normalize else PFEDVEM_100, self.fine)
 
-        images, labels = self.read(root)
-        return Source(
-            torch.from_numpy(images),
-            labels[:, 1 if self.fine else 0].copy(),
-            None if self.fine else labels[:, 1].copy(),
-            self.classes,
-            content_hash(images, labels),
-            test=self.records[1],
-            normalization=FEDREP_100 if self.normalize else PFEDVEM_100,
-        )
+
+def read_pickle(path: Path, records: int, keys: Sequence[str]) -> Batch:
+    """A file of the python form: a pickled dict with `data`, uint8 ["records", 3072], and a list for each of `keys`.
+
+    Only what an array needs is unpickled, so that a file from elsewhere cannot run code.
+
+    Raises:
+        PflbenchError: The file is unreadable, no such pickle, or holds another number of images.
+    """
+    with reading(f"{path} is not a CIFAR batch"), path.open("rb") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numpy on the Python 2 dtypes in the official files
+        batch = _ArrayUnpickler(file, encoding="latin1").load()
+        images = np.asarray(batch["data"])
+        labels = np.stack([np.asarray(batch[key], dtype=np.int64) for key in keys], axis=-1)
+    if images.dtype != np.uint8 or images.shape != (records, PIXELS) or labels.shape != (records, len(keys)):
+        raise PflbenchError(f"{path} does not hold {records:,} images of 3x32x32 bytes with labels: fetch it again.")
+    return images.reshape(records, 3, 32, 32), labels
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    allowed = frozenset(
+        {
+            ("numpy.core.multiarray", "_reconstruct"),
+            ("numpy._core.multiarray", "_reconstruct"),
+            ("numpy", "ndarray"),
+            ("numpy", "dtype"),
+            ("_codecs", "encode"),
+        }
+    )
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self.allowed:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return super().find_class(module, name)

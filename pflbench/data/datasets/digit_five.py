@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.digit_sources import SIDE, SOURCES, Which, as_color
-from pflbench.data.formats.published import warn_unofficial
+from pflbench.data.published import warn_unofficial
 from pflbench.data.source import Normalization, Source, content_hash
 from pflbench.errors import DataMissing, PflbenchError, UsageError, unknown
 from pflbench.rng import stream

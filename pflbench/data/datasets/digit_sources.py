@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.mnist import MNIST, TEST, TRAIN
-from pflbench.data.formats.published import Known, Published, opened, reading
+from pflbench.data.published import Known, Published, opened, reading
 from pflbench.data.source import check_labels
 from pflbench.errors import PflbenchError
 
@@ -22,14 +22,10 @@ Which = Literal["train", "test"]
 
 
 class DigitSplit(NamedTuple):
-    """One split as it lies there.
-
-    Attributes:
-        images: Files, or pixels ["images", "height", "width"], or ["images", "height", "width", 3].
-        labels: int64 ["images"], in 0..9.
-    """
+    """One split as it lies there; labels int64 ["images"], in 0..9."""
 
     images: Sequence[Path] | npt.NDArray[np.uint8]
+    """Files, or pixels ["images", "height", "width"], or ["images", "height", "width", 3]."""
     labels: npt.NDArray[np.int64]
 
 
@@ -157,10 +153,7 @@ SOURCES: dict[str, DigitSource] = {
 
 
 def as_color(image: Path | npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """An image as the pool holds it, uint8 [3, 32, 32]: RGB, resized bilinearly where it has another size.
-
-    `image` and what is raised: see `opened`.
-    """
+    """An image as the pool holds it, uint8 [3, 32, 32]: RGB, resized bilinearly if need be. See `opened`."""
     from PIL.Image import Resampling
 
     color = opened(image, "RGB")

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.mnist import read_idx
-from pflbench.data.formats.published import Known, Published, opened, reading
 from pflbench.data.partitions.fedec import MOST
+from pflbench.data.published import Known, Published, opened, reading
 from pflbench.data.source import Source, check_labels, content_hash
 from pflbench.errors import DataMissing, PflbenchError, unknown
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.rotation import rotated
-from pflbench.data.formats.published import Downloaded, Known, reading, warn_unofficial
+from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, content_hash, read_bytes
 from pflbench.errors import PflbenchError
 
@@ -90,14 +90,9 @@ class MNIST(Downloaded):
         """Two files for each split."""
         parts = {}
         for split in self.splits:
-            parts[self.folder(root) / split.images] = Known(split.images_md5, 16 + split.rows * 28 * 28)
+            parts[self.folder(root) / split.images] = Known(split.images_md5, 16 + split.rows * 28 * 28, split.rows)
             parts[self.folder(root) / split.labels] = Known(split.labels_md5, 8 + split.rows)
         return parts
-
-    @property
-    def count(self) -> int:
-        """Number of images."""
-        return sum(split.rows for split in self.splits)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.formats.published import opened, reading
+from pflbench.data.published import Known, Published, opened, reading
 from pflbench.data.root import whole
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import DataMissing, PflbenchError
@@ -37,13 +37,17 @@ _RECIPE = "center crop, 64x64, jpeg: 1"
 
 
 @dataclass(frozen=True)
-class SUN397:
+class SUN397(Published):
     """12,000 + 3,000 color photos, 64x64, in 3 superclasses of 50 kinds of scenes: pFedVEM's subset of SUN397.
 
     The first 50 categories of each superclass in the order of the hierarchy's spreadsheet, without those in several
     superclasses, and the first 100 images of each by file name. 80 of the 100 are for training, drawn with the seed.
     """
 
+    by_hand: ClassVar = (
+        "From https://vision.princeton.edu/projects/2010/SUN/ unpack SUN397.tar.gz (photos, in folders a to z) and "
+        "hierarchy_three_levels.zip (the spreadsheet, read with openpyxl) so that these exist"
+    )
     seeded: ClassVar[bool] = True
     shape: ClassVar = (3, SIDE, SIDE)
     classes: ClassVar = len(SUPERCLASSES)
@@ -64,8 +68,8 @@ class SUN397:
         """
         import torch
 
-        if missing := _missing(root):
-            raise DataMissing(f"SUN397 is not all there. {_by_hand(missing)}")
+        if self.missing(root):
+            raise DataMissing(f"SUN397 is not all there. {self.how(root)}.")
         folder = root / "SUN397"
         paths: list[Path] = []
         for name in categories(_sheet(root)):
@@ -89,14 +93,18 @@ class SUN397:
 
     def fetch(self, root: Path) -> None:
         """Nothing to do if it is there; 37 GB are left to the user. Raises `DataMissing` saying what to put where."""
-        if missing := _missing(root):
-            raise DataMissing(f"SUN397 (37 GB) is not downloaded by itself. {_by_hand(missing)}")
+        if self.missing(root):
+            raise DataMissing(f"SUN397 (37 GB) is not downloaded by itself. {self.how(root)}.")
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the spreadsheet and of the photos' first folder."""
-        if missing := _missing(root):
-            return f"missing: {', '.join(map(str, missing))}"
+        if missing := self.missing(root):
+            return f"missing: {', '.join(missing)}"
         return f"ready: photos and hierarchy in {root / 'SUN397'}"
+
+    def parts(self, root: Path) -> dict[Path, Known]:
+        """The photos' first folder and the spreadsheet."""
+        return {root / "SUN397" / "a": Known(), _sheet(root): Known()}
 
 
 def categories(sheet: Path) -> list[str]:
@@ -145,11 +153,7 @@ def _cells(path: Path) -> list[list[str]]:
 def prepared(path: Path) -> npt.NDArray[np.uint8]:
     """One photo as pFedVEM's code prepares it: cropped to a square about the center, resized, stored as JPEG.
 
-    Returns:
-        uint8 [3, 64, 64].
-
-    Raises:
-        PflbenchError: The file is no image, or a damaged one.
+    uint8 [3, 64, 64]. Raises `PflbenchError` if the file is no image, or a damaged one.
     """
     from PIL import Image
 
@@ -184,17 +188,3 @@ def _cached(folder: Path, paths: list[Path]) -> npt.NDArray[np.uint8]:
 def _sheet(root: Path) -> Path:
     inside = root / "SUN397" / "hierarchy_three_levels" / SHEET
     return inside if inside.is_file() else root / "SUN397" / SHEET
-
-
-def _missing(root: Path) -> list[Path]:
-    """The photos' first folder and the spreadsheet, as far as they are not there."""
-    photos = root / "SUN397" / "a"
-    return [path for path, there in ((photos, photos.is_dir()), (_sheet(root), _sheet(root).is_file())) if not there]
-
-
-def _by_hand(missing: list[Path]) -> str:
-    return (
-        f"From https://vision.princeton.edu/projects/2010/SUN/ unpack SUN397.tar.gz (photos, in folders a to z) and "
-        f"hierarchy_three_levels.zip (the spreadsheet, read with openpyxl) so that these exist: "
-        f"{', '.join(map(str, missing))}."
-    )

@@ -186,20 +186,11 @@ def random_cuts(rows: int, parts: int, random: np.random.Generator) -> Rows:
 
 
 def size_law(n_type: int, clients_per_type: int) -> npt.NDArray[np.float64]:
-    """The exact probabilities of a block's length when `n_type` rows are cut at random for so many clients.
+    """The exact probabilities of a block's length when `n_type` rows, N, are cut at random for so many clients, M.
 
-    With N rows and M clients, P(k) = C(N-k-1, M-2) / C(N-1, M-1); with one client all N rows are its block. Under
-    `RandomSlicing` a client has its number of types times so many rows, which gives the paper's Figures 3-6.
-
-    Args:
-        n_type: Rows of one type, N.
-        clients_per_type: Clients that hold it, M.
-
-    Returns:
-        float64 ["lengths"], the probability of length k at index k - 1, for k = 1..N-M+1.
-
-    Raises:
-        UsageError: M is not in 1..N.
+    P(k) = C(N-k-1, M-2) / C(N-1, M-1), float64 ["lengths"], at index k - 1 for k = 1..N-M+1; with one client all N rows
+    are its block. Under `RandomSlicing` a client has its number of types times so many rows, which gives the paper's
+    Figures 3-6. Raises `UsageError` unless M is in 1..N.
     """
     if not 1 <= clients_per_type <= n_type:
         raise UsageError(f"{n_type} rows cannot be cut into {clients_per_type} parts.")

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 
 class Known(NamedTuple):
-    """What is known of a published file: its official MD5, and its bytes where they do not depend on who wrote it."""
+    """What is known of a published file: its official MD5, its bytes unless they depend on who wrote it, its images."""
 
     md5: str = ""
     size: int | None = None
+    images: int = 0
 
 
 class Published:
@@ -40,6 +41,10 @@ class Published:
         """What is not there, for a message."""
         return [str(path) for path in self.parts(root) if not path.exists()]
 
+    def how(self, root: Path) -> str:
+        """How to get what is not there."""
+        return f"{self.by_hand}: {', '.join(self.missing(root))}"
+
     def fetch(self, root: Path) -> None:
         """Download it, if that is possible; raises whatever a download raises."""
 
@@ -52,15 +57,10 @@ class Downloaded(Published):
     command: ClassVar[str]
     """The name under which `pflbench data fetch` knows it."""
 
-    @property
-    def count(self) -> int:
-        """Number of images, those of the test split included."""
-        raise NotImplementedError
-
     def require(self, root: Path) -> None:
         """Raise `DataMissing`, which says what to do, unless all files are there."""
         if self.missing(root):
-            hint = f"Run `pflbench data fetch {self.command}`, or {self._by_hand(root)}."
+            hint = f"Run `pflbench data fetch {self.command}`, or {self.how(root)}."
             raise DataMissing(f"{self.name} is not there. {hint}")
 
     def fetch(self, root: Path) -> None:
@@ -72,19 +72,17 @@ class Downloaded(Published):
         try:
             getattr(datasets, self.name.replace("-", ""))(root, download=True)
         except Exception as error:  # torchvision lets through what urllib, tarfile, gzip and pickle raise
-            raise DataMissing(f"Downloading {self.name} failed ({error}). To go on, {self._by_hand(root)}.") from error
+            raise DataMissing(f"Downloading {self.name} failed ({error}). To go on, {self.how(root)}.") from error
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files and, where it is known, their size."""
         if missing := self.missing(root):
             return f"missing: {', '.join(missing)}"
-        for path, known in self.parts(root).items():
+        parts = self.parts(root)
+        for path, known in parts.items():
             if known.size not in (None, path.stat().st_size):
                 return f"missing: {path} is damaged (wrong size)"
-        return f"ready: {self.count:,} images in {path.parent}"
-
-    def _by_hand(self, root: Path) -> str:
-        return f"{self.by_hand}: {', '.join(self.missing(root))}"
+        return f"ready: {sum(known.images for known in parts.values()):,} images in {path.parent}"
 
 
 def warn_unofficial(parts: Mapping[Path, Known]) -> None:

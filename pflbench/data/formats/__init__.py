@@ -1,1 +1,0 @@
-"""What datasets read files with: as they are published, and CIFAR's archives."""
