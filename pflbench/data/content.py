@@ -50,7 +50,12 @@ def of_partition(
     """
     if (declared := getattr(partition, "files", None)) is not None:
         return _of_files(declared, root.absolute())
-    dealt = _dealt(partition, source(), clients, seed)
+    whole = source()
+    if isinstance(partition, Dealer):
+        hands = partition.deal(whole.labels, whole.kind, whole.test, clients, seed)
+        dealt = list(itertools.chain.from_iterable(hands))
+    else:
+        dealt = partition(*whole.training, clients, seed)
     return _digest(part for rows in dealt for part in (f"{len(rows)} ".encode(), _ints(rows)))
 
 
@@ -73,12 +78,6 @@ def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
 def pool(dataset: Dataset, root: Path, seed: int) -> Source:
     """What a dataset loads for a seed: the same for all, where its class says so."""
     return dataset.load(root, seed if getattr(dataset, "seeded", True) else 0)
-
-
-def _dealt(partition: Partition | Dealer, source: Source, clients: int, seed: int) -> Iterable[Rows]:
-    if isinstance(partition, Dealer):
-        return itertools.chain.from_iterable(partition.deal(source.labels, source.kind, source.test, clients, seed))
-    return partition(*source.training, clients, seed)
 
 
 def _ints(rows: Rows) -> memoryview:

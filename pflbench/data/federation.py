@@ -132,8 +132,7 @@ def build(
 def split_clients(clients: int, training_clients: int, seed: int) -> npt.NDArray[np.bool_]:
     """Which clients take part in rounds, bool ["clients"]: the first draw of CAFeMe's code, so its held-out clients.
 
-    Raises:
-        UsageError: `training_clients` is not in [1, clients].
+    Raises `UsageError` unless `training_clients` is in [1, clients].
     """
     if not 1 <= training_clients <= clients:
         raise UsageError(f"{training_clients} training clients are not possible with {clients} clients.")

@@ -50,6 +50,24 @@ class Source:
     test: int = 0
     normalization: Normalization | None = None
 
+    @classmethod
+    def of(
+        cls,
+        images: npt.NDArray[np.uint8],
+        labels: npt.NDArray[np.int64],
+        classes: int,
+        kind: npt.NDArray[np.int64] | None = None,
+        *,
+        hashed: npt.NDArray[np.int64] | None = None,
+        test: int = 0,
+        normalization: Normalization | None = None,
+    ) -> Source:
+        """A pool from arrays alone, whose hash is that of the images and of `hashed` (default: the labels)."""
+        import torch
+
+        hash = content_hash(images, labels if hashed is None else hashed)
+        return cls(torch.from_numpy(images), labels, kind, classes, hash, test, normalization)
+
     @property
     def training(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
         """Labels and kinds of the rows before the test split, which are what a partition divides."""

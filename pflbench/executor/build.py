@@ -33,9 +33,8 @@ def dataset(named: Named, places: names.Places = NOWHERE) -> Dataset:
 
 def partition(named: Named, places: names.Places = NOWHERE) -> Partition:
     """The partition object with its options. Raises `UsageError`, also if a user's code has changed since."""
-    made: Partition = names.make(
-        "partitions", names.place("partitions", named.name, places), named.options, named.version
-    )
+    place = names.place("partitions", named.name, places)
+    made: Partition = names.make("partitions", place, named.options, named.version)
     return made
 
 
@@ -80,8 +79,7 @@ def _unchanged(named: Named, read: str | None) -> None:
 def network(spec: RunSpec, places: names.Places = NOWHERE) -> Network:
     """The plain network of a run.
 
-    Raises:
-        UsageError: The architecture does not take the dataset's images, or a user's code has changed since.
+    Raises `UsageError` if it does not take the dataset's images, or a user's code has changed since.
     """
     data = dataset(spec.dataset, places)
     reference = names.place("models", spec.model, places)
@@ -117,11 +115,7 @@ def _check_forward(network: Network, shape: tuple[int, ...], classes: int, refer
 
 
 def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, Any]:
-    """The method of a run.
-
-    Raises:
-        UsageError: A user's file changed since the spec was made, or the class does not take its hyperparameters.
-    """
+    """The method of a run. Raises `UsageError` if it cannot be made, or a user's file changed since the spec was."""
     reference = names.place("methods", spec.method.name, places)
     own = names.is_reference(spec.method.name) and names.is_users(reference)
     return construct(reference, spec.method.hyper, spec.method.version if own else None)
@@ -130,8 +124,7 @@ def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, An
 def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method[Any, Any, Any]:
     """The method that a reference and hyperparameters make; `version`: what a user's code must have come to.
 
-    Raises:
-        UsageError: They make none, or the code has changed.
+    Raises `UsageError` if they make none, or the code has changed.
     """
     made: Method[Any, Any, Any] = names.make("methods", reference, hyper, version)
     if not isinstance(made, Method):

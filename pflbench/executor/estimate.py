@@ -64,14 +64,6 @@ class MeanClient:
         return sum(costs[phase] * share / COINS for phase, share in phases.items())
 
 
-def _examples(spec: RunSpec) -> int | None:
-    """How many examples the run's dataset has; None if it does not say, or if that depends on a user's code."""
-    if spec.dataset.version or spec.partition.version or spec.model_version:
-        return None
-    found: int | None = getattr(build.dataset(spec.dataset), "examples", None)
-    return found
-
-
 @lru_cache(maxsize=1024)
 def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     """Rows that a run takes gradients of, training and scoring together, if every client holds the mean number.
@@ -79,7 +71,9 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     Other passes count by what they cost in gradients; a larger network than the plain one (CAFeMe's) counts by its
     size. None if the dataset does not say how large it is, or the method cannot compute without data.
     """
-    examples = _examples(spec)
+    if spec.dataset.version or spec.partition.version or spec.model_version:  # user's code, which runs in workers only
+        return None
+    examples = getattr(build.dataset(spec.dataset), "examples", None)
     if examples is None:
         return None
     try:

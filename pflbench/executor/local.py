@@ -136,22 +136,17 @@ class _Pool:
         except (EOFError, OSError):
             worker.process.join()
             reason = cause_of_death(worker.process.exitcode or 0)
-            self._report([Done(spec, "error", reason) for spec in worker.task.specs])
+            message = [Done(spec, "error", reason) for spec in worker.task.specs]
             workers[workers.index(worker)] = self._start()
-            return
         if isinstance(message, int):
             self.on_event(Progress(worker.task, message))
-            return
-        if isinstance(message, str):
+        elif isinstance(message, str):
             warnings.warn(message, stacklevel=2)
-            return
-        worker.task = None
-        self._report(message)
-
-    def _report(self, dones: list[Done]) -> None:
-        for done in dones:
-            self.dones.append(done)
-            self.on_event(done)
+        else:
+            worker.task = None
+            for done in message:
+                self.dones.append(done)
+                self.on_event(done)
 
     def _start(self) -> _Worker:
         pipe, process = self.running.enter_context(serving(_serve_tasks, self.place, self.lanes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import re
 import subprocess
@@ -21,14 +22,12 @@ from pflbench.package import FOLDER, __version__
 @cache
 def checkout() -> dict[str, Any]:
     """Commit and dirty flag of the checkout that pflbench runs from; None for an installed wheel."""
-    try:
-        top = _git("rev-parse", "--show-toplevel")
-        if Path(top) != FOLDER.parent:  # an installed copy inside somebody else's repository
-            return {"commit": None, "dirty": None}
-        changed = _git("status", "--porcelain", "--", "pflbench", "benchmarks", cwd=Path(top))
-        return {"commit": _git("rev-parse", "--short=12", "HEAD"), "dirty": bool(changed)}
-    except (OSError, subprocess.CalledProcessError):
-        return {"commit": None, "dirty": None}
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        top = Path(_git("rev-parse", "--show-toplevel"))
+        if top == FOLDER.parent:  # else it is an installed copy inside somebody else's repository
+            changed = _git("status", "--porcelain", "--", "pflbench", "benchmarks", cwd=top)
+            return {"commit": _git("rev-parse", "--short=12", "HEAD"), "dirty": bool(changed)}
+    return {"commit": None, "dirty": None}
 
 
 def _git(*arguments: str, cwd: Path = FOLDER) -> str:

@@ -43,8 +43,13 @@ class Task:
         return f"{first.method.name} on {first.dataset.name}, seed {seeds}"
 
     @property
-    def code(self) -> dict[names.Kind, str]:
-        """The references of the runs' method, dataset, partition and network."""
+    def reference(self) -> str:
+        """Where their method's code is."""
+        return names.place("methods", self.specs[0].method.name, self.places)
+
+    @property
+    def own(self) -> dict[names.Kind, str]:
+        """The references of the runs' method, dataset, partition and network, as far as they are the user's own."""
         spec = self.specs[0]
         named: dict[names.Kind, str] = {
             "methods": spec.method.name,
@@ -52,17 +57,8 @@ class Task:
             "partitions": spec.partition.name,
             "models": spec.model,
         }
-        return {kind: names.place(kind, name, self.places) for kind, name in named.items()}
-
-    @property
-    def reference(self) -> str:
-        """Where their method's code is."""
-        return names.place("methods", self.specs[0].method.name, self.places)
-
-    @property
-    def own(self) -> dict[names.Kind, str]:
-        """The references of what is the user's own."""
-        return {kind: reference for kind, reference in self.code.items() if names.is_users(reference)}
+        placed = {kind: names.place(kind, name, self.places) for kind, name in named.items()}
+        return {kind: reference for kind, reference in placed.items() if names.is_users(reference)}
 
 
 @dataclass(frozen=True)
@@ -132,18 +128,14 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
     simulation: Simulation | None = None
     detail = ""
     try:
-        if place.memory_limit is not None and place.memory_limit <= (used := memory.in_use(setup.device)):
-            less = (
-                f"{place.memory_limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use before training begins"
-            )
-            raise UsageError(f"--memory-limit: {less}.")
+        if (limit := place.memory_limit) is not None and limit <= (used := memory.in_use(setup.device)):
+            less = f"{limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use"
+            raise UsageError(f"--memory-limit: {less} before training begins.")
         with limited(place.memory_limit, setup.device):
             simulation = Simulation(task.specs, federations, method, network, setup)
             outcomes = simulation.run()
-    except PflbenchError as error:
-        return _not_trained(error, task, place, on_round, lanes)
     except (Exception, SystemExit) as error:
-        if len(task.specs) > 1 or memory.out_of_memory(error):
+        if isinstance(error, PflbenchError) or len(task.specs) > 1 or memory.out_of_memory(error):
             return _not_trained(error, task, place, on_round, lanes)
         outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
     record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, simulation) | source

@@ -50,10 +50,7 @@ def cnn6(shape: tuple[int, int, int], classes: int) -> Network:
 
     pFedVEM, authors' code; 620,936 parameters with 20 classes. 2×2 max pooling with padding 1 follows each of the first
     four convolutions, so that sides go 32, 17, 9, 5, 3 and 64, 33, 17, 9, 5. Parts: `base` and `head` (one linear
-    layer).
-
-    Raises:
-        UsageError: The images do not have 3 channels.
+    layer). Raises `UsageError` for images of other than 3 channels.
     """
     if shape[0] != 3:
         raise UsageError(f"cnn6 takes 3-channel images; this dataset has {'×'.join(map(str, shape))}.")
@@ -81,11 +78,7 @@ def lenet_like(
     dense: tuple[int, int],
     dropout: float = 0.0,
 ) -> Network:
-    """The network `name` of these widths, with dropout in front of its head (0: none).
-
-    Raises:
-        UsageError: The images are not 3×32×32.
-    """
+    """The network `name` of these widths, with dropout in front of its head. Raises `UsageError` unless on 3×32×32."""
     require_shape(name, (3, 32, 32), shape)
     convs, layers = (shape[0], *channels), (channels[-1] * 5 * 5, *dense)
 

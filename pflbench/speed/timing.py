@@ -51,9 +51,7 @@ def time_all(
 ) -> dict[str, Timing]:
     """Start all contenders, then time them in turn: in each pass every one gets one block of about `seconds`.
 
-    Raises:
-        UsageError: A contender cannot start.
-        PflbenchError: A contender died.
+    Raises as `Process.hear`.
     """
     on_block("starting")
     with started(contenders, folder) as processes:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
-from pflbench.data.source import Normalization, Source, check_labels, content_hash, read_bytes
+from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, UsageError, unknown
 
 PIXELS = 3 * 32 * 32
@@ -82,8 +82,6 @@ class Archives(Downloaded):
             DataMissing: No form is there.
             PflbenchError: A file is damaged; the message names it.
         """
-        import torch
-
         self.require(root)
         parts = self.parts(root)
         batches = [self._batch(path, known.images) for path, known in parts.items()]
@@ -91,8 +89,7 @@ class Archives(Downloaded):
         images, labels = np.concatenate([images for images, _ in batches]), np.concatenate([b for _, b in batches])
         kind = None if fine or len(self.labels) == 1 else labels[:, -1].copy()
         label, classes = labels[:, -1 if fine else 0].copy(), list(self.labels.values())[-1 if fine else 0]
-        hash = content_hash(images, labels)
-        return Source(torch.from_numpy(images), label, kind, classes, hash, test, normalization)
+        return Source.of(images, label, classes, kind, hashed=labels, test=test, normalization=normalization)
 
     def _batch(self, path: Path, records: int) -> Batch:
         """A file of either form; of the binary one: per image the label bytes, then red, green and blue, row by row."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.digit_sources import SIDE, SOURCES, Which, as_color
 from pflbench.data.published import warn_unofficial
-from pflbench.data.source import Normalization, Source, content_hash
+from pflbench.data.source import Normalization, Source
 from pflbench.errors import DataMissing, PflbenchError, UsageError, unknown
 from pflbench.rng import stream
 
@@ -38,10 +38,11 @@ class DigitFive:
     classes: ClassVar = 10
 
     def __post_init__(self) -> None:
-        for name in self._names():
+        chosen = list(map(str.strip, self.sources.split(","))) if self.sources is not None else []
+        for name in chosen:
             if name not in SOURCES:
                 raise unknown("source of digit-five", name, SOURCES)
-        if len(set(self._names())) != len(self._names()):
+        if len(set(chosen)) != len(chosen):
             raise UsageError(f"DigitFive: sources = {self.sources!r} names a source twice.")
 
     @property
@@ -59,8 +60,6 @@ class DigitFive:
             DataMissing: Files of a source are not there.
             PflbenchError: A file is damaged, or what reads it is not installed.
         """
-        import torch
-
         if missing := self._missing(root):
             raise DataMissing(
                 f"Digit-Five lacks {_listed(missing)}. Run `pflbench data fetch digit-five`, which says how to get "
@@ -70,15 +69,8 @@ class DigitFive:
         warn_unofficial({path: known for name in self._names() for path, known in SOURCES[name].parts(root).items()})
         images = np.concatenate([images for images, _ in parts])
         kind = np.concatenate([kind for _, kind in parts])
-        return Source(
-            torch.from_numpy(images),
-            kind % 10,
-            kind,
-            self.classes,
-            content_hash(images, kind),
-            test=sum(len(kind) for _, kind in parts[len(self._names()) :]),
-            normalization=NORMALIZATION,
-        )
+        test = sum(len(kind) for _, kind in parts[len(self._names()) :])
+        return Source.of(images, kind % 10, self.classes, kind, hashed=kind, test=test, normalization=NORMALIZATION)
 
     def fetch(self, root: Path) -> None:
         """Download MNIST, SVHN and USPS with torchvision; the others are left to the user.
@@ -102,11 +94,8 @@ class DigitFive:
         return f"ready: {', '.join(self._names())} in {root}"
 
     def _names(self) -> list[str]:
-        """The sources used, in the order of their numbers; unknown names last."""
-        if self.sources is None:
-            return list(SOURCES)
-        names, order = [name.strip() for name in self.sources.split(",")], list(SOURCES)
-        return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+        """The sources used, in the order of their numbers."""
+        return [n for n in SOURCES if self.sources is None or n in map(str.strip, self.sources.split(","))]
 
     def _missing(self, root: Path) -> dict[str, list[str]]:
         return {name: missing for name in self._names() if (missing := SOURCES[name].missing(root))}

@@ -97,7 +97,14 @@ class USPSSource(DigitSource):
     def read(self, root: Path, which: Which) -> DigitSplit:
         paths = list(self.parts(root))
         path = paths[0 if which == "train" else -1]
-        levels, labels = _libsvm(path) if len(paths) > 1 else _hdf(path, which)
+        if len(paths) > 1:
+            from sklearn.datasets import load_svmlight_file
+
+            with reading(f"Cannot read {path}"):  # gray levels from -1 to 1, labels from 1 to 10
+                found, names = load_svmlight_file(str(path), n_features=256, zero_based=False)
+                levels, labels = (found.toarray() + 1) / 2, names.astype(np.int64) - 1
+        else:
+            levels, labels = _hdf(path, which)
         if levels.size and not (levels.min() >= 0 and levels.max() <= 1):
             raise PflbenchError(f"{path} holds gray levels outside its range: it is not what its name says.")
         return _checked(path, (levels * 255).round().astype(np.uint8).reshape(-1, 16, 16), labels, (16, 16))
@@ -167,15 +174,6 @@ def _checked(path: Path, images: npt.NDArray[Any], labels: npt.NDArray[np.int64]
         raise PflbenchError(f"{path} holds {images.dtype} {images.shape} for {len(labels)} labels: fetch it again.")
     check_labels(path, labels, 10)
     return DigitSplit(images, labels)
-
-
-def _libsvm(path: Path) -> tuple[npt.NDArray[np.floating[Any]], npt.NDArray[np.int64]]:
-    """Gray levels from -1 to 1 as levels in [0, 1], and labels from 1 to 10 as 0..9."""
-    from sklearn.datasets import load_svmlight_file
-
-    with reading(f"Cannot read {path}"):
-        levels, labels = load_svmlight_file(str(path), n_features=256, zero_based=False)
-        return (levels.toarray() + 1) / 2, labels.astype(np.int64) - 1
 
 
 def _hdf(path: Path, which: Which) -> tuple[npt.NDArray[np.floating[Any]], npt.NDArray[np.int64]]:

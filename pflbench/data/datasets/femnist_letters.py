@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pflbench.data.datasets.mnist import read_idx
 from pflbench.data.partitions.fedec import MOST
 from pflbench.data.published import Known, Published, opened, reading
-from pflbench.data.source import Source, check_labels, content_hash
+from pflbench.data.source import Source, check_labels
 from pflbench.errors import DataMissing, PflbenchError, unknown
 
 LETTERS = "abcdefghij"
@@ -151,15 +151,12 @@ class FEMNISTLetters:
             DataMissing: Files are not there.
             PflbenchError: A file is damaged, or there is no image of a letter.
         """
-        import torch
-
         if self._source.missing(root):
             raise self._lacking(root)
         images, labels = self._source.read(root)
         for letter in np.array(list(LETTERS))[np.bincount(labels, minlength=self.classes) == 0].tolist():
             raise PflbenchError(f"{root / self._source.folder} holds no image of the letter {letter}.")
-        pool = torch.from_numpy(images).unsqueeze(1)
-        return Source(pool, labels, None, self.classes, content_hash(images, labels))
+        return Source.of(images[:, None], labels, self.classes)
 
     def fetch(self, root: Path) -> None:
         """Download EMNIST with torchvision; NIST's and LEAF's files are left to the user.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.rotation import rotated
 from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
-from pflbench.data.source import Normalization, Source, check_labels, content_hash, read_bytes
+from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError
 
 
@@ -66,21 +66,12 @@ class MNIST(Downloaded):
 
         Warns once with `UnofficialFile` where files are not the official ones.
         """
-        import torch
-
         self.require(root)
         read = [split.read(self.folder(root)) for split in self.splits]
         warn_unofficial(self.parts(root))
         images, labels = np.concatenate([images for images, _ in read]), np.concatenate([labels for _, labels in read])
-        return Source(
-            torch.from_numpy(images).unsqueeze(1),
-            labels,
-            None,
-            self.classes,
-            content_hash(images, labels),
-            test=sum(split.rows for split in self.splits[1:]),
-            normalization=self.normalization,
-        )
+        test = sum(split.rows for split in self.splits[1:])
+        return Source.of(images[:, None], labels, self.classes, test=test, normalization=self.normalization)
 
     def folder(self, root: Path) -> Path:
         """Where the files lie."""

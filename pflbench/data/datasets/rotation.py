@@ -24,10 +24,8 @@ def rotated(upright: Source, rotations: int, degrees: float, seed: int) -> Sourc
 def rotation_groups(n: int, groups: int, seed: int) -> Rows:
     """The group of each of `n` samples, int64 ["pool"]: `shuffled(n, seed)` cut into consecutive chunks.
 
-    Where the number of groups does not divide `n`, the first chunks hold one sample more.
-
-    Raises:
-        UsageError: `groups` is not in [1, n].
+    Where the number of groups does not divide `n`, the first chunks hold one sample more. Raises `UsageError` unless it
+    is in [1, n].
     """
     if not 1 <= groups <= n:
         raise UsageError(f"Cannot cut {n} samples into {groups} rotation groups.")

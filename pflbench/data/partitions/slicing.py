@@ -70,7 +70,14 @@ class RandomSlicing:
             hands = [np.unique(types)] * clients
 
         piles = rows_by_type(types)
-        size = self._rows_per_type(piles)
+        size = smallest = min(map(len, piles.values()))
+        if self.rows is not None:
+            size, rest = divmod(self.rows, len(piles))
+            if rest or size > smallest:
+                raise UsageError(
+                    f"rows = {self.rows} is not possible: with {len(piles)} types of at least {smallest} rows each it "
+                    f"must be a multiple of {len(piles)} up to {smallest * len(piles)}."
+                )
         # Hands are equally large and types equally popular, so this division has no remainder.
         holders = clients * len(hands[0]) // len(piles)
         if holders > size:
@@ -82,18 +89,6 @@ class RandomSlicing:
         cuts = random_cuts(size, holders, random) if self.cuts == "random" else np.arange(1, holders) * size // holders
         blocks = {name: np.split(pile, cuts) for name, pile in kept.items()}
         return [np.concatenate([blocks[name].pop() for name in sorted(hand.tolist())]) for hand in hands]
-
-    def _rows_per_type(self, piles: dict[int, Rows]) -> int:
-        smallest = min(map(len, piles.values()))
-        if self.rows is None:
-            return smallest
-        size, rest = divmod(self.rows, len(piles))
-        if rest or size > smallest:
-            raise UsageError(
-                f"rows = {self.rows} is not possible: with {len(piles)} types of at least {smallest} rows each it "
-                f"must be a multiple of {len(piles)} up to {smallest * len(piles)}."
-            )
-        return size
 
 
 def _halves(names: Rows, clients: int, random: np.random.Generator) -> list[Rows]:
