@@ -6,7 +6,7 @@ The command line does the same through the same objects. Nothing here imports to
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,10 @@ from typing_extensions import Unpack
 from pflbench import notebook
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError
+from pflbench.running.events import OnEvent, unheard
 from pflbench.running.execution import Execution
 from pflbench.selection import Choices, Selection, Wanted, selection
+from pflbench.store import Store
 from pflbench.suite.labels import loaded, parts
 from pflbench.suite.load import available, read, required
 from pflbench.units import size
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     from pflbench.reading.explaining import Explanation
     from pflbench.report.table import Table
-    from pflbench.running.events import Event
     from pflbench.running.planning import Plan
     from pflbench.running.training import Outcome
     from pflbench.testing import Finding
@@ -66,7 +67,7 @@ def plan(
     *,
     data_dir: Where | None = None,
     measure: bool = True,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
 ) -> Plan:
     """What training the missing runs of a selection would take, and what `run` would count. Nothing is trained.
 
@@ -85,9 +86,8 @@ def plan(
         StoreError: The results folder cannot be read.
     """
     from pflbench.running import planning
-    from pflbench.running.events import unheard
 
-    suites, root = loaded(part.suites, _path(data_dir)), data_root(_path(data_dir))
+    suites, root = loaded(part.suites, data_dir), data_root(data_dir)
     return planning.plan(suites, part, Path(results), root, measure=measure, on_event=on_event or unheard)
 
 
@@ -96,7 +96,7 @@ def run(
     results: Where = "results",
     *,
     execution: Execution | None = None,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
     **how: Any,
 ) -> Outcome:
     """Train and score every run of a selection that has no result yet. Every finished run is stored at once.
@@ -118,7 +118,6 @@ def run(
         StoreError: The results folder cannot be written.
     """
     from pflbench.running import training
-    from pflbench.running.events import unheard
 
     execution = _execution(execution or Execution(), how)
     execution.check(part.precision)
@@ -142,12 +141,11 @@ def table(
     from pflbench.reading.tables import none_there, reported
     from pflbench.report.compact import only
     from pflbench.report.reading import readable
-    from pflbench.store import Store
 
     if len(required(part.suites)) > 1:
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
     store = Store(Path(results))
-    own, every = readable(store, _path(data_dir)), part.but(profile=part.profile or "paper", methods=None)
+    own, every = readable(store, data_dir), part.but(profile=part.profile or "paper", methods=None)
     (table,) = reported(every, store, own, spread=spread).tables
     if not table.has_results:
         raise none_there(part, store, own)
@@ -167,7 +165,6 @@ def scores(part: Selection | None = None, results: Where = "results") -> pd.Data
     import pyarrow as pa
 
     from pflbench.reading.scores import scores as tables
-    from pflbench.store import Store
 
     wanted = Wanted(**vars(part or Selection()))
     frame: pd.DataFrame = pa.concat_tables(tables(Store(Path(results)), wanted)).to_pandas(use_threads=False)
@@ -201,9 +198,8 @@ def explain(
         UsageError: Something is unknown.
     """
     from pflbench.reading.explaining import explain
-    from pflbench.store import Store
 
-    root = data_root(_path(data_dir)) if data else None
+    root = data_root(data_dir) if data else None
     return Explained(explain(suite, row, column, Store(Path(results)), selection(**choices), stage=stage, root=root))
 
 
@@ -248,15 +244,13 @@ class FinishedTable:
         """As `pflbench report --format latex` prints it: to be read in by a paper's source."""
         return self._as("latex")
 
-    def _as(self, format: Any) -> str:
+    def _as(self, format: Any, **how: Any) -> str:
         from pflbench.report.render import render
 
-        return render(self.content, format)
+        return render(self.content, format, **how)
 
     def __str__(self) -> str:
-        from pflbench.report.render import render
-
-        return render(self.content, "terminal", width=100, color=False)
+        return self._as("terminal", width=100, color=False)
 
     def _repr_html_(self) -> str:
         from pflbench.report.render import html
@@ -276,16 +270,10 @@ class Explained:
         return text(self.content)
 
 
-def _path(where: Where | None) -> Path | None:
-    return None if where is None else Path(where)
-
-
 def _execution(execution: Execution, how: dict[str, Any]) -> Execution:
     known = {field.name for field in fields(Execution)}
     if wrong := how.keys() - known:
         raise UsageError(f"Unknown: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}.")
     if isinstance(limit := how.get("memory_limit"), str):
         how = how | {"memory_limit": size(limit)}
-    if "data_dir" in how:
-        how = how | {"data_dir": _path(how["data_dir"])}
     return replace(execution, **how)

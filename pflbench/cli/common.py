@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pflbench.cli.options import DEFAULT_RESULTS
 from pflbench.errors import StoreError
 from pflbench.selection import Selection
+from pflbench.spec import RunSpec
+from pflbench.store import Store
 from pflbench.units import count
 
 if TYPE_CHECKING:
@@ -47,6 +50,11 @@ def show_runs(runs: Sequence[Listed]) -> None:
     head += ["file", *(["differs"] if any(run.differs for run in runs) else [])]
     lines = [head, *([str(getattr(run, key)) for key in head] for run in runs)]
     console().print(tabulate(lines, tablefmt="plain", disable_numparse=True))
+
+
+def states(specs: Iterable[RunSpec], store: Store) -> Counter[str]:
+    """How many of these runs are in which state."""
+    return Counter(store.status(spec.id) for spec in specs)
 
 
 def say_packed(packed: Iterable[Packed]) -> None:

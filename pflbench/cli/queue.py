@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 from pflbench.cli import common, options
-from pflbench.cli.common import console
+from pflbench.cli.common import console, states
 from pflbench.cli.options import asking, option
 from pflbench.cli.run import train_part
 from pflbench.data.root import data_root
 from pflbench.running.execution import Execution, choose_device
 from pflbench.selection import Selection
-from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.units import count
 
@@ -58,12 +57,12 @@ def queue(
     in_time = None if end is None else lambda: monotonic() < end
     good = True
     for item in items:
-        found = _states(item.table.runs, store)
+        found = states(item.table.runs, store)
         if found["missing"] and (in_time is None or in_time()):
             console().print(f"{item.title}: {_progress(found)}.")
             for part in _steps(item, store, execution.jobs, in_time):
                 good &= train_part(part, results, execution, dry=dry_run)
-        if not dry_run and _states(item.table.runs, store).keys() == {"done"}:
+        if not dry_run and states(item.table.runs, store).keys() == {"done"}:
             common.say_packed(pack(store, {spec.id for spec in item.table.runs}))
     if not dry_run:
         good &= _conclude(items, store, file)
@@ -88,13 +87,8 @@ def _steps(item: QueueItem, store: Store, jobs: int | None, in_time: Callable[[]
             now = missing[first : first + size]
             if in_time():
                 yield place.part.but(seeds=now)
-            if _states([spec for spec in place.runs if spec.seed in now], store)["missing"]:
+            if states([spec for spec in place.runs if spec.seed in now], store)["missing"]:
                 break  # time is up, or there is something that the next seeds would stumble on too, as missing data
-
-
-def _states(specs: Iterable[RunSpec], store: Store) -> Counter[str]:
-    """How many of these runs are in which state."""
-    return Counter(store.status(spec.id) for spec in specs)
 
 
 def _progress(found: Counter[str]) -> str:
@@ -107,7 +101,7 @@ def _failed(found: Counter[str]) -> str:
 
 def _say(items: list[QueueItem], store: Store) -> None:
     for number, item in enumerate(items, 1):
-        found, cost = _states(item.table.runs, store), item.entry.cost
+        found, cost = states(item.table.runs, store), item.entry.cost
         if not isinstance(cost, str):
             todo = cost * found["missing"]
             cost = f"{cost:g} min a run" + (f", {todo:g} min to do" if todo else "")
@@ -118,7 +112,7 @@ def _say(items: list[QueueItem], store: Store) -> None:
 
 def _conclude(items: list[QueueItem], store: Store, file: Path) -> bool:
     """Say how far the queue is; whether nothing failed."""
-    found = _states({spec for item in items for spec in item.table.runs}, store)
+    found = states({spec for item in items for spec in item.table.runs}, store)
     if found["missing"]:
         console().print(f"{str(file)!r}: {found['done']} of {count(found.total(), 'run')} done{_failed(found)}.")
     else:

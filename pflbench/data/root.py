@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 
-def data_root(override: Path | None = None) -> Path:
+def data_root(override: str | Path | None = None) -> Path:
     """The folder that holds the datasets, in torchvision's layouts (it may not exist yet).
 
     `override` (`--data-dir`), else `$PFLBENCH_DATA_DIR`, else `$XDG_CACHE_HOME/pflbench/data`, else

@@ -175,7 +175,7 @@ class Shelf:
         return run.id in self.stored and self.stored[run.id].failure is not None
 
 
-def readable(store: Store, data_dir: Path | None = None) -> Own:
+def readable(store: Store, data_dir: str | Path | None = None) -> Own:
     """Where users' code and data are looked for to read a table: on this machine, else in the stored runs' specs."""
     return Own(
         data_root(data_dir),

@@ -41,7 +41,7 @@ class Execution:
     evaluate_every: int | None = None
     fail_fast: bool = False
     unchecked: bool = False
-    data_dir: Path | None = None
+    data_dir: str | Path | None = None
 
     def __post_init__(self) -> None:
         """Reject an unknown value of `redo`."""

@@ -22,7 +22,7 @@ class Part(NamedTuple):
     labels: Mapping[str, str]
 
 
-def loaded(suites: Sequence[str], data_dir: Path | None) -> list[Suite]:
+def loaded(suites: Sequence[str], data_dir: str | Path | None) -> list[Suite]:
     """The suites by these names; data of the user's own are looked for below the data root. Raises `UsageError`."""
     return [load(name, Own(data_root(data_dir))) for name in required(suites)]
 
