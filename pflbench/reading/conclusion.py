@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from pflbench.reading.evidence import Facts
 from pflbench.reading.explaining import Explanation
-from pflbench.reading.facts import Facts
 from pflbench.reading.runs import commit
 from pflbench.report.statistics import ENOUGH_SEEDS, WINDOW
 from pflbench.report.text import number, ranges
@@ -64,25 +64,21 @@ class Conclusion(NamedTuple):
 def conclusion(of: Explanation) -> Conclusion:
     """What may be concluded from the cell, and why."""
     if of.value.mean is None:
-        return _without_a_number(of)
+        failed = f", {of.value.failed} failed" if of.value.failed else ""
+        make = f"pflbench run --suite {of.table.suite} --column {of.head.column.id} --method {of.cell.row.id}"
+        trains = [f"`{make}{of.part.options}` trains them."] if of.named else []
+        nothing = f"Nothing can be concluded: none of {count(of.value.expected, 'seed')} is done{failed}."
+        suspect = _of_the_paper(of)
+        return Conclusion((nothing, *trains, *suspect), (*_of_the_values(of), *_of_departures(of), *suspect))
     minded = [f"Keep in mind: {one.what}. {one.told}" for one in of.departures if one.grave]
     short = [*_verdict(of), *minded, *_of_the_choice(of), *_of_the_data(of)]
     if of.value.recent is not None:
-        mean = number(of.value.recent.mean, None, of.table.decimals)
+        mean = of.printed(of.value.recent.mean)
         short.append(f"It is the last round's alone; the mean over the last {WINDOW} scored ones is {mean}.")
+    about: tuple[Callable[[Explanation], Iterable[str]], ...]
     about = _of_the_runs, _of_the_data, _of_the_values, _of_departures, _of_the_paper, _of_the_choice
     reasons = [line for said in (*about, _of_the_last_rounds) for line in said(of)]
     return Conclusion(tuple(short), tuple(reasons))
-
-
-def _without_a_number(of: Explanation) -> Conclusion:
-    failed = f", {of.value.failed} failed" if of.value.failed else ""
-    make = f"pflbench run --suite {of.table.suite} --column {of.head.column.id} --method {of.cell.row.id}"
-    short = [f"Nothing can be concluded: none of {count(of.value.expected, 'seed')} is done{failed}."]
-    if of.named:
-        short.append(f"`{make}{of.part.options}` trains them.")
-    suspect = _of_the_paper(of)
-    return Conclusion((*short, *suspect), (*_of_the_values(of), *_of_departures(of), *suspect))
 
 
 def _verdict(of: Explanation) -> list[str]:
@@ -114,14 +110,14 @@ def _verdict(of: Explanation) -> list[str]:
 
 def _compared(of: Explanation) -> str:
     """The difference from the paper's number, its size in spreads, and how large our ± is beside the paper's."""
-    value, reference, ours, decimals = of.value, of.value.reference, _own(of), of.table.decimals
+    value, reference, ours = of.value, of.value.reference, _own(of)
     label, _ = _LABELS.get(value.verdict.label if value.verdict else "", ("Not comparable", ""))
     if reference and reference.suspect is not None:
         label = "Beside the suspect number"
     so_far = "" if value.complete else f" (so far: {value.done} of {count(value.expected, 'seed')})"
-    apart = _beside(value.difference or 0.0, decimals) + _in_spreads(of)
-    own, theirs = number(ours, None, decimals), reference.spread if reference else None
-    paper = number(theirs or 0.0, None, decimals)
+    apart = _beside(of, value.difference or 0.0) + _in_spreads(of)
+    theirs = reference.spread if reference else None
+    own, paper = of.printed(ours), of.printed(theirs or 0.0)
     if theirs is None:
         sizes = f"the paper prints no ±, pflbench's is {own}"
     elif not theirs:
@@ -156,15 +152,15 @@ def _meaning(of: Explanation) -> str:
     return f"Reproduced{' with values that we tuned' if of.of_source('tuned') else ''}: n{known}."
 
 
-def _of_the_runs(of: Explanation) -> list[str]:
+def _of_the_runs(of: Explanation) -> Iterator[str]:
     value = of.value
-    lines = [f"Less than the protocol: {of.table.shortfall.runs}."] if of.table.shortfall.runs else []
+    if of.table.shortfall.runs:
+        yield f"Less than the protocol: {of.table.shortfall.runs}."
     if ENOUGH_SEEDS <= value.done < value.expected:
         missing = ranges(of.missing)
-        lines.append(f"Only {value.done} of {count(value.expected, 'seed')} are done (missing: {missing}).")
+        yield f"Only {value.done} of {count(value.expected, 'seed')} are done (missing: {missing})."
     if unchecked := [ran.spec.id for ran in of.ran if commit(ran).endswith("+")]:
-        lines.append(f"Computed with code that was changed and not committed: {', '.join(unchecked)}.")
-    return lines
+        yield f"Computed with code that was changed and not committed: {', '.join(unchecked)}."
 
 
 def _of_the_data(of: Explanation) -> list[str]:
@@ -230,48 +226,43 @@ def _of_the_paper(of: Explanation) -> list[str]:
     return [] if suspect is None else [f"The paper's number is suspect: {suspect}."]
 
 
-def _of_the_choice(of: Explanation) -> list[str]:
+def _of_the_choice(of: Explanation) -> Iterator[str]:
     """What choosing from the grid on the test scores would have given."""
-    found, reference, decimals = of.value.on_test, of.value.reference, of.table.decimals
-    if found is None:
-        return []
-    apart = f", {_beside(found.mean - reference.mean, decimals)}" if reference else ""
-    would = f"it would be {number(found.mean, found.spread, decimals)}{apart}."
-    return [f"With points chosen on the test scores, as the paper's wording may mean, {would}"]
+    found, reference = of.value.on_test, of.value.reference
+    if found is not None:
+        apart = f", {_beside(of, found.mean - reference.mean)}" if reference else ""
+        would = f"it would be {of.printed(found.mean, found.spread)}{apart}."
+        yield f"With points chosen on the test scores, as the paper's wording may mean, {would}"
 
 
-def _of_the_last_rounds(of: Explanation) -> list[str]:
+def _of_the_last_rounds(of: Explanation) -> Iterator[str]:
     """How much the number depends on which round is the last."""
-    recent, decimals = of.value.recent, of.table.decimals
-    if recent is None:
-        return []
-    mean, least, most = (number(one, None, decimals) for one in (recent.mean, recent.least, recent.most))
-    seeds = "" if len(recent.seeds) == of.value.done else f"; seeds {ranges(recent.seeds)}"
-    return [
-        f"The number is the last round's alone. Over the last {WINDOW} scored rounds "
-        f"({recent.rounds[0]}–{recent.rounds[1]}{seeds}) the mean is {mean}, single runs are between {least} and "
-        f"{most}, and move by up to {number(recent.step, None, 1)} points from one to the next."
-    ]
+    if (recent := of.value.recent) is not None:
+        mean, least, most = map(of.printed, (recent.mean, recent.least, recent.most))
+        seeds = "" if len(recent.seeds) == of.value.done else f"; seeds {ranges(recent.seeds)}"
+        yield (
+            f"The number is the last round's alone. Over the last {WINDOW} scored rounds "
+            f"({recent.rounds[0]}–{recent.rounds[1]}{seeds}) the mean is {mean}, single runs are between {least} and "
+            f"{most}, and move by up to {number(recent.step, None, 1)} points from one to the next."
+        )
 
 
 def spreads_apart(of: Explanation) -> str:
     """The difference to the paper's number, and how large it is beside both spreads; empty without one."""
-    value, decimals = of.value, of.table.decimals
+    value, spreads = of.value, _in_spreads(of)
     if value.difference is None or value.reference is None:
         return ""
-    spreads = _in_spreads(of)
-    joint = number(math.hypot(_own(of), value.reference.spread or 0.0), None, decimals)
-    return f"pflbench minus paper: {value.difference:+.{decimals}f} points{spreads}{spreads and f' ({joint})'}."
+    joint = of.printed(math.hypot(_own(of), value.reference.spread or 0.0))
+    difference = f"{value.difference:+.{of.table.decimals}f}"
+    return f"pflbench minus paper: {difference} points{spreads}{spreads and f' ({joint})'}."
 
 
-def _beside(difference: float, decimals: int) -> str:
-    side = "above" if difference > 0 else "below"
-    return f"{number(abs(difference), None, decimals)} points {side} the paper's number"
+def _beside(of: Explanation, difference: float) -> str:
+    return f"{of.printed(abs(difference))} points {'above' if difference > 0 else 'below'} the paper's number"
 
 
 def _own(of: Explanation) -> float:
-    ours = of.value.std if of.table.spread.kind == "std" else of.value.sem
-    return ours or 0.0
+    return (of.value.std if of.table.spread.kind == "std" else of.value.sem) or 0.0
 
 
 def _in_spreads(of: Explanation) -> str:

@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from pflbench.reading.conclusion import KINDS, conclusion, spreads_apart
+from pflbench.reading.evidence import Facts
 from pflbench.reading.explaining import Explanation, Given, written
-from pflbench.reading.facts import Facts
 from pflbench.reading.runs import commit
 from pflbench.report import footer
 from pflbench.report.table import SUSPECT
-from pflbench.report.text import number, ranges
+from pflbench.report.text import ranges
 from pflbench.store import Stored
 from pflbench.units import count
 
@@ -88,14 +88,14 @@ def _head(of: Explanation) -> str:
 
 
 def _numbers(of: Explanation) -> list[str]:
-    value, reference, decimals = of.value, of.value.reference, of.table.decimals
+    value, reference = of.value, of.value.reference
     ours, paper = f"none: 0 of {value.expected} seeds are done", "prints no number here"
     if value.mean is not None:
         seeds = f"seeds {ranges(value.seeds)}" if value.done > 1 else f"seed {ranges(value.seeds)} alone"
         of_all = "" if value.complete else f"; {value.done} of {value.expected} are done"
-        ours = f"{number(value.mean, value.spread, decimals)}   ({seeds}{of_all})"
+        ours = f"{of.printed(value.mean, value.spread)}   ({seeds}{of_all})"
     if reference is not None:
-        paper = number(reference.mean, reference.spread, decimals)
+        paper = of.printed(reference.mean, reference.spread)
     elif not of.table.published:
         paper = "none has this table"
     lines = [f"pflbench  {ours}", f"Paper     {paper}", spreads_apart(of)]
@@ -106,7 +106,7 @@ def _numbers(of: Explanation) -> list[str]:
     if reference is not None and reference.spread is not None and of.table.spread.paper:
         lines.append(f"The paper's ± is {of.table.spread.paper}.")
     if value.seeds:
-        each = (f"{seed}: {number(accuracy, None, decimals)}" for seed, accuracy in value.seeds.items())
+        each = (f"{seed}: {of.printed(accuracy)}" for seed, accuracy in value.seeds.items())
         lines.append(f"By seed: {', '.join(each)}.")
     if of.missing:
         lines.append(f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.")

@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 from pflbench.catalog import MethodInfo, describe
 from pflbench.errors import PflbenchError, UsageError, unknown
 from pflbench.names import is_reference, split_reference, without_folder
-from pflbench.reading import docstring
-from pflbench.reading.docstring import Said
-from pflbench.reading.facts import Facts, facts
-from pflbench.reading.trials import Tried, tried
+from pflbench.reading.evidence import Facts, Said, Tried, facts, of_method, of_source, tried
 from pflbench.report import footer
 from pflbench.report.layout import lay_out
 from pflbench.report.reading import Shelf, readable
 from pflbench.report.table import CellValue
+from pflbench.report.text import number
 from pflbench.report.unlisted import extra_rows
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec
@@ -118,8 +116,8 @@ class Explanation:
         """What the method's docstring says of its own paper, for a user's as stored; None if its source is not here."""
         name, stored = self.run.method.name, self.shelf.stored.get(self.run.id)
         if is_reference(name) and stored is not None and stored.provenance.get("method_source"):
-            return docstring.of_source(str(stored.provenance["method_source"]), split_reference(name)[1])
-        return docstring.of_method(name)
+            return of_source(str(stored.provenance["method_source"]), split_reference(name)[1])
+        return of_method(name)
 
     @property
     def sends(self) -> bool:
@@ -172,6 +170,10 @@ class Explanation:
             for key, value in found.items()
             if key not in unread
         ]
+
+    def printed(self, mean: float, spread: float | None = None) -> str:
+        """A number with the table's decimals."""
+        return number(mean, spread, self.table.decimals)
 
     def of_source(self, source: str) -> list[str]:
         """The names of the hyperparameters and settings whose values come from there."""

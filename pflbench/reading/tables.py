@@ -57,7 +57,7 @@ def reported(part: Selection, store: Store, own: Own, *, spread: bool | None = N
     trained = part.but(suites=[name for name in part.suites if name not in counted], methods=None)
     there = with_results(trained, store, own) if trained.suites or not counted else []
     shown = there
-    if newest and not asked_for(part):
+    if newest and part in (Selection(), Selection(precision="fp32")):
         last = latest(store, own)
         shown = [last] if last else there[:1]
     if not shown and not counted:
@@ -107,11 +107,6 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
         return not other or Asker(table.suite, table.profile) in asked
 
     return list(filter(is_shown, found))
-
-
-def asked_for(part: Selection) -> bool:
-    """Whether a selection chooses anything; fp32, the default precision, does not count."""
-    return part != Selection(precision=part.precision) or part.precision not in (None, "fp32")
 
 
 def latest(store: Store, own: Own) -> Expansion | None:

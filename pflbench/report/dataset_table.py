@@ -14,7 +14,7 @@ from pflbench.store import Store
 from pflbench.store.counts import Counts, read_counts
 from pflbench.suite.cells import Caption, ColumnHead, Reference, TableColumn
 from pflbench.suite.counting import CountTable, ToCount
-from pflbench.suite.statistics import COLUMNS, Sizes
+from pflbench.suite.figure import COLUMNS, Sizes
 
 
 def lay_out_counts(table: CountTable, store: Store) -> Table:

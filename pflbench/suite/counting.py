@@ -10,10 +10,10 @@ from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import MethodSpec, RunSpec, Scoring
 from pflbench.suite.cells import Caption
 from pflbench.suite.document import Suite
+from pflbench.suite.figure import Sizes
 from pflbench.suite.resolve import places, shared
 from pflbench.suite.select import select_columns
 from pflbench.suite.shortfall import shortfall, stand_in
-from pflbench.suite.statistics import Sizes
 
 _DIVIDED = ("dataset", "partition", "clients", "training_clients", "query")
 """The settings of a column that its federation depends on."""

@@ -14,7 +14,6 @@ from pflbench.names import without_folder
 from pflbench.spec import Stage
 from pflbench.stages import Shown, canonical, scores_held_out
 from pflbench.suite import figure as figures
-from pflbench.suite import statistics as counting
 from pflbench.suite.inherit import merged
 from pflbench.suite.own import Own
 from pflbench.suite.said import Departure, Follows, Scoped, Sources, Suspicion
@@ -61,7 +60,7 @@ class Document(TomlTable):
     reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
     layout: LayoutTable = Field(default_factory=LayoutTable)
     figure: figures.Figure | None = None
-    statistics: counting.Statistics | None = None
+    statistics: figures.Statistics | None = None
     tune: Tune = Field(default_factory=Tune)
     profile: dict[str, Profile] = Field(default_factory=dict)
 
@@ -111,7 +110,7 @@ class Document(TomlTable):
         if self.statistics is None:
             figures.check(self.figure, self.row, self.column)
         else:
-            counting.check(self.statistics, self.figure is not None, self.row, self.column)
+            figures.check_statistics(self.statistics, self.figure is not None, self.row, self.column)
         _check_stages(self)
         _check_derived(self)
         _check_references(self)

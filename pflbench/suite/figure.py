@@ -1,6 +1,6 @@
-"""`[figure]`: what a suite draws, from its runs or from its partitions alone. One strict model for each kind.
+"""`[figure]` and `[statistics]`: what a suite draws or counts where it is no table. One strict model for each kind.
 
-There is a panel for every column (and stage that `layout.stages` lists), and a curve in it for every row.
+A figure has a panel for every column (and stage that `layout.stages` lists), and a curve in it for every row.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pflbench.errors import unknown
 from pflbench.spec import Positive
 from pflbench.suite.schema import Column, Rate, Row
-from pflbench.suite.strict import TomlTable, fault
+from pflbench.suite.strict import TomlTable, check_keys, fault
 
 
 class Scatter(TomlTable):
@@ -92,6 +92,25 @@ class Tsne(TomlTable):
         return self
 
 
+class Sizes(TomlTable):
+    """A dataset's numbers of examples and of classes, as the paper printed them."""
+
+    total: Positive
+    train: Positive
+    test: Positive
+    classes: Positive
+
+
+COLUMNS = tuple(Sizes.model_fields)
+"""What the table says of each dataset, in its order."""
+
+
+class Statistics(TomlTable):
+    """`[statistics]`: every column of the suite becomes a line. `reference`: what the paper printed, by column."""
+
+    reference: dict[str, Sizes] = Field(default_factory=dict)
+
+
 FromRuns = Scatter | Kde | Curve | Steps | Tsne
 KINDS = ("scatter", "histogram", "kde", "curve", "steps", "tsne")
 _NEEDED = {"steps": "finetuned", "tsne": "personalized"}
@@ -138,3 +157,12 @@ def _check_row(figure: Kde | Curve | Steps | Tsne, i: int, row: Row) -> None:
     needed = _NEEDED.get(figure.kind)
     if needed and needed != row.stage and needed not in row.named:
         raise fault(("row", i, row.stage_key), f"a {figure.kind} shows the stage {needed!r}")
+
+
+def check_statistics(statistics: Statistics, figure: bool, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    """Raise the error for what does not go with statistics; `figure`: the suite has one, too."""
+    if figure:
+        raise fault(("figure",), "a suite is either statistics or a figure")
+    if rows:
+        raise fault(("row",), "statistics train nothing: write row = []")
+    check_keys(("statistics", "reference"), statistics.reference, [column.id for column in columns])

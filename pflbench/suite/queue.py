@@ -16,6 +16,7 @@ from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load, read_toml
 from pflbench.suite.own import Own
+from pflbench.suite.said import Names
 from pflbench.suite.select import anchored
 from pflbench.suite.strict import TomlTable, at, fault, validated
 from pflbench.units import seed_text
@@ -25,9 +26,6 @@ def _cost(value: Any) -> Any:
     if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0):
         return value
     raise fault((), "a cost is the minutes that one run takes on one core, or a text")
-
-
-Names = Annotated[list[str], Field(min_length=1)]
 
 
 class Entry(TomlTable):

@@ -131,7 +131,7 @@ def _of_code(
 def _of_suite(
     rows: list[SelectedRow], methods: Iterable[str], foreign: Sequence[str], document: Document
 ) -> list[SelectedRow]:
-    """The rows with these ids, but foreign ones, and those that show the same runs, or the rows of these methods."""
+    """The rows with these ids, foreign ones left out, and those that show the same runs, or those of these methods."""
     ids = [name for name in methods if name not in foreign]
     for file in [name for name in ids if name.endswith(".py")]:
         raise UsageError(f"Which class of {file!r}? Write {file}:Class.")

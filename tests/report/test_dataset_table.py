@@ -15,8 +15,8 @@ from pflbench.report.text import cell as text
 from pflbench.store import Store
 from pflbench.store.counts import Counts, write_counts
 from pflbench.suite.counting import CountTable, ToCount
+from pflbench.suite.figure import Sizes
 from pflbench.suite.schema import Spread
-from pflbench.suite.statistics import Sizes
 from pflbench.testing import tiny_spec
 
 FEDERATIONS = {

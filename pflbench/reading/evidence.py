@@ -1,0 +1,222 @@
+"""What a cell rests on besides its runs: the federation, the trials of tuned values, what the method departs from."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pflbench.errors import PflbenchError
+from pflbench.names import Places, locate, place, source_file, split_reference
+from pflbench.report.reading import Shelf, average, scored
+from pflbench.spec import RunSpec
+from pflbench.stages import Shown
+from pflbench.suite.cells import Cell
+from pflbench.suite.tuning import judged_by
+
+_HEADING = re.compile(r"(Departures?\b[^:]*):\s*(.*)")
+_ITEM = re.compile(r"(\d+)\.\s+(.*)")
+
+
+class Numbers(NamedTuple):
+    """The least, the median and the greatest of some numbers."""
+
+    least: float
+    median: float
+    most: float
+
+    def of(self, noun: str) -> str:
+        """`5 images`, or `5 to 90 images, median 60`."""
+        if self.least == self.most:
+            return f"{self.least:g} {noun}"
+        return f"{self.least:g} to {self.most:g} {noun}, median {self.median:g}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A federation with a seed, built from its data, and the network in it.
+
+    `support`, `query`: images of the training clients; `held_out`: support images of the others (None: there are none).
+    `kinds`: how many classes a client's support images are of. `test`: images that the global model is scored on.
+    `shared`: images that several clients hold. `parameters`: of the network as the method trains it; None if it cannot
+    be built here. `warnings`: that files of the dataset are not the official ones.
+    """
+
+    seed: int
+    hash: str
+    support: Numbers
+    query: Numbers
+    held_out: Numbers | None
+    kinds: Numbers
+    classes: int
+    test: int
+    shared: int
+    parameters: int | None
+    warnings: tuple[str, ...]
+
+
+def facts(run: RunSpec, root: Path, places: Places) -> Facts | str:
+    """The facts of a run's federation; without its data, what is missing. Imports torch.
+
+    `places`: where the code is of what it has of the user's own.
+    """
+    from pflbench.executor import build
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            federation = build.federation(run, root, places)
+        except PflbenchError as error:
+            return " ".join(str(error).split())
+    parameters = None
+    with contextlib.suppress(PflbenchError):  # the method or the network is nowhere to be found
+        method = build.construct(place("methods", run.method.name, places), run.method.hyper)
+        parameters = len(method.network(build.network(run, places)).init(run.seed))
+    training = np.flatnonzero(federation.training)
+    others = np.flatnonzero(~federation.training)
+    return Facts(
+        seed=run.seed,
+        hash=federation.hash,
+        support=_numbers([len(federation.support[k]) for k in training]),
+        query=_numbers([len(rows) for rows in federation.query]),
+        held_out=_numbers([len(federation.support[k]) for k in others]) if len(others) else None,
+        kinds=_numbers([len(np.unique(federation.labels[rows])) for rows in federation.support]),
+        classes=federation.classes,
+        test=len(federation.test),
+        shared=federation.shared,
+        parameters=parameters,
+        warnings=tuple(dict.fromkeys(str(one.message) for one in caught)),
+    )
+
+
+def _numbers(found: Sequence[int]) -> Numbers:
+    return Numbers(min(found), float(np.median(found)), max(found))
+
+
+class Trial(NamedTuple):
+    """A point that was tried: the values that differ between the trials, and the accuracy on held-out training rows.
+
+    `accuracy` is in percent, None if the run failed. `chosen`: the cell's runs have these values.
+    """
+
+    values: Mapping[str, Any]
+    accuracy: float | None
+    chosen: bool
+    run: str
+
+
+class Tried(NamedTuple):
+    """Trials of one setting and seed, those of `run`, the best first. `same`: the setting is the cell's own.
+
+    `stage`: of the model that was scored.
+    """
+
+    same: bool
+    run: RunSpec
+    stage: str
+    trials: list[Trial]
+
+
+def tried(cell: Cell, stages: Sequence[Shown], keys: Sequence[str], shelf: Shelf) -> list[Tried]:
+    """The trials in which these hyperparameters were varied: in the cell's setting, else on its data, else elsewhere.
+
+    `stages`: those that the cell's row is shown at, of which one decides.
+    """
+    run, needed = cell.needed[0], {asked.id for asked in cell.needed}
+    groups: dict[tuple[str, int], list[RunSpec]] = {}
+    for spec in shelf.specs:
+        if spec.method.name == run.method.name and spec.validation and spec.id not in needed:
+            setting = spec.model_copy(update={"validation": 0.0}).setting()
+            groups.setdefault((setting, spec.seed), []).append(spec)
+    by_distance: dict[int, list[list[RunSpec]]] = {}
+    for (setting, _), specs in groups.items():
+        if any(len({str(_used(spec, key)) for spec in specs}) > 1 for key in keys):
+            alike = all(getattr(specs[0], kind) == getattr(run, kind) for kind in ("dataset", "partition", "model"))
+            distance = 0 if setting == run.setting() else 1 if alike else 2
+            by_distance.setdefault(distance, []).append(specs)
+    nearest = min(by_distance, default=0)
+    return [_tried(cell, specs, stages, shelf, nearest == 0) for specs in by_distance.get(nearest, ())]
+
+
+def _tried(cell: Cell, specs: Sequence[RunSpec], stages: Sequence[Shown], shelf: Shelf, same: bool) -> Tried:
+    first = specs[0]
+    differing = [key for key in first.method.hyper if len({str(spec.method.hyper.get(key)) for spec in specs}) > 1]
+    stage = judged_by([stage for stage in stages if stage in first.scoring.stages] or [cell.stage])
+    reading = replace(cell.reading, stage=stage, steps=cell.reading.steps if stage == cell.stage else None)
+    trials = []
+    for spec in specs:
+        result = shelf.read(spec)
+        accuracy = None if result is None else float(average(scored(result, reading), reading, result).mean())
+        values = {key: _used(spec, key) for key in differing}
+        chosen = all(_used(cell.needed[0], key) == value for key, value in values.items())
+        trials.append(Trial(values, accuracy, chosen, spec.id))
+    trials.sort(key=lambda trial: -1.0 if trial.accuracy is None else trial.accuracy, reverse=True)
+    return Tried(same, first, stage, trials)
+
+
+def _used(spec: RunSpec, key: str) -> Any:
+    """The value of a hyperparameter; where a method has none of its own, the suite's (the batch size)."""
+    return spec.method.hyper.get(key, getattr(spec, key, None))
+
+
+class Departures(NamedTuple):
+    """Departures under one heading, numbered as in the docstring; `scope` is what the heading says of all of them."""
+
+    scope: str
+    items: tuple[str, ...]
+
+
+class Said(NamedTuple):
+    """What a method is, in a line, and in what it departs from its paper."""
+
+    head: str
+    departures: tuple[Departures, ...]
+
+
+def of_method(name: str) -> Said | None:
+    """What the docstring of a method says, by its id or reference; None if its source cannot be found."""
+    try:
+        reference = locate("methods", name)
+        text = source_file(reference).read_text(encoding="utf-8")
+    except (PflbenchError, OSError, UnicodeDecodeError):
+        return None
+    return of_source(text, split_reference(reference)[1])
+
+
+def of_source(text: str, name: str) -> Said | None:
+    """What the docstrings of a module and of its class of this name say; None if it is no Python."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    own = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    nodes: list[ast.Module | ast.ClassDef] = [tree, *own]
+    docs = [doc for node in nodes if (doc := ast.get_docstring(node))]
+    heads = [" ".join(doc.split("\n\n", 1)[0].split("\n", 1)[0].split()) for doc in docs]
+    return Said(next(iter(heads), ""), tuple(found for doc in docs for found in departures(doc)))
+
+
+def departures(doc: str) -> list[Departures]:
+    """The departures that a docstring lists: under lines that begin so, numbered or as one sentence."""
+    found: list[tuple[str, list[str]]] = []
+    listed = False  # whether the lines still belong to a list
+    for line in doc.splitlines():
+        if heading := _HEADING.fullmatch(line):
+            found.append((heading[1], [heading[2]] if heading[2] else []))
+            listed = True
+        elif item := _ITEM.fullmatch(line) if listed else None:
+            found[-1][1].append(f"{item[1]}. {item[2]}")
+        elif listed and line.strip() and (items := found[-1][1]) and not re.match(r"[A-Z][\w ]*:", line):
+            # A numbered item goes on where lines are indented, a sentence on any line.
+            listed = line.startswith(" ") or not _ITEM.match(items[-1])
+            items[-1] += f" {line.strip()}" * listed
+        else:
+            listed = False
+    return [Departures(re.sub(r"^Departures?[ ,]*", "", scope), tuple(items)) for scope, items in found if items]
