@@ -55,9 +55,11 @@ def ls(
 def _runs(wanted: Wanted, format: str, results: Path) -> int:
     import csv
 
-    from pflbench.reading.runs import Listed, listing
+    from pflbench.reading.runs import Listed, lines
+    from pflbench.reading.stored import select
 
-    found = listing(Store(results), wanted)
+    store = Store(results)
+    found = lines([one.run for one in select(store, wanted)], store)
     if format == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows([Listed._fields, *found])

@@ -82,8 +82,8 @@ def _head(of: Explanation) -> str:
         f"Column  {of.head.column.setting} ({of.head.column.id})",
         f"Scored  {stage}: {footer.described(of.cell.stage, of.run)}",
     ]
-    if of.further:
-        lines.append(f"Also shown: {', '.join(of.further)} (name it with --stage).")
+    if further := [of.whole.head(cell).label or cell.stage for cell in of.cells if cell is not of.cell]:
+        lines.append(f"Also shown: {', '.join(further)} (name it with --stage).")
     return "\n".join(lines)
 
 

@@ -73,11 +73,6 @@ class Explanation:
         return self.whole.head(self.cell)
 
     @property
-    def further(self) -> list[str]:
-        """Other stages at which the row is shown in this column, by what the table calls them."""
-        return [self.whole.head(cell).label or cell.stage for cell in self.cells if cell is not self.cell]
-
-    @property
     def named(self) -> bool:
         """Whether the suite names the row, as opposed to an extra row."""
         return self.cell.row in self.whole.rows

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from pflbench.reading.stored import is_trial, select
-from pflbench.selection import Wanted
+from pflbench.reading.stored import is_trial
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 
@@ -53,16 +52,8 @@ _ALIKE = ("method", "dataset", "partition", "clients", "rounds", "validation")
 """What a list shows of every run, but for its seed."""
 
 
-def listing(store: Store, wanted: Wanted) -> list[Listed]:
-    """The runs that are asked for, by method, dataset, partition, number of clients, rounds and seed.
-
-    Raises `UsageError` for unknown names.
-    """
-    return lines([one.run for one in select(store, wanted)], store)
-
-
 def lines(runs: Sequence[Stored], store: Store) -> list[Listed]:
-    """Runs of this store as a list, in its order."""
+    """Runs of this store as a list: by method, dataset, partition, number of clients, rounds and seed."""
     ids = {run.spec.id for run in store.list()} if any(run.spec.validation for run in runs) else set[str]()
     alike: dict[tuple[object, ...], list[tuple[Listed, dict[str, str]]]] = {}
     for run in runs:

@@ -26,8 +26,6 @@ from pflbench.suite.load import available, figures, find, load, read, read_toml
 from pflbench.suite.own import Own
 from pflbench.units import parse_seeds
 
-MAKE = "`pflbench run` makes them."
-
 
 class _Stored(NamedTuple):
     """The stored runs, who asked for them, and the columns where they can stand."""
@@ -134,7 +132,7 @@ def latest(store: Store, own: Own) -> Expansion | None:
 
 def _stored(store: Store) -> _Stored:
     specs = {run.spec.id: run.spec for run in store.list()}
-    keys = (ColumnKey(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values())
+    keys = ((s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values())
     return _Stored(specs, askers(store), frozenset(keys))
 
 
@@ -154,7 +152,7 @@ def none_there(part: Selection, store: Store, own: Own) -> UsageError:
     named = " and ".join(part.suites) or "any suite"
     what = f"{named} under profile {part.profile}" if part.profile else named
     made = instead((run for table in tables for run in table.runs), _finished(store))
-    other = elsewhere(tables, store, named=bool(part.suites)) or MAKE
+    other = elsewhere(tables, store, named=bool(part.suites)) or "`pflbench run` makes them."
     why = f" for the code and data as they are now; {made}." if made else f". {other}"
     return UsageError(f"No results of {what} in {str(store.root)!r}{why}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -32,15 +32,9 @@ from pflbench.suite.schema import (
 )
 from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, fault, validated
 
-
-class ColumnKey(NamedTuple):
-    """What all runs of a column have in common and can be read from its table; other runs stand in no cell of it."""
-
-    dataset: str
-    partition: str
-    model: str
-    clients: int
-    rounds: int
+ColumnKey = tuple[str, str, str, int, int]
+"""What all runs of a column have in common and can be read from its table: dataset, partition, network, and the numbers
+of clients and rounds. Other runs stand in no cell of it."""
 
 
 class Document(TomlTable):
@@ -83,7 +77,7 @@ class Document(TomlTable):
         """What the runs of its columns have in common, without expanding it; `rounds`: asked for instead of its own."""
         own, plain = {row.rounds for row in self.row if row.rounds}, without_folder
         return {
-            ColumnKey(plain(c.dataset.name), plain(c.partition.name), plain(c.model), clients, count)
+            (plain(c.dataset.name), plain(c.partition.name), plain(c.model), clients, count)
             for c in self.column
             for clients in [c.clients or self.federation.clients]
             for count in {rounds or c.rounds, *(min(one, rounds or one) for one in own)}
@@ -125,12 +119,13 @@ class Document(TomlTable):
 
 
 def _check_ids(document: Document) -> None:
+    taken: set[str] = set()
     for table, items in (("row", document.row), ("column", document.column)):
         ids = [item.id for item in items]
+        taken.update(ids)
         for i, id_ in enumerate(ids):
             if id_ in ids[:i]:
                 raise fault((table, i, "id"), f"there is already a {table} {id_!r}")
-    taken = {row.id for row in document.row} | {column.id for column in document.column}
     for i, derived in enumerate(document.derived):
         if derived.id in taken:
             raise fault(("derived", i, "id"), f"there is already a row or column {derived.id!r}")

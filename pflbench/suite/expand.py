@@ -23,12 +23,7 @@ from pflbench.suite.strict import at
 
 
 def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices]) -> Expansion:
-    """The table of a suite, or the part of it that a selection leaves.
-
-    Args:
-        suite: The suite, from `load.load`.
-        part: The part of it; its `suites` are ignored.
-        **choices: Fields in place of those of `part`.
+    """The table of a suite, or the part of it that a selection leaves; `choices`: fields in place of those of `part`.
 
     Raises:
         UsageError: Something is unknown or does not fit, or the suite is one of statistics, which has no runs.

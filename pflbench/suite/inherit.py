@@ -185,19 +185,21 @@ def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) ->
     Plain notes are taken over where this file has none; suspicions and departures by a suite of the same paper, where a
     departure of the same `what` replaces the inherited one. `whole`: the rows are the extended file's own.
     """
-    methods = {row["method"] for row in rows.tables if "method" in row}
-    same = {id_: [id_] for id_ in rows.below}
-    heirs = same if whole else rows.heirs(), methods, columns.heirs()
+    heirs = {
+        "rows": {id_: [id_] for id_ in rows.below} if whole else rows.heirs(),
+        "methods": {row["method"]: [row["method"]] for row in rows.tables if "method" in row},
+        "columns": columns.heirs(),
+    }
     own, theirs = raw["suite"], below["suite"]
     notes = [note for note in theirs.get("notes", []) if isinstance(note, dict) or "notes" not in own]
-    said = {"notes": own.get("notes", []) + carried(notes, *heirs)}
+    said = {"notes": own.get("notes", []) + carried(notes, heirs)}
     about = ["follows"]
     if own.get("paper", theirs.get("paper")) == theirs.get("paper"):
         about += ["departure", "suspect"]
     named = [table.get("what") for table in raw.get("departure", [])]
     for key in about:
         inherited = [table for table in below.get(key, []) if key != "departure" or table["what"] not in named]
-        said[key] = raw.get(key, []) + carried(inherited, *heirs)
+        said[key] = raw.get(key, []) + carried(inherited, heirs)
     return said
 
 

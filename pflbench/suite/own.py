@@ -67,15 +67,11 @@ class Own:
 
     def method(self, reference: str) -> MethodInfo:
         """The method behind a reference or id; see `describe`."""
-        info = self._described("methods", reference)
+        info = self.options("methods", reference)
         if isinstance(info, MethodInfo):
             return info
         runs = [run for run in self.stored() if (run.method.name, run.method.version) == (info.name, info.version)]
         return MethodInfo(**vars(info), stages=_stages(runs))
-
-    def options(self, kind: names.Kind, reference: str) -> Info:
-        """The dataset, partition or network behind a reference or name; see `describe_options`."""
-        return self._described(kind, reference)
 
     def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
         """A run's dataset and partition with the hash of what they read; empty for those that come with pflbench.
@@ -142,7 +138,7 @@ class Own:
                 self._remark(what, chosen or "nothing", rivals, attrgetter(f"{name}.content"))
         return most
 
-    def _described(self, kind: names.Kind, reference: str) -> Info:
+    def options(self, kind: names.Kind, reference: str) -> Info:
         """What the code at a reference or name is or, where it is not on this machine, what stored runs say of it."""
         try:
             info = describe(reference) if kind == "methods" else describe_options(kind, reference)

@@ -113,7 +113,8 @@ def hyperparameters(
         for key, entry in layer.items():
             if entry.like is not None:
                 entry = _alike(suite, document, index, entry, f"{place}.{key}.like")
-            values[key], sources[key] = _coerced(selected.info, key, entry.value, place), entry.source
+            with at(f"{place}.{key}"):
+                values[key], sources[key] = coerce(selected.info, key, entry.value), entry.source
     grid = candidates(selected.info, selected.said.grid, f"{selected.place}.grid")
     values |= selected.hyper
     sources |= {key: selected.said.grid[key].source for key in grid} | dict.fromkeys(selected.hyper)
@@ -152,14 +153,6 @@ def _alike(suite: Suite, document: Document, index: int, entry: Sourced, place: 
             raise UsageError(f"the suite file gives {id_} no {key} of its own.")
     own = entries[-1].source and entry.source  # a value that a profile sets has no source
     return entries[-1].model_copy(update={"source": own or entries[-1].source})
-
-
-def _coerced(info: Info, key: str, value: Any, place: str) -> Any:
-    """What `coerce` makes of a value that stands at `place` in a file."""
-    try:
-        return coerce(info, key, value)
-    except UsageError as error:
-        raise UsageError(f"{place}.{key}: {error}") from error
 
 
 def candidates(info: Info, grid: Mapping[str, Candidates], place: str) -> dict[str, list[Any]]:
@@ -224,6 +217,9 @@ def printed(document: Document, row: str, column: str, stage: Shown) -> Referenc
 
 
 def _named(info: Info, table: NamedTable, place: str) -> Named:
-    options = {key: _coerced(info, key, value, place) for key, value in (table.model_extra or {}).items()}
+    options = {}
+    for key, value in (table.model_extra or {}).items():
+        with at(f"{place}.{key}"):
+            options[key] = coerce(info, key, value)
     with at(place):
         return Named(name=info.name, options=complete(info, options), version=info.version)

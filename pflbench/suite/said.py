@@ -7,7 +7,7 @@ that extend the one that says it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol, get_args
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
@@ -189,31 +189,21 @@ class Departure(Scoped):
         return f"Paper: {self.paper}.{code} Here: {self.here}."
 
 
-def carried(
-    tables: Iterable[Any],
-    rows: Mapping[str, Sequence[str]],
-    methods: Collection[str],
-    columns: Mapping[str, Sequence[str]],
-) -> list[Any]:
-    """The raw scoped tables as they hold in a suite that extends theirs.
+def carried(tables: Iterable[Any], heirs: Mapping[str, Mapping[str, Sequence[str]]]) -> list[Any]:
+    """The raw scoped tables, and plain notes, as they hold in a suite that extends theirs.
 
-    `rows` and `columns`: what has become of each of the extended file's, by id; `methods`: those that are still there.
-    A table of which nothing is left is left out.
+    `heirs`: of "rows", "methods" and "columns" of the extended file, what has become of those that are still there. A
+    table of which nothing is left is left out.
     """
-    renamed: dict[str, Callable[[str], Sequence[str]]] = {
-        "rows": lambda name: rows.get(name, ()),
-        "methods": lambda name: [name] if name in methods else [],
-        "columns": lambda name: columns.get(name, ()),
-    }
     found: list[Any] = []
     for table in tables:
         if isinstance(table, str):  # a note of the whole table
             found.append(table)
             continue
         own = dict(table)
-        for key, now in renamed.items():
+        for key, now in heirs.items():
             if key in own:
-                own[key] = list(dict.fromkeys(new for name in own[key] for new in now(name)))
+                own[key] = list(dict.fromkeys(new for name in own[key] for new in now.get(name, ())))
         of_rows = [own[key] for key in ("rows", "methods") if key in own]
         gone = (bool(of_rows) and not any(of_rows)) or own.get("columns") == []
         if not gone:

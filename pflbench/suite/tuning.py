@@ -87,14 +87,14 @@ def searches(
     """The searches for a method, one in each column.
 
     Args:
-        suite: The suite, from `load.load`.
+        suite: The suite.
         method: A row's id, a method that has a single row, or `file.py:Class`.
         part: Columns instead of those that the suite tunes, profile, rounds, precision, and overrides: what these fix
             of the suite's grid is not varied.
         full: All keys of the suite's grid, not only those of its reduced one.
         grid: `key=value,value`, instead of the suite's grid.
         seed: Instead of the suite's for tuning; none of those that it reports.
-        **choices: Fields that are other than in `part`.
+        **choices: Fields in place of those of `part`.
     """
     part = part.but(**choices)
     document = suite.document(part.profile or "paper")

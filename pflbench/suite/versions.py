@@ -26,17 +26,10 @@ def of_most(runs: Mapping[RunSpec, bool], version: Callable[[RunSpec], str]) -> 
 
 
 def most_read(runs: Mapping[RunSpec, bool], seed: int) -> dict[str, str | None]:
-    """Of what dataset and partition read in the runs of a seed, that with which one table can show most finished runs.
+    """What dataset and partition read, as hashes by "dataset" and "partition", with which most finished runs can stand.
 
-    Data that runs of several seeds read do not depend on the seed: then all seeds have the same, also those without
-    such a run.
-
-    Args:
-        runs: Stored runs that differ at most by method, seed and what they read.
-        seed: Which.
-
-    Returns:
-        Hashes, by "dataset" and "partition"; empty if there is no such run.
+    `runs` differ at most by method, seed and what they read; it is empty where none is of the seed. Data that runs of
+    several seeds read do not depend on the seed: then all seeds have the same, also those without such a run.
     """
 
     def read(run: RunSpec) -> tuple[str | None, str | None]:
