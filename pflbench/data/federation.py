@@ -80,16 +80,10 @@ def build(
     For tuning without a look at what a table reports, `validation` replaces all that is scored by rows of the support.
     Where clients share rows, other clients may train on them, and one row may be scored for several clients.
 
-    Args:
-        source: The pool.
-        partition: Who holds which rows.
-        clients: Number of clients.
-        training_clients: How many of them take part in rounds.
-        query: Share of a client's rows to be scored on, in (0, 1), or "test-split" or "partition".
-        seed: The run's seed.
-        validation: Share of every client's support rows held out, in [0, 1), at least one row each where it is not 0,
-            drawn from the stream `(seed, "validation", client)`. They are the client's query, and those of all clients
-            are the test rows, in place of the ones that `query` alone would give.
+    `query`: share of a client's rows to be scored on, in (0, 1), or "test-split" or "partition". `validation`: share of
+    every client's support rows held out, in [0, 1), at least one row each where it is not 0, drawn from the stream
+    `(seed, "validation", client)`. They are the client's query, and those of all clients are the test rows, in place of
+    the ones that `query` alone would give.
 
     Raises:
         UsageError: The partition is impossible or not one, a client would lack support or query rows, there is no
