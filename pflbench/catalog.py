@@ -5,31 +5,36 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from pflbench import names, renames, stages, usercode
+from pflbench import classes, names, renames, stages, usercode
+from pflbench.classes import Declared
 from pflbench.errors import UsageError, unknown
+from pflbench.hyper import RANGE, Range
 from pflbench.stages import Stages
 
 REQUIRED: Final = object()
 """The default of a field that has none."""
 
-_FIELDLESS = {"Method", "Dataset", "Partition", "Protocol", "Generic"}
-"""Bases without fields."""
-
 
 @dataclass(frozen=True)
 class FieldInfo:
-    """One field. `type` is its annotation as text; `choices` are a `Literal`'s values."""
+    """One field.
+
+    `type`: its annotation as text; `choices`: a `Literal`'s values; `range`: the numbers it may be, in words;
+    `added`: it came after runs were stored, so its default is no part of their identity.
+    """
 
     type: str
     default: Any = REQUIRED
     choices: tuple[Any, ...] | None = None
     doc: str = ""
+    range: str = ""
+    added: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,13 +156,18 @@ def parse(info: Info, key: str, text: str) -> Any:
 def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
     """Every field's value: `given` (already coerced), else the default. A required field left out is an error.
 
-    A field whose default is None is left out where it is None: an option added later then leaves old runs' ids alone.
+    A field is left out at its default where that is None, or where the field says that it was `added` later: options
+    may come without moving old runs' ids.
     """
     missing = [k for k, field in info.fields.items() if field.default is REQUIRED and k not in given]
     if missing:
         raise UsageError(f"{info.name} needs a value for {', '.join(missing)}.")
     values = {k: given.get(k, field.default) for k, field in info.fields.items()}
-    return {k: v for k, v in values.items() if v is not None or info.fields[k].default is not None}
+    return {k: v for k, v in values.items() if not _silent(info.fields[k], v)}
+
+
+def _silent(field: FieldInfo, value: Any) -> bool:
+    return (field.default is None or field.added) and value == field.default
 
 
 def _field(info: Info, key: str) -> FieldInfo:
@@ -193,33 +203,50 @@ def _of_source(reference: str) -> _Schema | None:
 def _read(tree: ast.Module, path: Path, reference: str) -> _Schema | None:
     # None where the source alone does not tell: a user's base, computed defaults, re-exported classes.
     # A suite asks for the same few classes hundreds of times.
-    where, attribute = names.split_reference(reference)
-    node = _class(tree, path, attribute)
-    if node is None or not any(ast.unparse(d).split("(")[0].endswith("dataclass") for d in node.decorator_list):
+    if _class(tree, path, names.split_reference(reference)[1]) is None:
         return None
-    fields: dict[str, FieldInfo] = {}
-    for base in node.bases:
-        if _base_name(base) not in _FIELDLESS:
-            behind = stages.scope(tree).behind(_base_name(base), node, where)
-            above = None if behind is None or names.is_users(behind) else _of_source(behind)
-            if above is None:
-                return None
-            fields |= above.fields
-    version: int | None = None
-    docs = _docs(node)
+    declared = classes.lineage(reference)
+    if declared is None or not _is_dataclass(declared[0].node):
+        return None
+    if any(names.is_users(one.reference) for one in declared[1:]):
+        return None  # a base that may change while this file does not
+    try:
+        own = [_own_fields(one.node) if _is_dataclass(one.node) else {} for one in declared]
+        fields = {key: field for some in own for key, field in some.items()}  # its own first, then what it shares
+        for one, some in zip(reversed(declared), reversed(own), strict=True):
+            fields |= some
+            for changed in one.node.keywords:
+                if changed.arg in fields:
+                    default = ast.literal_eval(changed.value)
+                    fields[changed.arg] = dataclasses.replace(fields[changed.arg], default=default)
+    except ValueError:
+        return None
+    version = next((one.body["version"] for one in declared if one.body.get("version") is not None), None)
+    return _Schema(fields, _first_line(ast.get_docstring(declared[0].node)), version, _draws_minibatches(declared))
+
+
+def _is_dataclass(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(d).split("(")[0].endswith("dataclass") for d in node.decorator_list)
+
+
+def _own_fields(node: ast.ClassDef) -> dict[str, FieldInfo]:
+    """The fields that a class statement declares itself. Raises `ValueError` if a default is no literal."""
+    fields, docs = {}, _docs(node)
     for item in node.body:
         if not (isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)):
             continue
-        try:
-            default: Any = REQUIRED if item.value is None else ast.literal_eval(item.value)
-        except ValueError:
-            return None
-        kind, name = ast.unparse(item.annotation), item.target.id
+        kind, name, value = ast.unparse(item.annotation), item.target.id, item.value
         if "ClassVar" in kind:
-            version = default if name == "version" else version
+            continue
+        if isinstance(value, ast.Call) and _base_name(value.func) == "hyper":
+            default, help = (ast.literal_eval(argument) for argument in value.args)
+            said = {k.arg: ast.literal_eval(k.value) for k in value.keywords if k.arg}
+            added = said.pop("added", False)
+            fields[name] = FieldInfo(kind, default, _choices(kind), help, str(Range(**said)), added)
         else:
+            default = REQUIRED if value is None else ast.literal_eval(value)
             fields[name] = FieldInfo(kind, default, _choices(kind), docs.get(name, ""))
-    return _Schema(fields, _first_line(ast.get_docstring(node)), version, _draws_minibatches(node))
+    return fields
 
 
 def _imported(reference: str) -> _Schema:
@@ -234,19 +261,24 @@ def _imported(reference: str) -> _Schema:
         kind = f.type if isinstance(f.type, str) else f.type.__name__ if type(f.type) is type else str(f.type)
         default = REQUIRED if f.default is MISSING else f.default
         default = default if f.default_factory is MISSING else f.default_factory()
-        fields[f.name] = FieldInfo(kind, default, _choices(kind), docs.get(f.name, ""))
+        said = f.metadata.get("help") or docs.get(f.name, "")
+        allowed = str(f.metadata.get(RANGE, ""))
+        fields[f.name] = FieldInfo(kind, default, _choices(kind), said, allowed, f.metadata.get("added", False))
     return _Schema(fields, _first_line(cls.__doc__), getattr(cls, "version", None))
 
 
-def _draws_minibatches(node: ast.ClassDef) -> bool:
+def _draws_minibatches(declared: Sequence[Declared]) -> bool:
     """Whether a method's clients draw minibatches, to train or to adapt; True where its source does not tell."""
-    draws = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name in ("takes", "adapts")]
-    calls = [call for item in draws for call in ast.walk(item) if isinstance(call, ast.Call)]
-    return len(draws) < 2 or not all(_base_name(call.func) == "Take" and _whole(call) for call in calls)
+    calls: list[ast.Call] = []
+    for name in ("draws", "personal_draws"):
+        written = (item for one in declared for item in one.node.body if isinstance(item, ast.FunctionDef))
+        nearest = next((item for item in written if item.name == name), None)
+        calls += [] if nearest is None else [call for call in ast.walk(nearest) if isinstance(call, ast.Call)]
+    return not all(_base_name(call.func) == "Draw" and _whole(call) for call in calls)
 
 
-def _whole(take: ast.Call) -> bool:
-    return any(k.arg == "whole" and isinstance(k.value, ast.Constant) and k.value.value is True for k in take.keywords)
+def _whole(draw: ast.Call) -> bool:
+    return any(k.arg == "whole" and isinstance(k.value, ast.Constant) and k.value.value is True for k in draw.keywords)
 
 
 def _class(tree: ast.Module, path: Path, name: str) -> ast.ClassDef | None:

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from pflbench.errors import UsageError
+
+Kind = Literal["weight", "bias", "normalization"]
+"""What a parameter is for."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,14 @@ class Parameter:
         return self.name.split(".", 1)[0]
 
     @property
+    def kind(self) -> Kind:
+        """What it is for: a normalization's have `.norm.` in their names, a bias has one dimension."""
+        return "normalization" if ".norm." in self.name else "weight" if len(self.shape) > 1 else "bias"
+
+    @property
     def weight(self) -> bool:
         """Whether it is a layer's weight, and not a bias or a normalization's."""
-        return len(self.shape) > 1
+        return self.kind == "weight"
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """Initial values in the vector's order, float64 ["size"]."""
@@ -106,10 +115,15 @@ class Layout:
             raise UsageError(f"This network has {len(starts)} layers, so there are no last {layers}.")
         return slice(starts[-layers], self.size)
 
-    @cached_property
-    def weights(self) -> Tensor:
-        """Which entries belong to weights of layers, bool ["size"]."""
-        return torch.cat([torch.full((p.size,), p.weight) for p in self.parameters])
+    def entries(self, kind: Kind) -> Tensor:
+        """Which entries of the vector belong to parameters of a kind, bool ["size"].
+
+        Raises:
+            UsageError: There is no such kind.
+        """
+        if kind not in get_args(Kind):
+            raise UsageError(f"There are no entries of kind {kind!r}; the kinds are {', '.join(get_args(Kind))}.")
+        return torch.cat([torch.full((p.size,), p.kind == kind) for p in self.parameters])
 
     @cached_property
     def _of_part(self) -> dict[str, Layout]:

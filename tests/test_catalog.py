@@ -8,6 +8,7 @@ import pytest
 from pflbench import names
 from pflbench.catalog import REQUIRED, FieldInfo, Info, coerce, complete, describe, describe_options, parse
 from pflbench.errors import UsageError
+from pflbench.methods.base import Round
 
 SOURCE = '''
 """A user's file: `Method` is not imported, so it can only be read, not run."""
@@ -217,6 +218,6 @@ def test_complete_fills_in_defaults_and_asks_for_the_rest() -> None:
 def test_which_methods_draw_minibatches_is_read_as_they_draw_them() -> None:
     for name, reference in names.BUILT_IN["methods"].items():
         method = names.load(reference)()
-        drawn = [take for take in (*method.takes(), *method.adapts()) if not take.whole]
+        drawn = [d for d in (*method.draws(Round(0, coin=1.0)), *method.personal_draws()) if not d.whole]
         assert describe(name).minibatches == bool(drawn), name
     assert not describe("pfedbayes").minibatches

@@ -92,6 +92,20 @@ def test_the_method_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
     assert [problem for _, problem in contract(f"{tmp_path / 'fedfoo.py'}:FedFoo") if problem] == []
 
 
+TUTORIAL = re.findall(r"```python\n# my_lab/(\w+)\.py\n(.*?)```", (ROOT / "docs/methods.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(("name", "text"), TUTORIAL, ids=[name for name, _ in TUTORIAL])
+def test_the_methods_of_the_tutorial_keep_the_contract(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    (made,) = re.findall(r"class (\w+)\([\w, ]*Method\b", text)
+    assert [problem for _, problem in contract(f"{tmp_path / name}.py:{made}") if problem] == []
+
+
+def test_every_block_of_the_tutorial_is_a_method() -> None:
+    assert (ROOT / "docs/methods.md").read_text().count("```python") == len(TUTORIAL) >= 7
+
+
 PACKAGE = Path(importlib.import_module("pflbench").__file__ or "").parent
 CODE = sorted(set(re.findall(r"`([^`\n]+)`", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))))
 FILES = [code for code in CODE if re.fullmatch(r"[\w/]+(\.py|/)", code)]
@@ -113,3 +127,10 @@ def test_the_functions_of_the_architecture_are_there(name: str) -> None:
     found = importlib.import_module(f"pflbench.{first}")
     for part in parts:
         found = getattr(found, part, None) or importlib.import_module(f"{found.__name__}.{part}")
+
+
+def test_the_pages_of_the_methods_are_what_their_sources_and_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    pages = importlib.import_module("pages")
+    there = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.md")}
+    assert there == pages.pages(), "run: python docs/pages.py"

@@ -23,6 +23,8 @@ GROUND = (
     "names",
     "renames",
     "stages",
+    "classes",
+    "hyper",
     "usercode",
     "userimport",
     "selection",

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pflbench.optim import adam, adam_init, sgd
+from pflbench.optim import Adam, sgd
 from pflbench.testing import assert_same, nudged
 
 
@@ -27,9 +27,10 @@ def test_adam_is_torchs(dtype: torch.dtype, betas: tuple[float, float]) -> None:
             found.append(leaf.detach().clone())
         return found
 
-    w, state, ours = start, adam_init(start), []
+    by = Adam(0.03, betas)
+    w, state, ours = start, by.init(start), []
     for gradient in gradients:
-        w, state = adam(w, gradient, state, lr=0.03, betas=betas)
+        w, state = by.update(w, gradient, state)
         ours.append(w)
     assert_same(ours, torchs(start, gradients), torchs(*nudged((start, gradients))))
     assert state.updates == 20
@@ -38,8 +39,8 @@ def test_adam_is_torchs(dtype: torch.dtype, betas: tuple[float, float]) -> None:
 
 def test_adam_keeps_its_arguments() -> None:
     w, g = torch.ones(3), torch.full((3,), 2.0)
-    state = adam_init(w)
-    adam(w, g, state, lr=0.1)
+    state = Adam(0.1).init(w)
+    Adam(0.1).update(w, g, state)
     assert w.tolist() == [1] * 3 and g.tolist() == [2] * 3
     assert state.first.tolist() == state.second.tolist() == [0] * 3 and state.updates == 0
 

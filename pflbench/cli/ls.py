@@ -30,10 +30,11 @@ FORMATS = ("terminal", "csv")
 def ls(
     what: Annotated[str, typer.Argument(metavar="|".join(THINGS), help="What to list.")],
     wanted: Wanted,
+    name: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="One method, with all about it.")] = None,
     format_: Annotated[str, option("--format", help="Of runs: terminal, or csv (all that is known).")] = "terminal",
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
-    """List suites, methods, datasets, partitions, models, or stored runs, one line each.
+    """List suites, methods, datasets, partitions, models, or stored runs, one line each; or all about one method.
 
     The options choose among the stored runs; with --suite, the runs of its tables, also those of your own methods.
     """
@@ -41,6 +42,8 @@ def ls(
         raise unknown("thing to list", what, THINGS)
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
+    if name is not None:
+        return _method(what, name)
     if what == "runs":
         return _runs(wanted, format_, results)
     if format_ != "terminal" or not wanted.everything:
@@ -49,6 +52,28 @@ def ls(
     width = max((len(name) for name, _ in rows), default=0)
     for name, text in rows:
         console().print(f"{name:<{width}}  {text}")
+    return 0
+
+
+def _method(what: str, name: str) -> int:
+    from tabulate import tabulate
+
+    from pflbench.reading.methods import described
+
+    if what != "methods":
+        raise UsageError(f"`pflbench ls {what}` takes no name; `pflbench ls methods {name}` does.")
+    found = described(name)
+    lines = [found.citation, "", found.info.doc, f"Stages: {', '.join(found.stages)}.", f"Code: {found.info.reference}"]
+    rows = [(one.name, one.default, one.allowed, one.meaning) for one in found.hyperparameters]
+    heads = ("hyperparameter", "default", "allowed", "meaning")
+    left = max(20, console().width - sum(4 + max(len(row[i]) for row in (*rows, heads)) for i in range(3)))
+    widths = [None, None, None, left]
+    lines += ["", tabulate(rows, heads, "simple", disable_numparse=True, maxcolwidths=widths)]
+    for listed in found.departures:
+        lines += ["", f"Departures {listed.scope}".strip() + ":", *listed.items]
+    if found.special_cases:
+        lines += ["", f"Special cases: {found.special_cases}"]
+    console().print("\n".join(lines), soft_wrap=False, highlight=False)
     return 0
 
 

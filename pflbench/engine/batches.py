@@ -16,7 +16,7 @@ import numpy as np
 from pflbench import rng
 from pflbench.data.federation import Federation
 from pflbench.errors import UsageError
-from pflbench.methods.base import Take
+from pflbench.methods.base import Draw
 from pflbench.spec import RunSpec
 
 SCORED_TOGETHER = 500
@@ -24,7 +24,7 @@ SCORED_TOGETHER = 500
 
 
 Drawn = list["np.ndarray"]
-"""One `Take`'s minibatches: row numbers ["rows"]; or ["two", "rows"], their places in the client's support below."""
+"""One `Draw`'s minibatches: row numbers ["rows"]; or ["two", "rows"], their places in the client's support below."""
 
 
 @runtime_checkable
@@ -32,11 +32,11 @@ class Stream(Protocol):
     """One client's minibatches."""
 
     def draw(
-        self, takes: Sequence[Take], cursor: int, *moment: str | int, used: bool = True, phase: str | None = None
+        self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
     ) -> tuple[list[Drawn], int]:
         """The minibatches of one local update, and where the cursor of a cyclic stream stands afterwards.
 
-        `moment` names the local update; `used`: whether its upload is used or scored; `phase`: the round's.
+        `moment` names the local update; `used`: whether its upload is used or scored.
         """
 
 
@@ -47,24 +47,24 @@ class Static:
     batches: tuple[np.ndarray, ...]
 
     def draw(
-        self, takes: Sequence[Take], cursor: int, *moment: str | int, used: bool = True, phase: str | None = None
+        self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
     ) -> tuple[list[Drawn], int]:
         """See `Stream`."""
         drawn: list[Drawn] = []
-        for take in takes:
-            if take.batch is not None or take.indexed:
+        for draw in draws:
+            if draw.batch is not None or draw.indexed:
                 raise UsageError("Static minibatches have the suite's size and no index: use batches = 'reshuffled'.")
-            if _left_out(take, used, phase):
+            if draw.for_upload and not used:
                 drawn.append([])
-            elif take.whole:
+            elif draw.whole:
                 drawn.append([np.concatenate(self.batches)])
-            elif take.epochs is not None:
-                drawn.append(list(self.batches) * take.epochs)
+            elif draw.epochs is not None:
+                drawn.append(list(self.batches) * draw.epochs)
             else:
-                assert take.steps is not None
-                mine = [self.batches[(cursor + i) % len(self.batches)] for i in range(take.steps)]
-                cursor = (cursor + take.steps) % len(self.batches)
-                drawn.append([np.concatenate(mine)] if take.merge else mine)
+                assert draw.steps is not None
+                mine = [self.batches[(cursor + i) % len(self.batches)] for i in range(draw.steps)]
+                cursor = (cursor + draw.steps) % len(self.batches)
+                drawn.append([np.concatenate(mine)] if draw.merge else mine)
         return drawn, cursor
 
 
@@ -73,7 +73,7 @@ class Reshuffled:
     """Minibatches drawn anew: passes in a fresh order each, the last partial batch kept; single ones independently.
 
     A single minibatch is uniform without replacement, of min(size, rows) rows, or the next of such passes
-    where it is to be `epochwise`; how pFedVEM's baselines draw single ones is not published, this is our choice. All
+    where it is drawn `in_passes`; how pFedVEM's baselines draw single ones is not published, this is our choice. All
     draws come from the stream (seed, "minibatches", client, moment), so they depend on nothing that happened before.
     """
 
@@ -83,35 +83,29 @@ class Reshuffled:
     client: int
 
     def draw(
-        self, takes: Sequence[Take], cursor: int, *moment: str | int, used: bool = True, phase: str | None = None
+        self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
     ) -> tuple[list[Drawn], int]:
         """See `Stream`; there is no cursor to move."""
         random = rng.stream(self.seed, "minibatches", self.client, *moment)
         drawn: list[Drawn] = []
-        for take in takes:
-            size = take.batch or self.size
-            everyone = np.arange(len(self.support))
-            picked: list[np.ndarray]
-            if _left_out(take, used, phase):
-                picked = []
-            elif take.whole:
-                picked = [everyone]
-            elif take.epochs is not None:
-                picked = [b for _ in range(take.epochs) for b in _cut(random.permutation(everyone), size, True)]
-            elif take.epochwise:
-                assert take.steps is not None
-                picked = list(islice(_passes(random, everyone, size), take.steps))
-                picked = [np.concatenate(picked)] if take.merge else picked
-            else:
-                assert take.steps is not None
-                picked = [random.choice(everyone, min(size, len(everyone)), replace=False) for _ in range(take.steps)]
-                picked = [np.concatenate(picked)] if take.merge else picked
-            drawn.append([np.stack([self.support[at], at]) if take.indexed else self.support[at] for at in picked])
+        for draw in draws:
+            picked = [] if draw.for_upload and not used else self._places(draw, random)
+            drawn.append([np.stack([self.support[at], at]) if draw.indexed else self.support[at] for at in picked])
         return drawn, cursor
 
-
-def _left_out(take: Take, used: bool, phase: str | None) -> bool:
-    return (take.used_only and not used) or take.phase not in (None, phase)
+    def _places(self, draw: Draw, random: np.random.Generator) -> list[np.ndarray]:
+        """The places in the support of each minibatch's rows."""
+        size, everyone = draw.batch or self.size, np.arange(len(self.support))
+        if draw.whole:
+            return [everyone]
+        if draw.epochs is not None:
+            return [b for _ in range(draw.epochs) for b in _cut(random.permutation(everyone), size, True)]
+        assert draw.steps is not None
+        if draw.in_passes:
+            picked = list(islice(_passes(random, everyone, size), draw.steps))
+        else:
+            picked = [random.choice(everyone, min(size, len(everyone)), replace=False) for _ in range(draw.steps)]
+        return [np.concatenate(picked)] if draw.merge else picked
 
 
 def _passes(random: np.random.Generator, everyone: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from pflbench.engine.returned import Malformed
 from pflbench.package import FOLDER
 
-_LIBRARIES = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
+_STANDARD = Path(sysconfig.get_path("stdlib"))
+_INSTALLED = {"site-packages", "dist-packages"}
 _TYPES = "tensors of different types meet; the weights n are float64 in every run: write n.to(w.dtype)"
 _HINTS = {
     "random operation": "torch's own random numbers are not the run's; write round.noise(name, shape=…, dtype=…)",
@@ -63,7 +64,8 @@ def _users(frames: Sequence[traceback.FrameSummary], files: Collection[Path]) ->
 
 def _is_users(file: str) -> bool:
     folders = Path(file).parents
-    return not file.startswith("<") and FOLDER not in folders and _LIBRARIES.isdisjoint(folders)
+    ours = FOLDER in folders or _STANDARD in folders or any(folder.name in _INSTALLED for folder in folders)
+    return not file.startswith("<") and not ours
 
 
 def _is_method(file: str) -> bool:

@@ -11,7 +11,7 @@ MOST_PADDING = 1.25
 
 
 class Shape(NamedTuple):
-    """What one client needs of one `Take`: minibatches, rows of the largest one, and rows in all."""
+    """What one client needs of one `Draw`: minibatches, rows of the largest one, and rows in all."""
 
     steps: int
     rows: int
@@ -30,7 +30,7 @@ class Chunk:
     members: list[int] = field(default_factory=list)
     real_rows: int = 0
     widest: tuple[Shape, ...] = ()
-    """Per `Take`, the largest number of minibatches and of rows; every client of the stack gets as many."""
+    """Per `Draw`, the largest number of minibatches and of rows; every client of the stack gets as many."""
 
     def with_(self, number: int, client: tuple[Shape, ...]) -> Chunk:
         """This chunk and one more client."""

@@ -66,7 +66,7 @@ class Item:
 
     @property
     def shapes(self) -> tuple[chunks.Shape, ...]:
-        """What it needs of a stack, per `Take`."""
+        """What it needs of a stack, per `Draw`."""
         return tuple(stack.shape(drawn) for drawn in self.taken)
 
 

@@ -1,4 +1,4 @@
-"""What is drawn for a round: its phase, the cohort, and the stragglers; and the weights of uploads."""
+"""What is drawn for a round: its coin, the cohort, and the stragglers; and the weights of uploads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sample_cohort(spec: RunSpec, training: np.ndarray, index: int) -> np.ndarray
 
 
 def coin(spec: RunSpec, index: int) -> float:
-    """A number uniform in [0, 1), one for all clients, by which `Method.phase` decides on the round's phase."""
+    """A number uniform in [0, 1), one for all clients, which `Method.draws` sees."""
     return float(stream(spec.seed, "coin", index).random())
 
 

@@ -136,12 +136,12 @@ class Costs:
     _known: dict[Hashable, UpdateCost | None] = field(default_factory=dict)
     _shapes: Shapes = field(default_factory=Shapes)
 
-    def of(self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int, phase: str | None) -> UpdateCost | None:
+    def of(self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int) -> UpdateCost | None:
         """The costs of a local update on these minibatches; None if the method needs the values of tensors.
 
-        `server`, `state`: the server's and the client's, of which the shapes matter; `index`, `phase`: the round's.
+        `server`, `state`: the server's and the client's, of which the shapes matter; `index`: the round's.
         """
-        kind = phase, tuple(tuple(rows.shape for rows in drawn) for drawn in taken)
+        kind = tuple(tuple(rows.shape for rows in drawn) for drawn in taken)
         for key in ((kind, None), (kind, index)):
             if key in self._known:
                 return self._known[key]
@@ -150,16 +150,14 @@ class Costs:
         # Somebody's method may read what these tensors do not have: then its costs are not known.
         with contextlib.suppress(Exception), torch.no_grad():
             server, state = pytree.tree_map(_empty, server), pytree.tree_map(_empty, state)
-            counted = self._followed(server, state, taken, index, phase, asked)
+            counted = self._followed(server, state, taken, index, asked)
         self._known[kind, index if asked else None] = counted
         return counted
 
-    def _followed(
-        self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int, phase: str | None, asked: set[int]
-    ) -> UpdateCost:
+    def _followed(self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int, asked: set[int]) -> UpdateCost:
         f, key = Counting(self.task), torch.empty((), dtype=torch.int64, device=META)
         fed = keyed([without_content(drawn) for drawn in taken], key, self.task)
-        now = Watched(index, key, phase, asked)
+        now = Watched(index, key, asked)
         with self._shapes:
             upload, _ = self.method.client(f, server, state, *fed, round=now)
         return UpdateCost(f.rows, size(server), size(self._read(server, upload, now)))

@@ -17,10 +17,12 @@ from pflbench.engine.batches import Drawn, pieces, query_batches
 from pflbench.engine.client_map import ClientMap, Item, keyed
 from pflbench.engine.run import Run
 from pflbench.engine.watched import Watched
-from pflbench.methods.base import Batches, Method, Objective, Take, keep
+from pflbench.errors import UsageError
+from pflbench.methods.base import Batches, Draw, Method, Objective, keep
 from pflbench.optim import sgd
 from pflbench.result import Metric, Score
 from pflbench.spec import Scoring
+from pflbench.stages import of_class
 from pflbench.typing import Params
 
 Tree = Any
@@ -119,11 +121,7 @@ def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
 
 def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
     """Whether personalized models are scored as training leaves them, before the server aggregates."""
-    return (
-        "personalized" in scoring.stages
-        and scoring.moment == "before-aggregation"
-        and method.personal_from == "training"
-    )
+    return "personalized" in scoring.stages and scoring.moment == "before-aggregation" and method.personal == "local"
 
 
 def personal(
@@ -131,28 +129,34 @@ def personal(
 ) -> Scored:
     """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
 
-    `left.sent` None: from their states and the server's; else from what their training of this round left behind.
+    `left.sent` None: made from their states and the server's; else what their training of this round left behind.
     Where the suite asks for features, their means over each client's support become metrics of its run.
     """
+    fresh = all(one.sent is None for one in left.values())
+    if fresh:
+        _check_personal(method)
+    drawn = returned.draws(method.personal_draws(), "personal_draws")
     names = [noise.key(runs[index].spec.seed, client, "personalize", round) for index, client in left]
     keys = clients.data.upload(np.array(names, np.int64))
     items = [
         Item(
             index,
             (one.state, () if one.sent is None else one.sent, key),
-            _fed(method, runs[index], clients, client, round),
+            _fed(() if one.sent is not None else drawn, runs[index], clients, client, round),
         )
         for ((index, client), one), key in zip(left.items(), keys, strict=True)
     ]
 
     def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         (state, sent, key), (*adapting, query, seen) = own, taken
-        now = Watched(round - 1, key, None, asked)
+        now = Watched(round - 1, key, asked)
         fed = keyed(adapting, key, clients.data.task)
-        made = returned.models(method.personalize(f, server, state, None if fresh else sent, *fed, round=now))
+        if fresh:
+            made = returned.models(method.personalize(f, server, state, *fed, round=now), "personalize()")
+        else:
+            made = returned.models(method.local_model(sent, state), "local_model()")
         return {stage: score(f, w, query) for stage, w in made.items()}, _means(f, made["personalized"], seen)
 
-    fresh = all(one.sent is None for one in left.values())
     servers = {index: run.server for index, run in runs.items()}
     name, asked = ("personal", fresh), set[int]()
     tallies = clients(models, servers, items, key=None if name in clients.timely else name)
@@ -166,9 +170,16 @@ def personal(
             yield index, _rows(stage, average, round, client, tally)
 
 
-def _fed(method: AnyMethod, run: Run, clients: ClientMap, client: int, round: int) -> tuple[Drawn, ...]:
+def _check_personal(method: AnyMethod) -> None:
+    """Raise `UsageError` if `personalize` has no value for what it needs."""
+    stages = of_class(type(method))
+    if not stages.adapts(vars(method)):
+        raise UsageError(f"{type(method).__name__} has no personal models without {stages.personal_needs}.")
+
+
+def _fed(draws: tuple[Draw, ...], run: Run, clients: ClientMap, client: int, round: int) -> tuple[Drawn, ...]:
     """A client's minibatches to adapt on, its query, and its support where features are stored."""
-    drawn, _ = run.streams[client].draw(returned.takes(method.adapts(), "adapts"), 0, "personalize", round)
+    drawn, _ = run.streams[client].draw(draws, 0, "personalize", round)
     query = _query(run, run.federation.query[client], clients, client)
     seen = pieces(run.federation.support[client]) if run.spec.scoring.features else []
     return *drawn, query, seen
@@ -221,7 +232,7 @@ def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, ro
     items = []
     for (index, client), key in zip(owners, clients.data.upload(np.array(names, np.int64)), strict=True):
         run = runs[index]
-        drawn, _ = run.streams[client].draw((Take(epochs=1), Take(steps=updates)), 0, "finetune", round)
+        drawn, _ = run.streams[client].draw((Draw(epochs=1), Draw(steps=updates)), 0, "finetune", round)
         query = _query(run, run.federation.query[client], clients, client)
         items.append(Item(index, key, (*drawn, query)))
     servers = {index: run.server for index, run in runs.items()}

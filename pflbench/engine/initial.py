@@ -10,6 +10,7 @@ from torch import Tensor
 from pflbench import noise
 from pflbench.models.network import Network
 from pflbench.typing import Params
+from pflbench.vector import Kind
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class Initial:
     def last(self, layers: int) -> slice:
         """The last layers of the model."""
         return self.network.layout.last(layers)
+
+    def entries(self, kind: Kind) -> Tensor:
+        """The entries of a kind."""
+        return self.network.layout.entries(kind).to(self.device)
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         """Standard normal numbers of this name."""

@@ -23,7 +23,7 @@ from pflbench.engine.augment import crop_flip
 from pflbench.methods.base import Batch, Loss
 from pflbench.models.network import Network
 from pflbench.typing import Params, Part, Pool, Scalar
-from pflbench.vector import Layout
+from pflbench.vector import Kind, Layout
 
 
 class Task(NamedTuple):
@@ -104,7 +104,12 @@ def _channels(n: Normalization, dtype: torch.dtype, device: torch.device) -> tup
 
 @lru_cache(maxsize=32)
 def _decay(layout: Layout, rate: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return layout.weights.to(device, dtype) * rate
+    return layout.entries("weight").to(device, dtype) * rate
+
+
+@lru_cache(maxsize=32)
+def _entries(layout: Layout, kind: Kind, device: torch.device) -> Tensor:
+    return layout.entries(kind).to(device)
 
 
 class Known:
@@ -121,6 +126,9 @@ class Known:
 
     def last(self, layers: int) -> slice:
         return self.task.network.layout.last(layers)
+
+    def entries(self, kind: Kind) -> Tensor:
+        return _entries(self.task.network.layout, kind, self.task.pool.device)
 
     def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
         return _decay(self.task.network.layout.of(wrt), rate, w.dtype, w.device) if rate else None

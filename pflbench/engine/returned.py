@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from pflbench.methods.base import Take
+from pflbench.methods.base import Draw
 from pflbench.typing import Params
 
 Tree = Any
@@ -19,16 +19,16 @@ class Malformed(TypeError):
     """A method returned something else than it should; the message says which function, and what it must return."""
 
 
-def takes(made: Any, function: str) -> tuple[Take, ...]:
-    """What `takes` or `adapts` returned.
+def draws(made: Any, function: str) -> tuple[Draw, ...]:
+    """What `draws` or `personal_draws` returned.
 
     Raises:
-        Malformed: It is no tuple of `Take`s; so for all functions here: what they are given is not what it should be.
+        Malformed: It is no tuple of `Draw`s; so for all functions here: what they are given is not what it should be.
     """
-    if isinstance(made, Sequence) and all(isinstance(take, Take) for take in made):
+    if isinstance(made, Sequence) and all(isinstance(draw, Draw) for draw in made):
         return tuple(made)
-    shown = "one Take: write (Take(…),)" if isinstance(made, Take) else kind(made)
-    raise Malformed(f"{function}() must return a tuple of Takes, not {shown}")
+    shown = "one Draw: write (Draw(…),)" if isinstance(made, Draw) else kind(made)
+    raise Malformed(f"{function}() must return a tuple of Draws, not {shown}")
 
 
 def local_update(made: Any) -> tuple[Tree, Tree]:
@@ -85,13 +85,13 @@ def model(made: Any, function: str) -> Params:
     raise Malformed(f"{function} must return one model, a vector of parameters, not {kind(made)}")
 
 
-def models(made: Any) -> dict[str, Params]:
-    """What `personalize` returned: models by stage, "personalized" among them."""
+def models(made: Any, function: str) -> dict[str, Params]:
+    """What `personalize` or `local_model` returned: models by stage, "personalized" among them; it alone of a model."""
     if not isinstance(made, dict):
-        raise Malformed(f'personalize() must return {{"personalized": model}}, not {kind(made)}')
+        return {"personalized": model(made, function)}
     if "personalized" not in made:
-        raise Malformed(f"personalize() returns the stages {', '.join(map(str, made))} without 'personalized'")
-    return {stage: model(w, f"personalize()[{stage!r}]") for stage, w in made.items()}
+        raise Malformed(f"{function} returns the stages {', '.join(map(str, made))} without 'personalized'")
+    return {stage: model(w, f"{function}[{stage!r}]") for stage, w in made.items()}
 
 
 def kind(value: Any) -> str:

@@ -26,12 +26,11 @@ from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Run
 from pflbench.engine.watched import Watched
-from pflbench.errors import Diverged, PflbenchError, UsageError
-from pflbench.methods.base import Method, Round
+from pflbench.errors import Diverged, PflbenchError
+from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network
 from pflbench.result import Metric, Score
 from pflbench.spec import RunSpec
-from pflbench.typing import Params
 
 Tree = Any
 Clients = dict[int, list[int]]
@@ -161,12 +160,13 @@ class Simulation:
                 if client in keepers[index]:
                     run.states[client] = pytree.tree_map(_alone, state)
                     if leaves_models(run.spec.scoring):
-                        run.left[client] = _alone(_model(self.method.trained(sent, run.states[client]), self.method))
+                        made = self.method.local_model(sent, run.states[client])
+                        run.left[client] = _alone(returned.models(made, "local_model()")["personalized"])
             if frugal:
                 trim()
         for index, run in self.alive.items():
             run.latest = keepers[index]
-            now = Round(self.rounds, phase=self._phase(run))
+            now = Round(self.rounds)
             mine = [uploads[index].pop(client) for client in senders[index]]
             share = weights(run.spec, run.federation, senders[index]).to(self.clients.data.device)
             _aggregate(run, _stacked(mine), share, self.method, now)
@@ -187,11 +187,11 @@ class Simulation:
         """Who trains in this round, as (run, client), largest first; whose uploads arrive; who keeps its new state."""
         work, senders, keepers = [], {}, {}
         for index, run in self.alive.items():
-            everyone = self.method.asks == "everyone"
+            everyone = self.method.joins == "everyone"
             training = run.federation.training
             asked = np.flatnonzero(training) if everyone else sample_cohort(run.spec, training, self.rounds)
             senders[index] = arrived(run.spec, asked, self.rounds).tolist()
-            keepers[index] = asked.tolist() if self.method.trains == "everyone" else senders[index]
+            keepers[index] = asked.tolist() if self.method.commits == "trained" else senders[index]
             trained = keepers[index]
             if self._scores_training():
                 trained = [*trained, *scored_clients(run.spec.scoring, run.federation.training).tolist()]
@@ -204,16 +204,16 @@ class Simulation:
         """Each client's upload and new state. Scores personal models that are to be scored before aggregation."""
         scored = self._scores_training()
         keys = [noise.key(self.runs[index].spec.seed, client, self.rounds) for index, client in portion]
-        phases = {index: self._phase(run) for index, run in self.alive.items()}
+        draws = {index: self._draws(run) for index, run in self.alive.items()}
         items = []
         for (index, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
             run = self.runs[index]
             taken = self._draw(index, client, senders, keepers)
             items.append(Item(index, (run.states.get(client, run.fresh), key), tuple(taken)))
         results: list[tuple[Tree, Tree]] = [((), ())] * len(items)
-        for phase in dict.fromkeys(phases.values()):
-            mine = [i for i, item in enumerate(items) if phases[item.index] == phase]
-            for i, result in zip(mine, self._local_updates([items[i] for i in mine], phase), strict=True):
+        for drawn in dict.fromkeys(draws.values()):
+            mine = [i for i, item in enumerate(items) if draws[item.index] == drawn]
+            for i, result in zip(mine, self._local_updates([items[i] for i in mine], drawn), strict=True):
                 results[i] = result
         if scored:
             left = {
@@ -227,12 +227,11 @@ class Simulation:
 
     def _draw(self, index: int, client: int, senders: Clients, keepers: Clients) -> list[Drawn]:
         """A client's minibatches of this round. Counts their costs, but for those that only serve scoring."""
-        run, phase = self.runs[index], self._phase(self.runs[index])
+        run, draws = self.runs[index], self._draws(self.runs[index])
         sends, keeps, start = client in senders[index], client in keepers[index], int(run.cursors[client])
 
         def draw(used: bool) -> tuple[list[Drawn], int]:
-            takes = returned.takes(self.method.takes(), "takes")
-            return run.streams[client].draw(takes, start, "round", self.rounds, used=used, phase=phase)
+            return run.streams[client].draw(draws, start, "round", self.rounds, used=used)
 
         used = sends or self._scores_training()
         taken, cursor = draw(used)
@@ -240,15 +239,16 @@ class Simulation:
             run.cursors[client] = cursor
         if keeps or sends:
             asked, state = taken if used == sends else draw(sends)[0], run.states.get(client, run.fresh)
-            run.tally.add(self.costs.of(run.server, state, asked, self.rounds, phase), run.spec.batch, sends)
+            run.tally.add(self.costs.of(run.server, state, asked, self.rounds), run.spec.batch, sends)
         return taken
 
-    def _phase(self, run: Run) -> str | None:
-        """The phase of this round for a run (`Method.phase`)."""
-        return self.method.phase(coin(run.spec, self.rounds))
+    def _draws(self, run: Run) -> tuple[Draw, ...]:
+        """What a run's clients draw in this round."""
+        now = Round(self.rounds, coin=coin(run.spec, self.rounds))
+        return returned.draws(self.method.draws(now), "draws")
 
-    def _local_updates(self, items: list[Item], phase: str | None) -> list[tuple[Tree, Tree]]:
-        """Uploads and new states of clients whose round has the same phase."""
+    def _local_updates(self, items: list[Item], draws: tuple[Draw, ...]) -> list[tuple[Tree, Tree]]:
+        """Uploads and new states of clients who draw the same."""
         asked: set[int] = set()
         results = self.clients(
             lambda f, server, own, *taken: returned.local_update(
@@ -257,12 +257,12 @@ class Simulation:
                     server,
                     own[0],
                     *keyed(taken, own[1], self.clients.data.task),
-                    round=Watched(self.rounds, own[1], phase, asked),
+                    round=Watched(self.rounds, own[1], asked),
                 )
             ),
             [run.server for run in self.runs],
             items,
-            key=None if "training" in self.clients.timely else ("training", phase),
+            key=None if "training" in self.clients.timely else ("training", draws),
         )
         if asked:
             self.clients.timely.add("training")
@@ -300,13 +300,6 @@ class Simulation:
 def _alone(x: Tensor) -> Tensor:
     """A copy of a slice, which would otherwise keep the whole tensor in memory."""
     return x.clone() if x.untyped_storage().nbytes() > x.nbytes else x
-
-
-def _model(model: Params | None, method: Method[Any, Any, Any]) -> Params:
-    if model is None:
-        name = type(method).__name__
-        raise UsageError(f"{name} does not say what its clients keep (trained()), so no stage 'stored' or 'sampled'.")
-    return model
 
 
 def _data(network: Network, federations: Sequence[Federation], spec: RunSpec, setup: Setup) -> Data:

@@ -22,7 +22,7 @@ Upload = Callable[[np.ndarray], Tensor]
 
 @dataclass(frozen=True)
 class Unpacking:
-    """How one `Take`'s padded tensors become minibatches again, inside vmap."""
+    """How one `Draw`'s padded tensors become minibatches again, inside vmap."""
 
     steps: int
     masked: bool
@@ -45,7 +45,7 @@ class Unpacking:
 
 
 def shape(drawn: Drawn) -> Shape:
-    """The steps and batch size that a client's minibatches of one `Take` need in a stack."""
+    """The steps and batch size that a client's minibatches of one `Draw` need in a stack."""
     sizes = [rows.shape[-1] for rows in drawn]
     return Shape(len(drawn), max(sizes, default=0), sum(sizes))
 
@@ -53,7 +53,7 @@ def shape(drawn: Drawn) -> Shape:
 def pad(
     drawn: Sequence[Drawn], offsets: Sequence[int], labels: np.ndarray, upload: Upload
 ) -> tuple[Unpacking, list[Tensor]]:
-    """Pad the clients' minibatches of one `Take` to one shape ["clients", "steps", "batch"]; masks only where needed.
+    """Pad the clients' minibatches of one `Draw` to one shape ["clients", "steps", "batch"]; masks only where needed.
 
     `offsets`: the first pool row of each client's run.
     """

@@ -10,8 +10,8 @@ from pflbench.methods.base import Round
 class Watched(Round):
     """A round that notes in `asked` when a method reads its index: a CUDA graph of such a round cannot be replayed."""
 
-    def __init__(self, index: int, key: Tensor, phase: str | None, asked: set[int]):
-        for name, value in (("_index", index), ("key", key), ("phase", phase), ("_asked", asked)):
+    def __init__(self, index: int, key: Tensor, asked: set[int]):
+        for name, value in (("_index", index), ("key", key), ("coin", None), ("_asked", asked)):
             object.__setattr__(self, name, value)
 
     @property

@@ -17,11 +17,11 @@ from pflbench.engine.initial import Initial
 from pflbench.engine.objective import Task
 from pflbench.engine.shapes import META, Shapes
 from pflbench.executor import build
-from pflbench.methods.base import Round, Take
+from pflbench.methods.base import Draw, Round
 from pflbench.spec import RunSpec
 
 COINS = 100
-"""Equally spaced coins that stand for the rounds of a method with phases."""
+"""Equally spaced coins that stand for the rounds of a method whose clients draw by them."""
 
 _SHAPES = Shapes()
 """Shared by all runs that are counted: those of a suite meet the same shapes."""
@@ -46,22 +46,19 @@ class MeanClient:
             self.server = self.method.init(self.new, spec.training_clients)
         self.task = Task(self.network, torch.empty(0, device=META), augment=spec.augment != "none")
 
-    def does(
-        self, takes: Sequence[Take], part: Callable[..., Any], used: bool = True, phase: str | None = None
-    ) -> float:
+    def does(self, draws: Sequence[Draw], part: Callable[..., Any], used: bool = True) -> float:
         """Images that a function of the method takes gradients of on such minibatches; other passes as fractions."""
         count = Counting(self.task)
-        taken = [without_content(drawn) for drawn in self.stream.draw(takes, 0, used=used, phase=phase)[0]]
+        taken = [without_content(drawn) for drawn in self.stream.draw(draws, 0, used=used)[0]]
         with torch.no_grad(), _SHAPES:
-            now = Round(0, torch.empty((), dtype=torch.int64, device=META), phase)
+            now = Round(0, torch.empty((), dtype=torch.int64, device=META))
             part(count, self.server, self.method.init_client(self.server, self.new), *taken, round=now)
         return count.rows
 
     def trains(self, used: bool = True) -> float:
-        """The same for a local update: the mean over the method's phases."""
-        phases = Counter(self.method.phase((i + 0.5) / COINS) for i in range(COINS))
-        costs = {phase: self.does(self.method.takes(), self.method.client, used, phase) for phase in phases}
-        return sum(costs[phase] * share / COINS for phase, share in phases.items())
+        """The same for a local update: the mean over all coins."""
+        kinds = Counter(self.method.draws(Round(0, coin=(i + 0.5) / COINS)) for i in range(COINS))
+        return sum(self.does(draws, self.method.client, used) * share / COINS for draws, share in kinds.items())
 
 
 @lru_cache(maxsize=1024)
@@ -85,8 +82,8 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
 def _rows(spec: RunSpec, reference: str, examples: int) -> float:
     client = MeanClient(spec, reference, examples)
     method = client.method
-    idle = (1 - spec.arrival) * client.trains(used=False) if method.trains == "everyone" else 0.0
-    asked = spec.training_clients if method.asks == "everyone" else spec.cohort
+    idle = (1 - spec.arrival) * client.trains(used=False) if method.commits == "trained" else 0.0
+    asked = spec.training_clients if method.joins == "everyone" else spec.cohort
     training = spec.rounds * asked * (spec.arrival * client.trains() + idle)
     # A test split is usually a fifth or a sixth as large, and a client holds half of the labels.
     shares = {"test-split": examples / 10, "partition": examples / 6 / spec.clients}
@@ -98,11 +95,7 @@ def _rows(spec: RunSpec, reference: str, examples: int) -> float:
     if before_aggregation(method, spec.scoring):
         one += client.trains() + query * FORWARD
     elif "personalized" in spec.scoring.stages:
-        adapted = client.does(
-            method.adapts(),
-            lambda f, server, own, *taken, round: method.personalize(f, server, own, None, *taken, round=round),
-        )
-        one += query * FORWARD + adapted
+        one += query * FORWARD + client.does(method.personal_draws(), method.personalize)
     if leaves_models(spec.scoring):
         one += query * FORWARD
     scored = {"held-out": spec.clients - spec.training_clients, "training": spec.training_clients, "all": spec.clients}

@@ -19,15 +19,14 @@ by SGD alone on the client's minibatches.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 
-from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Initializer, Objective, Round, Take, Weights, decayed, steps
+from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Weights, decayed, hyper, steps
 from pflbench.methods.local_sgd import LocalSGD
-from pflbench.methods.partly_shared import Private, kept, own, unseen
-from pflbench.optim import momentum
+from pflbench.methods.partly_shared import Private, PrivateStart, kept, own
+from pflbench.optim import SGD
 from pflbench.typing import Float, Params, Tensor
 
 Carry = tuple[Params, Params, Params, Params]
@@ -35,66 +34,47 @@ Carry = tuple[Params, Params, Params, Params]
 
 
 @dataclass(frozen=True)
-class APFL(LocalSGD[Params, Private, Params]):
+class APFL(LocalSGD, PrivateStart, Method[Params, Private, Params]):
     """A personal model mixed with the global one, both trained at once."""
 
     version: ClassVar[int] = 1
     personal_of = "training"
-    alpha: float = 0.75
-    """Weight of the client's own model in the mixture."""
-    lr: float = 1e-3
-    """Learning rate of both (SGD); v's gradient has the factor alpha besides."""
-    weight_decay: float | None = None
-    """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
-    released: bool | None = None
-    """Train as the released FedRep code does."""
-    private_init: Literal["server"] | None = None
-    """v of a client that never took part: the common initial model, or "server": the server's w."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.alpha <= 1:
-            raise UsageError(f"APFL: alpha must be at least 0 and at most 1, not {self.alpha}.")
+    alpha: float = hyper(0.75, "Weight of the client's own model in the mixture.", least=0, most=1)
+    released: bool | None = hyper(None, "Train as the released FedRep code does.")
 
     def init_client(self, server: Params, new: Initializer) -> Private:
         """The client's model v is the common initial one."""
-        return unseen(server, self.private_init)
+        return self.unseen(server)
 
     def client(
-        self, f: Objective, server: Params, state: Private, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Private, *batches: Batches, round: Round
     ) -> tuple[Params, Private]:
         """SGD on w alone and on v inside the mixture, side by side; w is sent, v is kept."""
-        (batches,) = taken
         decay, beta = f.decay(self.weight_decay, server), self.momentum or 0.0
+        by, of_mixture = SGD(self.lr, beta), SGD(self.lr * self.alpha, beta)
 
         def step(carry: Carry, b: Batch) -> Carry:
             w, v, velocity, of_v = carry
             m = self.alpha * v + self.alpha * w if self.released else self.mixture(v, w)
             g, of_m = decayed(f.grad(w, b), w, decay), decayed(f.grad(m, b), m, decay)
-            w, velocity = momentum(w, g, velocity, lr=self.lr, beta=beta)
-            buffer = velocity if self.released else of_v
-            v, of_v = momentum(v, of_m, buffer, lr=self.lr * self.alpha, beta=beta)
+            w, velocity = by.update(w, g, velocity)
+            v, of_v = of_mixture.update(v, of_m, velocity if self.released else of_v)
             return w, v, of_v if self.released else velocity, of_v
 
         rest = torch.zeros_like(server)
-        w, v, _, _ = steps(step, (server, own(state, server), rest, rest), batches)
+        w, v, _, _ = steps(step, (server, own(state, server), rest, rest), *batches)
         return w, kept(state, v)
 
     def server(self, server: Params, uploads: Float[Tensor, "cohort params"], n: Weights, round: Round) -> Params:
         return uploads.mean(0)
 
-    def adapts(self) -> tuple[Take, ...]:
-        return ()
-
-    def personalize(
-        self, f: Objective, server: Params, state: Private, sent: Params | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
-        """The mixture of the client's model and the new global one."""
-        return {"personalized": self.mixture(own(state, server), server)}
-
-    def trained(self, sent: Params, state: Private) -> Params:
+    def local_model(self, upload: Params, state: Private) -> Params:
         """The mixture of both models as the client's last local update left them."""
-        return self.mixture(own(state, sent), sent)
+        return self.mixture(own(state, upload), upload)
+
+    def personalize(self, f: Objective, server: Params, state: Private, *batches: Batches, round: Round) -> Params:
+        """The mixture of the client's model and the new global one."""
+        return self.mixture(own(state, server), server)
 
     def mixture(self, v: Params, w: Params) -> Params:
         """Alpha v + (1 - alpha) w."""

@@ -18,54 +18,50 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, path, steps
+from pflbench.methods.base import Batch, Batches, Draw, Initializer, Method, Objective, Round, hyper, path, steps
+from pflbench.methods.local_sgd import LocalSteps, TwoRates
 from pflbench.models.network import Network
-from pflbench.optim import AdamState, adam, adam_init, sgd
+from pflbench.optim import Adam, AdamState, sgd
 from pflbench.typing import Params
 
 
 @dataclass(frozen=True)
-class CAFeMe(Method[Params, AdamState, Params]):
-    """Context-aware meta-learning: a modulator gates the base network; both are meta-learned."""
+class CAFeMe(LocalSteps, TwoRates, Method[Params, AdamState, Params], inner_lr=0.05, outer_lr=1e-3):
+    """Context-aware meta-learning: a modulator gates the base network; both are meta-learned.
+
+    `steps` are the inner SGD steps S, `inner_lr` is alpha, `outer_lr` beta (Adam).
+    """
 
     version: ClassVar[int] = 1
-    steps: int = 5
-    """Inner SGD steps S per local update."""
-    outer_batches: int = 6
-    """Minibatches in the outer batch."""
-    inner_lr: float = 0.05
-    """Inner learning rate alpha."""
-    outer_lr: float = 1e-3
-    """Outer learning rate beta (Adam)."""
-    order: Literal["first", "exact"] = "first"
-    """Meta-gradient: first order (authors' code) or exact."""
-    modulation: Literal["c0", "c1", "c2"] = "c1"
-    """c1: a·sigmoid(z) (the paper's Eq. 4.4); c0: a + z; c2: FiLM."""
-    modulator_batch_norm: bool = True
-    """Batch normalization in the modulator's convolution blocks."""
+    outer_batches: int = hyper(6, "Minibatches in the outer batch.")
+    order: Literal["first", "exact"] = hyper("first", "Meta-gradient: first order (authors' code) or exact.")
+    modulation: Literal["c0", "c1", "c2"] = hyper("c1", "c1: a·sigmoid(z) (the paper's Eq. 4.4); c0: a + z; c2: FiLM.")
+    modulator_batch_norm: bool = hyper(True, "Batch normalization in the modulator's convolution blocks.")
 
     def network(self, base: Network) -> Network:
         """Modulator and base as one network."""
         return base.with_modulator(self.modulation, self.modulator_batch_norm)
 
-    def takes(self) -> tuple[Take, ...]:
+    def draws(self, round: Round) -> tuple[Draw, ...]:
         """S inner minibatches, then the outer batch."""
-        return Take(steps=self.steps), Take(steps=self.outer_batches, merge=True)
+        return Draw(steps=self.steps), Draw(steps=self.outer_batches, merge=True)
 
     def init_client(self, server: Params, new: Initializer) -> AdamState:
-        return adam_init(server)
+        return Adam(self.outer_lr).init(server)
 
     def client(
-        self, f: Objective, server: Params, state: AdamState, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: AdamState, *batches: Batches, round: Round
     ) -> tuple[Params, AdamState]:
-        """Adapt to phi by SGD, then one Adam step on theta with the meta-gradient."""
-        inner, (outer,) = taken
+        inner, (outer,) = batches
+        # phi_0 = theta; phi_{s+1} = phi_s - alpha grad f(phi_s)
         phi, trail = path(lambda p, b: sgd(p, f.grad(p, b), lr=self.inner_lr), server, inner)
+        # The meta-gradient, of first order: grad f(phi_S) on the outer batch
         g = f.grad(phi, outer)
         if self.order == "exact":
-            # d phi_{s+1} / d phi_s = I - alpha H_s, applied backwards along the path.
+            # d phi_{s+1} / d phi_s = I - alpha H_s, applied backwards along the path
             def back(g: Params, b: Batch, p: Params) -> Params:
                 return sgd(g, f.hvp(p, b, g), lr=self.inner_lr)
 
             g = steps(back, g, inner[::-1], trail[::-1])
-        return adam(server, g, state, lr=self.outer_lr)
+        # One Adam step on theta
+        return Adam(self.outer_lr).update(server, g, state)

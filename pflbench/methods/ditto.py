@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, steps
-from pflbench.optim import AdamState, adam, adam_init, sgd
+from pflbench.methods.base import Batch, Batches, Draw, Initializer, Method, Objective, Round, descend, descend_on
+from pflbench.methods.local_sgd import LocalRate, LocalSteps, PersonalRate, Pull
+from pflbench.optim import SGD, Adam, AdamState
 from pflbench.typing import Params
 
 
@@ -26,51 +27,38 @@ class DittoClient(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ditto(Method[Params, DittoClient, Params]):
-    """A personal model pulled toward the global one, beside ordinary federated training."""
+class Ditto(LocalSteps, LocalRate, PersonalRate, Pull, Method[Params, DittoClient, Params], personal_lr=1e-3):
+    """A personal model pulled toward the global one, beside ordinary federated training.
+
+    `steps` are those of each of the two parts; `lr` is the global part's (Adam), `personal_lr` v's (plain SGD).
+    """
 
     version: ClassVar[int] = 1
     personal_of = "training"
-    steps: int = 5
-    """Local steps of each of the two parts."""
-    lr: float = 1e-3
-    """Learning rate of the global part (Adam)."""
-    personal_lr: float = 1e-3
-    """Learning rate of the personal part (plain SGD)."""
-    lam: float = 0.1
-    """Strength lambda of the pull toward the global model."""
 
-    def takes(self) -> tuple[Take, ...]:
-        return Take(steps=self.steps), Take(steps=self.steps)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return Draw(steps=self.steps), Draw(steps=self.steps)
 
     def init_client(self, server: Params, new: Initializer) -> DittoClient:
         """The personal model starts at the initial global one."""
-        return DittoClient(server, adam_init(server))
+        return DittoClient(server, Adam(self.lr).init(server))
 
     def client(
-        self, f: Objective, server: Params, state: DittoClient, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: DittoClient, *batches: Batches, round: Round
     ) -> tuple[Params, DittoClient]:
-        """Proximal SGD on v, then Adam on a copy of the global model."""
-        mine, shared = taken
+        mine, shared = batches
 
-        def pull(v: Params, b: Batch) -> Params:
-            return sgd(v, f.grad(v, b) + self.lam * (v - server), lr=self.personal_lr)
+        # v descends along grad f(v) + lambda (v - w), w being the received model.
+        def pulled(v: Params, b: Batch) -> Params:
+            return f.grad(v, b) + self.lam * (v - server)
 
-        def train(carry: tuple[Params, AdamState], b: Batch) -> tuple[Params, AdamState]:
-            w, moments = carry
-            return adam(w, f.grad(w, b), moments, lr=self.lr)
+        personal = descend(pulled, state.personal, mine, SGD(self.personal_rate(self.lr)))
+        # The global part: Adam from w.
+        w, adam = descend_on(f.grad, (server, state.adam), shared, Adam(self.lr))
+        return w, DittoClient(personal, adam)
 
-        personal = steps(pull, state.personal, mine)
-        w, moments = steps(train, (server, state.adam), shared)
-        return w, DittoClient(personal, moments)
+    def local_model(self, upload: Params, state: DittoClient) -> Params:
+        return state.personal
 
-    def adapts(self) -> tuple[Take, ...]:
-        return ()
-
-    def personalize(
-        self, f: Objective, server: Params, state: DittoClient, sent: Params | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
-        return {"personalized": state.personal}
-
-    def trained(self, sent: Params, state: DittoClient) -> Params:
+    def personalize(self, f: Objective, server: Params, state: DittoClient, *batches: Batches, round: Round) -> Params:
         return state.personal

@@ -23,8 +23,8 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Empty, Initializer, Method, Objective, Round, Take, Weights, descend
+from pflbench.methods.base import Batch, Batches, Draw, Empty, Initializer, Method, Objective, Round, Weights, hyper
+from pflbench.methods.local_sgd import LocalEpochs, SGDOptions, TwoRates
 from pflbench.methods.reptile import toward
 from pflbench.typing import Bool, Float, Int, Params, Scalar, Tensor
 
@@ -41,63 +41,42 @@ State = Memory | Empty
 
 
 @dataclass(frozen=True)
-class FedEC(Method[Params, State, Params]):
-    """Federated Reptile whose clients are held near their last own model."""
+class FedEC(LocalEpochs, TwoRates, SGDOptions, Method[Params, State, Params], epochs=10):
+    """Federated Reptile whose clients are held near their last own model.
+
+    `epochs` are tau, `inner_lr` is eps_in (SGD), `outer_lr` the server's step eps_out.
+    """
 
     version: ClassVar[int] = 1
-    epochs: int = 10
-    """Epochs tau of an inner update."""
-    inner_lr: float = 0.01
-    """Inner learning rate eps_in (SGD)."""
-    outer_lr: float = 1.0
-    """The server's step eps_out toward the mean."""
-    alpha: float = 1.0
-    """Strength of the constraint."""
-    constraint: Literal["kl", "l2", "none"] = "kl"
-    """What is held near the memory: predictions, parameters, or nothing."""
-    momentum: float | None = None
-    """Momentum of the inner SGD, fresh in each inner update; none: without."""
-    weight_decay: float | None = None
-    """Weight decay of the inner SGD, of layers' weights alone; none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.alpha < 0:
-            raise UsageError(f"FedEC: alpha must be at least 0, not {self.alpha}.")
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs, batch=self.batch),)
+    alpha: float = hyper(1.0, "Strength of the constraint.", least=0)
+    constraint: Literal["kl", "l2", "none"] = hyper(
+        "kl", "What is held near the memory: predictions, parameters, or nothing."
+    )
 
     def init_client(self, server: Params, new: Initializer) -> State:
         """No memory yet; the server's model stands in its place, so that there is something finite to compute with."""
         return () if self.constraint == "none" else Memory(server, server.new_zeros(()))
 
-    def client(self, f: Objective, server: Params, state: State, *taken: Batches, round: Round) -> tuple[Params, State]:
+    def client(
+        self, f: Objective, server: Params, state: State, *batches: Batches, round: Round
+    ) -> tuple[Params, State]:
         """One inner update of the server's model; the result is sent, and is the new memory."""
-        theta = self._adapt(f, server, state, *taken)
+        theta = self.personalize(f, server, state, *batches, round=round)
         return theta, () if self.constraint == "none" else Memory(theta, theta.new_ones(()))
 
     def server(self, server: Params, uploads: Float[Tensor, "cohort params"], n: Weights, round: Round) -> Params:
-        """The new phi is phi + eps_out (mean of the uploads - phi), Eq. 8."""
+        # Eq. 8: phi <- phi + eps_out (mean of the uploads - phi)
         return toward(server, uploads, self.outer_lr)
 
-    def adapts(self) -> tuple[Take, ...]:
-        return self.takes()
+    def local_model(self, upload: Params, state: State) -> Params:
+        return upload
 
-    def personalize(
-        self, f: Objective, server: Params, state: State, sent: Params | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
+    def personal_draws(self) -> tuple[Draw, ...]:
+        return (Draw(epochs=self.epochs, batch=self.batch),)
+
+    def personalize(self, f: Objective, server: Params, state: State, *batches: Batches, round: Round) -> Params:
         """The server's model after one inner update under the client's constraint."""
-        return {"personalized": self._adapt(f, server, state, *taken)}
-
-    def trained(self, sent: Params, state: State) -> Params:
-        return sent
-
-    def _adapt(self, f: Objective, w: Params, state: State, batches: Batches) -> Params:
-        grad, decay = self._gradient(f, state), f.decay(self.weight_decay, w)
-        return descend(grad, w, batches, lr=self.inner_lr, beta=self.momentum, decay=decay)
+        return self.sgd(f, server, *batches, lr=self.inner_lr, grad=self._gradient(f, state))
 
     def _gradient(self, f: Objective, state: State) -> Callable[[Params, Batch], Params]:
         """The gradient of l + alpha·c. Without a constraint it is still `constrained_loss`'s, for equal bits."""

@@ -21,7 +21,8 @@ from typing import ClassVar
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Initializer, Objective, Take
+from pflbench.methods.base import Initializer, Objective
+from pflbench.methods.local_sgd import LocalEpochs
 from pflbench.methods.partly_shared import PartlyShared
 from pflbench.models.network import Network
 from pflbench.typing import Float, Params, Tensor
@@ -43,15 +44,10 @@ class PersonalHead(PartlyShared):
 
 
 @dataclass(frozen=True)
-class FedPer(PersonalHead):
+class FedPer(LocalEpochs, PersonalHead):
     """Base and head trained together; the base is averaged, the head stays at the client."""
 
     version: ClassVar[int] = 1
-    epochs: int = 5
-    """Local epochs per round."""
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs, batch=self.batch),)
 
 
 def base_then_head(network: Network) -> Network:

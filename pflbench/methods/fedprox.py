@@ -3,7 +3,8 @@
 Departures:
 1. The local problem is solved by a fixed number of SGD epochs for every client, not to a chosen inexactness gamma.
 2. The server's mean is weighted as the suite says (the paper: a uniform mean of clients sampled by their size).
-3. `momentum` is none of the paper's (pFedVEM's tables); the proximal term is part of the gradient it gathers.
+3. `momentum` and `weight_decay` are none of the paper's (pFedVEM's tables); the proximal term is part of the gradient
+   that momentum gathers.
 Special cases: mu = 0 = FedAvg.
 """
 
@@ -12,21 +13,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import Batches, Empty, Objective, Round, descend
+from pflbench.methods.base import Batch, Batches, Empty, Method, Objective, Round, hyper
 from pflbench.methods.local_sgd import LocalSGD
 from pflbench.typing import Params
 
 
 @dataclass(frozen=True)
-class FedProx(LocalSGD[Params, Empty, Params]):
+class FedProx(LocalSGD, Method[Params, Empty, Params]):
     """Federated averaging whose clients are pulled back to the global model they received."""
 
     version: ClassVar[int] = 1
-    mu: float = 0.1
-    """Strength of the pull."""
+    mu: float = hyper(0.1, "Strength of the pull.")
 
-    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
-        """SGD on the loss plus mu/2 times the squared distance to the server's model."""
-        (batches,) = taken
-        w = descend(lambda w, b: f.grad(w, b) + self.mu * (w - server), server, batches, lr=self.lr, beta=self.momentum)
-        return w, state
+    def client(
+        self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round
+    ) -> tuple[Params, Empty]:
+        # The gradient of f(w) + mu/2 |w - server|².
+        def pulled(w: Params, b: Batch) -> Params:
+            return f.grad(w, b) + self.mu * (w - server)
+
+        return self.sgd(f, server, *batches, lr=self.lr, grad=pulled), state

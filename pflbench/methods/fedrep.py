@@ -26,51 +26,41 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import Batch, Batches, Objective, Take, descend
+from pflbench.methods.base import Batch, Batches, Draw, Objective, Round, hyper
 from pflbench.methods.fedper import Base, Head, PersonalHead
 from pflbench.methods.linear_head import head_gradient
+from pflbench.methods.local_sgd import BaseEpochs
 
 
 @dataclass(frozen=True)
-class FedRep(PersonalHead):
+class FedRep(BaseEpochs, PersonalHead):
     """The personal head first, on the frozen shared base; then the base, under the frozen head."""
 
     version: ClassVar[int] = 1
-    head_epochs: int = 10
-    """Local epochs K on the head."""
-    base_epochs: int = 5
-    """Local epochs on the base, after them."""
+    head_epochs: int = hyper(10, "Local epochs K on the head.", least=0)
 
-    def takes(self) -> tuple[Take, ...]:
+    def draws(self, round: Round) -> tuple[Draw, ...]:
         """All images at once, for the features; passes for the head; passes for the base, where it is used."""
         return (
-            Take(whole=True),
-            Take(epochs=self.head_epochs, batch=self.batch, indexed=True),
-            Take(epochs=self.base_epochs, batch=self.batch, used_only=True),
+            Draw(whole=True),
+            Draw(epochs=self.head_epochs, batch=self.batch, indexed=True),
+            Draw(epochs=self.base_epochs, batch=self.batch, for_upload=True),
         )
 
-    def fit(self, f: Objective, shared: Base, private: Head, *taken: Batches) -> tuple[Base, Head]:
+    def fit(self, f: Objective, shared: Base, private: Head, *batches: Batches) -> tuple[Base, Head]:
         """Train the head on the frozen base, then the base under the frozen head."""
-        everything, for_head, for_base = taken
-        head = descend(
-            self.on_features(f, shared, private, everything)
-            if f.cacheable
-            else lambda h, b: f.grad(self.whole(shared, h), b, wrt="head"),
-            private,
-            for_head,
-            lr=self.lr,
-            beta=self.momentum,
-            decay=f.decay(self.weight_decay, private, wrt="head"),
-        )
-        base = descend(
-            lambda base, b: f.grad(self.whole(base, head), b, wrt="base"),
-            shared,
-            for_base,
-            lr=self.lr,
-            beta=self.momentum,
-            decay=f.decay(self.weight_decay, shared, wrt="base"),
-        )
-        return base, head
+        everything, for_head, for_base = batches
+
+        def by_head(h: Head, b: Batch) -> Head:
+            return f.grad(self.whole(shared, h), b, wrt="head")
+
+        cached = self.on_features(f, shared, private, everything) if f.cacheable else by_head
+        head = self.sgd(f, private, for_head, lr=self.lr, grad=cached, wrt="head")
+
+        def by_base(base: Base, b: Batch) -> Base:
+            return f.grad(self.whole(base, head), b, wrt="base")
+
+        return self.sgd(f, shared, for_base, lr=self.lr, grad=by_base, wrt="base"), head
 
     def on_features(self, f: Objective, base: Base, head: Head, everything: Batches) -> Callable[[Head, Batch], Head]:
         """The head's gradient on features that the frozen base makes of all images once."""

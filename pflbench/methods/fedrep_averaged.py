@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
-from pflbench.methods.base import Batch, Batches, Empty, Initializer, Method, Objective, Round, Take, steps
-from pflbench.optim import AdamState, adam, adam_init, sgd
+from pflbench.methods.base import Batch, Batches, Draw, Empty, Initializer, Method, Objective, Round, descend_on, hyper
+from pflbench.methods.local_sgd import RatesOfParts
+from pflbench.optim import SGD, Adam, AdamState, Optimizer
 from pflbench.typing import Params
 from pflbench.vector import replace
 
@@ -28,52 +29,43 @@ class FedRepAveragedClient(NamedTuple):
     base: AdamState | Empty
 
 
-Carry = tuple[Params, AdamState | Empty]
-
-
 @dataclass(frozen=True)
-class FedRepAveraged(Method[Params, FedRepAveragedClient, Params]):
+class FedRepAveraged(RatesOfParts, Method[Params, FedRepAveragedClient, Params]):
     """The head first with the base frozen, then the base with the head frozen; the server averages both."""
 
     version: ClassVar[int] = 1
-    head_steps: int = 5
-    """Local steps on the head."""
-    base_steps: int = 1
-    """Local steps on the base, on the minibatches that follow."""
-    head_lr: float = 1e-3
-    """Learning rate of the head."""
-    base_lr: float = 1e-3
-    """Learning rate of the base."""
-    optimizer: Literal["adam", "sgd"] = "adam"
-    """Adam with kept states (authors' CAFeMe code) or plain SGD."""
+    head_steps: int = hyper(5, "Local steps on the head.", least=0)
+    base_steps: int = hyper(1, "Local steps on the base, on the minibatches that follow.", least=0)
+    optimizer: Literal["adam", "sgd"] = hyper("adam", "Adam with kept states (authors' CAFeMe code) or plain SGD.")
 
-    def takes(self) -> tuple[Take, ...]:
-        return Take(steps=self.head_steps), Take(steps=self.base_steps)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return Draw(steps=self.head_steps), Draw(steps=self.base_steps)
 
     def init_client(self, server: Params, new: Initializer) -> FedRepAveragedClient:
         """Two fresh states, each as long as its part."""
-        if self.optimizer == "sgd":
-            return FedRepAveragedClient((), ())
-        return FedRepAveragedClient(adam_init(server[new.part("head")]), adam_init(server[new.part("base")]))
+        by = self.by(self.head_lr)
+        return FedRepAveragedClient(by.init(server[new.part("head")]), by.init(server[new.part("base")]))
 
     def client(
-        self, f: Objective, server: Params, state: FedRepAveragedClient, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: FedRepAveragedClient, *batches: Batches, round: Round
     ) -> tuple[Params, FedRepAveragedClient]:
         """Train the head, then the base; upload both."""
-        for_head, for_base = taken
-        w, head = self._train(f, "head", self.head_lr, (server, state.head), for_head)
-        w, base = self._train(f, "base", self.base_lr, (w, state.base), for_base)
+        for_head, for_base = batches
+        w, head = self._train(f, "head", self.by(self.head_lr), server, state.head, for_head)
+        w, base = self._train(f, "base", self.by(self.base_lr), w, state.base, for_base)
         return w, FedRepAveragedClient(head, base)
 
-    def _train(self, f: Objective, part: str, lr: float, start: Carry, batches: Batches) -> Carry:
+    def by(self, lr: float) -> Optimizer:
+        """The optimizer of a part with this rate."""
+        return Adam(lr) if self.optimizer == "adam" else SGD(lr)
+
+    def _train(
+        self, f: Objective, part: str, by: Optimizer, w: Params, state: AdamState | Empty, batches: Batches
+    ) -> tuple[Params, AdamState | Empty]:
         where = f.part(part)
 
-        def step(carry: Carry, b: Batch) -> Carry:
-            w, moments = carry
-            g = f.grad(w, b, wrt=part)
-            if not isinstance(moments, AdamState):
-                return replace(w, where, sgd(w[where], g, lr=lr)), ()
-            piece, moments = adam(w[where], g, moments, lr=lr)
-            return replace(w, where, piece), moments
+        def gradient(piece: Params, b: Batch) -> Params:
+            return f.grad(replace(w, where, piece), b, wrt=part)
 
-        return steps(step, start, batches)
+        piece, state = descend_on(gradient, (w[where], state), batches, by)
+        return replace(w, where, piece), state

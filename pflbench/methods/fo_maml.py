@@ -17,53 +17,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import Batches, Empty, Method, Objective, Round, Take, Weights, descend
-from pflbench.methods.reptile import inner_take
-from pflbench.optim import sgd
+from pflbench.methods.base import Batches, Draw, Empty, Method, Objective, Round, Weights, descend
+from pflbench.methods.local_sgd import EpochsOrSteps, TwoRates
+from pflbench.optim import SGD, sgd
 from pflbench.typing import Float, Params, Tensor
 
 
 @dataclass(frozen=True)
-class FOMaml(Method[Params, Empty, Params]):
+class FOMaml(EpochsOrSteps, TwoRates, Method[Params, Empty, Params], outer_lr=0.1):
     """Clients send the gradient at the model they adapted; the server descends along the mean."""
 
     version: ClassVar[int] = 1
-    epochs: int | None = None
-    """Epochs of the adaptation; none: 1, unless `steps` are given."""
-    steps: int | None = None
-    """Minibatches of the adaptation, in place of epochs."""
-    inner_lr: float = 0.01
-    """Learning rate a of the adaptation (plain SGD)."""
-    outer_lr: float = 0.1
-    """The server's learning rate b (plain SGD)."""
-    batch: int | None = None
-    """Examples per minibatch of the adaptation; none: the suite's."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        inner_take(self.epochs, self.steps, self.batch)
-
-    def takes(self) -> tuple[Take, ...]:
+    def draws(self, round: Round) -> tuple[Draw, ...]:
         """The adaptation's minibatches, and the whole support."""
-        return *self.adapts(), Take(whole=True)
+        return *self.personal_draws(), Draw(whole=True)
 
-    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
+    def client(
+        self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round
+    ) -> tuple[Params, Empty]:
         """The whole support's gradient at the adapted model."""
-        batches, (whole,) = taken
-        return f.grad(self._adapt(f, server, batches), whole), state
+        for_adapting, (whole,) = batches
+        adapted = self.personalize(f, server, state, for_adapting, round=round)
+        return f.grad(adapted, whole), state
 
     def server(self, server: Params, uploads: Float[Tensor, "cohort params"], n: Weights, round: Round) -> Params:
-        """One step down the mean of the gradients."""
+        # One step down the mean of the gradients.
         return sgd(server, uploads.mean(0), lr=self.outer_lr)
 
-    def adapts(self) -> tuple[Take, ...]:
-        return (inner_take(self.epochs, self.steps, self.batch),)
+    def personal_draws(self) -> tuple[Draw, ...]:
+        """Those of the adaptation: 1 epoch, unless something is said."""
+        return (self.inner(1),)
 
-    def personalize(
-        self, f: Objective, server: Params, state: Empty, sent: Params | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
-        """The server's model, adapted."""
-        return {"personalized": self._adapt(f, server, *taken)}
-
-    def _adapt(self, f: Objective, w: Params, batches: Batches) -> Params:
-        return descend(f.grad, w, batches, lr=self.inner_lr)
+    def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
+        """The server's model after the adaptation."""
+        return descend(f.grad, server, batches[0], SGD(self.inner_lr))

@@ -9,7 +9,7 @@ Departures:
 4. `shared="base"` is pFedVEM's table's reading of the paper's weight sharing for ambiguous clusters: one base, trained
    by all and averaged over all uploads, and K heads (the authors' code pretrains the base and freezes it). A client
    then chooses by the mean loss over all its rows, at once.
-5. `momentum` is none of the paper's; each local update begins with a fresh one.
+5. `momentum` and `weight_decay` are none of the paper's; each local update begins with a fresh momentum.
 Special cases: one cluster = FedAvg, whatever is shared; with `shared`, clusters keep one and the same base.
 """
 
@@ -23,13 +23,14 @@ from torch import Tensor
 
 from pflbench.methods.base import (
     Batches,
+    Draw,
     Empty,
     Initializer,
+    Method,
     Objective,
     Round,
-    Take,
     Weights,
-    descend,
+    hyper,
     mean,
     total_loss,
 )
@@ -50,26 +51,24 @@ class IFCAUpload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class IFCA(LocalSGD[Clusters, Empty, IFCAUpload]):
+class IFCA(LocalSGD, Method[Clusters, Empty, IFCAUpload]):
     """Iterative federated clustering: each client trains the one of K models that fits it best."""
 
     version: ClassVar[int] = 1
-    clusters: int = 4
-    """Number of models K."""
-    shared: Literal["base"] | None = None
-    """The part that all clusters share; none: they share nothing."""
+    clusters: int = hyper(4, "Number of models K.", least=1)
+    shared: Literal["base"] | None = hyper(None, "The part that all clusters share; none: they share nothing.")
 
     def network(self, base: Network) -> Network:
         """The suite's; with a shared base, it must be a base and then a head."""
         return base_then_head(base) if self.shared else base
 
-    def takes(self) -> tuple[Take, ...]:
-        """One pass to choose, `epochs` passes to train."""
-        return *self.adapts(), Take(epochs=self.epochs, batch=self.batch)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        """What to choose by, and `epochs` passes to train."""
+        return *self.personal_draws(), *super().draws(round)
 
-    def adapts(self) -> tuple[Take, ...]:
+    def personal_draws(self) -> tuple[Draw, ...]:
         """What a client chooses by: one pass or, with a shared base, all its rows at once."""
-        return (Take(whole=True) if self.shared else Take(epochs=1),)
+        return (Draw(whole=True) if self.shared else Draw(epochs=1),)
 
     def init(self, new: Initializer, clients: int) -> Clusters:
         """K independent models or, with a shared base, heads."""
@@ -83,12 +82,12 @@ class IFCA(LocalSGD[Clusters, Empty, IFCAUpload]):
         return torch.stack([total_loss(f, server[k], batches) for k in range(self.clusters)]).argmin()
 
     def client(
-        self, f: Objective, server: Clusters, state: Empty, *taken: Batches, round: Round
+        self, f: Objective, server: Clusters, state: Empty, *batches: Batches, round: Round
     ) -> tuple[IFCAUpload, Empty]:
         """Choose a cluster, then local SGD on it."""
-        once, batches = taken
+        once, for_training = batches
         choice = self.choose(f, server, once)
-        w = descend(f.grad, pick(server, choice), batches, lr=self.lr, beta=self.momentum)
+        w = self.sgd(f, pick(server, choice), for_training, lr=self.lr)
         if self.shared is None:
             return IFCAUpload(choice, w), state
         where = f.part(self.shared)
@@ -113,12 +112,9 @@ class IFCA(LocalSGD[Clusters, Empty, IFCAUpload]):
         """The cluster that fits this client's support best."""
         return pick(server, self.choose(f, server, support))
 
-    def personalize(
-        self, f: Objective, server: Clusters, state: Empty, sent: IFCAUpload | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
+    def personalize(self, f: Objective, server: Clusters, state: Empty, *batches: Batches, round: Round) -> Params:
         """The cluster that fits this client best: to have its own is what IFCA is for (pFedVEM's tables show it)."""
-        (once,) = taken
-        return {"personalized": self.deploy(f, server, once)}
+        return self.deploy(f, server, *batches)
 
 
 def pick(models: Clusters, choice: Int[Tensor, ""]) -> Params:

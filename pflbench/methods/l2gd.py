@@ -18,8 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Take, Weights, descend
+from pflbench.methods.base import Batch, Batches, Draw, Initializer, Method, Objective, Round, Weights, descend, hyper
+from pflbench.methods.local_sgd import LocalEpochs, Pull, SGDOptions
+from pflbench.optim import SGD
 from pflbench.typing import Float, Params, Scalar, Tensor
 
 
@@ -31,44 +32,26 @@ class L2GDServer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class L2GD(Method[L2GDServer, Params, Params]):
-    """Mostly averaging, sometimes local training: personal models around their mean."""
+class L2GD(LocalEpochs, Pull, SGDOptions, Method[L2GDServer, Params, Params], lam=0.5):
+    """Mostly averaging, sometimes local training: personal models around their mean.
+
+    `epochs` are those of a local round; `lam` is the strength of the pull toward the mean.
+    """
 
     version: ClassVar[int] = 1
-    trains = "everyone"
-    asks = "everyone"
-    personal_from = "training"
+    joins = "everyone"
+    commits = "trained"
+    personal = "local"
     personal_of = "training"
-    p: float = 0.9
-    """Probability that a round averages."""
-    a: float = 0.1
-    """Scale of both rates, a / (N (1 - p)) and lambda times that (the released FedRep code: 1, for 100 clients)."""
-    lam: float = 0.5
-    """Strength lambda of the pull toward the mean."""
-    epochs: int = 5
-    """Epochs of a local round."""
-    momentum: float | None = None
-    """Momentum of the local SGD, fresh in each round; none: without."""
-    weight_decay: float | None = None
-    """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
+    p: float = hyper(0.9, "Probability that a round averages; the rate is a / (N (1 - p)).", least=0, below=1)
+    a: float = hyper(
+        0.1, "Scale of both rates, a / (N (1 - p)) and lambda times that (the released FedRep code: 1).", least=0
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.p < 1:
-            raise UsageError(f"L2GD: p must be at least 0 and less than 1, not {self.p}: its rate is a / (N (1 - p)).")
-        for name, value in (("a", self.a), ("lam", self.lam)):
-            if value < 0:
-                raise UsageError(f"L2GD: {name} must be at least 0, not {value}.")
-
-    def phase(self, coin: float) -> str:
-        """Averaging with probability p, else local."""
-        return "averaging" if coin < self.p else "local"
-
-    def takes(self) -> tuple[Take, ...]:
-        """`epochs` passes in a local round."""
-        return (Take(epochs=self.epochs, batch=self.batch, phase="local"),)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        """Nothing in a round that averages; `epochs` passes in a local one."""
+        assert round.coin is not None
+        return () if round.coin < self.p else super().draws(round)
 
     def init(self, new: Initializer, clients: int) -> L2GDServer:
         """The seed's model is the mean of all."""
@@ -79,18 +62,21 @@ class L2GD(Method[L2GDServer, Params, Params]):
         return server.mean
 
     def client(
-        self, f: Objective, server: L2GDServer, state: Params, *taken: Batches, round: Round
+        self, f: Objective, server: L2GDServer, state: Params, *batches: Batches, round: Round
     ) -> tuple[Params, Params]:
-        """A step toward the mean, or SGD on the client's own loss; the new model is kept, and sent for the mean."""
+        """The new model is kept, and sent for the mean."""
         rate = self.a / (server.clients * (1 - self.p))
-        if round.phase == "averaging":
+        if not batches:  # x <- x - rate lambda (x - mean)
             x = state - rate * self.lam * (state - server.mean)
             return x, x
-        (batches,) = taken
-        # The rate is a tensor, as N is, so it scales the gradients.
+
+        # SGD on the client's own loss. The rate is a tensor, as N is, so it scales the gradients.
+        def scaled(x: Params, b: Batch) -> Params:
+            return rate * f.grad(x, b)
+
         decay = f.decay(self.weight_decay, state)
-        decay = None if decay is None else rate * decay
-        x = descend(lambda x, b: rate * f.grad(x, b), state, batches, lr=1.0, beta=self.momentum, decay=decay)
+        by = SGD(1.0, self.momentum)
+        x = descend(scaled, state, batches[0], by, decay=None if decay is None else rate * decay)
         return x, x
 
     def server(
@@ -102,13 +88,8 @@ class L2GD(Method[L2GDServer, Params, Params]):
     def deploy(self, f: Objective, server: L2GDServer, support: Batches) -> Params:
         return server.mean
 
-    def adapts(self) -> tuple[Take, ...]:
-        return ()
+    def local_model(self, upload: Params, state: Params) -> Params:
+        return state
 
-    def personalize(
-        self, f: Objective, server: L2GDServer, state: Params, sent: Params | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
-        return {"personalized": state}
-
-    def trained(self, sent: Params, state: Params) -> Params:
+    def personalize(self, f: Objective, server: L2GDServer, state: Params, *batches: Batches, round: Round) -> Params:
         return state

@@ -19,21 +19,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import Initializer, Objective, Take
+from pflbench.methods.base import Initializer, Objective, hyper
+from pflbench.methods.local_sgd import LocalEpochs
 from pflbench.methods.partly_shared import PartlyShared
 from pflbench.models.network import Network
 
 
 @dataclass(frozen=True)
-class LGFedAvg(PartlyShared):
+class LGFedAvg(LocalEpochs, PartlyShared):
     """All layers trained together; the last ones are averaged, the others stay at the client."""
 
     version: ClassVar[int] = 1
     shared_first = False
-    epochs: int = 5
-    """Local epochs per round."""
-    shared_layers: int = 2
-    """How many of the last layers are shared."""
+    shared_layers: int = hyper(2, "How many of the last layers are shared.")
 
     def network(self, base: Network) -> Network:
         """The suite's. Raises `UsageError` if it has fewer layers than are to be shared."""
@@ -42,6 +40,3 @@ class LGFedAvg(PartlyShared):
 
     def shared(self, of: Objective | Initializer) -> slice:
         return of.last(self.shared_layers)
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs, batch=self.batch),)

@@ -17,9 +17,9 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Initializer, Objective, Round, Take, Weights, descend, steps
+from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Weights, descend_on, hyper
 from pflbench.methods.local_sgd import LocalSGD
-from pflbench.optim import momentum
+from pflbench.optim import SGD
 from pflbench.typing import Float, Params, Scalar, Tensor
 
 
@@ -35,18 +35,17 @@ Own = Params | Moving
 
 
 @dataclass(frozen=True)
-class Local(LocalSGD[Params, Own, Scalar]):
+class Local(LocalSGD, Method[Params, Own, Scalar], epochs=20):
     """Every client on its own, from the common initial model."""
 
     version: ClassVar[int] = 1
-    trains = "everyone"
-    personal_from = "training"
+    commits = "trained"
+    personal = "local"
     global_model = "none"
     personal_of = "training"
-    epochs: int = 20
-    """Epochs per round."""
-    keep_momentum: bool | None = None
-    """One training of all clients over all rounds: momentum is kept between rounds, and no cohort is sampled."""
+    keep_momentum: bool | None = hyper(
+        None, "One training of all clients over all rounds: momentum is kept between them, and no cohort is sampled."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,7 +53,7 @@ class Local(LocalSGD[Params, Own, Scalar]):
             raise UsageError("Local: keep_momentum needs a momentum.")
 
     @property
-    def asks(self) -> Literal["cohort", "everyone"]:  # type: ignore[override]
+    def joins(self) -> Literal["cohort", "everyone"]:  # type: ignore[override]
         """All training clients, if training is one over all rounds."""
         return "everyone" if self.keep_momentum else "cohort"
 
@@ -62,26 +61,19 @@ class Local(LocalSGD[Params, Own, Scalar]):
         """The common initial model, at rest."""
         return Moving(server, torch.zeros_like(server)) if self.keep_momentum else server
 
-    def client(self, f: Objective, server: Params, state: Own, *taken: Batches, round: Round) -> tuple[Scalar, Own]:
+    def client(self, f: Objective, server: Params, state: Own, *batches: Batches, round: Round) -> tuple[Scalar, Own]:
         """Train the client's own model further; the upload says nothing."""
-        (batches,) = taken
         if isinstance(state, Tensor):
-            return server.new_zeros(()), descend(f.grad, state, batches, lr=self.lr, beta=self.momentum)
-        beta = self.momentum or 0.0
-
-        def push(now: Moving, b: Batch) -> Moving:
-            return Moving(*momentum(now.w, f.grad(now.w, b), now.velocity, lr=self.lr, beta=beta))
-
-        return server.new_zeros(()), steps(push, state, batches)
+            return server.new_zeros(()), self.sgd(f, state, *batches, lr=self.lr)
+        by, decay = SGD(self.lr, self.momentum), f.decay(self.weight_decay, state.w)
+        return server.new_zeros(()), Moving(*descend_on(f.grad, (state.w, state.velocity), batches[0], by, decay=decay))
 
     def server(self, server: Params, uploads: Float[Tensor, "cohort"], n: Weights, round: Round) -> Params:
         """The initial model, which never changes."""
         return server
 
-    def adapts(self) -> tuple[Take, ...]:
-        return ()
+    def local_model(self, upload: Scalar, state: Own) -> Params:
+        return state if isinstance(state, Tensor) else state.w
 
-    def personalize(
-        self, f: Objective, server: Params, state: Own, sent: Scalar | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
-        return {"personalized": state if isinstance(state, Tensor) else state.w}
+    def personalize(self, f: Objective, server: Params, state: Own, *batches: Batches, round: Round) -> Params:
+        return state if isinstance(state, Tensor) else state.w

@@ -1,24 +1,153 @@
-"""Local SGD: the hyperparameters that the local updates of many methods have in common."""
+"""Hyperparameters that many methods share, each declared once; a method is composed of those it has."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from pflbench.methods.base import C, Method, S, Take, U
+from pflbench.errors import UsageError
+from pflbench.methods.base import Batch, Batches, Draw, Objective, Round, descend, hyper
+from pflbench.optim import SGD
+from pflbench.typing import Part
 
 
 @dataclass(frozen=True)
-class LocalSGD(Method[S, C, U]):
-    """A method whose clients train by epochs of minibatch SGD."""
+class OwnBatch:
+    """Minibatches of the method's own size."""
 
-    epochs: int = 5
-    """Local epochs per round."""
-    lr: float = 1e-3
-    """Local learning rate (SGD)."""
-    momentum: float | None = None
-    """Momentum of the local SGD, fresh in each round; none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
+    batch: int | None = hyper(None, "Examples per minibatch; none: the suite's.", least=1)
 
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs, batch=self.batch),)
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """Local updates of a few minibatches."""
+
+    steps: int = hyper(5, "Local steps per round.", least=0)
+
+
+@dataclass(frozen=True)
+class LocalEpochs(OwnBatch):
+    """Local updates of whole passes."""
+
+    epochs: int = hyper(5, "Local epochs per round.", least=0)
+
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        """`epochs` passes."""
+        return (Draw(epochs=self.epochs, batch=self.batch),)
+
+
+@dataclass(frozen=True)
+class EpochsOrSteps(OwnBatch):
+    """Inner updates of epochs or of steps."""
+
+    epochs: int | None = hyper(
+        None, "Epochs of an inner update; none: the method's own, unless `steps` are given.", least=0
+    )
+    steps: int | None = hyper(None, "Minibatches of an inner update, in place of epochs.", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()  # type: ignore[misc]  # the method's
+        if self.epochs is not None and self.steps is not None:
+            raise UsageError(
+                f"An inner update has either epochs or steps, not {self.epochs} epochs and {self.steps} steps."
+            )
+
+    def inner(self, default: int) -> Draw:
+        """The minibatches of one inner update: `default` epochs where nothing is said."""
+        if self.steps is not None:
+            return Draw(steps=self.steps, batch=self.batch)
+        return Draw(epochs=default if self.epochs is None else self.epochs, batch=self.batch)
+
+
+@dataclass(frozen=True)
+class LocalRate:
+    """One learning rate of local updates."""
+
+    lr: float = hyper(1e-3, "Local learning rate.", least=0)
+
+
+@dataclass(frozen=True)
+class TwoRates:
+    """The rates of methods with an inner and an outer loop."""
+
+    inner_lr: float = hyper(0.01, "Learning rate of the inner updates (SGD).", least=0)
+    outer_lr: float = hyper(1.0, "Learning rate of the outer updates, or the server's step.", least=0)
+
+
+@dataclass(frozen=True)
+class RatesOfParts:
+    """The rates of methods that train head and base apart."""
+
+    head_lr: float = hyper(1e-3, "Learning rate of the head.", least=0)
+    base_lr: float = hyper(1e-3, "Learning rate of the base.", least=0)
+
+
+@dataclass(frozen=True)
+class BaseEpochs(OwnBatch):
+    """Epochs for the base alone."""
+
+    base_epochs: int = hyper(5, "Local epochs on the base, after the head is trained.", least=0)
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A pull toward another model."""
+
+    lam: float = hyper(0.1, "Strength lambda of the pull toward the global model.", least=0)
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """Momentum of local SGD."""
+
+    momentum: float | None = hyper(None, "Momentum of the local SGD, fresh in each update; none: without.", least=0)
+
+
+@dataclass(frozen=True)
+class SGDOptions(Momentum):
+    """Momentum and weight decay of local SGD."""
+
+    weight_decay: float | None = hyper(
+        None, "Weight decay of the layers' weights (not of biases and normalizations); none: without.", least=0
+    )
+
+    def sgd(
+        self,
+        f: Objective,
+        w: Part,
+        batches: Batches,
+        *,
+        lr: float,
+        grad: Callable[[Part, Batch], Part] | None = None,
+        wrt: str | None = None,
+    ) -> Part:
+        """SGD from w over the minibatches; `grad`: in place of `f.grad`; `wrt`: the part that w is (None: all)."""
+        decay = f.decay(self.weight_decay, w, wrt=wrt)
+        return descend(grad or f.grad, w, batches, SGD(lr, self.momentum), decay=decay)
+
+
+@dataclass(frozen=True)
+class LocalSGD(LocalEpochs, LocalRate, SGDOptions):
+    """Clients that train by epochs of minibatch SGD."""
+
+
+@dataclass(frozen=True)
+class Adapted(OwnBatch):
+    """A personal model is the global one after some epochs of the client's own SGD, once more than training has."""
+
+    personal_epochs: int | None = hyper(None, "Epochs that make a personal model; none: there are none.", least=0)
+
+    def personal_draws(self) -> tuple[Draw, ...]:
+        """`personal_epochs` passes."""
+        return (Draw(epochs=self.personal_epochs, batch=self.batch),) if self.personal_epochs is not None else ()
+
+
+@dataclass(frozen=True)
+class PersonalRate:
+    """A learning rate of personal models."""
+
+    personal_lr: float | None = hyper(None, "Learning rate of personal models; none: the local one.", least=0)
+
+    def personal_rate(self, local: float) -> float:
+        """`personal_lr`, or the local rate where none is said."""
+        return local if self.personal_lr is None else self.personal_lr

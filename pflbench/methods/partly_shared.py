@@ -12,13 +12,13 @@ from typing import ClassVar, Literal, NamedTuple
 
 import torch
 
-from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Take, Weights, descend, mean
+from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Weights, hyper, mean
+from pflbench.methods.local_sgd import LocalRate, OwnBatch, SGDOptions
 from pflbench.typing import Float, Params, Scalar, Tensor
 
 Shared = Float[Tensor, "shared"]
 Own = Float[Tensor, "own"]
 Sent = Float[Tensor, "sent"]
-PrivateInit = Literal["server"] | None
 
 
 class Kept(NamedTuple):
@@ -32,9 +32,17 @@ Private = Own | Kept
 """A client's state; who took part is noted only where it matters."""
 
 
-def unseen(part: Own, private_init: PrivateInit) -> Private:
-    """The state of a client before its first local update, from the common initial part."""
-    return part if private_init is None else Kept(part, part.new_zeros(()))
+@dataclass(frozen=True)
+class PrivateStart:
+    """What a client that never took part has for its own part."""
+
+    private_init: Literal["server"] | None = hyper(
+        None, "The private part before a client's first round: the initial one, or \"server\": the last cohort's mean."
+    )
+
+    def unseen(self, part: Own) -> Private:
+        """The state of a client before its first local update, from the common initial part."""
+        return part if self.private_init is None else Kept(part, part.new_zeros(()))
 
 
 def own(state: Private, servers: Own) -> Own:
@@ -48,40 +56,28 @@ def kept(state: Private, part: Own) -> Private:
 
 
 @dataclass(frozen=True)
-class PartlyShared(Method[Params, Private, Sent]):
+class PartlyShared(OwnBatch, LocalRate, SGDOptions, PrivateStart, Method[Params, Private, Sent]):
     """What FedPer, FedRep and LG-FedAvg have in common; they say which part is shared, and how both are trained.
 
     The server's state is a whole model, whose private part stays the initial one; with `private_init="server"` whole
     models are sent and averaged, and it is the mean of the last cohort's.
     """
 
-    trains = "everyone"
-    personal_from = "training"
+    commits = "trained"
+    personal = "local"
     global_model = "start"
     personal_of = "training"
     shared_first: ClassVar[bool] = True
     """Whether the shared part comes before the private one in the vector."""
-    lr: float = 1e-3
-    """Local learning rate (SGD)."""
-    momentum: float | None = None
-    """Momentum of the local SGD, fresh in each round and in each phase of it; none: without."""
-    weight_decay: float | None = None
-    """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
-    private_init: Literal["server"] | None = None
-    """The private part of a client before its first round: the initial one, or "server": the last cohort's mean."""
 
     def shared(self, of: Objective | Initializer) -> slice:
         """Where the shared part lies; the private one is all before it, or all behind it."""
         raise TypeError(f"{type(self).__name__} does not say what it shares: write shared().")
 
-    def fit(self, f: Objective, shared: Shared, private: Own, *taken: Batches) -> tuple[Shared, Own]:
+    def fit(self, f: Objective, shared: Shared, private: Own, *batches: Batches) -> tuple[Shared, Own]:
         """Train both parts, by default together by SGD."""
-        (batches,) = taken
-        start, where = self.whole(shared, private), self.shared(f)
-        decay = f.decay(self.weight_decay, start)
-        w = descend(f.grad, start, batches, lr=self.lr, beta=self.momentum, decay=decay)
+        where = self.shared(f)
+        w = self.sgd(f, self.whole(shared, private), *batches, lr=self.lr)
         return w[where], self.private(w, where)
 
     def whole(self, shared: Shared, private: Own) -> Params:
@@ -94,14 +90,14 @@ class PartlyShared(Method[Params, Private, Sent]):
 
     def init_client(self, server: Params, new: Initializer) -> Private:
         """The common initial model's private part."""
-        return unseen(self.private(server, self.shared(new)), self.private_init)
+        return self.unseen(self.private(server, self.shared(new)))
 
     def client(
-        self, f: Objective, server: Params, state: Private, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Private, *batches: Batches, round: Round
     ) -> tuple[Sent, Private]:
         """Train the shared part with the client's own; the shared part is sent (or all of it), the other is kept."""
         where = self.shared(f)
-        shared, private = self.fit(f, server[where], own(state, self.private(server, where)), *taken)
+        shared, private = self.fit(f, server[where], own(state, self.private(server, where)), *batches)
         sent = shared if self.private_init is None else self.whole(shared, private)
         return sent, kept(state, private)
 
@@ -111,18 +107,11 @@ class PartlyShared(Method[Params, Private, Sent]):
         size = len(sent)
         return self.whole(sent, server[size:] if self.shared_first else server[:-size])
 
-    def adapts(self) -> tuple[Take, ...]:
-        return ()
-
-    def personalize(
-        self, f: Objective, server: Params, state: Private, sent: Sent | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
-        """The client's private part with the shared part it just trained or, after aggregation, with the server's."""
-        if sent is not None:
-            return {"personalized": self.trained(sent, state)}
-        where = self.shared(f)
-        return {"personalized": self.whole(server[where], own(state, self.private(server, where)))}
-
-    def trained(self, sent: Sent, state: Private) -> Params:
+    def local_model(self, upload: Sent, state: Private) -> Params:
         """Both parts as the client's last local update left them (the released FedRep code's test until 2022-03)."""
-        return self.whole(sent, state) if isinstance(state, Tensor) else sent
+        return self.whole(upload, state) if isinstance(state, Tensor) else upload
+
+    def personalize(self, f: Objective, server: Params, state: Private, *batches: Batches, round: Round) -> Params:
+        """The client's private part with the server's shared one."""
+        where = self.shared(f)
+        return self.whole(server[where], own(state, self.private(server, where)))

@@ -17,59 +17,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pflbench.methods.base import Batch, Batches, Empty, Method, Objective, Round, Take, descend, steps
-from pflbench.optim import sgd
+from pflbench.methods.base import Batch, Batches, Draw, Empty, Method, Objective, Round, descend, hyper, steps
+from pflbench.methods.local_sgd import Adapted, LocalSteps, TwoRates
+from pflbench.optim import SGD, sgd
 from pflbench.typing import Params
 
 
 @dataclass(frozen=True)
-class PerFedAvg(Method[Params, Empty, Params]):
-    """MAML in a federation: the global model is trained to be good after one local SGD step."""
+class PerFedAvg(LocalSteps, TwoRates, Adapted, Method[Params, Empty, Params], inner_lr=0.05, outer_lr=1e-3):
+    """MAML in a federation: the global model is trained to be good after one local SGD step.
+
+    `steps` are meta steps; `inner_lr` is alpha, also of personal models; `outer_lr` is beta (plain SGD).
+    """
 
     version: ClassVar[int] = 1
     personal_needs = "personal_epochs"
-    steps: int = 5
-    """Meta steps S per local update."""
-    inner_lr: float = 0.05
-    """Inner learning rate alpha."""
-    outer_lr: float = 1e-3
-    """Meta learning rate beta (plain SGD)."""
-    order: Literal["hf", "first", "exact"] = "hf"
-    """Hessian term: central difference, none, or exact."""
-    delta: float = 1e-3
-    """Step of the central difference."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
-    personal_epochs: int | None = None
-    """Epochs of plain SGD with step `inner_lr` that make a personal model; none: there are none."""
+    order: Literal["hf", "first", "exact"] = hyper("hf", "Hessian term: central difference, none, or exact.")
+    delta: float = hyper(1e-3, "Step of the central difference.")
 
-    def takes(self) -> tuple[Take, ...]:
+    def draws(self, round: Round) -> tuple[Draw, ...]:
         """Four minibatches per meta step."""
-        return (Take(steps=4 * self.steps, batch=self.batch),)
+        return (Draw(steps=4 * self.steps, batch=self.batch),)
 
-    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
-        """S meta steps from the global model."""
-        (batches,) = taken
+    def client(
+        self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round
+    ) -> tuple[Params, Empty]:
+        (stream,) = batches
 
         def meta(w: Params, support: Batch, query: Batch, third: Batch) -> Params:
+            # g = grad f(w - alpha grad f(w)), then w <- w - beta (I - alpha H(w)) g
             g = f.grad(sgd(w, f.grad(w, support), lr=self.inner_lr), query)
             return sgd(w, sgd(g, self._hessian_term(f, w, third, g), lr=self.inner_lr), lr=self.outer_lr)
 
-        return steps(meta, server, batches[0::4], batches[1::4], batches[2::4]), state
+        return steps(meta, server, stream[0::4], stream[1::4], stream[2::4]), state
 
-    def adapts(self) -> tuple[Take, ...]:
-        if self.personal_epochs is None:
-            return super().adapts()
-        return (Take(epochs=self.personal_epochs, batch=self.batch),)
-
-    def personalize(
-        self, f: Objective, server: Params, state: Empty, sent: Params | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
+    def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
         """Plain SGD from the global model."""
-        if self.personal_epochs is None:
-            return super().personalize(f, server, state, sent, *taken, round=round)
-        (batches,) = taken
-        return {"personalized": descend(f.grad, server, batches, lr=self.inner_lr)}
+        return descend(f.grad, server, batches[0], SGD(self.inner_lr))
 
     def _hessian_term(self, f: Objective, w: Params, b: Batch, v: Params) -> Params:
         if self.order == "first":

@@ -18,75 +18,55 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-
-from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Empty, Method, Objective, Round, Take, decayed, descend, split, steps
-from pflbench.optim import momentum, sgd
+from pflbench.methods.base import Batch, Batches, Empty, Method, Objective, Round, decayed, descend, hyper, split, steps
+from pflbench.methods.local_sgd import Adapted, LocalEpochs, PersonalRate, SGDOptions, TwoRates
+from pflbench.optim import SGD, State, sgd
 from pflbench.typing import Params
 
-Carry = tuple[Params, Params]
+Carry = tuple[Params, State]
 """The model w and the meta step's velocity."""
 
 
 @dataclass(frozen=True)
-class PerFedAvgSplit(Method[Params, Empty, Params]):
-    """First-order MAML in a federation; minibatches are taken apart into support and query."""
+class PerFedAvgSplit(
+    LocalEpochs,
+    TwoRates,
+    Adapted,
+    PersonalRate,
+    SGDOptions,
+    Method[Params, Empty, Params],
+    outer_lr=0.01,
+    personal_epochs=1,
+    personal_lr=0.01,
+):
+    """First-order MAML in a federation; minibatches are taken apart into support and query.
+
+    `epochs` are of meta steps; `momentum` and `weight_decay` act on these; `inner_lr` is a, `outer_lr` b.
+    """
 
     version: ClassVar[int] = 1
-    epochs: int = 5
-    """Epochs of meta steps per local update."""
-    inner_lr: float = 0.01
-    """Learning rate a of the step to u (plain SGD)."""
-    outer_lr: float = 0.01
-    """Learning rate b of the meta step."""
-    share: float = 0.8
-    """Share of a minibatch's rows that are support, rounded down."""
-    personal_epochs: int = 1
-    """Epochs that make a personal model."""
-    personal_lr: float = 0.01
-    """Learning rate of these (plain SGD)."""
-    momentum: float | None = None
-    """Momentum of the meta steps, fresh in each round; none: without."""
-    weight_decay: float | None = None
-    """Weight decay of the meta steps, of layers' weights alone; none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
+    personal_needs = "personal_epochs"
+    share: float = hyper(0.8, "Share of a minibatch's rows that are support, rounded down.", above=0, below=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.share < 1:
-            raise UsageError(f"PerFedAvgSplit: share must be between 0 and 1, not {self.share}.")
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs, batch=self.batch),)
-
-    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
-        """A meta step per minibatch that has both parts."""
-        (batches,) = taken
-        decay = f.decay(self.weight_decay, server)
+    def client(
+        self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round
+    ) -> tuple[Params, Empty]:
+        decay, by = f.decay(self.weight_decay, server), SGD(self.outer_lr, self.momentum)
 
         def meta(carry: Carry, support: Batch, query: Batch) -> Carry:
             w, velocity = carry
+            # u = w - a grad f(w; support), then w descends along grad f(u; query)
             u = sgd(w, f.grad(w, support), lr=self.inner_lr)
-            g = decayed(f.grad(u, query), w, decay)
-            return momentum(w, g, velocity, lr=self.outer_lr, beta=self.momentum or 0.0)
+            return by.update(w, decayed(f.grad(u, query), w, decay), velocity)
 
-        parts = [pair for b in batches if (pair := split(b, self.share)) is not None]
+        parts = [pair for b in batches[0] if (pair := split(b, self.share)) is not None]
         supports = tuple(support for support, _ in parts)
-        w, _ = steps(meta, (server, torch.zeros_like(server)), supports, [query for _, query in parts])
-        return w, state
+        return steps(meta, (server, by.init(server)), supports, [query for _, query in parts])[0], state
 
-    def adapts(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.personal_epochs, batch=self.batch),)
-
-    def personalize(
-        self, f: Objective, server: Params, state: Empty, sent: Params | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
-        """The server's model after plain SGD."""
-        (batches,) = taken
-        return {"personalized": descend(f.grad, server, batches, lr=self.personal_lr)}
-
-    def trained(self, sent: Params, state: Empty) -> Params:
+    def local_model(self, upload: Params, state: Empty) -> Params:
         """The model that was sent, not adapted."""
-        return sent
+        return upload
+
+    def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
+        """The server's model after plain SGD on whole minibatches."""
+        return descend(f.grad, server, batches[0], SGD(self.personal_rate(self.inner_lr)))

@@ -21,9 +21,10 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
-from pflbench.methods.base import Batch, Batches, Empty, Initializer, Method, Objective, Round, Take, steps
+from pflbench.methods.base import Batch, Batches, Draw, Empty, Initializer, Method, Objective, Round, hyper, steps
 from pflbench.methods.gaussian import Gaussian, divergence_by_first, divergence_by_second, gaussian, sampled_gradient
-from pflbench.optim import AdamState, adam, adam_init
+from pflbench.methods.local_sgd import LocalRate, LocalSteps, Pull
+from pflbench.optim import Adam, AdamState
 from pflbench.typing import Params
 
 
@@ -45,26 +46,22 @@ Carry = tuple[Gaussian, Gaussian, Moments, Moments]
 
 
 @dataclass(frozen=True)
-class PFedBayes(Method[Gaussian, PFedBayesClient, Gaussian]):
-    """A Bayesian network per client; the global distribution is its prior."""
+class PFedBayes(LocalSteps, LocalRate, Pull, Method[Gaussian, PFedBayesClient, Gaussian], steps=10, lam=1.0):
+    """A Bayesian network per client; the global distribution is its prior.
+
+    `steps` are full-batch ones R, each on q and then on p, both by Adam at `lr`; `lam` weighs the divergence between
+    the two.
+    """
 
     version: ClassVar[int] = 1
-    trains = "everyone"
-    personal_from = "training"
+    commits = "trained"
+    personal = "local"
     personal_of = "training"
-    steps: int = 10
-    """Full-batch steps R per local update, each on q and then on p."""
-    lr: float = 1e-3
-    """Learning rate of both (Adam)."""
-    lam: float = 1.0
-    """Weight lambda of the divergence between q and p."""
-    scale: float = 0.01
-    """Initial standard deviation sigma of every weight."""
-    persistent: bool = True
-    """Whether clients keep q and Adam's states between local updates."""
+    scale: float = hyper(0.01, "Initial standard deviation sigma of every weight.")
+    persistent: bool = hyper(True, "Whether clients keep q and Adam's states between local updates.")
 
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(whole=True, used_only=not self.persistent),)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return (Draw(whole=True, for_upload=not self.persistent),)
 
     def init(self, new: Initializer, clients: int) -> Gaussian:
         """The seed's initial model, with the same spread everywhere."""
@@ -72,10 +69,10 @@ class PFedBayes(Method[Gaussian, PFedBayesClient, Gaussian]):
 
     def init_client(self, server: Gaussian, new: Initializer) -> PFedBayesClient:
         """The posterior is the prior."""
-        return PFedBayesClient(server, (rest(server), rest(server)) if self.persistent else ())
+        return PFedBayesClient(server, (self.rest(server), self.rest(server)) if self.persistent else ())
 
     def client(
-        self, f: Objective, server: Gaussian, state: PFedBayesClient, *taken: Batches, round: Round
+        self, f: Objective, server: Gaussian, state: PFedBayesClient, *batches: Batches, round: Round
     ) -> tuple[Gaussian, PFedBayesClient]:
         """R steps on q and on p; p is sent, q is kept."""
         shape, dtype = tuple(server.mean.shape), server.mean.dtype
@@ -91,36 +88,29 @@ class PFedBayes(Method[Gaussian, PFedBayesClient, Gaussian]):
             p, for_p = self.update(p, Gaussian(self.lam * kl.mean, self.lam * kl.prescale), for_p)
             return q, p, for_q, for_p
 
-        batches = taken[0] * self.steps
-        for_q, for_p = state.moments or (rest(server), rest(server))
+        again = batches[0] * self.steps
+        for_q, for_p = state.moments or (self.rest(server), self.rest(server))
         start = (state.q if self.persistent else server, server, for_q, for_p)
-        q, p, for_q, for_p = steps(step, start, batches, range(len(batches)))
+        q, p, for_q, for_p = steps(step, start, again, range(len(again)))
         return p, PFedBayesClient(q, (for_q, for_p) if self.persistent else ())
 
     def update(self, x: Gaussian, g: Gaussian, moments: Moments) -> tuple[Gaussian, Moments]:
         """One Adam update of both vectors."""
-        mean, first = adam(x.mean, g.mean, moments.mean, lr=self.lr)
-        prescale, second = adam(x.prescale, g.prescale, moments.prescale, lr=self.lr)
+        mean, first = Adam(self.lr).update(x.mean, g.mean, moments.mean)
+        prescale, second = Adam(self.lr).update(x.prescale, g.prescale, moments.prescale)
         return Gaussian(mean, prescale), Moments(first, second)
+
+    def rest(self, x: Gaussian) -> Moments:
+        """Adam's states before the first update."""
+        return Moments(Adam(self.lr).init(x.mean), Adam(self.lr).init(x.prescale))
 
     def deploy(self, f: Objective, server: Gaussian, support: Batches) -> Params:
         return server.mean
 
-    def adapts(self) -> tuple[Take, ...]:
-        return ()
+    def local_model(self, upload: Gaussian, state: PFedBayesClient) -> Params:
+        return state.q.mean
 
     def personalize(
-        self,
-        f: Objective,
-        server: Gaussian,
-        state: PFedBayesClient,
-        sent: Gaussian | None,
-        *taken: Batches,
-        round: Round,
-    ) -> dict[str, Params]:
-        return {"personalized": state.q.mean}
-
-
-def rest(x: Gaussian) -> Moments:
-    """Adam's states before the first update."""
-    return Moments(adam_init(x.mean), adam_init(x.prescale))
+        self, f: Objective, server: Gaussian, state: PFedBayesClient, *batches: Batches, round: Round
+    ) -> Params:
+        return state.q.mean

@@ -21,8 +21,8 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
-from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Empty, Method, Objective, Round, Take, Weights, mean, steps
+from pflbench.methods.base import Batch, Batches, Draw, Empty, Method, Objective, Round, Weights, hyper, mean, steps
+from pflbench.methods.local_sgd import LocalRate, LocalSteps, OwnBatch, Pull
 from pflbench.optim import sgd
 from pflbench.typing import Float, Params, Tensor
 
@@ -35,73 +35,57 @@ class PFedMeUpload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PFedMe(Method[Params, Empty, PFedMeUpload]):
-    """Personal models near a global one: SGD on the clients' Moreau envelopes."""
+class PFedMe(LocalSteps, LocalRate, Pull, OwnBatch, Method[Params, Empty, PFedMeUpload], lr=1e-2, lam=15.0):
+    """Personal models near a global one: SGD on the clients' Moreau envelopes.
+
+    `steps` are the local iterations R, one minibatch each; `lr` is the local model's rate eta.
+    """
 
     version: ClassVar[int] = 1
-    personal_from = "training"
+    personal = "local"
     personal_needs = "adapt"
     records = ("local",)
-    steps: int = 5
-    """Local iterations R per local update, one minibatch each."""
-    inner_steps: int = 5
-    """Gradient steps K on the personal model in each of them, all on its minibatch."""
-    lr: float = 1e-2
-    """Learning rate eta of the local model."""
-    inner_lr: float | None = None
-    """Learning rate of the personal model; none: `lr`."""
-    lam: float = 15.0
-    """Strength lambda of the pull between the two."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
+    inner_steps: int = hyper(5, "Gradient steps K on the personal model in each local one, on its minibatch.", least=0)
+    inner_lr: float | None = hyper(None, "Learning rate of the personal model; none: `lr`.", least=0)
+    mu: float | None = hyper(None, "Strength of the personal model's pull toward 0; none: 0.", least=0)
+    epochwise: bool | None = hyper(
+        None, "Minibatches are those of passes over all rows, not drawn independently (where the suite reshuffles)."
+    )
+    adapt: bool | None = hyper(
+        None, "After aggregation, a personal model is what one whole local update makes of the global one."
+    )
 
-    mu: float | None = None
-    """Strength of the personal model's pull toward 0, in all its entries; none: 0."""
-    epochwise: bool | None = None
-    """Minibatches are those of passes over all rows, not drawn independently (where the suite reshuffles)."""
-    adapt: bool | None = None
-    """After aggregation, a personal model is what one whole local update makes of the global one."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.mu is not None and self.mu < 0:
-            raise UsageError(f"PFedMe: mu must be at least 0, not {self.mu}.")
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(steps=self.steps, batch=self.batch, epochwise=bool(self.epochwise)),)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return self.personal_draws()
 
     def client(
-        self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round
     ) -> tuple[PFedMeUpload, Empty]:
-        """R times: the personal model descends under the pull, then the local model follows it."""
-        (batches,) = taken
         inner_lr = self.lr if self.inner_lr is None else self.inner_lr
 
         def iterate(now: PFedMeUpload, b: Batch) -> PFedMeUpload:
             w, theta = now
+            # K times: theta descends along grad f(theta) + lambda (theta - w) (+ mu theta)
             for _ in range(self.inner_steps):
                 g = f.grad(theta, b) + self.lam * (theta - w)
                 theta = sgd(theta, g if self.mu is None else torch.add(g, theta, alpha=self.mu), lr=inner_lr)
+            # w <- w - eta lambda (w - theta)
             return PFedMeUpload(sgd(w, w - theta, lr=self.lr * self.lam), theta)
 
-        return steps(iterate, PFedMeUpload(server, server), batches), state
+        return steps(iterate, PFedMeUpload(server, server), *batches), state
 
     def server(self, server: Params, uploads: PFedMeUpload, n: Weights, round: Round) -> Params:
         return mean(uploads.model, n)
 
-    def adapts(self) -> tuple[Take, ...]:
-        """Nothing, as what training leaves behind is used; with `adapt`, what a local update draws."""
-        return self.takes() if self.adapt else ()
+    def local_model(self, upload: PFedMeUpload, state: Empty) -> dict[str, Params]:
+        return {"personalized": upload.personal, "local": upload.model}
+
+    def personal_draws(self) -> tuple[Draw, ...]:
+        """What a local update draws."""
+        return (Draw(steps=self.steps, batch=self.batch, in_passes=bool(self.epochwise)),)
 
     def personalize(
-        self, f: Objective, server: Params, state: Empty, sent: PFedMeUpload | None, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round
     ) -> dict[str, Params]:
-        """The personal and the local model that a local update makes."""
-        if sent is None and self.adapt:
-            sent, _ = self.client(f, server, state, *taken, round=round)
-        if sent is None:
-            return super().personalize(f, server, state, sent, *taken, round=round)
-        return {"personalized": sent.personal, "local": sent.model}
-
-    def trained(self, sent: PFedMeUpload, state: Empty) -> Params:
-        return sent.personal
+        """The personal and the local model that one more local update makes."""
+        return self.local_model(*self.client(f, server, state, *batches, round=round))

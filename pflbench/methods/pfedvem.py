@@ -33,11 +33,12 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Take, Weights, mean, steps
-from pflbench.methods.gaussian import Gaussian, divergence, divergence_by_first, gaussian, sampled_gradient
-from pflbench.methods.linear_head import head_losses, head_losses_and_gradient
-from pflbench.optim import momentum
-from pflbench.typing import Bool, Float, Params, Part, Rows, Scalar
+from pflbench.methods.base import Batches, Draw, Initializer, Method, Objective, Round, Weights, hyper, mean
+from pflbench.methods.gaussian import Gaussian, gaussian
+from pflbench.methods.gaussian_head import Prior, fit_base, fit_head
+from pflbench.methods.local_sgd import BaseEpochs, Momentum, RatesOfParts
+from pflbench.optim import SGD
+from pflbench.typing import Float, Params, Part, Scalar
 from pflbench.vector import replace
 
 FLOOR = 1e-8
@@ -67,36 +68,24 @@ class PFedVEMUpload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PFedVEM(Method[Params, PFedVEMClient, PFedVEMUpload]):
+class PFedVEM(RatesOfParts, BaseEpochs, Momentum, Method[Params, PFedVEMClient, PFedVEMUpload], momentum=0.9):
     """Variational expectation maximization: posteriors at the clients, the prior's mean at the server."""
 
     version: ClassVar[int] = 1
-    trains = "everyone"
-    personal_from = "training"
+    commits = "trained"
+    personal = "local"
     personal_of = "training"
     needs_features = True
-    head_lr: float = 1e-3
-    """Learning rate of the posterior."""
-    head_steps: int = 10
-    """Full-batch steps on the posterior."""
-    base_lr: float = 1e-3
-    """Learning rate of the base."""
-    base_epochs: int = 5
-    """Local epochs on the base."""
-    batch: int | None = None
-    """Examples per minibatch of the base; none: the suite's."""
-    samples: int = 5
-    """Samples K of the head per step."""
-    scale: float = 1.0
-    """Initial standard deviation of the posterior (the square root of the paper's initial rho²)."""
-    momentum: float = 0.9
-    """Of both parts."""
-    confidence: Literal["full", "uncertainty", "deviation"] = "full"
-    """What tau is made of: both terms, the posterior's width alone, or (in the weights) its distance from w alone."""
+    head_steps: int = hyper(10, "Full-batch steps on the posterior.", least=0)
+    samples: int = hyper(5, "Samples K of the head per step.", least=1)
+    scale: float = hyper(1.0, "Initial standard deviation of the posterior (the root of the paper's initial rho²).")
+    confidence: Literal["full", "uncertainty", "deviation"] = hyper(
+        "full", "What tau is made of: both terms, the posterior's width, or (in the weights) its distance from w."
+    )
 
-    def takes(self) -> tuple[Take, ...]:
+    def draws(self, round: Round) -> tuple[Draw, ...]:
         """All examples for the head; for the base epochs of minibatches, where its result is sent or scored."""
-        return Take(whole=True), Take(epochs=self.base_epochs, batch=self.batch, used_only=True)
+        return Draw(whole=True), Draw(epochs=self.base_epochs, batch=self.batch, for_upload=True)
 
     def init(self, new: Initializer, clients: int) -> Params:
         """The base, and the head's mean w."""
@@ -109,17 +98,20 @@ class PFedVEM(Method[Params, PFedVEMClient, PFedVEMUpload]):
         return PFedVEMClient(gaussian(server[new.part("head")], self.scale), zero, zero, zero, zero)
 
     def client(
-        self, f: Objective, server: Params, state: PFedVEMClient, *taken: Batches, round: Round
+        self, f: Objective, server: Params, state: PFedVEMClient, *batches: Batches, round: Round
     ) -> tuple[PFedVEMUpload, PFedVEMClient]:
         """The confidence, then the head on the received base, then the base under the new head."""
-        (whole,), for_base = taken
+        (whole,), for_base = batches
         theta, w = server[f.part("base")], server[f.part("head")]
         trace, deviation, variance, tau = self.prior(state, w)
-        posterior, sound = self.train_head(f.features(server, whole), whole, state.posterior, w, variance, round)
-        trained = self.train_base(f, theta, posterior, for_base, round)
-        fine = torch.isfinite(trained).all()
-        base = torch.where(sound & fine, trained, theta)
-        guards = state.guards + (~(sound & fine)).to(w.dtype)
+        prior, z = Prior(w, variance), f.features(server, whole)
+        by_head, by_base = SGD(self.head_lr, self.momentum), SGD(self.base_lr, self.momentum)
+        posterior, sound = fit_head(
+            state.posterior, prior, z, whole, by_head, round, updates=self.head_steps, samples=self.samples
+        )
+        trained = fit_base(f, theta, posterior, for_base, by_base, round, samples=self.samples)
+        sound = sound & torch.isfinite(trained).all()
+        base, guards = torch.where(sound, trained, theta), state.guards + (~sound).to(w.dtype)
         kept = PFedVEMClient(posterior, tau, trace, deviation, guards)
         return PFedVEMUpload(base, posterior.mean, tau), kept
 
@@ -127,72 +119,25 @@ class PFedVEM(Method[Params, PFedVEMClient, PFedVEMUpload]):
         """Trace and deviation of the kept posterior, the prior's variance rho², and the confidence tau."""
         trace = state.posterior.std.square().sum()
         deviation = (state.posterior.mean - w).square().sum()
-        if self.confidence == "uncertainty":
-            variance = trace / len(w)
-        else:
-            variance = (trace + deviation) / len(w)
-        if self.confidence == "deviation":
-            first = state.tau == 0
-            tau = torch.where(first, self.scale**-2, 1 / (deviation / len(w)).clamp(min=FLOOR))
-        else:
-            tau = 1 / variance
+        variance = (trace if self.confidence == "uncertainty" else trace + deviation) / len(w)
+        if self.confidence != "deviation":
+            return trace, deviation, variance, 1 / variance
+        tau = torch.where(state.tau == 0, self.scale**-2, 1 / (deviation / len(w)).clamp(min=FLOOR))
         return trace, deviation, variance, tau
-
-    def train_head(
-        self, z: Float[Tensor, "rows width"], b: Batch, start: Gaussian, w: Part, variance: Scalar, round: Round
-    ) -> tuple[Gaussian, Bool[Tensor, ""]]:
-        """The posterior after full-batch steps on the sum of cross-entropies plus KL; and whether all was finite."""
-        d, rho = len(w), variance.sqrt()
-        classes, n = d // (z.shape[-1] + 1), b.examples
-        q, velocity = start, Gaussian(torch.zeros_like(w), torch.zeros_like(w))
-        sound = torch.isfinite(variance)
-        for i in range(self.head_steps):
-            noise, s = round.noise("head", i, shape=(self.samples, d), dtype=w.dtype), q.std
-            losses, g = head_losses_and_gradient(torch.addcmul(q.mean, s, noise), z, b.labels, b.mask, classes)
-            sound = sound & torch.isfinite(n * losses.mean() + divergence(q.mean, s, w, rho))
-            data, kl = sampled_gradient(q, g, noise), divergence_by_first(q, s, w, rho)
-            moved = [
-                momentum(x, n * by_data + by_kl, v, lr=self.head_lr, beta=self.momentum)
-                for x, by_data, by_kl, v in zip(q, data, kl, velocity, strict=True)
-            ]
-            q, velocity = (Gaussian(*pair) for pair in zip(*moved, strict=True))
-        sound = sound & torch.isfinite(q.mean).all() & torch.isfinite(q.prescale).all()
-        return Gaussian(*(torch.where(sound, new, old) for new, old in zip(q, start, strict=True))), sound
-
-    def train_base(self, f: Objective, theta: Part, q: Gaussian, batches: Batches, round: Round) -> Part:
-        """The base after SGD under heads sampled from q, anew for every minibatch."""
-        s, shape = q.std, (self.samples, len(q.mean))
-
-        def loss(z: Tensor, labels: Rows, mask: Tensor | None, heads: Tensor) -> Tensor:
-            return head_losses(heads, z, labels, mask, shape[1] // (z.shape[-1] + 1)).mean()
-
-        def step(carry: tuple[Part, Part], b: Batch, i: int) -> tuple[Part, Part]:
-            theta, velocity = carry
-            heads = torch.addcmul(q.mean, s, round.noise("base", i, shape=shape, dtype=theta.dtype))
-            g = f.grad(theta, b, wrt="base", loss=loss, at="features", args=(heads,))
-            return momentum(theta, g, velocity, lr=self.base_lr, beta=self.momentum)
-
-        return steps(step, (theta, torch.zeros_like(theta)), batches, range(len(batches)))[0]
 
     def server(self, server: Params, uploads: PFedVEMUpload, n: Weights, round: Round) -> Params:
         """The base by the clients' weights, w by their confidence."""
         return torch.cat([mean(uploads.base, n), mean(uploads.mean, uploads.tau / uploads.tau.sum())])
 
-    def adapts(self) -> tuple[Take, ...]:
-        return ()
+    def local_model(self, upload: PFedVEMUpload, state: PFedVEMClient) -> Params:
+        """The posterior's mean on the base that the client trained."""
+        return torch.cat([upload.base, state.posterior.mean])
 
     def personalize(
-        self,
-        f: Objective,
-        server: Params,
-        state: PFedVEMClient,
-        sent: PFedVEMUpload | None,
-        *taken: Batches,
-        round: Round,
-    ) -> dict[str, Params]:
-        """The posterior's mean on the base that the client trained; without one, on the server's."""
-        base = server[f.part("base")] if sent is None else sent.base
-        return {"personalized": torch.cat([base, state.posterior.mean])}
+        self, f: Objective, server: Params, state: PFedVEMClient, *batches: Batches, round: Round
+    ) -> Params:
+        """The posterior's mean on the server's base."""
+        return torch.cat([server[f.part("base")], state.posterior.mean])
 
     def diagnose(self, state: PFedVEMClient) -> dict[str, Scalar]:
         """The latest confidence, what it was made of, and how often something was not finite."""

@@ -16,74 +16,40 @@ from typing import ClassVar
 
 import torch
 
-from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Empty, Method, Objective, Round, Take, Weights, descend
+from pflbench.methods.base import Batches, Draw, Empty, Method, Objective, Round, Weights
+from pflbench.methods.local_sgd import EpochsOrSteps, SGDOptions, TwoRates
 from pflbench.typing import Float, Params, Tensor
 
 
 @dataclass(frozen=True)
-class Reptile(Method[Params, Empty, Params]):
+class Reptile(EpochsOrSteps, TwoRates, SGDOptions, Method[Params, Empty, Params]):
     """The server moves toward the mean of models that clients adapted from its own."""
 
     version: ClassVar[int] = 1
-    epochs: int | None = None
-    """Epochs of an inner update; none: 5, unless `steps` are given."""
-    steps: int | None = None
-    """Minibatches of an inner update, in place of epochs."""
-    inner_lr: float = 0.01
-    """Inner learning rate a (SGD)."""
-    outer_lr: float = 1.0
-    """The server's step b toward the mean."""
-    momentum: float | None = None
-    """Momentum of the inner SGD, fresh in each inner update; none: without."""
-    weight_decay: float | None = None
-    """Weight decay of the inner SGD, of layers' weights alone; none: without."""
-    batch: int | None = None
-    """Examples per minibatch; none: the suite's."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        inner_take(self.epochs, self.steps, self.batch)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return self.personal_draws()
 
-    def takes(self) -> tuple[Take, ...]:
-        return (inner_take(self.epochs, self.steps, self.batch, default=5),)
-
-    def client(self, f: Objective, server: Params, state: Empty, *taken: Batches, round: Round) -> tuple[Params, Empty]:
+    def client(
+        self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round
+    ) -> tuple[Params, Empty]:
         """One inner update of the server's model, which is sent."""
-        return self._adapt(f, server, *taken), state
+        return self.sgd(f, server, *batches, lr=self.inner_lr), state
 
     def server(self, server: Params, uploads: Float[Tensor, "cohort params"], n: Weights, round: Round) -> Params:
-        """The new w is w + b (mean of the uploads - w)."""
+        # The new w is w + b (mean of the uploads - w).
         return toward(server, uploads, self.outer_lr)
 
-    def adapts(self) -> tuple[Take, ...]:
-        return self.takes()
+    def local_model(self, upload: Params, state: Empty) -> Params:
+        return upload
 
-    def personalize(
-        self, f: Objective, server: Params, state: Empty, sent: Params | None, *taken: Batches, round: Round
-    ) -> dict[str, Params]:
+    def personal_draws(self) -> tuple[Draw, ...]:
+        """Those of an inner update: 5 epochs, unless something is said."""
+        return (self.inner(5),)
+
+    def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
         """The server's model after one inner update."""
-        return {"personalized": self._adapt(f, server, *taken)}
-
-    def trained(self, sent: Params, state: Empty) -> Params:
-        return sent
-
-    def _adapt(self, f: Objective, w: Params, batches: Batches) -> Params:
-        decay = f.decay(self.weight_decay, w)
-        return descend(f.grad, w, batches, lr=self.inner_lr, beta=self.momentum, decay=decay)
-
-
-def inner_take(epochs: int | None, steps: int | None, batch: int | None, *, default: int = 1) -> Take:
-    """The minibatches of one inner update: so many steps or epochs, or `default` epochs if neither is said.
-
-    Raises:
-        UsageError: Both are said.
-    """
-    if epochs is not None and steps is not None:
-        raise UsageError(f"An inner update has either epochs or steps, not {epochs} epochs and {steps} steps.")
-    if steps is not None:
-        return Take(steps=steps, batch=batch)
-    return Take(epochs=default if epochs is None else epochs, batch=batch)
+        return self.sgd(f, server, *batches, lr=self.inner_lr)
 
 
 def toward(server: Params, uploads: Float[Tensor, "cohort params"], rate: float) -> Params:

@@ -16,14 +16,14 @@ the server's.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Initializer, Objective, Round, Weights, decayed, steps
+from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Weights, decayed, hyper, steps
 from pflbench.methods.local_sgd import LocalSGD
-from pflbench.optim import momentum, sgd
+from pflbench.optim import SGD, State
 from pflbench.typing import Float, Params, Scalar, Tensor
 
 
@@ -42,28 +42,16 @@ class ScaffoldUpload(NamedTuple):
     control: Float[Tensor, "*cohort params"]
 
 
-Velocity = Any
-"""A velocity, or () without momentum."""
-
-
 @dataclass(frozen=True)
-class Scaffold(LocalSGD[ScaffoldServer, Params, ScaffoldUpload]):
+class Scaffold(LocalSGD, Method[ScaffoldServer, Params, ScaffoldUpload], lr=1e-2):
     """Local SGD with control variates against client drift."""
 
     version: ClassVar[int] = 1
-    lr: float = 1e-2
-    """Local learning rate (SGD)."""
-    server_lr: float = 1.0
-    """The server's step along the mean update."""
-    weight_decay: float | None = None
-    """Weight decay of the layers' weights (not of biases and normalizations); none: without."""
-    clip: float | None = None
-    """Greatest norm of a corrected gradient, before weight decay; none: any."""
+    server_lr: float = hyper(1.0, "The server's step along the mean update.", least=0)
+    clip: float | None = hyper(None, "Greatest norm of a corrected gradient, before weight decay; none: any.", above=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.clip is not None and not self.clip > 0:
-            raise UsageError(f"Scaffold: clip must be greater than 0, not {self.clip}.")
         if self.epochs < 1:
             raise UsageError("Scaffold needs at least one epoch: its control variates are divided by the steps made.")
 
@@ -76,23 +64,18 @@ class Scaffold(LocalSGD[ScaffoldServer, Params, ScaffoldUpload]):
         return torch.zeros_like(server.x)
 
     def client(
-        self, f: Objective, server: ScaffoldServer, state: Params, *taken: Batches, round: Round
+        self, f: Objective, server: ScaffoldServer, state: Params, *batches: Batches, round: Round
     ) -> tuple[ScaffoldUpload, Params]:
-        """Corrected SGD from x; the new control variate is the mean of the gradients on the way."""
-        (batches,) = taken
-        correction = server.c - state
+        correction, decay, by = server.c - state, f.decay(self.weight_decay, server.x), SGD(self.lr, self.momentum)
 
-        decay = f.decay(self.weight_decay, server.x)
-
-        def local(carry: tuple[Params, Velocity, Scalar], b: Batch) -> tuple[Params, Velocity, Scalar]:
-            y, velocity, made = carry  # counted in the carry, so that padded steps do not count
+        # y descends along grad f(y) - c_i + c. Steps are counted in the carry, so that padded ones do not count.
+        def local(carry: tuple[Params, State, Scalar], b: Batch) -> tuple[Params, State, Scalar]:
+            y, velocity, made = carry
             g = decayed(self._clipped(f.grad(y, b) + correction), y, decay)
-            if self.momentum is None:
-                return sgd(y, g, lr=self.lr), velocity, made + 1
-            return *momentum(y, g, velocity, lr=self.lr, beta=self.momentum), made + 1
+            return *by.update(y, g, velocity), made + 1
 
-        start = (server.x, () if self.momentum is None else torch.zeros_like(server.x), server.x.new_zeros(()))
-        y, _, made = steps(local, start, batches)
+        y, _, made = steps(local, (server.x, by.init(server.x), server.x.new_zeros(())), *batches)
+        # Option II: c_i <- c_i - c + (x - y) / (K lr)
         control = (server.x - y) / (made * self.lr) - correction
         return ScaffoldUpload(y - server.x, control - state), control
 

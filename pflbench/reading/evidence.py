@@ -1,10 +1,8 @@
-"""What a cell rests on besides its runs: the federation, the trials of tuned values, what the method departs from."""
+"""What a cell rests on besides its runs: the federation, and the trials of tuned values."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,15 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pflbench.errors import PflbenchError
-from pflbench.names import Places, locate, place, source_file, split_reference
+from pflbench.names import Places, place
 from pflbench.report.reading import Shelf, average, scored
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
 from pflbench.suite.cells import Cell
 from pflbench.suite.tuning import judged_by
-
-_HEADING = re.compile(r"(Departures?\b[^:]*):\s*(.*)")
-_ITEM = re.compile(r"(\d+)\.\s+(.*)")
 
 
 class Numbers(NamedTuple):
@@ -164,59 +159,3 @@ def _tried(cell: Cell, specs: Sequence[RunSpec], stages: Sequence[Shown], shelf:
 def _used(spec: RunSpec, key: str) -> Any:
     """The value of a hyperparameter; where a method has none of its own, the suite's (the batch size)."""
     return spec.method.hyper.get(key, getattr(spec, key, None))
-
-
-class Departures(NamedTuple):
-    """Departures under one heading, numbered as in the docstring; `scope` is what the heading says of all of them."""
-
-    scope: str
-    items: tuple[str, ...]
-
-
-class Said(NamedTuple):
-    """What a method is, in a line, and in what it departs from its paper."""
-
-    head: str
-    departures: tuple[Departures, ...]
-
-
-def of_method(name: str) -> Said | None:
-    """What the docstring of a method says, by its id or reference; None if its source cannot be found."""
-    try:
-        reference = locate("methods", name)
-        text = source_file(reference).read_text(encoding="utf-8")
-    except (PflbenchError, OSError, UnicodeDecodeError):
-        return None
-    return of_source(text, split_reference(reference)[1])
-
-
-def of_source(text: str, name: str) -> Said | None:
-    """What the docstrings of a module and of its class of this name say; None if it is no Python."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return None
-    own = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-    nodes: list[ast.Module | ast.ClassDef] = [tree, *own]
-    docs = [doc for node in nodes if (doc := ast.get_docstring(node))]
-    heads = [" ".join(doc.split("\n\n", 1)[0].split("\n", 1)[0].split()) for doc in docs]
-    return Said(next(iter(heads), ""), tuple(found for doc in docs for found in departures(doc)))
-
-
-def departures(doc: str) -> list[Departures]:
-    """The departures that a docstring lists: under lines that begin so, numbered or as one sentence."""
-    found: list[tuple[str, list[str]]] = []
-    listed = False  # whether the lines still belong to a list
-    for line in doc.splitlines():
-        if heading := _HEADING.fullmatch(line):
-            found.append((heading[1], [heading[2]] if heading[2] else []))
-            listed = True
-        elif item := _ITEM.fullmatch(line) if listed else None:
-            found[-1][1].append(f"{item[1]}. {item[2]}")
-        elif listed and line.strip() and (items := found[-1][1]) and not re.match(r"[A-Z][\w ]*:", line):
-            # A numbered item goes on where lines are indented, a sentence on any line.
-            listed = line.startswith(" ") or not _ITEM.match(items[-1])
-            items[-1] += f" {line.strip()}" * listed
-        else:
-            listed = False
-    return [Departures(re.sub(r"^Departures?[ ,]*", "", scope), tuple(items)) for scope, items in found if items]

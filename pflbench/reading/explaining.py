@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from pflbench.catalog import MethodInfo, describe
 from pflbench.errors import PflbenchError, UsageError, unknown
 from pflbench.names import is_reference, split_reference, without_folder
-from pflbench.reading.evidence import Facts, Said, Tried, facts, of_method, of_source, tried
+from pflbench.reading.evidence import Facts, Tried, facts, tried
+from pflbench.reading.methods import Said, of_method, of_source
 from pflbench.report import footer
 from pflbench.report.layout import lay_out
 from pflbench.report.reading import Shelf, readable

@@ -173,7 +173,7 @@ def try_out(one: Unknown, root: Path) -> Trial:
         steps.append(time.process_time())
     simulation.score()
     ended = time.process_time()
-    asked = 1.0 if method.asks == "everyone" else spec.cohort / clients
+    asked = 1.0 if method.joins == "everyone" else spec.cohort / clients
     scored = [len(scored_clients(s, np.asarray(federation.training))) for s in (spec.scoring, scoring)]
     return Trial(
         loading=steps[0] - begun,

@@ -211,7 +211,7 @@ def _stages(runs: Iterable[RunSpec]) -> Stages:
     there = {stage for run in runs for stage in run.scoring.stages}
     return Stages(
         global_model="trained" if "global" in there else "start" if "finetuned" in there else "none",
-        personal="personalized" in there,
+        personalizes="personalized" in there,
         records=RECORDED if "personalized" in there else (),
         leaves="stored" in there,
     )

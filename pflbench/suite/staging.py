@@ -18,11 +18,11 @@ _PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored"
 
 _POINTER = "see 'Which stages exist' in docs/methods.md"
 _TRAINED = (
-    " For it to have one, write `def trained(self, sent, state)`, which returns the client's model after a "
+    " For it to have one, write `def local_model(self, upload, state)`, which returns the client's model after a "
     f"local update: {_POINTER}."
 )
 _HOOKS: dict[Shown, str] = {
-    "personalized": " For it to have one, write `def personalize(self, f, server, state, sent, *taken, round)`, which "
+    "personalized": " For it to have one, write `def personalize(self, f, server, state, *batches, round)`, which "
     f'returns {{"personalized": model}}: {_POINTER}.',
     "stored": _TRAINED,
     "sampled": _TRAINED,
@@ -77,9 +77,9 @@ def _there(suite: Suite, document: Document, selected: SelectedRow) -> tuple[Sho
 def _refusal(document: Document, selected: SelectedRow, stage: Shown, there: Sequence[Shown]) -> str:
     stages, own = selected.info.stages, stage in ("personalized", "local")
     why = ""
-    if own and stages.personal and document.held_out and stages.personal_of == "training":
+    if own and stages.personalizes and document.held_out and stages.personal_of == "training":
         why = " for clients that never train, which are scored here"
-    elif own and stages.personal and stages.personal_needs:
+    elif own and stages.personalizes and stages.personal_needs:
         why = f" without a value for {stages.personal_needs}"
     has = f"it has {', '.join(there)}" if there else "it has none"
     hook = "" if why or not names.is_users(selected.info.reference) else _HOOKS.get(stage, "")

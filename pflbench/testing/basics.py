@@ -29,10 +29,10 @@ _VALID: dict[str, Callable[[Any], Any]] = {
     "init": lambda found: returned.state(found, "the server's state", "init()"),
     "init_client": lambda found: returned.state(found, "a client's state", "init_client()"),
     "client": returned.local_update,
-    "trained": lambda found: found if found is None else returned.model(found, "trained()"),
+    "local_model": lambda found: returned.models(found, "local_model()"),
     "server": lambda found: returned.state(found, "the server's state", "server()"),
     "deploy": lambda found: returned.model(found, "deploy()"),
-    "personalize": returned.models,
+    "personalize": lambda found: returned.models(found, "personalize()"),
 }
 
 
@@ -54,16 +54,19 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
     server, fresh = pytree.tree_map(copied, (server, fresh))  # one may be a view of the other
     streams, clients = support_streams(federation, case.spec()), case.map("loop", federation)
 
-    def local_update(f: Objective, server: Tree, own: Tree, *taken: Batches) -> tuple[Tree, Tree]:
+    def local_update(f: Objective, server: Tree, own: Tree, *batches: Batches) -> tuple[Tree, Tree]:
         state, mine = own
-        arguments = {"server": server, "state": state, "taken": taken}
-        now = Round(0, mine, case.phase)
-        found: tuple[Tree, Tree] = call("client", arguments, lambda: method.client(f, server, state, *taken, round=now))
+        arguments = {"server": server, "state": state, "batches": batches}
+        now = Round(0, mine)
+        found: tuple[Tree, Tree] = call(
+            "client", arguments, lambda: method.client(f, server, state, *batches, round=now)
+        )
         return found
 
     items = [Item(0, (fresh, key(c)), case.drawn(streams[c])) for c in (3, 6)]
     (sent, state), (other, _) = clients(local_update, [server], items)
-    call("trained", {"sent": sent, "state": state}, lambda: method.trained(sent, state))
+    if case.leaves_models:
+        call("local_model", {"upload": sent, "state": state}, lambda: method.local_model(sent, state))
     uploads = pytree.tree_map(lambda *u: torch.stack(u), sent, other)
     n = torch.tensor([0.75, 0.25], dtype=torch.float64)
     arguments = {"server": server, "uploads": uploads, "n": n}
@@ -73,20 +76,20 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
         after = call("server", arguments, lambda: method.server(server, uploads, n, Round(0)))
         _alike("server()", "the server's state", server, after)
 
-    def models(f: Objective, server: Tree, own: Tree, support: Batches, *taken: Batches) -> Tree:
-        state, sent, mine = own
+    def models(f: Objective, server: Tree, own: Tree, support: Batches, *batches: Batches) -> Tree:
+        state, mine = own
         w = call("deploy", {"server": server, "support": support}, lambda: method.deploy(f, server, support))
         size = case.network.layout.size
         assert w.shape == (size,), f"deploy() must return one model, ({size},), not {tuple(w.shape)}"
-        arguments = {"server": server, "state": state, "sent": sent, "taken": taken}
-        for moment, left in (("after-aggregation", None), ("before-aggregation", sent)):
-            if case.stages(moment, "personalized"):
-                body = partial(method.personalize, f, server, state, left, *taken, round=Round(0, mine))
-                call("personalize", arguments, body)
+        if case.stages("after-aggregation", "personalized"):
+            arguments = {"server": server, "state": state, "batches": batches}
+            call(
+                "personalize", arguments, partial(method.personalize, f, server, state, *batches, round=Round(0, mine))
+            )
         return ()
 
-    adapting, _ = streams[3].draw(returned.takes(method.adapts(), "adapts"), 0)
-    clients(models, [server], [Item(0, (state, sent, key(3)), ([federation.support[3]], *adapting))])
+    adapting, _ = streams[3].draw(returned.draws(method.personal_draws(), "personal_draws"), 0)
+    clients(models, [server], [Item(0, (state, key(3)), ([federation.support[3]], *adapting))])
 
 
 @contextmanager
@@ -102,16 +105,14 @@ def _uploads_to_blame(uploads: Tree, dtype: torch.dtype) -> Iterator[None]:
 
 def returns(case: Case) -> None:
     """Each function returns what it should, in the run's precision; states keep their structure."""
-    returned.takes(case.method.takes(), "takes")
+    returned.draws(case.draws, "draws")
     for dtype in (torch.float64, torch.float32):
         found: dict[str, list[Any]] = defaultdict(list)
         walk(case, _recording(found), dtype=dtype)
         _alike("client()", "the client's state", found["init_client"][0], found["client"][0][1])
-        made = [
-            ("deploy()", found["deploy"][0]),
-            *((f"personalize()[{s!r}]", w) for m in found["personalize"] for s, w in m.items()),
-        ]
-        made += [("trained()", w) for w in found["trained"] if w is not None]
+        made = [("deploy()", found["deploy"][0])]
+        for function in ("local_model", "personalize"):
+            made += [(f"{function}()", w) for m in found[function] for w in returned.models(m, function).values()]
         for function, w in made:
             _alike(function, "a model", torch.empty(case.network.layout.size, dtype=dtype), w)
 

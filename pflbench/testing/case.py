@@ -21,7 +21,7 @@ from pflbench.engine.initial import Initial
 from pflbench.engine.objective import Task
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Initializer, Method, Objective, Round
+from pflbench.methods.base import Batches, Draw, Initializer, Method, Objective, Round
 from pflbench.models.network import Network
 from pflbench.spec import RunSpec, Scoring, Stage
 from pflbench.stages import of_class
@@ -68,7 +68,7 @@ class Case:
 
     def spec(self, seed: int = 0, **changes: Any) -> RunSpec:
         """A tiny run in the kind of minibatches that the method asks for."""
-        own = any(take.batch or take.indexed for take in (*self.method.takes(), *self.method.adapts()))
+        own = any(draw.batch or draw.indexed for draw in (*self.draws, *self.method.personal_draws()))
         return tiny_spec(seed).model_copy(update={"batches": "reshuffled" if own else "static"} | changes)
 
     def stragglers(self, seed: int = 0) -> RunSpec:
@@ -152,24 +152,30 @@ class Case:
         mapped = self.map(execution, federation)
         return mapped(self.local_update, [server], items), mapped
 
-    def local_update(self, f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
+    def local_update(self, f: Objective, server: Tree, own: Tree, *batches: Batches) -> Tree:
         """One local update in round 0; `own` is (state, key)."""
-        now = Round(0, own[1], self.phase)
-        return returned.local_update(self.method.client(f, server, own[0], *taken, round=now))
+        now = Round(0, own[1])
+        return returned.local_update(self.method.client(f, server, own[0], *batches, round=now))
 
     def drawn(self, stream: Stream) -> tuple[Drawn, ...]:
         """The minibatches of one local update in round 0."""
-        return tuple(stream.draw(self.method.takes(), 0, phase=self.phase)[0])
+        return tuple(stream.draw(self.draws, 0)[0])
 
     @cached_property
-    def phases(self) -> list[str | None]:
-        """The method's phases."""
-        return list(dict.fromkeys(self.method.phase(i / 100) for i in range(100)))
+    def kinds(self) -> list[tuple[Draw, ...]]:
+        """What clients draw in round 0, by its coin: one entry for a method that does not look at it."""
+        rounds = (Round(0, coin=i / 100) for i in range(100))
+        return list(dict.fromkeys(returned.draws(self.method.draws(now), "draws") for now in rounds))
 
     @cached_property
-    def phase(self) -> str | None:
-        """The phase in which clients draw the most."""
-        return max(self.phases, key=lambda p: sum(take.phase in (None, p) for take in self.method.takes()))
+    def draws(self) -> tuple[Draw, ...]:
+        """The most that they draw."""
+        return max(self.kinds, key=len)
+
+    @cached_property
+    def leaves_models(self) -> bool:
+        """Whether the method has `local_model`."""
+        return of_class(type(self.method)).leaves
 
     def compare(self, found: Tree, expected: Tree, what: str, again: Callable[[int], Tree] | None = None) -> None:
         """Two trees of tensors, apart from what a normalization makes arbitrary, are the same but for rounding.

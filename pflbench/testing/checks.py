@@ -20,6 +20,7 @@ from pflbench.engine.client_map import Item
 from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.returned import Malformed
+from pflbench.engine.returned import models as models_of
 from pflbench.engine.simulate import RunOutcome, Simulation, simulate
 from pflbench.errors import PflbenchError
 from pflbench.methods.base import Batch, Batches, Objective, Round
@@ -113,12 +114,12 @@ def _masked(case: Case) -> None:
 
 def _learns(case: Case) -> None:
     # Where training makes personal models, the server may learn nothing, as with local training alone.
-    own = case.method.personal_from == "training" and bool(case.stages("after-aggregation", "personalized"))
+    own = case.method.personal == "local" and bool(case.stages("after-aggregation", "personalized"))
     stages = ("personalized",) if own else ("finetuned",)
     # All clients, as the few query rows of the two held-out clients alone would be noise.
     scoring = tiny_spec().scoring.model_copy(update={"clients": "training" if own else "all", "stages": stages})
     # Rounds of all kinds should come.
-    spec = case.spec(rounds=12 if len(case.phases) == 1 else 60, scoring=scoring)
+    spec = case.spec(rounds=12 if len(case.kinds) == 1 else 60, scoring=scoring)
     (outcome,) = simulate([spec], [tiny_federation(0)], case.method, case.plain)
     assert outcome.failure is None, f"the run failed: {outcome.failure}"
     start = Simulation([spec], [tiny_federation(0)], case.method, case.plain)
@@ -155,22 +156,25 @@ def _personal(case: Case) -> None:
     server, _ = case.start()
     ((sent, state),), mapped = case.once("loop", federation, [3])
     before = pytree.tree_map(copied, (server, state, sent))
-    drawn, _ = support_streams(federation, case.spec())[3].draw(case.method.adapts(), 0)
+    drawn, _ = support_streams(federation, case.spec())[3].draw(case.method.personal_draws(), 0)
 
-    def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
-        now = Round(0, key(3))
-        several = [None] * bool(alone) + [own[1]] * (case.method.personal_from == "training")
-        return tuple(case.method.personalize(f, server, own[0], sent, *taken, round=now) for sent in several)
+    def models(f: Objective, server: Tree, own: Tree, *batches: Batches) -> Tree:
+        made = {}
+        if alone:
+            made["personalize()"] = case.method.personalize(f, server, own[0], *batches, round=Round(0, key(3)))
+        if case.method.personal == "local":
+            made["local_model()"] = case.method.local_model(own[1], own[0])
+        return {function: models_of(found, function) for function, found in made.items()}
 
     (found,) = mapped(models, [server], [Item(0, (state, sent), tuple(drawn))])
-    for made in found:
+    for function, made in found.items():
         says = {"personalized", *of_class(type(case.method)).records}
-        assert set(made) == says, f"personalize() returns the stages {', '.join(made)}, not {', '.join(sorted(says))}"
+        assert set(made) == says, f"{function} returns the stages {', '.join(made)}, not {', '.join(sorted(says))}"
         for stage, w in made.items():
             shape = (case.network.layout.size,)
-            assert w.shape == shape, f"personalize() returns {tuple(w.shape)} instead of one model {shape} for {stage}"
+            assert w.shape == shape, f"{function} returns {tuple(w.shape)} instead of one model {shape} for {stage}"
     for was, now in zip(pytree.tree_leaves(before), pytree.tree_leaves((server, state, sent)), strict=True):
-        assert not isinstance(was, Tensor) or torch.equal(was, now), "personalize() changes its arguments in place"
+        assert not isinstance(was, Tensor) or torch.equal(was, now), "an argument of personalize() is changed in place"
 
 
 def _saved(case: Case) -> None:
@@ -191,7 +195,8 @@ def _cohorts(case: Case) -> None:
     for index in range(3):
         cohort = sample_cohort(spec, federation.training, index)
         assert len(set(cohort)) == spec.cohort and federation.training[cohort].all()
-    assert case.method.takes() == case.method.takes(), "takes() must not change between calls"
+    draws = [case.method.draws(Round(0, coin=0.5)) for _ in range(2)]
+    assert draws[0] == draws[1], "draws() must not change between calls"
 
 
 BASICS: dict[str, Callable[[Case], None]] = {

@@ -94,7 +94,7 @@ METHOD = '''
 """A user's method."""
 from dataclasses import dataclass
 
-from pflbench.methods.base import Method, Take, steps
+from pflbench.methods.base import Draw, Method, steps
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class Foo(Method):
 
     lr: float = 0.05
 
-    def takes(self):
-        return (Take(epochs=1),)
+    def draws(self, round):
+        return (Draw(epochs=1),)
 
     def client(self, f, server, state, *taken, round):
         (batches,) = taken

@@ -60,7 +60,7 @@ def test_a_methods_own_options(cli, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "part"),
     [
-        ("import Method, Take", "import Metod, Take", "cannot import name 'Metod'"),
+        ("import Draw, Method", "import Draw, Metod", "cannot import name 'Metod'"),
         ("@dataclass(frozen=True)", "1 / 0\n@dataclass(frozen=True)", "(line 8)"),
         ("class Foo(Method)", "class Fooo(Method)", "Did you mean 'Fooo'?"),
         ("class Foo(Method):", "class Foo(Method)", "line 9"),

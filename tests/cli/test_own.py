@@ -147,7 +147,7 @@ def test_what_changes_after_the_runs_are_planned_is_refused(cli, folder: Path, m
 
 
 def gone(folder: Path) -> None:
-    """Take the user's files away, all but the suite."""
+    """Draw the user's files away, all but the suite."""
     for name in ("mylab.py", "mynets.py", "widths.py", "split.json", "foo.py", "data/mine.npz"):
         (folder / name).unlink(missing_ok=True)
 
@@ -353,7 +353,7 @@ def line_of(file: Path, part: str) -> str:
     ("body", "code", "said"),
     [
         ("raise KeyError('heart')", 2, "fails: KeyError: 'heart' ("),
-        ("return h @ h", 2, "fails: RuntimeError: mat1 and mat2"),
+        ("return h @ h", 2, "mat1 and mat2 shapes cannot be multiplied (3x2 and 3x2) ("),
         ("return h[:, :1]", 2, "must return logits [rows, classes], for three images (3, 2), not (3, 1)."),
         # Only a minibatch has four rows: nothing shows before it trains.
         ("return h if x.shape[-4] < 4 else h + torch.rand(3)", 1, "NameError: name 'torch' is not defined ("),

@@ -1,5 +1,6 @@
 """What the other verbs print."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -11,8 +12,10 @@ from own_kit import lab
 from typer.testing import CliRunner
 
 import pflbench
+from pflbench import names
 from pflbench.cli import main as program
 from pflbench.executor.machine import processor
+from pflbench.reading.methods import described
 from pflbench.result import RunResult
 from pflbench.speed.records import Gradient, keep
 from pflbench.store import Store
@@ -345,3 +348,22 @@ def test_ls_shows_what_there_is_to_choose_from(cli) -> None:
     assert re.search(r"constraint='\w+' \(or '\w+', '\w+'\)", cli("ls", "methods").out)
     models = dict(line.split(maxsplit=1) for line in cli("ls", "models").out.splitlines())
     assert len(set(models.values())) == len(models) and "512 and 256" in models["mlp3"]
+
+
+@pytest.mark.parametrize("name", sorted(names.BUILT_IN["methods"]))
+def test_a_method_is_described(cli, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every hyperparameter with its meaning, and all that the docstring says, in 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    out = cli("ls", "methods", name).out
+    said, words = described(name), " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+    assert {one.name for one in said.hyperparameters} == {
+        field.name for field in dataclasses.fields(names.resolve("methods", name))
+    }
+    assert all(f"\n{one.name} " in out and one.meaning for one in said.hyperparameters)
+    assert said.special_cases and said.special_cases in words and said.citation in words
+    assert all(item in words for listed in said.departures for item in listed.items)
+
+
+def test_only_methods_are_described(cli) -> None:
+    assert "takes no name" in cli("ls", "datasets", "digits").err

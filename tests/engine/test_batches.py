@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pflbench.data.federation import Federation
 from pflbench.engine.batches import Static, pieces, query_batches, support_streams
 from pflbench.errors import UsageError
-from pflbench.methods.base import Take
+from pflbench.methods.base import Draw
 from pflbench.spec import RunSpec
 from pflbench.testing import tiny_federation, tiny_spec
 
@@ -58,7 +58,7 @@ def test_a_tiny_client_is_an_error_if_the_suite_says_so() -> None:
 
 
 def test_steps_go_on_where_the_last_participation_stopped() -> None:
-    s, takes = stream(4), (Take(steps=3),)
+    s, takes = stream(4), (Draw(steps=3),)
     (first,), cursor = s.draw(takes, 0)
     (second,), cursor = s.draw(takes, cursor)
     (third,), cursor = s.draw(takes, cursor)
@@ -67,7 +67,7 @@ def test_steps_go_on_where_the_last_participation_stopped() -> None:
 
 
 def test_epochs_start_at_batch_zero_and_leave_the_cursor() -> None:
-    drawn, cursor = stream(3).draw((Take(steps=2), Take(epochs=2), Take(steps=2)), 2)
+    drawn, cursor = stream(3).draw((Draw(steps=2), Draw(epochs=2), Draw(steps=2)), 2)
     assert [numbers(d) for d in drawn] == [[2, 0], [0, 1, 2, 0, 1, 2], [1, 2]]
     assert cursor == 0
 
@@ -76,14 +76,14 @@ def test_epochs_start_at_batch_zero_and_leave_the_cursor() -> None:
 @settings(max_examples=50, deadline=None)
 def test_draws_are_one_cyclic_walk(count: int, cursor: int, sizes: list[int]) -> None:
     cursor %= count
-    drawn, after = stream(count).draw([Take(steps=n) for n in sizes], cursor)
+    drawn, after = stream(count).draw([Draw(steps=n) for n in sizes], cursor)
     walked = [n for d in drawn for n in numbers(d)]
     assert [len(d) for d in drawn] == sizes
     assert walked == [(cursor + i) % count for i in range(sum(sizes))]
     assert after == (cursor + sum(sizes)) % count
 
 
-CAFEME = (Take(steps=5), Take(steps=6, merge=True))
+CAFEME = (Draw(steps=5), Draw(steps=6, merge=True))
 
 
 def test_the_outer_batch_is_six_minibatches_in_one() -> None:
@@ -120,7 +120,7 @@ RESHUFFLED = {"batches": "reshuffled"}
 def test_reshuffled_epochs_are_permutations_that_keep_the_tail() -> None:
     federation = of_sizes([13])
     (s,) = support_streams(federation, spec(**RESHUFFLED))
-    (drawn,), _ = s.draw((Take(epochs=3),), 0, "round", 0)
+    (drawn,), _ = s.draw((Draw(epochs=3),), 0, "round", 0)
     assert [len(b) for b in drawn] == [5, 5, 3] * 3
     epochs = [np.concatenate(drawn[i : i + 3]).tolist() for i in (0, 3, 6)]
     assert all(sorted(e) == sorted(federation.support[0].tolist()) for e in epochs)
@@ -132,7 +132,7 @@ def test_reshuffled_draws_depend_on_seed_client_and_moment_alone() -> None:
         federation = of_sizes([50, 50])
         federation = replace(federation, support=(federation.support[0],) * 2)
         s = support_streams(federation, spec(seed=seed, **RESHUFFLED))[client]
-        return np.concatenate(s.draw((Take(epochs=1),), 0, *moment)[0][0]).tolist()
+        return np.concatenate(s.draw((Draw(epochs=1),), 0, *moment)[0][0]).tolist()
 
     assert drawn(0, 0, "round", 1) == drawn(0, 0, "round", 1)
     others = [drawn(0, 0, "round", 2), drawn(0, 1, "round", 1), drawn(1, 0, "round", 1), drawn(0, 0, "x", 1)]
@@ -142,18 +142,18 @@ def test_reshuffled_draws_depend_on_seed_client_and_moment_alone() -> None:
 def test_single_reshuffled_batches_are_distinct_rows_of_any_size() -> None:
     federation = of_sizes([13, 3])
     large, small = support_streams(federation, spec(**RESHUFFLED))
-    (drawn, merged), _ = large.draw((Take(steps=40, batch=4), Take(steps=3, merge=True)), 0)
+    (drawn, merged), _ = large.draw((Draw(steps=40, batch=4), Draw(steps=3, merge=True)), 0)
     assert all(len(set(b.tolist())) == 4 and set(b) <= set(federation.support[0]) for b in drawn)
     assert len(merged) == 1 and len(merged[0]) == 15
     often = np.bincount(np.concatenate(drawn), minlength=13)
     assert often.min() > 0 and len({tuple(sorted(b.tolist())) for b in drawn}) > 20
-    assert [len(b) for b in small.draw((Take(steps=2, batch=10),), 0)[0][0]] == [3, 3]
+    assert [len(b) for b in small.draw((Draw(steps=2, batch=10),), 0)[0][0]] == [3, 3]
 
 
 def test_indexed_batches_know_their_places_and_whole_ones_are_in_order() -> None:
     federation = of_sizes([13])
     (s,) = support_streams(federation, spec(**RESHUFFLED))
-    ((whole,), indexed), _ = s.draw((Take(whole=True), Take(epochs=1, batch=6, indexed=True)), 0)
+    ((whole,), indexed), _ = s.draw((Draw(whole=True), Draw(epochs=1, batch=6, indexed=True)), 0)
     assert whole.tolist() == federation.support[0].tolist()
     for rows, places in indexed:
         assert whole[places].tolist() == rows.tolist()
@@ -162,17 +162,17 @@ def test_indexed_batches_know_their_places_and_whole_ones_are_in_order() -> None
 @pytest.mark.parametrize("kind", ["static", "reshuffled"])
 def test_nobody_draws_what_nobody_reads(kind: str) -> None:
     (s, *_) = support_streams(tiny_federation(0), spec(batches=kind))
-    takes = (Take(epochs=1), Take(epochs=2, used_only=True))
+    takes = (Draw(epochs=1), Draw(epochs=2, for_upload=True))
     (first, second), _ = s.draw(takes, 0, used=False)
     assert len(first) > 0 and second == []
     assert len(s.draw(takes, 0)[0][1]) == 2 * len(first)
 
 
 def test_static_batches_have_the_suites_size() -> None:
-    for take in (Take(epochs=1, batch=3), Take(epochs=1, indexed=True)):
+    for take in (Draw(epochs=1, batch=3), Draw(epochs=1, indexed=True)):
         with pytest.raises(UsageError, match="reshuffled"):
             stream(3).draw((take,), 0)
-    ((whole,),), _ = stream(3).draw((Take(whole=True),), 0)
+    ((whole,),), _ = stream(3).draw((Draw(whole=True),), 0)
     assert whole.tolist() == [0, 1, 10, 11, 20, 21]
 
 
@@ -194,5 +194,5 @@ def test_rows_are_scored_in_large_pieces() -> None:
     ],
 )
 def test_a_take_says_one_amount(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="Take"):
-        Take(**wrong)
+    with pytest.raises(ValueError, match="Draw"):
+        Draw(**wrong)

@@ -13,7 +13,7 @@ from pflbench.engine import stack
 from pflbench.engine.chunks import MOST_PADDING, Shape, plan
 
 Lengths = tuple[tuple[int, ...], ...]
-"""One client: per `Take`, the rows of each minibatch."""
+"""One client: per `Draw`, the rows of each minibatch."""
 
 
 def shapes(client: Lengths) -> tuple[Shape, ...]:

@@ -17,7 +17,7 @@ from pflbench.engine import shapes
 from pflbench.engine.costs import Counting, Span, Tally
 from pflbench.engine.shapes import Shapes
 from pflbench.engine.simulate import Setup, Simulation, simulate
-from pflbench.methods.base import Method, Take
+from pflbench.methods.base import Draw, Method, Round
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fo_maml import FOMaml
 from pflbench.methods.ifca import IFCA
@@ -107,13 +107,13 @@ def test_looped_stacked_and_without_training_they_are_the_same(name: str) -> Non
 
 @dataclass(frozen=True)
 class Strange(Method[Tensor, tuple[()], Tensor]):
-    """Takes more steps in later rounds, or reads a number."""
+    """Draws more steps in later rounds, or reads a number."""
 
     version: ClassVar[int] = 1
     reads: bool = False
 
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(steps=1),)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return (Draw(steps=1),)
 
     def client(self, f: Any, server: Tensor, state: tuple[()], *taken: Any, round: Any) -> Any:
         w = server

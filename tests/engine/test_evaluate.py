@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pflbench.engine.evaluate import scored_clients
 from pflbench.engine.simulate import Setup, simulate
-from pflbench.methods.base import Batches, Method, Objective, Round, Take
+from pflbench.methods.base import Batches, Draw, Method, Objective, Round
 from pflbench.result import Score
 from pflbench.spec import Finetune, RunSpec, Scoring
 from pflbench.testing import tiny_federation, tiny_network, tiny_spec
@@ -26,8 +26,8 @@ TUNING = Finetune(steps=12, lr=0.1, decay=0.8, every=5)
 class Frozen(Method[Tensor, tuple[()], Tensor]):
     """Never trains: the initial model is what is scored."""
 
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(steps=1),)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return (Draw(steps=1),)
 
     def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
         return server, state

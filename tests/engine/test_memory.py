@@ -33,7 +33,7 @@ def trained(clients: ClientMap, key: Any = "training", count: int = CLIENTS) -> 
     """One participation of each client."""
     server, own = CASE.start()
     streams = support_streams(FEDERATION, tiny_spec(clients=CLIENTS))
-    items = [Item(0, own, tuple(streams[c].draw(CASE.method.takes(), 0)[0])) for c in range(count)]
+    items = [Item(0, own, tuple(streams[c].draw(CASE.method.draws(Round(0)), 0)[0])) for c in range(count)]
     return clients(lambda *args: CASE.method.client(*args, round=Round(0)), [server], items, key)
 
 

@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from pflbench.engine.batches import Reshuffled, Static
+from pflbench.engine.batches import Reshuffled
 from pflbench.engine.cohort import coin, sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, simulate
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Method, Objective, Round, Take
+from pflbench.methods.base import Batches, Draw, Method, Objective, Round
 from pflbench.methods.fedavg import FedAvg
+from pflbench.methods.fedprox import FedProx
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import SIZES, tiny_features, tiny_federation, tiny_spec
 
@@ -38,27 +39,24 @@ def spec(seed: int = 0, *, rounds: int = 4, **scoring: Any) -> RunSpec:
 
 @dataclass(frozen=True)
 class Coined(Method[Any, Any, Any]):
-    """Server state: number of rows drawn in heads rounds; client state: rounds of each kind."""
+    """One minibatch in heads rounds, two in tails; client state: rounds of each kind."""
 
     version: ClassVar[int] = 1
-    asks = "everyone"
+    joins = "everyone"
 
-    def phase(self, coin: float) -> str | None:
-        return "heads" if coin < 0.5 else "tails"
-
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=1, phase="heads"), Take(steps=1, phase="tails"), Take(steps=1))
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        assert round.coin is not None
+        return (Draw(steps=1),) if round.coin < 0.5 else (Draw(steps=1), Draw(steps=1))
 
     def init_client(self, server: Any, new: Any) -> Tensor:
         return server.new_zeros(3)
 
     def client(self, f: Objective, server: Tensor, state: Tensor, *taken: Batches, round: Round) -> Any:
-        heads, tails, both = taken
-        assert len(both) == 1 and bool(heads) == (round.phase == "heads") and bool(tails) == (round.phase == "tails")
-        return server, state + server.new_tensor([round.phase == "heads", round.phase == "tails", 1])
+        assert round.coin is None and all(len(drawn) == 1 for drawn in taken)
+        return server, state + server.new_tensor([len(taken) == 1, len(taken) == 2, 1])
 
     def server(self, server: Tensor, uploads: Tensor, n: Any, round: Round) -> Tensor:
-        assert round.phase in ("heads", "tails") and len(uploads) == TRAINING
+        assert round.coin is None and len(uploads) == TRAINING
         return server
 
     def diagnose(self, state: Tensor) -> dict[str, Tensor]:
@@ -85,23 +83,13 @@ def test_coins_are_uniform_and_a_seeds_own() -> None:
     assert abs(np.corrcoef(coins)[0, 1]) < 0.25
 
 
-@pytest.mark.parametrize("stream", ["static", "reshuffled"])
-def test_a_take_of_another_phase_draws_nothing_and_moves_nothing(stream: str) -> None:
-    rows = np.arange(23)
-    one = Reshuffled(rows, 5, 0, 0) if stream == "reshuffled" else Static(tuple(np.split(rows[:20], 4)))
-    alone, _ = one.draw((Take(steps=2),), 0, "round", 3)
-    beside, cursor = one.draw((Take(steps=2, phase="other"), Take(steps=2)), 0, "round", 3, phase="this")
-    assert beside[0] == [] and all(np.array_equal(a, b) for a, b in zip(alone[0], beside[1], strict=True))
-    assert cursor == (0 if stream == "reshuffled" else 2)
-
-
 def test_steps_that_walk_through_passes_see_every_row_once_a_pass() -> None:
     rows = np.arange(100, 123)
-    (drawn,), _ = Reshuffled(rows, 10, 0, 7).draw((Take(steps=7, epochwise=True),), 0, "round", 2)
+    (drawn,), _ = Reshuffled(rows, 10, 0, 7).draw((Draw(steps=7, in_passes=True),), 0, "round", 2)
     assert [len(b) for b in drawn] == [10, 10, 3, 10, 10, 3, 10]
     first, second = np.concatenate(drawn[:3]), np.concatenate(drawn[3:6])
     assert sorted(first) == sorted(second) == rows.tolist() and first.tolist() != second.tolist()
-    (again,), _ = Reshuffled(rows, 10, 0, 7).draw((Take(steps=7, epochwise=True),), 0, "round", 3)
+    (again,), _ = Reshuffled(rows, 10, 0, 7).draw((Draw(steps=7, in_passes=True),), 0, "round", 3)
     assert again[0].tolist() != drawn[0].tolist()
 
 
@@ -139,18 +127,16 @@ def test_a_loss_that_is_not_finite_in_any_of_the_last_rounds_is_a_failure() -> N
 class Deploys(FedAvg):
     """FedAvg whose clients use the global model as their own."""
 
-    def personalize(
-        self, f: Objective, server: Tensor, state: Any, sent: Any, *taken: Batches, round: Round
-    ) -> dict[str, Tensor]:
-        return {"personalized": server}
+    def personalize(self, f: Objective, server: Tensor, state: Any, *batches: Batches, round: Round) -> Tensor:
+        return server
 
 
 @dataclass(frozen=True)
 class Keeps(Deploys):
     """Whose clients are said to keep what they sent, too."""
 
-    def trained(self, sent: Tensor, state: Any) -> Tensor:
-        return sent
+    def local_model(self, upload: Tensor, state: Any) -> Tensor:
+        return upload
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -190,13 +176,8 @@ def test_stored_models_are_of_the_clients_scored_and_sampled_ones_of_the_whole_c
 
 
 def test_a_method_that_keeps_no_model_has_no_such_stage() -> None:
-    @dataclass(frozen=True)
-    class Silent(FedAvg):
-        def trained(self, sent: Tensor, state: Any) -> None:
-            return None
-
-    with pytest.raises(UsageError, match=r"Silent .* 'stored' or 'sampled'"):
-        run(Silent(epochs=1), spec(stages=("stored",)))
+    with pytest.raises(UsageError, match=r"FedProx .* local_model\(\)"):
+        run(FedProx(epochs=1), spec(stages=("stored",)))
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)

@@ -13,7 +13,7 @@ from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation, simulate
 from pflbench.errors import Diverged
-from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, steps
+from pflbench.methods.base import Batch, Batches, Draw, Method, Objective, Round, steps
 from pflbench.methods.ditto import Ditto
 from pflbench.methods.fedavg import FedAvg
 from pflbench.result import Score
@@ -54,8 +54,8 @@ def test_rounds_are_a_slow_loops(weights: Any) -> None:
 
     @dataclass(frozen=True)
     class BySteps(FedAvg):
-        def takes(self) -> tuple[Take, ...]:
-            return (Take(steps=3),)
+        def draws(self, round: Round) -> tuple[Draw, ...]:
+            return (Draw(steps=3),)
 
     spec, federation = tiny_spec(rounds=6).model_copy(update={"weights": weights}), tiny_federation(0)
     (outcome,) = simulate([spec], [federation], BySteps(lr=0.05), tiny_network())
@@ -81,7 +81,7 @@ def test_client_states_are_kept_between_participations() -> None:
     class Counts(Method[Tensor, Tensor, Tensor]):
         """Uploads how often this client has taken part."""
 
-        def takes(self) -> tuple[Take, ...]:
+        def draws(self, round: Round) -> tuple[Draw, ...]:
             return ()
 
         def init_client(self, server: Tensor, new: Any) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pflbench.engine.cohort import arrived, sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, simulate
-from pflbench.methods.base import Batches, Method, Objective, Round, Take
+from pflbench.methods.base import Batches, Draw, Method, Objective, Round
 from pflbench.methods.fedavg import FedAvg
 from pflbench.result import Score
 from pflbench.spec import RunSpec, Scoring
@@ -56,10 +56,10 @@ def test_at_least_two_uploads_arrive_and_a_tenth_on_average() -> None:
 class Counting(Method[Tensor, Tensor, Tensor]):
     """The state counts participations, the server the uploads; only used clients draw."""
 
-    trains: ClassVar[Literal["cohort", "everyone"]] = "everyone"
+    commits: ClassVar[Literal["arrived", "trained"]] = "trained"
 
-    def takes(self) -> tuple[Take, ...]:
-        return Take(whole=True), Take(epochs=1, used_only=True)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return Draw(whole=True), Draw(epochs=1, for_upload=True)
 
     def init(self, new: Any, clients: int) -> Tensor:
         return new() * 0
@@ -96,24 +96,25 @@ class Leaves(FedAvg):
 
     epochs: int = 1
     lr: float = 0.05
-    personal_from: ClassVar[Literal["server", "training"]] = "training"
+    personal = "local"
 
-    def personalize(self, f: Any, server: Any, state: Any, sent: Any, *taken: Any, round: Round) -> Any:
-        return {"personalized": server if sent is None else sent, "twice": server}
+    def personalize(self, f: Any, server: Any, state: Any, *batches: Any, round: Round) -> Any:
+        return {"personalized": server, "twice": server}
+
+    def local_model(self, upload: Any, state: Any) -> Any:
+        return {"personalized": upload, "twice": upload}
 
 
 class Keeps(Counting):
     """Uploads how often it trained."""
 
-    personal_from: ClassVar[Literal["server", "training"]] = "training"
+    personal = "local"
 
     def client(self, f: Objective, server: Tensor, state: Tensor, *taken: Batches, round: Round) -> Any:
         return server + state[0], state + 1
 
-    def personalize(
-        self, f: Objective, server: Tensor, state: Tensor, sent: Tensor | None, *taken: Batches, round: Round
-    ) -> dict[str, Tensor]:
-        return {"personalized": server}
+    def local_model(self, upload: Tensor, state: Tensor) -> Tensor:
+        return upload - state[0] + 1  # the server's
 
 
 def personal(outcome: RunOutcome, stage: str = "personalized") -> list[Score]:
@@ -122,13 +123,10 @@ def personal(outcome: RunOutcome, stage: str = "personalized") -> list[Score]:
 
 @pytest.mark.parametrize("execution", ["loop", "vectorized"])
 def test_personal_models_are_scored_before_aggregation(execution: Any) -> None:
-    """With one client asked, its upload of the last round is the server's last model."""
     outcome = run(Leaves(), Setup(execution=execution), arrival=1.0)
     assert [s.client for s in personal(outcome)] == np.flatnonzero(FEDERATION.training).tolist()
-    before = run(Leaves(), Setup(execution=execution), arrival=1.0, rounds=2)
-    globally = {s.client: s for s in before.scores if s.stage == "global"}
-    for score in personal(outcome, "twice"):  # the server state that the last round began with
-        assert score.loss_sum == pytest.approx(globally[score.client].loss_sum, rel=1e-9)
+    recorded = {s.client: s.loss_sum for s in personal(outcome, "twice")}
+    assert recorded == {s.client: s.loss_sum for s in personal(outcome)}
     after = {s.client: s.loss_sum for s in outcome.scores if s.stage == "global"}
     assert all(abs(s.loss_sum - after[s.client]) > 1e-6 for s in personal(outcome))
 

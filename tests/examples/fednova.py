@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from pflbench.methods.base import Batch, Batches, Method, Objective, Round, Take, mean, steps
+from pflbench.methods.base import Batch, Batches, Draw, Method, Objective, Round, mean, steps
 
 
 class Upload(NamedTuple):
@@ -30,8 +30,8 @@ class FedNova(Method[Tensor, tuple[()], Upload]):
     lr: float = 0.01
     """Local learning rate (plain SGD)."""
 
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=self.epochs),)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return (Draw(epochs=self.epochs),)
 
     def client(
         self, f: Objective, server: Tensor, state: tuple[()], *taken: Batches, round: Round

@@ -18,14 +18,14 @@ from pflbench.testing import CHECKS, Finding, examine
 SOURCE = """
 import torch
 from dataclasses import dataclass
-from pflbench.methods.base import Method, Take, steps
+from pflbench.methods.base import Draw, Method, steps
 
 @dataclass(frozen=True)
 class Foo(Method):
     lr: float = 0.05
 
-    def takes(self):
-        return (Take(epochs=1),)
+    def draws(self, round):
+        return (Draw(epochs=1),)
 
     def client(self, f, server, state, *taken, round):
         {client}

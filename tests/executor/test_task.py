@@ -166,9 +166,9 @@ def test_a_method_file_that_vanishes_while_it_runs_costs_nothing(tmp_path: Path,
     file = tmp_path / "foo.py"
     source = (
         "from dataclasses import dataclass\nfrom pathlib import Path\n"
-        "from pflbench.methods.base import Method, Take\n\n\n"
+        "from pflbench.methods.base import Draw, Method\n\n\n"
         "@dataclass(frozen=True)\nclass Foo(Method):\n"
-        "    def takes(self):\n        return (Take(steps=1),)\n\n"
+        "    def draws(self, round):\n        return (Draw(steps=1),)\n\n"
         "    def client(self, f, server, state, *taken, round):\n"
         "        Path(__file__).unlink(missing_ok=True)\n"
         + ("        raise KeyError('gone')\n" if raises else "        return server, state\n")
@@ -184,13 +184,13 @@ def test_a_method_file_that_vanishes_while_it_runs_costs_nothing(tmp_path: Path,
 
 USERS = """from dataclasses import dataclass
 
-from pflbench.methods.base import Method, Take
+from pflbench.methods.base import Draw, Method
 
 
 @dataclass(frozen=True)
 class Foo(Method):
-    def takes(self):
-        return (Take(steps=1),)
+    def draws(self, round):
+        return (Draw(steps=1),)
 
     def init(self, new, clients):
         {init}

@@ -16,9 +16,9 @@ from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import ClientMap
 from pflbench.engine.returned import Malformed
 from pflbench.engine.simulate import simulate
-from pflbench.methods.base import Batches, Method, Objective, Round, Take, steps
+from pflbench.methods.base import Batches, Draw, Method, Objective, Round, steps
 from pflbench.methods.fedavg import FedAvg
-from pflbench.optim import adam, adam_init
+from pflbench.optim import Adam
 from pflbench.testing import (
     BASICS,
     CHECKS,
@@ -119,7 +119,7 @@ class FirstComeFirstServed(Local):
 
 
 class CountsRows(Local):
-    """Takes the batch's length, padding and all."""
+    """Draws the batch's length, padding and all."""
 
     def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
         return steps(lambda w, b: w - self.lr * b.rows.shape[0] * f.grad(w, b), server, taken[0]), state
@@ -147,7 +147,7 @@ class Reverses(Local):
 
 
 class CountsSteps(Local):
-    """Takes the number of steps, padded ones and all."""
+    """Draws the number of steps, padded ones and all."""
 
     def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
         w, _ = super().client(f, server, state, *taken, round=round)
@@ -158,9 +158,9 @@ class OwnLoop(Local):
     """Adam moves on when a padded step's gradient is 0."""
 
     def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
-        w, moments = server, adam_init(server)
+        w, moments = server, Adam(0.0).init(server)
         for b in taken[0]:
-            w, moments = adam(w, f.grad(w, b), moments, lr=self.lr)
+            w, moments = Adam(self.lr).update(w, f.grad(w, b), moments)
         return w, state
 
 
@@ -200,17 +200,17 @@ class DeploysInPlace(Local):
 
 
 class PersonalizesNobody(Local):
-    def personalize(self, f: Objective, server: Tensor, state: Any, sent: Any, *taken: Batches, round: Round) -> Any:
+    def personalize(self, f: Objective, server: Tensor, state: Any, *batches: Batches, round: Round) -> Any:
         return {"mine": server}
 
 
 class OwnsNothing(Local):
-    def personalize(self, f: Any, server: Tensor, state: Any, sent: Any, *taken: Batches, round: Round) -> Any:
+    def personalize(self, f: Any, server: Tensor, state: Any, *batches: Batches, round: Round) -> Any:
         return {"global": server}
 
 
 class PersonalizesInPlace(Local):
-    def personalize(self, f: Any, server: Tensor, state: Any, sent: Any, *taken: Batches, round: Round) -> Any:
+    def personalize(self, f: Any, server: Tensor, state: Any, *batches: Batches, round: Round) -> Any:
         return {"personalized": server.mul_(0.5)}
 
 
@@ -225,9 +225,9 @@ class UndefinedState(Local):
 class Moody(Local):
     asked: ClassVar[list[int]] = []
 
-    def takes(self) -> tuple[Take, ...]:
+    def draws(self, round: Round) -> tuple[Draw, ...]:
         self.asked.append(1)
-        return (Take(steps=len(self.asked)),)
+        return (Draw(steps=len(self.asked)),)
 
 
 class SendsDouble(Local):
@@ -291,8 +291,8 @@ class ForgetsTheState(Local):
 
 
 class ForgetsTheComma(Local):
-    def takes(self) -> Any:
-        return Take(epochs=1)
+    def draws(self, round: Round) -> Any:
+        return Draw(epochs=1)
 
 
 class AggregatesNothing(Local):
@@ -381,7 +381,7 @@ SAID = [
     (CountsCalls, "client() returns something else when it is asked again with the same arguments: it keeps a state"),
     (Forgets, "client() must return (upload, new client state), not None (is a return missing?)"),
     (ForgetsTheState, "client() must return (upload, new client state), not a tensor of shape"),
-    (ForgetsTheComma, "takes() must return a tuple of Takes, not one Take: write (Take(…),)"),
+    (ForgetsTheComma, "draws() must return a tuple of Draws, not one Draw: write (Draw(…),)"),
     (AggregatesNothing, "server() must return the server's state of tensors, not None"),
     (
         Widens,
@@ -437,8 +437,8 @@ def test_what_amplifies_nothing_is_held_to_the_last_digits() -> None:
 class PlainLoop(Method):
     """Carries a momentum through a plain `for`, which also moves it in padded steps."""
 
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(epochs=1),)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return (Draw(epochs=1),)
 
     def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
         w, v = server, torch.zeros_like(server)

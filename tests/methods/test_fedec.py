@@ -286,7 +286,7 @@ def test_rounds_and_tests_are_those_of_a_slow_version(constraint: Any, execution
     for index in range(ROUNDS):
         sent = {}
         for client in sample_cohort(scored, FEDERATION.training, index).tolist():
-            (batches,), _ = streams[client].draw(method.takes(), 0, "round", index)
+            (batches,), _ = streams[client].draw(method.draws(Round(0)), 0, "round", index)
             sent[client] = inner_update(method, phi, memory.get(client), batches)
             again += client in memory
         phi = phi + 0.7 * sum(theta - phi for theta in sent.values()) / len(sent)
@@ -295,7 +295,7 @@ def test_rounds_and_tests_are_those_of_a_slow_version(constraint: Any, execution
     torch.testing.assert_close(outcome.server, phi, rtol=1e-10, atol=1e-10)
 
     def adapted(client: int) -> Tensor:
-        (batches,), _ = streams[client].draw(method.adapts(), 0, "personalize", ROUNDS)
+        (batches,), _ = streams[client].draw(method.personal_draws(), 0, "personalize", ROUNDS)
         return inner_update(method, phi, memory.get(client), batches)
 
     stages: dict[str, tuple[set[int], Callable[[int], Tensor]]] = {

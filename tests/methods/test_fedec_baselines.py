@@ -26,7 +26,7 @@ from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.apfl import APFL
-from pflbench.methods.base import Batch, Batches, Method, Round
+from pflbench.methods.base import Batch, Batches, Draw, Method, Round
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fedper import FedPer
 from pflbench.methods.fedrep import FedRep
@@ -47,6 +47,8 @@ FEDERATION = tiny_federation(0)
 TRAINING = np.flatnonzero(FEDERATION.training).tolist()
 LR, BETA, DECAY, ROUNDS = 0.05, 0.5, 0.1, 2
 OPTIONS = {"lr": LR, "momentum": BETA, "weight_decay": DECAY, "batch": 4}
+LOCAL = Round(0, coin=1.0)
+"""In which the clients of L2GD train."""
 SPEC = tiny_spec(cohort=2, rounds=ROUNDS).model_copy(
     update={
         "batches": "reshuffled",
@@ -120,11 +122,11 @@ class Optimizer:
         return flat(m)
 
 
-def draw(client: int, takes: Any, *moment: Any, phase: str | None = None) -> list[Batches]:
-    drawn, _ = support_streams(FEDERATION, SPEC)[client].draw(takes, 0, *moment, phase=phase)
+def draw(client: int, draws: Any, *moment: Any) -> list[Batches]:
+    drawn, _ = support_streams(FEDERATION, SPEC)[client].draw(draws, 0, *moment)
     return [
-        tuple(batch(rows[0] if take.indexed else rows) for rows in batches)
-        for take, batches in zip(takes, drawn, strict=True)
+        tuple(batch(rows[0] if one.indexed else rows) for rows in batches)
+        for one, batches in zip(draws, drawn, strict=True)
     ]
 
 
@@ -174,9 +176,12 @@ def test_fedavg_with_weight_decay_and_an_adaptation() -> None:
     w = START
     for index in range(ROUNDS):
         w = sum(
-            n * Optimizer().descend(w, draw(c, method.takes(), "round", index)[0]) for c, n in cohort(index).items()
+            n * Optimizer().descend(w, draw(c, method.draws(Round(0)), "round", index)[0])
+            for c, n in cohort(index).items()
         )
-    adapted = {c: Optimizer(lr=0.02).descend(w, draw(c, method.adapts(), "personalize", ROUNDS)[0]) for c in TRAINING}
+    adapted = {
+        c: Optimizer(lr=0.02).descend(w, draw(c, method.personal_draws(), "personalize", ROUNDS)[0]) for c in TRAINING
+    }
     same(method, w, adapted)
     same(FedAvg(epochs=2, **OPTIONS), w, dict.fromkeys(TRAINING, w), GLOBAL)
     same(FedAvg(epochs=2, personal_epochs=0, **OPTIONS), w, dict.fromkeys(TRAINING, w))
@@ -185,8 +190,8 @@ def test_fedavg_with_weight_decay_and_an_adaptation() -> None:
 def test_fedavg_without_a_rate_of_its_own_adapts_at_the_training_rate() -> None:
     methods = [FedAvg(epochs=1, personal_epochs=1, personal_lr=lr, **OPTIONS) for lr in (None, LR, 0.01)]
     f, w = LoopObjective(Task(NETWORK, FEDERATION.x)), START
-    taken = draw(TRAINING[0], methods[0].adapts(), "personalize", 1)
-    made = [m.personalize(f, w, (), None, *taken, round=Round(0))["personalized"] for m in methods]
+    taken = draw(TRAINING[0], methods[0].personal_draws(), "personalize", 1)
+    made = [m.personalize(f, w, (), *taken, round=Round(0)) for m in methods]
     assert torch.equal(made[0], made[1]) and not torch.equal(made[1], made[2])
 
 
@@ -208,7 +213,7 @@ def test_scaffold_rounds(released: bool) -> None:
                 norms.append((g + correction).norm().item())
                 return (g + correction) * (min(1.0, clip / norms[-1]) if released else 1.0)
 
-            (batches,) = draw(client, method.takes(), "round", index)
+            (batches,) = draw(client, method.draws(Round(0)), "round", index)
             optimizer = Optimizer() if released else Optimizer(beta=None, decay=0.0)
             y = optimizer.descend(x, batches, change)
             new = own[client] - c + (x - y) / (len(batches) * LR)
@@ -253,8 +258,8 @@ def test_pfedme_rounds(adapt: bool | None) -> None:
 
     w = START
     for index in range(ROUNDS):
-        w = sum(n * update(w, draw(c, method.takes(), "round", index)[0])[0] for c, n in cohort(index).items())
-    adapted = {c: update(w, draw(c, method.takes(), "personalize", ROUNDS)[0])[1] for c in TRAINING}
+        w = sum(n * update(w, draw(c, method.draws(Round(0)), "round", index)[0])[0] for c, n in cohort(index).items())
+    adapted = {c: update(w, draw(c, method.draws(Round(0)), "personalize", ROUNDS)[0])[1] for c in TRAINING}
     same(method, w, adapted if adapt else dict.fromkeys(TRAINING, w), SPEC if adapt else GLOBAL)
 
 
@@ -262,7 +267,7 @@ def test_epochwise_minibatches_of_pfedme_pass_over_all_rows() -> None:
     client = max(TRAINING, key=lambda c: len(FEDERATION.support[c]))
     rows = len(FEDERATION.support[client])
     method = PFedMe(steps=-(-rows // 4), batch=4, epochwise=True)
-    (batches,) = draw(client, method.takes(), "round", 0)
+    (batches,) = draw(client, method.draws(Round(0)), "round", 0)
     assert sorted(torch.cat([b.rows for b in batches]).tolist()) == sorted(FEDERATION.support[client].tolist())
 
 
@@ -300,7 +305,7 @@ def test_rounds_of_methods_with_private_parts(name: str, private_init: Any) -> N
         return w
 
     for index in range(ROUNDS):
-        mine = {c: trained(name, model(c), draw(c, method.takes(), "round", index)) for c in cohort(index)}
+        mine = {c: trained(name, model(c), draw(c, method.draws(Round(0)), "round", index)) for c in cohort(index)}
         left |= mine
         both = sum(n * mine[c] for c, n in cohort(index).items())
         server = server.clone()
@@ -359,11 +364,11 @@ def test_fedrep_trains_a_head_on_minibatches_as_on_features() -> None:
         cacheable = False
 
     method, client = FedRep(head_epochs=2, base_epochs=1, **OPTIONS), TRAINING[0]
-    takes = method.takes()
-    drawn, _ = support_streams(FEDERATION, SPEC)[client].draw(takes, 0, "round", 0)
+    draws = method.draws(Round(0))
+    drawn, _ = support_streams(FEDERATION, SPEC)[client].draw(draws, 0, "round", 0)
     taken = [
-        tuple(batch(r[0])._replace(places=torch.from_numpy(r[1])) if take.indexed else batch(r) for r in rows)
-        for take, rows in zip(takes, drawn, strict=True)
+        tuple(batch(r[0])._replace(places=torch.from_numpy(r[1])) if one.indexed else batch(r) for r in rows)
+        for one, rows in zip(draws, drawn, strict=True)
     ]
     found = []
     for objective in (LoopObjective, Uncached):
@@ -381,7 +386,7 @@ def test_fedrep_under_dropout_moves_one_part_at_a_time(epochs: tuple[int, int]) 
     method = FedRep(head_epochs=epochs[0], base_epochs=epochs[1], **OPTIONS)
     task = Task(method.network(network), FEDERATION.x)
     f, w = LoopObjective(task), network.init(0).double()
-    taken = keyed(draw(client, method.takes(), "round", 0), torch.tensor(noise.key(0, client, 0)), task)
+    taken = keyed(draw(client, method.draws(Round(0)), "round", 0), torch.tensor(noise.key(0, client, 0)), task)
     base, head = method.client(f, w, w[f.part("head")], *taken, round=Round(0))
     slow = {"base": w[f.part("base")], "head": w[f.part("head")]}
     for part, batches in (("head", taken[1]), ("base", taken[2])):
@@ -395,7 +400,7 @@ def test_fedrep_under_dropout_moves_one_part_at_a_time(epochs: tuple[int, int]) 
     close(head, slow["head"])
     assert torch.equal(head, w[f.part("head")]) == (epochs[0] == 0)
     assert torch.equal(base, w[f.part("base")]) == (epochs[1] == 0)
-    unlike = keyed(draw(client, method.takes(), "round", 0), torch.tensor(noise.key(1, client, 0)), task)
+    unlike = keyed(draw(client, method.draws(Round(0)), "round", 0), torch.tensor(noise.key(1, client, 0)), task)
     others = method.client(f, w, w[f.part("head")], *unlike, round=Round(0))
     assert not (torch.equal(others[0], base) and torch.equal(others[1], head))
 
@@ -425,8 +430,7 @@ def test_l2gd_rounds() -> None:
             x = {c: w - rate * 0.5 * (w - average) for c, w in x.items()}
         else:
             x = {
-                c: Optimizer(lr=rate).descend(w, draw(c, method.takes(), "round", index, phase="local")[0])
-                for c, w in x.items()
+                c: Optimizer(lr=rate).descend(w, draw(c, method.draws(LOCAL), "round", index)[0]) for c, w in x.items()
             }
     assert phases == ["local", "averaging", "averaging", "averaging"]
     simulation = same(method, (sum(x.values()) / 6, torch.tensor(6.0, dtype=torch.float64)), x, l2gd_spec(rounds))
@@ -440,7 +444,7 @@ def test_l2gd_without_pull_is_training_alone_in_the_local_rounds() -> None:
     assert 2 <= len(local) < rounds
     alone = {}
     for client in TRAINING:
-        batches = [b for index in local for b in draw(client, method.takes(), "round", index, phase="local")[0]]
+        batches = [b for index in local for b in draw(client, method.draws(LOCAL), "round", index)[0]]
         alone[client] = Optimizer(lr=0.6 / (6 * 0.45), beta=None).descend(START, tuple(batches))
     server = (sum(alone.values()) / 6, torch.tensor(6.0, dtype=torch.float64))
     same(method, server, alone, l2gd_spec(rounds))
@@ -450,14 +454,14 @@ def test_l2gd_where_the_pull_is_whole_leaves_all_at_the_mean() -> None:
     """With a lambda / (N (1 - p)) = 1, whatever the models were."""
     method = L2GD(p=0.5, a=1.5, lam=2.0)
     f, server = LoopObjective(Task(NETWORK, FEDERATION.x)), method.init(_New(), 6)._replace(mean=START + 1)
-    sent, state = method.client(f, server, START, (), round=Round(3, phase="averaging"))
+    sent, state = method.client(f, server, START, round=Round(3))
     close(state, START + 1)
     assert torch.equal(sent, state)
 
 
 @given(st.floats(0, 1, exclude_max=True), st.floats(0, 1, exclude_max=True))
 def test_l2gd_averages_with_probability_p(p: float, flip: float) -> None:
-    assert L2GD(p=p).phase(flip) == ("averaging" if flip < p else "local")
+    assert L2GD(p=p).draws(Round(0, coin=flip)) == (() if flip < p else (Draw(epochs=5),))
 
 
 class _New:
@@ -469,6 +473,9 @@ class _New:
 
     def last(self, layers: int) -> slice:
         return NETWORK.layout.last(layers)
+
+    def entries(self, kind: Any) -> Tensor:
+        raise NotImplementedError
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         raise NotImplementedError
@@ -496,7 +503,7 @@ def test_apfl_rounds(private_init: Any, released: bool | None, momentum: float |
         sent = []
         for client in cohort(index):
             w, mine, of_w, of_v = server, own(client), torch.zeros_like(START), torch.zeros_like(START)
-            for b in draw(client, method.takes(), "round", index)[0]:
+            for b in draw(client, method.draws(Round(0)), "round", index)[0]:
                 m = alpha * mine + (alpha if released else 1 - alpha) * w
                 g, of_m = gradient(w, b) + rates * w, gradient(m, b) + rates * m
                 of_w = beta * of_w + g
@@ -528,12 +535,12 @@ def test_apfl_of_alpha_0_scores_the_model_of_fedavg() -> None:
 def test_apfl_of_alpha_1_trains_each_client_alone() -> None:
     method, client = APFL(alpha=1.0, epochs=2, **OPTIONS), TRAINING[0]
     f = LoopObjective(Task(NETWORK, FEDERATION.x))
-    (batches,) = draw(client, method.takes(), "round", 0)
+    (batches,) = draw(client, method.draws(Round(0)), "round", 0)
     sent, v = method.client(f, START, START + 0.01, batches, round=Round(0))
     close(v, Optimizer().descend(START + 0.01, batches))
     close(sent, Optimizer().descend(START, batches))
-    assert torch.equal(method.trained(sent, v), v)
-    assert torch.equal(APFL(alpha=0.0).trained(sent, v), sent)
+    assert torch.equal(method.local_model(sent, v), v)
+    assert torch.equal(APFL(alpha=0.0).local_model(sent, v), sent)
 
 
 # Local.
@@ -541,10 +548,10 @@ def test_apfl_of_alpha_1_trains_each_client_alone() -> None:
 
 def test_local_training_that_keeps_its_momentum_is_one_training_of_all_clients() -> None:
     method = Local(epochs=2, lr=LR, momentum=BETA, batch=4, keep_momentum=True)
-    assert method.asks == "everyone" and Local(momentum=BETA).asks == "cohort"
+    assert method.joins == "everyone" and Local(momentum=BETA).joins == "cohort"
     models = {
         c: Optimizer(decay=0.0).descend(
-            START, tuple(b for index in range(ROUNDS) for b in draw(c, method.takes(), "round", index)[0])
+            START, tuple(b for index in range(ROUNDS) for b in draw(c, method.draws(Round(0)), "round", index)[0])
         )
         for c in TRAINING
     }
@@ -557,12 +564,13 @@ def test_local_training_that_keeps_its_momentum_is_one_training_of_all_clients()
 def test_what_a_participation_leaves() -> None:
     f, client = LoopObjective(Task(NETWORK, FEDERATION.x)), TRAINING[0]
     for method in (FedAvg(epochs=1, **OPTIONS), PFedMe(steps=3, batch=4)):
-        (batches,) = draw(client, method.takes(), "round", 0)
+        (batches,) = draw(client, method.draws(Round(0)), "round", 0)
         sent, state = method.client(f, START, (), batches, round=Round(0))
         expected = sent if isinstance(method, FedAvg) else sent.personal
-        assert method.trained(sent, state) is expected
+        left = method.local_model(sent, state)
+        assert (left if isinstance(method, FedAvg) else left["personalized"]) is expected
     x = START + 1
-    assert L2GD().trained(x, x) is x
+    assert L2GD().local_model(x, x) is x
 
 
 @pytest.mark.parametrize("name", ["fedper", "fedrep", "lg-fedavg", "apfl"])

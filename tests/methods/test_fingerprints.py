@@ -43,7 +43,7 @@ def fingerprint(name: str) -> dict[str, Any]:
     (outcome,) = simulation.run()
     assert outcome.failure is None
     (run,) = simulation.runs
-    kept = {client: run.states[client] for client in sorted(run.states)} if case.method.trains == "everyone" else {}
+    kept = {client: run.states[client] for client in sorted(run.states)} if case.method.commits == "trained" else {}
     before = flat(case, (case.start()[0], [case.start()[1]] * len(kept)))
     after = flat(case, (run.server, list(kept.values())))
     chosen = after[torch.linspace(0, len(after) - 1, 5).long()]

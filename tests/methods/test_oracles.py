@@ -19,7 +19,7 @@ from pflbench.engine.batches import support_streams
 from pflbench.engine.cohort import arrived, sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import Setup, Simulation
-from pflbench.methods.base import Batch, Batches, Round, Take, mean, path, steps, total_loss
+from pflbench.methods.base import Batch, Batches, Draw, Round, mean, path, steps, total_loss
 from pflbench.methods.cafeme import CAFeMe
 from pflbench.methods.ditto import Ditto, DittoClient
 from pflbench.methods.fedavg import FedAvg
@@ -31,7 +31,7 @@ from pflbench.methods.per_fedavg import PerFedAvg
 from pflbench.methods.pfedme import PFedMe
 from pflbench.methods.scaffold import Scaffold
 from pflbench.models.mlp import perceptron
-from pflbench.optim import adam_init
+from pflbench.optim import Adam
 from pflbench.spec import Scoring
 from pflbench.testing import tiny_federation, tiny_network, tiny_spec
 
@@ -72,6 +72,9 @@ class Quadratic:
         return slice(0, SIZE)
 
     def last(self, layers: int) -> slice:
+        raise NotImplementedError
+
+    def entries(self, kind: Any) -> Tensor:
         raise NotImplementedError
 
     def decay(self, rate: float | None, w: Tensor, *, wrt: str | None = None) -> Tensor | None:
@@ -154,7 +157,7 @@ def test_cafemes_meta_gradient_on_quadratics(order: Any) -> None:
         for s in (3, 2, 1, 0):
             g = (EYE - alpha * f.a[s]) @ g
     method = CAFeMe(steps=4, inner_lr=alpha, order=order, outer_lr=0.01)
-    upload, state = method.client(f, W, adam_init(W), f.batches[:4], f.batches[4:], round=NOW)
+    upload, state = method.client(f, W, Adam(0.0).init(W), f.batches[:4], f.batches[4:], round=NOW)
     close(state.first / 0.1, g)  # Adam's first step shows only signs; its moments show the gradient
     close(state.second / 0.001, g * g)
     close(upload, W - 0.01 * g / (g.abs() + 1e-8))
@@ -163,7 +166,7 @@ def test_cafemes_meta_gradient_on_quadratics(order: Any) -> None:
 def test_ditto_settles_where_loss_and_pull_agree() -> None:
     f = Quadratic(1)
     method = Ditto(personal_lr=0.2, lam=0.7, lr=0.01)
-    _, state = method.client(f, W, DittoClient(-W, adam_init(W)), f.batches * 300, f.batches, round=NOW)
+    _, state = method.client(f, W, DittoClient(-W, Adam(0.0).init(W)), f.batches * 300, f.batches, round=NOW)
     close(state.personal, torch.linalg.solve(f.a[0] + 0.7 * EYE, f.b[0] + 0.7 * W), 1e-9)
     assert state.adam.updates == 1
 
@@ -212,6 +215,9 @@ def test_ifca_starts_from_independent_models_and_the_common_one() -> None:
 
         def last(self, layers: int) -> slice:
             return net.layout.last(layers)
+
+        def entries(self, kind: Any) -> Tensor:
+            raise NotImplementedError
 
         def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
             raise NotImplementedError
@@ -293,7 +299,7 @@ def test_scaffold_rounds() -> None:
     for index in range(ROUNDS):
         moved, changed = [], []
         for client in slow.senders(index):
-            (batches,) = slow.draw(client, method.takes(), "round", index)
+            (batches,) = slow.draw(client, method.draws(Round(0)), "round", index)
             y = x
             for b in batches:
                 y = y - LR * (slow.f.grad(y, b) + c - own[client])
@@ -317,13 +323,13 @@ def test_ifca_rounds_with_a_shared_base() -> None:
         losses = [slow.f(torch.cat([base, head]), everything).item() for head in heads]
         return losses.index(min(losses))
 
-    assert method.takes()[:1] == method.adapts() == (Take(whole=True),)
+    assert method.draws(Round(0))[:1] == method.personal_draws() == (Draw(whole=True),)
     chosen = set()
     for index in range(ROUNDS):
         models, total = {}, [0.0, 0.0]
         for client, n in slow.senders(index).items():
             k = choose(client)
-            w = slow.sgd(torch.cat([base, heads[k]]), slow.draw(client, method.takes(), "round", index)[1])
+            w = slow.sgd(torch.cat([base, heads[k]]), slow.draw(client, method.draws(Round(0)), "round", index)[1])
             models[client], total[k] = (k, n, w), total[k] + n
         base = sum(n * w[BASE] for _, n, w in models.values())
         for k in range(2):
@@ -340,7 +346,7 @@ def test_fedper_rounds() -> None:
     base, heads, models = slow.start[BASE], dict.fromkeys(slow.clients, slow.start[HEAD]), {}
     for index in range(ROUNDS):
         for client in slow.clients:
-            (batches,) = slow.draw(client, method.takes(), "round", index)
+            (batches,) = slow.draw(client, method.draws(Round(0)), "round", index)
             models[client] = slow.sgd(torch.cat([base, heads[client]]), batches)
             heads[client] = models[client][HEAD]
         base = sum(n * models[client][BASE] for client, n in slow.senders(index).items())
@@ -357,7 +363,7 @@ def test_fedrep_rounds_with_personal_heads() -> None:
     base, heads, models = slow.start[BASE], dict.fromkeys(slow.clients, slow.start[HEAD]), {}
     for index in range(ROUNDS):
         for client in slow.clients:
-            _, for_head, for_base = slow.draw(client, method.takes(), "round", index)
+            _, for_head, for_base = slow.draw(client, method.draws(Round(0)), "round", index)
             w = slow.sgd(torch.cat([base, heads[client]]), for_head, HEAD)
             heads[client] = w[HEAD]
             models[client] = slow.sgd(w, for_base, BASE)
@@ -382,7 +388,7 @@ def test_pfedme_rounds() -> None:
         local, personal = {}, {}
         for client in slow.clients:
             w = theta = server
-            for b in slow.draw(client, method.takes(), "round", index)[0]:
+            for b in slow.draw(client, method.draws(Round(0)), "round", index)[0]:
                 for _ in range(2):
                     theta = theta - 0.1 * (slow.f.grad(theta, b) + 2 * (theta - w))
                 w = w - LR * 2 * (w - theta)
@@ -398,7 +404,7 @@ def test_a_personal_model_of_per_fedavg_is_sgd_from_the_new_global_one() -> None
     for index in range(ROUNDS):
         models = []
         for client, n in slow.senders(index).items():
-            (drawn,), w = slow.draw(client, method.takes(), "round", index), server
+            (drawn,), w = slow.draw(client, method.draws(Round(0)), "round", index), server
             for s in (0, 4):
                 v = slow.f.grad(w - 0.1 * slow.f.grad(w, drawn[s]), drawn[s + 1])
                 third = drawn[s + 2]
@@ -407,7 +413,7 @@ def test_a_personal_model_of_per_fedavg_is_sgd_from_the_new_global_one() -> None
             models.append(n * w)
         server = sum(models)
     adapted = {
-        c: slow.sgd(server, slow.draw(c, method.adapts(), "personalize", ROUNDS)[0], beta=0, lr=0.1)
+        c: slow.sgd(server, slow.draw(c, method.personal_draws(), "personalize", ROUNDS)[0], beta=0, lr=0.1)
         for c in slow.clients
     }
     slow.same(method, server, adapted)
@@ -442,7 +448,7 @@ FEDERATION = tiny_federation(0)
 
 
 def taken(method: Any) -> list[Batches]:
-    drawn, _ = support_streams(FEDERATION, tiny_spec())[3].draw(method.takes(), 0)
+    drawn, _ = support_streams(FEDERATION, tiny_spec())[3].draw(method.draws(Round(0)), 0)
     return [tuple(Batch(torch.from_numpy(r), torch.from_numpy(FEDERATION.labels[r])) for r in rows) for rows in drawn]
 
 
@@ -475,7 +481,7 @@ def test_exact_cafeme_is_autograd_through_the_path(mode: Any) -> None:
     network = method.network(tiny_network())
     f, theta = LoopObjective(Task(network, FEDERATION.x)), network.init(0).double()
     inner, (outer,) = taken(method)
-    _, state = method.client(f, theta, adam_init(theta), inner, (outer,), round=NOW)
+    _, state = method.client(f, theta, Adam(0.0).init(theta), inner, (outer,), round=NOW)
 
     def loss(w: Tensor, b: Batch) -> Tensor:
         return F.cross_entropy(network.logits([w], FEDERATION.x[b.rows].double() / 255), b.labels)
@@ -501,7 +507,7 @@ def test_exact_meta_gradient_of_the_plain_network_is_autograd_through_a_module(t
     method = CAFeMe(steps=5, outer_batches=3, inner_lr=0.1, order="exact")
     f, w = LoopObjective(Task(tiny_network(), FEDERATION.x)), tiny_network().init(0).double()
     inner, (outer,) = taken(method)
-    _, state = method.client(f, w, adam_init(w), inner, (outer,), round=NOW)
+    _, state = method.client(f, w, Adam(0.0).init(w), inner, (outer,), round=NOW)
     close(state.first / 0.1, maml(module_loss(tiny_module, w), w, 0.1, inner, outer), 1e-9)
 
 
@@ -526,7 +532,7 @@ def test_the_meta_gradient_is_learn2learns(tiny_module: ModuleOf) -> None:
     method = CAFeMe(steps=3, outer_batches=2, inner_lr=0.1, order="exact")
     f, w = LoopObjective(Task(tiny_network(), FEDERATION.x)), tiny_network().init(0).double()
     inner, (outer,) = taken(method)
-    _, state = method.client(f, w, adam_init(w), inner, (outer,), round=NOW)
+    _, state = method.client(f, w, Adam(0.0).init(w), inner, (outer,), round=NOW)
     learner = l2l.algorithms.MAML(tiny_module(w), lr=0.1, first_order=False)
     clone = learner.clone()
     for b in inner:

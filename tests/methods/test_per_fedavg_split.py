@@ -158,7 +158,7 @@ def test_without_an_inner_step_it_is_fedavg_on_the_second_halves(momentum: float
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.2, 1.5])
 def test_a_share_that_leaves_a_half_empty_is_refused(share: float) -> None:
-    with pytest.raises(UsageError, match="share must be between 0 and 1"):
+    with pytest.raises(UsageError, match="share must be greater than 0 and less than 1"):
         PerFedAvgSplit(share=share)
 
 
@@ -204,7 +204,10 @@ def test_rounds_and_tests_are_those_of_a_slow_version(weights: Any, execution: A
     left: dict[int, Tensor] = {}
     for index in range(3):
         cohort = sample_cohort(scored, FEDERATION.training, index).tolist()
-        sent = {c: participation(method, w, streams[c].draw(method.takes(), 0, "round", index)[0][0]) for c in cohort}
+        sent = {
+            c: participation(method, w, streams[c].draw(method.draws(Round(0)), 0, "round", index)[0][0])
+            for c in cohort
+        }
         n = {c: float(len(FEDERATION.support[c])) if weights == "examples" else 1.0 for c in cohort}
         w = sum((n[c] * sent[c] for c in cohort), torch.zeros_like(w)) / sum(n.values())
         left |= sent
@@ -212,7 +215,7 @@ def test_rounds_and_tests_are_those_of_a_slow_version(weights: Any, execution: A
 
     def adapted(client: int) -> Tensor:
         mine = w
-        for rows in streams[client].draw(method.adapts(), 0, "personalize", 3)[0][0]:
+        for rows in streams[client].draw(method.personal_draws(), 0, "personalize", 3)[0][0]:
             mine = mine - 0.03 * autograd(mine, rows)
         return mine
 

@@ -15,7 +15,7 @@ from pflbench import noise
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import RunOutcome, Setup, simulate
 from pflbench.methods import gaussian as g
-from pflbench.methods.base import Batch, Round, Take
+from pflbench.methods.base import Batch, Draw, Round
 from pflbench.methods.gaussian import Gaussian
 from pflbench.methods.pfedbayes import PFedBayes, PFedBayesClient
 from pflbench.models.mlp import perceptron
@@ -42,6 +42,9 @@ class Initial:
 
     def last(self, layers: int) -> slice:
         return NETWORK.layout.last(layers)
+
+    def entries(self, kind: Any) -> Tensor:
+        raise NotImplementedError
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         raise NotImplementedError
@@ -214,8 +217,8 @@ def test_models_are_the_two_means() -> None:
     method = PFedBayes(steps=2)
     server, fresh = start(method)
     sent, state = take_part(method, server, fresh)
-    assert method.deploy(F_, server, ()) is server.mean and method.adapts() == ()
-    assert method.personalize(F_, server, state, sent, round=now(0))["personalized"] is state.q.mean
+    assert method.deploy(F_, server, ()) is server.mean and method.personal_draws() == ()
+    assert method.personalize(F_, server, state, round=now(0)) is method.local_model(sent, state) is state.q.mean
 
 
 # Without memory.
@@ -236,8 +239,8 @@ def test_a_client_without_memory_starts_from_what_it_receives() -> None:
 class Full(PFedBayes):
     """Everyone trains, read or not."""
 
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(whole=True),)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return (Draw(whole=True),)
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)

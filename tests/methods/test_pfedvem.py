@@ -17,9 +17,11 @@ from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import RunOutcome, Setup, simulate
 from pflbench.errors import UsageError
 from pflbench.methods import gaussian as g
-from pflbench.methods.base import Batch, Round, Take
+from pflbench.methods.base import Batch, Draw, Round
+from pflbench.methods.gaussian_head import Prior, fit_head
 from pflbench.methods.pfedvem import FLOOR, PFedVEM, PFedVEMClient, PFedVEMUpload
 from pflbench.models.mlp import perceptron
+from pflbench.optim import SGD
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import CLASSES, SHAPE, SIZES, tiny_federation, tiny_network, tiny_spec
 
@@ -43,6 +45,9 @@ class Initial:
 
     def last(self, layers: int) -> slice:
         return NETWORK.layout.last(layers)
+
+    def entries(self, kind: Any) -> Tensor:
+        raise NotImplementedError
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         return noise.normal(torch.tensor(noise.key(0, "initial")), name, shape, torch.float64)
@@ -274,8 +279,8 @@ def test_the_ablations_are_other_methods() -> None:
 class Full(PFedVEM):
     """Every base is trained, read or not."""
 
-    def takes(self) -> tuple[Take, ...]:
-        return tuple(replace(take, used_only=False) for take in super().takes())
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return tuple(replace(draw, for_upload=False) for draw in super().draws(round))
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -306,10 +311,10 @@ def test_personal_models_are_the_trained_base_with_the_posteriors_mean() -> None
     method = PFedVEM(**SMALL)
     server, fresh = start(method)
     sent, state = take_part(method, server, fresh)
-    now = method.personalize(F_, server, state, sent, round=NOW)["personalized"]
+    now = method.local_model(sent, state)
     close(now, torch.cat([sent.base, state.posterior.mean]), 0)
-    assert not torch.equal(sent.base, server[BASE]) and method.adapts() == ()
-    later = method.personalize(F_, server, state, None, round=NOW)["personalized"]
+    assert not torch.equal(sent.base, server[BASE]) and method.personal_draws() == ()
+    later = method.personalize(F_, server, state, round=NOW)
     close(later, torch.cat([server[BASE], state.posterior.mean]), 0)
     assert method.deploy(F_, server, ()) is server
 
@@ -348,11 +353,12 @@ def test_a_base_that_overflows_is_restored_and_counted_and_the_head_stays() -> N
 
 
 def test_a_loss_that_overflows_with_finite_parameters_restores_the_head() -> None:
-    method = PFedVEM(head_lr=0.0, head_steps=2)
-    server, fresh = start(method)
+    server, fresh = start(PFedVEM())
+    prior, by = Prior(server[HEAD], numbers(1)[0]), SGD(0.0, 0.9)
     far = g.Gaussian(fresh.posterior.mean + 1e160, fresh.posterior.prescale)
     for posterior, expected in ((fresh.posterior, True), (far, False)):
-        _, sound = method.train_head(F_.features(server, WHOLE), WHOLE, posterior, server[HEAD], numbers(1)[0], NOW)
+        z = F_.features(server, WHOLE)
+        _, sound = fit_head(posterior, prior, z, WHOLE, by, NOW, updates=2, samples=5)
         assert bool(sound) is expected
 
 

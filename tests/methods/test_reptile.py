@@ -120,17 +120,17 @@ def test_a_personal_model_is_the_servers_after_the_inner_update() -> None:
     f = LoopObjective(Task(NET, FEDERATION.x))
     rows = [FEDERATION.support[3][:5], FEDERATION.support[3][5:9]]
     for method in (Reptile(inner_lr=0.05), FOMaml(inner_lr=0.05)):
-        assert method.adapts() == method.takes()[:1]
-        made = method.personalize(f, start(), (), None, batches(rows), round=Round(0))
-        close(made["personalized"], descended(start(), rows, 0.05))
+        assert method.personal_draws() == method.draws(Round(0))[:1]
+        made = method.personalize(f, start(), (), batches(rows), round=Round(0))
+        close(made, descended(start(), rows, 0.05))
 
 
 @pytest.mark.parametrize("method", [Reptile, FOMaml])
 def test_an_inner_update_is_of_epochs_or_of_steps(method: Any) -> None:
     with pytest.raises(UsageError, match="either epochs or steps, not 2 epochs and 3 steps"):
         method(epochs=2, steps=3)
-    assert method(steps=3).takes()[0].epochs is None and method(steps=3).takes()[0].steps == 3
-    assert method(epochs=2).takes()[0].epochs == 2 and method().takes()[0].epochs
+    assert method(steps=3).draws(Round(0))[0].epochs is None and method(steps=3).draws(Round(0))[0].steps == 3
+    assert method(epochs=2).draws(Round(0))[0].epochs == 2 and method().draws(Round(0))[0].epochs
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -143,7 +143,7 @@ def test_rounds_of_first_order_maml_are_those_of_a_slow_version(amount: dict[str
     for index in range(3):
         sent = []
         for c in sample_cohort(drawn, FEDERATION.training, index).tolist():
-            (mine, _), _ = streams[c].draw(method.takes(), 0, "round", index)
+            (mine, _), _ = streams[c].draw(method.draws(Round(0)), 0, "round", index)
             sent.append(autograd(descended(w, mine, 0.1), FEDERATION.support[c]))
         w = w - 0.3 * sum(sent) / 4
     torch.testing.assert_close(outcome.server, w, rtol=1e-10, atol=1e-11)

@@ -19,7 +19,7 @@ from pflbench.engine.cohort import arrived, sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import Setup, Simulation, simulate
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Batches, Method, Round, Take
+from pflbench.methods.base import Batch, Batches, Draw, Method, Round
 from pflbench.methods.cafeme import CAFeMe
 from pflbench.methods.ditto import Ditto
 from pflbench.methods.fedavg import FedAvg
@@ -34,7 +34,7 @@ from pflbench.methods.pfedme import PFedMe
 from pflbench.methods.scaffold import Scaffold
 from pflbench.models.mlp import perceptron
 from pflbench.models.network import Network
-from pflbench.optim import adam_init
+from pflbench.optim import Adam
 from pflbench.spec import Scoring
 from pflbench.testing import Case, tiny_federation, tiny_network, tiny_spec
 from pflbench.vector import Parameter
@@ -70,20 +70,20 @@ def batches(rows: Sequence[Any]) -> Batches:
 
 
 def drawn(method: Method[Any, Any, Any]) -> list[Batches]:
-    taken, _ = support_streams(FEDERATION, tiny_spec())[CLIENT].draw(method.takes(), 0)
+    taken, _ = support_streams(FEDERATION, tiny_spec())[CLIENT].draw(method.draws(Round(0)), 0)
     return [batches(rows) for rows in taken]
 
 
-def redrawn(takes: Sequence[Take]) -> list[Batches]:
+def redrawn(draws: Sequence[Draw]) -> list[Batches]:
     """Reshuffled minibatches, with their places where they are asked for."""
-    taken, _ = support_streams(FEDERATION, STRAGGLING)[CLIENT].draw(takes, 0, "round", 0)
+    taken, _ = support_streams(FEDERATION, STRAGGLING)[CLIENT].draw(draws, 0, "round", 0)
     return [
         tuple(
             b._replace(places=torch.from_numpy(r[1])) for b, r in zip(batches([r[0] for r in rows]), rows, strict=True)
         )
-        if take.indexed
+        if draw.indexed
         else batches(rows)
-        for take, rows in zip(takes, taken, strict=True)
+        for draw, rows in zip(draws, taken, strict=True)
     ]
 
 
@@ -142,24 +142,24 @@ def test_fedprox_without_pull_is_fedavg(momentum: float | None, execution: Any) 
 
 def test_per_fedavg_without_inner_step_is_sgd_on_the_second_draws_and_its_personal_model_the_global_one() -> None:
     method, f, w = PerFedAvg(steps=3, inner_lr=0.0, outer_lr=0.1, batch=4, personal_epochs=2), objective(), start()
-    (taken,) = redrawn(method.takes())
+    (taken,) = redrawn(method.draws(Round(0)))
     upload, _ = method.client(f, w, (), taken, round=NOW)
     close(upload, sgd(f, w, taken[1::4], 0.1))
-    assert torch.equal(method.personalize(f, w, (), None, *redrawn(method.adapts()), round=NOW)["personalized"], w)
+    assert torch.equal(method.personalize(f, w, (), *redrawn(method.personal_draws()), round=NOW), w)
 
 
 @pytest.mark.parametrize("method", [PerFedAvg(), FedAvg(), PFedMe(), FedProx()], ids=lambda m: type(m).__name__)
 def test_without_anything_that_makes_them_there_are_no_personal_models(method: Method[Any, Any, Any]) -> None:
     with pytest.raises(UsageError, match=f"{type(method).__name__} has no personal models"):
-        method.personalize(objective(), start(), (), None, *redrawn(method.adapts()), round=NOW)
+        simulate([tiny_spec(scoring=Scoring(stages=("personalized",)))], [FEDERATION], method, tiny_network())
 
 
 def test_ifcas_personal_model_is_the_one_that_it_deploys() -> None:
     method, f = IFCA(clusters=3), objective()
     server = torch.stack([start() + 0.1 * k for k in range(3)])
-    (once,) = redrawn(method.adapts())
-    made = method.personalize(f, server, (), None, once, round=NOW)
-    assert torch.equal(made["personalized"], method.deploy(f, server, once))
+    (once,) = redrawn(method.personal_draws())
+    made = method.personalize(f, server, (), once, round=NOW)
+    assert torch.equal(made, method.deploy(f, server, once))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_ifcas_personal_model_is_the_one_that_it_deploys() -> None:
 )
 def test_a_methods_own_batch_size_is_that_of_all_its_minibatches(method: Callable[..., Method[Any, Any, Any]]) -> None:
     for options in ({}, {"shared": "base"}) if method is IFCA else ({},):
-        sizes = [take.batch for take in method(batch=4, **options).takes() if not take.whole]
+        sizes = [take.batch for take in method(batch=4, **options).draws(Round(0)) if not take.whole]
         assert set(sizes[-1:]) == {4} and set(sizes[:-1]) <= ({None} if method is IFCA else {4})
 
 
@@ -182,7 +182,7 @@ def test_one_round_of_local_is_torchs_sgd(tiny_module: ModuleOf) -> None:
     sent, state = method.client(objective(), start() + 1, w, taken, round=NOW)  # it never sees the server's model
     close(state, torch_sgd(tiny_module(w), taken, lr=0.02, momentum=0.9))
     assert sent.shape == () and method.server(w, torch.ones(2), torch.ones(2) / 2, NOW) is w
-    assert method.personalize(objective(), w, state, None, round=NOW) == {"personalized": state}
+    assert method.personalize(objective(), w, state, round=NOW) is state
 
 
 def test_two_rounds_of_local_are_one_of_twice_the_epochs() -> None:
@@ -246,7 +246,7 @@ def test_fedrep_without_head_epochs_never_changes_a_head() -> None:
 def test_fedrep_without_base_epochs_trains_a_head_on_features(momentum: float | None) -> None:
     method = FedRep(head_epochs=3, base_epochs=0, lr=0.1, momentum=momentum, batch=4)
     f, w = objective(FEATURED), start(FEATURED)
-    taken = redrawn(method.takes())
+    taken = redrawn(method.draws(Round(0)))
     base, head = method.client(f, w, method.init_client(w, _Featured()), *taken, round=NOW)
     assert torch.equal(base, w[f.part("base")])
     linear = nn.Linear(16, 3).double()
@@ -333,8 +333,8 @@ def test_ditto_without_pull_trains_its_personal_model_alone() -> None:
     state = method.init_client(w, _New())._replace(personal=personal)
     sent, after = method.client(f, w, state, mine, shared, round=NOW)
     close(after.personal, sgd(f, personal, mine, 0.1))
-    assert method.personalize(f, w, after, None, round=NOW) == {"personalized": after.personal}
-    assert method.trained(sent, after) is after.personal and not torch.equal(after.personal, sent)
+    assert method.personalize(f, w, after, round=NOW) is after.personal
+    assert method.local_model(sent, after) is after.personal and not torch.equal(after.personal, sent)
 
 
 def test_dittos_personal_model_never_touches_the_global_one() -> None:
@@ -357,6 +357,9 @@ class _New:
 
     def last(self, layers: int) -> slice:
         return tiny_network().layout.last(layers)
+
+    def entries(self, kind: Any) -> Tensor:
+        raise NotImplementedError
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         raise NotImplementedError
@@ -413,7 +416,7 @@ def test_fedavg_with_one_client_and_one_step_is_sgd(tiny_module: ModuleOf) -> No
 
 def test_a_participation_in_fedavg_is_torchs_sgd_with_momentum(tiny_module: ModuleOf) -> None:
     method, w = FedAvg(epochs=3, lr=0.02, momentum=0.9, batch=4), start()
-    (taken,) = redrawn(method.takes())
+    (taken,) = redrawn(method.draws(Round(0)))
     assert {len(b.rows) for b in taken} == {4} and len(taken) == 18
     upload, _ = method.client(objective(), w, (), taken, round=NOW)
     close(upload, torch_sgd(tiny_module(w), taken, lr=0.02, momentum=0.9))
@@ -449,7 +452,7 @@ def test_cafeme_with_open_gates_is_first_order_maml(tiny_module: ModuleOf) -> No
     # First-order MAML on the base alone, over three participations with one Adam state.
     module = tiny_module(theta[-n:])
     meta = torch.optim.Adam(module.parameters(), lr=0.01)
-    state, w = adam_init(theta), theta
+    state, w = Adam(0.0).init(theta), theta
     for _ in range(3):
         inner, (outer,) = drawn(method)
         w, state = method.client(objective(network), w, state, inner, (outer,), round=NOW)

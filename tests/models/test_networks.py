@@ -123,7 +123,7 @@ class Reference(nn.Module):
         return nn.Sequential(*[layer for i, o in pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())])
 
     def gate(self, a: Tensor, zeta: list[Tensor]) -> Tensor:
-        """Takes what this layer needs from the front of the list of single outputs."""
+        """Draws what this layer needs from the front of the list of single outputs."""
         if self.mode is None:
             return a
         n = a.shape[1]

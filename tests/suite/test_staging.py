@@ -43,7 +43,7 @@ def refusal(asked: Suite, **arguments: Any) -> str:
     ("method", "stage", "has"),
     [
         ("fedprox", "personalized", "it has global, finetuned."),
-        ("local", "global", "it has personalized."),
+        ("local", "global", "it has personalized, stored, sampled."),
         ("fedper", "global", "it has personalized, finetuned, stored, sampled."),
         ("ifca", "stored", "it has global, personalized, finetuned."),
         ("ditto", "local", "it has global, personalized, finetuned, stored, sampled."),
@@ -62,8 +62,8 @@ def test_also_where_the_table_does_not_show_it() -> None:
 @pytest.mark.parametrize(
     ("stage", "hook"),
     [
-        ("personalized", "`def personalize(self, f, server, state, sent, *taken, round)`"),
-        ("stored", "`def trained(self, sent, state)`"),
+        ("personalized", "`def personalize(self, f, server, state, *batches, round)`"),
+        ("stored", "`def local_model(self, upload, state)`"),
     ],
 )
 def test_who_wrote_the_method_is_told_what_to_write(tmp_path: Path, stage: str, hook: str) -> None:
@@ -135,7 +135,7 @@ def test_a_guest_is_asked_for_what_it_has(tmp_path: Path) -> None:
     layout = {"personalized": "PM", "global": "GM", "stored": "S"}
     (only,) = expand(suite(row, layout=layout), columns=["a"], seeds=[0], methods=guest(tmp_path)).cells
     assert (only.stage, only.runs[0].scoring.stages, only.row.stages) == ("global", ("global",), ("global",))
-    own = guest(tmp_path, "    def personalize(self, f, server, state, sent, *taken, round): ...\n")
+    own = guest(tmp_path, "    def personalize(self, f, server, state, *batches, round): ...\n")
     more = expand(suite(row, layout=layout), columns=["a"], methods=own)
     assert [cell.stage for cell in more.cells] == ["personalized", "global"]
     assert more.runs[0].scoring.stages == ("global", "personalized")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import Batches, Method, Objective, Round, Take, steps
+from pflbench.methods.base import Batches, Draw, Method, Objective, Round, steps
 from pflbench.typing import Params
 
 
@@ -19,8 +19,8 @@ class LocalSGD(Method[Params, tuple[()], Params]):
     lr: float = 0.1
     """Local learning rate."""
 
-    def takes(self) -> tuple[Take, ...]:
-        return (Take(steps=self.count),)
+    def draws(self, round: Round) -> tuple[Draw, ...]:
+        return (Draw(steps=self.count),)
 
     def client(
         self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round

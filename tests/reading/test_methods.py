@@ -3,7 +3,7 @@
 import pytest
 
 from pflbench.names import BUILT_IN, locate, source_file
-from pflbench.reading.evidence import departures, of_method, of_source
+from pflbench.reading.methods import departures, of_method, of_source
 
 
 @pytest.mark.parametrize("method", sorted(BUILT_IN["methods"]))

@@ -1,0 +1,105 @@
+"""Writes docs/methods/: a page for each built-in method, from its source and from the stored results.
+
+Run it after a method or the results changed: `python docs/pages.py`. A test compares what it would write.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pflbench as pb
+from pflbench import names
+from pflbench.classes import lineage
+from pflbench.errors import UsageError
+from pflbench.reading.methods import described
+from pflbench.suite.load import available
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "methods"
+SHOWN = ("draws", "init", "init_client", "client", "server", "local_model", "personal_draws", "personalize")
+"""The functions that make up the algorithm, in the order of a page."""
+
+
+def pages() -> dict[str, str]:
+    """The text of every page, by its path below `FOLDER`."""
+    results = compared()
+    made = {f"{name}.md": page(name, results[name]) for name in sorted(names.BUILT_IN["methods"])}
+    lines = [f"- [{name}]({name}.md): {described(name).info.doc}" for name in sorted(names.BUILT_IN["methods"])]
+    head = "# The built-in methods\n\nWritten by `docs/pages.py` from their sources and from the committed results.\n\n"
+    return {"README.md": head + "\n".join(lines) + "\n", **made}
+
+
+def page(name: str, results: list[str]) -> str:
+    """One method's page."""
+    found = described(name)
+    module, attribute = names.split_reference(found.info.reference)
+    source = f"pflbench/{'/'.join(module.split('.')[1:])}.py"
+    link = f"[`{source}`](../../{source})"
+    parts = [f"# {name}", f"{found.citation}", f"{found.info.doc} Source: {link}."]
+    parts += [f"Stages of a table that it has: {', '.join(f'`{stage}`' for stage in found.stages)}."]
+    parts += ["## Algorithm", algorithm(f"{module}:{attribute}")]
+    for listed in found.departures:
+        parts += [f"## Departures {listed.scope}".rstrip(), "\n".join(listed.items), f"Where each is made: {link}."]
+    if found.special_cases:
+        parts += ["## Special cases", found.special_cases[0].upper() + found.special_cases[1:]]
+    rows = [f"| `{h.name}` | {h.default} | {h.allowed} | {h.meaning} |" for h in found.hyperparameters]
+    parts += ["## Hyperparameters", "| name | default | allowed | meaning |\n|---|---|---|---|\n" + "\n".join(rows)]
+    if results:
+        heads = ("suite", "row", "setting", "stage", "ours", "seeds", "the paper's", "verdict")
+        head = f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n"
+        said = (
+            "From the committed results; ± is the standard deviation over seeds. `pflbench explain` says more of each."
+        )
+        parts += ["## Results", said, head + "\n".join(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def algorithm(reference: str) -> str:
+    """The method's functions as they stand in its file, or in those of its bases beside it."""
+    chosen: dict[str, str] = {}
+    for one in lineage(reference) or ():
+        text = names.source_file(one.reference).read_text(encoding="utf-8")
+        if one.module == "pflbench.methods.base":
+            continue
+        for item in one.node.body:
+            if isinstance(item, ast.FunctionDef) and item.name in SHOWN and item.name not in chosen:
+                code = ast.get_source_segment(text, item, padded=True) or ""
+                chosen[item.name] = "\n".join(line[4:] for line in code.splitlines())
+    return "```python\n" + "\n\n\n".join(chosen[name] for name in SHOWN if name in chosen) + "\n```"
+
+
+def compared() -> dict[str, list[str]]:
+    """Lines of a table for each method: its results in every suite, beside the paper's numbers."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for suite in sorted(available()):
+        selection = pb.select(suite)
+        try:
+            cells = pb.table(selection, results=ROOT / "results").to_frame()
+        except UsageError:
+            continue
+        for cell in cells[cells["n"] > 0].astype(object).fillna("").to_dict("records"):
+            ours = f"{cell['mean']:.2f}" + (f" ± {cell['std']:.2f}" if cell["n"] > 1 else "")
+            seeds, paper = (
+                f"{cell['n']} of {cell['expected']}",
+                f"{cell['reference_mean']:g}" if cell["reference_mean"] else "",
+            )
+            line = (f"`{suite}`", cell["row"], cell["column"], cell["stage"], ours, seeds, paper, cell["verdict"])
+            found[cell["method"]].append(f"| {' | '.join(line)} |")
+    return found
+
+
+def main() -> None:
+    """Write all pages, and remove those of methods that are gone."""
+    FOLDER.mkdir(exist_ok=True)
+    made = pages()
+    for old in FOLDER.glob("*.md"):
+        if old.name not in made:
+            old.unlink()
+    for path, text in made.items():
+        (FOLDER / path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

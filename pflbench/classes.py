@@ -1,0 +1,122 @@
+"""Classes as their source files declare them, with what they inherit, read without importing anything."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pflbench import names, usercode
+from pflbench.errors import UsageError
+
+BARE = ("Method", "Generic", "Protocol", "Dataset", "Partition")
+"""Bases that need not be looked up where they cannot be: they have no fields and declare nothing."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A class statement.
+
+    Attributes:
+        reference: `module:Class` or `file.py:Class`.
+        node: The statement.
+        body: What it defines, by name: literals with their values, all else as None.
+    """
+
+    reference: str
+    node: ast.ClassDef
+    body: Mapping[str, Any]
+
+    @property
+    def module(self) -> str:
+        """The module or file that it stands in."""
+        return names.split_reference(self.reference)[0]
+
+
+def lineage(reference: str) -> tuple[Declared, ...] | None:
+    """A class and all it inherits from, in the order in which Python looks names up; None if the sources do not tell.
+
+    They do not where a base is no name of a class that stands in its module or is imported there.
+    """
+    stand_in = _stand_in(reference, {})
+    return None if stand_in is None else tuple(vars(one)["declared"] for one in stand_in.__mro__[:-1])
+
+
+def _stand_in(reference: str, known: dict[str, type | None]) -> type | None:
+    """An empty class with stand-ins of the same bases, so that Python itself says in which order they come."""
+    if reference not in known:
+        known[reference] = None
+        known[reference] = _made(reference, known)
+    return known[reference]
+
+
+def _made(reference: str, known: dict[str, type | None]) -> type | None:
+    where, name = names.split_reference(reference)
+    try:
+        path = names.source_file(reference)
+    except UsageError:  # a module that is only found where its importer looks for it
+        return None
+    names_there = scope(usercode.syntax(path))
+    node = names_there.classes.get(name)
+    if node is None:
+        return None
+    bases: list[type] = []
+    for base in node.bases:
+        base = base.value if isinstance(base, ast.Subscript) else base
+        behind = names_there.behind(base.id, node, where) if isinstance(base, ast.Name) else None
+        above = _stand_in(behind, known) if behind else None
+        if above is not None:
+            bases.append(above)
+        elif ast.unparse(base).rpartition(".")[2] not in BARE:
+            return None
+    try:
+        return type(name, tuple(bases), {"declared": Declared(reference, node, _body(node))})
+    except TypeError:  # bases that no class can have together: importing it says so
+        return None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the names of a module mean: classes that stand there, and imported names with where they come from."""
+
+    classes: Mapping[str, ast.ClassDef]
+    imported: Mapping[str, str]
+
+    def behind(self, name: str, below: ast.ClassDef, where: str) -> str | None:
+        """The reference of what this name means in the module `where`, to a class that stands there."""
+        own = self.classes.get(name)
+        return f"{where}:{name}" if own is not None and own.lineno < below.lineno else self.imported.get(name)
+
+
+@lru_cache(maxsize=256)
+def scope(tree: ast.Module) -> Scope:
+    """The classes of a module, and where its imported names come from."""
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    imported = {
+        alias.asname or alias.name: f"{node.module}:{alias.name}"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level
+        for alias in node.names
+    }
+    return Scope(classes, imported)
+
+
+def _body(node: ast.ClassDef) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef):
+            found[item.name] = None
+        elif isinstance(item, ast.AnnAssign | ast.Assign) and item.value is not None:
+            for target in [item.target] if isinstance(item, ast.AnnAssign) else item.targets:
+                if isinstance(target, ast.Name):
+                    found[target.id] = _literal(item.value)
+    return found
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None

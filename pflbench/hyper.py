@@ -1,0 +1,73 @@
+"""Hyperparameters: fields of a method's dataclass that say their range and what they mean."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Final
+
+from pflbench.errors import UsageError
+
+RANGE: Final = "range"
+"""The key of a field's metadata under which its range lies."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers a hyperparameter may be: `least` and `most` are in, `above` and `below` are not."""
+
+    least: float = -math.inf
+    above: float = -math.inf
+    most: float = math.inf
+    below: float = math.inf
+
+    def __contains__(self, value: float) -> bool:
+        return self.least <= value <= self.most and self.above < value < self.below
+
+    def __str__(self) -> str:
+        ends = {"at least": self.least, "greater than": self.above, "at most": self.most, "less than": self.below}
+        return " and ".join(f"{words} {end:g}" for words, end in ends.items() if math.isfinite(end))
+
+
+def hyper(default: Any, help: str, *, added: bool = False, **range: float) -> Any:
+    """A hyperparameter: a dataclass field with its default value, its meaning, and the numbers it may be.
+
+    Its type is the field's annotation; a `Literal` lists its choices. Write all arguments as literals: listings read
+    them from the source, without importing the method.
+
+    Args:
+        default: The value where a suite says nothing. `None` means "off" and is no part of a run's identity.
+        help: What it means, in a sentence.
+        added: It came after runs were stored, so its default is no part of a run's identity either.
+        **range: Any of `least`, `above`, `most`, `below`, see `Range`.
+    """
+    metadata = {"help": help, "added": added, RANGE: Range(**range)}
+    return field(default=default, metadata=metadata)
+
+
+def check_ranges(method: Any) -> None:
+    """Hold an object's hyperparameters against their ranges; raises `UsageError` for the first that is outside."""
+    for one in fields(method):
+        value, allowed = getattr(method, one.name), one.metadata.get(RANGE)
+        if allowed and isinstance(value, int | float) and value not in allowed:
+            raise UsageError(f"{type(method).__name__}: {one.name} must be {allowed}, not {value}.")
+
+
+def change_defaults(cls: type, defaults: Mapping[str, Any]) -> None:
+    """Give inherited fields of a class that is about to become a dataclass other defaults.
+
+    Raises:
+        TypeError: A name is no inherited field's.
+    """
+    inherited = {
+        name: f for base in reversed(cls.__mro__) for name, f in getattr(base, "__dataclass_fields__", {}).items()
+    }
+    for name, default in defaults.items():
+        if name not in inherited:
+            raise TypeError(f"{cls.__name__} inherits no hyperparameter {name!r}")
+        if inherited[name].default is MISSING:
+            raise TypeError(f"{cls.__name__}: {name!r} has no default to change")
+        cls.__annotations__ = {**inspect.get_annotations(cls), name: inherited[name].type}
+        setattr(cls, name, field(default=default, metadata=inherited[name].metadata))
