@@ -119,8 +119,8 @@ def test_the_same_content_in_two_folders_is_two_modules(tmp_path: Path) -> None:
 
 
 def test_the_versions_of_built_in_methods_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, {"main.py": "from pflbench.methods.fedec import FedEC\n"})
-    assert usercode.read(tmp_path / "main.py").methods == ("fedec.FedEC@1", "reptile.Reptile@1")
+    write(tmp_path, {"main.py": "from pflbench.methods.fo_maml import FOMaml\n"})
+    assert usercode.read(tmp_path / "main.py").methods == ("fo_maml.FOMaml@1", "reptile.Reptile@1")
     before = version(tmp_path)
     ours = tmp_path / "pflbench"
     shutil.copytree(Path(usercode.__file__).parent / "methods", ours / "methods")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from pflbench.methods.base import Batch, Batches, Draw, Empty, Initializer, Method, Objective, Round, descend_on, hyper
-from pflbench.methods.local_sgd import RatesOfParts
+from pflbench.methods.local_sgd import HeadApart
 from pflbench.optim import SGD, Adam, AdamState, Optimizer
 from pflbench.typing import Params
 from pflbench.vector import replace
@@ -30,11 +30,10 @@ class FedRepAveragedClient(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FedRepAveraged(RatesOfParts, Method[Params, FedRepAveragedClient, Params]):
+class FedRepAveraged(HeadApart, Method[Params, FedRepAveragedClient, Params]):
     """The head first with the base frozen, then the base with the head frozen; the server averages both."""
 
     version: ClassVar[int] = 1
-    head_steps: int = hyper(5, "Local steps on the head.", least=0)
     base_steps: int = hyper(1, "Local steps on the base, on the minibatches that follow.", least=0)
     optimizer: Literal["adam", "sgd"] = hyper("adam", "Adam with kept states (authors' CAFeMe code) or plain SGD.")
 

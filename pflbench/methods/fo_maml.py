@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pflbench.methods.base import Batches, Draw, Empty, Method, Objective, Round, Weights, descend
-from pflbench.methods.local_sgd import EpochsOrSteps, TwoRates
+from pflbench.methods.local_sgd import TwoRates
+from pflbench.methods.reptile import EpochsOrSteps
 from pflbench.optim import SGD, sgd
 from pflbench.typing import Float, Params, Tensor
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pflbench.hyper import hyper
 from pflbench.typing import Float, Part, Scalar
 
 Samples = Float[Tensor, "samples part"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How wide posteriors begin."""
+
+    scale: float = hyper(1.0, "Initial standard deviation, of every entry.", above=0)
 
 
 class Gaussian(NamedTuple):

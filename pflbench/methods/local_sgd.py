@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Batches, Draw, Objective, Round, descend, hyper
 from pflbench.optim import SGD
 from pflbench.typing import Part
@@ -37,31 +36,8 @@ class LocalEpochs(OwnBatch):
 
 
 @dataclass(frozen=True)
-class EpochsOrSteps(OwnBatch):
-    """Inner updates of epochs or of steps."""
-
-    epochs: int | None = hyper(
-        None, "Epochs of an inner update; none: the method's own, unless `steps` are given.", least=0
-    )
-    steps: int | None = hyper(None, "Minibatches of an inner update, in place of epochs.", least=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()  # type: ignore[misc]  # the method's
-        if self.epochs is not None and self.steps is not None:
-            raise UsageError(
-                f"An inner update has either epochs or steps, not {self.epochs} epochs and {self.steps} steps."
-            )
-
-    def inner(self, default: int) -> Draw:
-        """The minibatches of one inner update: `default` epochs where nothing is said."""
-        if self.steps is not None:
-            return Draw(steps=self.steps, batch=self.batch)
-        return Draw(epochs=default if self.epochs is None else self.epochs, batch=self.batch)
-
-
-@dataclass(frozen=True)
 class LocalRate:
-    """One learning rate of local updates."""
+    """One rate."""
 
     lr: float = hyper(1e-3, "Local learning rate.", least=0)
 
@@ -75,9 +51,10 @@ class TwoRates:
 
 
 @dataclass(frozen=True)
-class RatesOfParts:
-    """The rates of methods that train head and base apart."""
+class HeadApart:
+    """Head and base are trained apart, the head by a few steps."""
 
+    head_steps: int = hyper(5, "Local steps on the head.", least=0)
     head_lr: float = hyper(1e-3, "Learning rate of the head.", least=0)
     base_lr: float = hyper(1e-3, "Learning rate of the base.", least=0)
 

@@ -22,7 +22,14 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from pflbench.methods.base import Batch, Batches, Draw, Empty, Initializer, Method, Objective, Round, hyper, steps
-from pflbench.methods.gaussian import Gaussian, divergence_by_first, divergence_by_second, gaussian, sampled_gradient
+from pflbench.methods.gaussian import (
+    Gaussian,
+    Spread,
+    divergence_by_first,
+    divergence_by_second,
+    gaussian,
+    sampled_gradient,
+)
 from pflbench.methods.local_sgd import LocalRate, LocalSteps, Pull
 from pflbench.optim import Adam, AdamState
 from pflbench.typing import Params
@@ -46,7 +53,16 @@ Carry = tuple[Gaussian, Gaussian, Moments, Moments]
 
 
 @dataclass(frozen=True)
-class PFedBayes(LocalSteps, LocalRate, Pull, Method[Gaussian, PFedBayesClient, Gaussian], steps=10, lam=1.0):
+class PFedBayes(
+    LocalSteps,
+    LocalRate,
+    Pull,
+    Spread,
+    Method[Gaussian, PFedBayesClient, Gaussian],
+    steps=10,
+    lam=1.0,
+    scale=0.01,
+):
     """A Bayesian network per client; the global distribution is its prior.
 
     `steps` are full-batch ones R, each on q and then on p, both by Adam at `lr`; `lam` weighs the divergence between
@@ -57,7 +73,6 @@ class PFedBayes(LocalSteps, LocalRate, Pull, Method[Gaussian, PFedBayesClient, G
     commits = "trained"
     personal = "local"
     personal_of = "training"
-    scale: float = hyper(0.01, "Initial standard deviation sigma of every weight.")
     persistent: bool = hyper(True, "Whether clients keep q and Adam's states between local updates.")
 
     def draws(self, round: Round) -> tuple[Draw, ...]:

@@ -34,9 +34,9 @@ import torch
 from torch import Tensor
 
 from pflbench.methods.base import Batches, Draw, Initializer, Method, Objective, Round, Weights, hyper, mean
-from pflbench.methods.gaussian import Gaussian, gaussian
+from pflbench.methods.gaussian import Gaussian, Spread, gaussian
 from pflbench.methods.gaussian_head import Prior, fit_base, fit_head
-from pflbench.methods.local_sgd import BaseEpochs, Momentum, RatesOfParts
+from pflbench.methods.local_sgd import BaseEpochs, HeadApart, Momentum
 from pflbench.optim import SGD
 from pflbench.typing import Float, Params, Part, Scalar
 from pflbench.vector import replace
@@ -68,17 +68,20 @@ class PFedVEMUpload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PFedVEM(RatesOfParts, BaseEpochs, Momentum, Method[Params, PFedVEMClient, PFedVEMUpload], momentum=0.9):
-    """Variational expectation maximization: posteriors at the clients, the prior's mean at the server."""
+class PFedVEM(
+    HeadApart, BaseEpochs, Momentum, Spread, Method[Params, PFedVEMClient, PFedVEMUpload], head_steps=10, momentum=0.9
+):
+    """Variational expectation maximization: posteriors at the clients, the prior's mean at the server.
+
+    `head_steps` are full-batch ones on the posterior; `scale` is the root of the paper's initial rho².
+    """
 
     version: ClassVar[int] = 1
     commits = "trained"
     personal = "local"
     personal_of = "training"
     needs_features = True
-    head_steps: int = hyper(10, "Full-batch steps on the posterior.", least=0)
     samples: int = hyper(5, "Samples K of the head per step.", least=1)
-    scale: float = hyper(1.0, "Initial standard deviation of the posterior (the root of the paper's initial rho²).")
     confidence: Literal["full", "uncertainty", "deviation"] = hyper(
         "full", "What tau is made of: both terms, the posterior's width, or (in the weights) its distance from w."
     )

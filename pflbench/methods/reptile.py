@@ -16,9 +16,33 @@ from typing import ClassVar
 
 import torch
 
-from pflbench.methods.base import Batches, Draw, Empty, Method, Objective, Round, Weights
-from pflbench.methods.local_sgd import EpochsOrSteps, SGDOptions, TwoRates
+from pflbench.errors import UsageError
+from pflbench.methods.base import Batches, Draw, Empty, Method, Objective, Round, Weights, hyper
+from pflbench.methods.local_sgd import OwnBatch, SGDOptions, TwoRates
 from pflbench.typing import Float, Params, Tensor
+
+
+@dataclass(frozen=True)
+class EpochsOrSteps(OwnBatch):
+    """Inner updates of epochs or of steps."""
+
+    epochs: int | None = hyper(
+        None, "Epochs of an inner update; none: the method's own, unless `steps` are given.", least=0
+    )
+    steps: int | None = hyper(None, "Minibatches of an inner update, in place of epochs.", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()  # type: ignore[misc]  # the method's
+        if self.epochs is not None and self.steps is not None:
+            raise UsageError(
+                f"An inner update has either epochs or steps, not {self.epochs} epochs and {self.steps} steps."
+            )
+
+    def inner(self, default: int) -> Draw:
+        """The minibatches of one inner update: `default` epochs where nothing is said."""
+        if self.steps is not None:
+            return Draw(steps=self.steps, batch=self.batch)
+        return Draw(epochs=default if self.epochs is None else self.epochs, batch=self.batch)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""Hyperparameters are declared once, with their meaning and their range; method files stay short."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from pflbench import names
+from pflbench.catalog import describe
+from pflbench.errors import UsageError
+from pflbench.hyper import hyper
+from pflbench.methods.base import Method
+from pflbench.methods.local_sgd import LocalSGD
+
+FOLDER = Path(names.source_file(names.BUILT_IN["methods"]["fedavg"])).parent
+LETTERS = {"alpha", "mu"}
+"""Letters that the papers use for different things."""
+
+
+def test_no_hyperparameter_is_declared_twice() -> None:
+    """Two declarations of one name are of different types: an option in one method, a must in another."""
+    declared = defaultdict(list)
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
+                if ast.unparse(node.value.func) == "hyper":
+                    declared[ast.unparse(node.target)].append(ast.unparse(node.annotation))
+    assert len(declared) > 30
+    assert [n for n, types in declared.items() if len(set(types)) < len(types) and n not in LETTERS] == []
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda p: p.stem)
+def test_a_file_is_short(path: Path) -> None:
+    most = {"base": 250, "fedavg": 45}.get(path.stem, 150)
+    assert len(path.read_text().splitlines()) <= most
+
+
+def test_a_class_changes_inherited_defaults_and_no_others() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Mine(LocalSGD, Method, epochs=7, lr=0.5):  # type: ignore[type-arg]
+        """Mine."""
+
+    assert (Mine().epochs, Mine().lr, Mine(epochs=2).epochs) == (7, 0.5, 2)
+    with pytest.raises(UsageError, match="epochs must be at least 0, not -1"):
+        Mine(epochs=-1)
+    with pytest.raises(TypeError, match="inherits no hyperparameter 'epoch'"):
+
+        class Typo(LocalSGD, Method, epoch=7):  # type: ignore[type-arg]
+            """Typo."""
+
+
+@pytest.mark.parametrize(
+    ("range", "inside", "outside", "words"),
+    [
+        ({"least": 1}, 1, 0, "at least 1"),
+        ({"above": 0, "below": 1}, 0.5, 1.0, "greater than 0 and less than 1"),
+        ({"least": 0, "most": 1}, 1.0, 1.01, "at least 0 and at most 1"),
+        ({"least": 0}, None, float("nan"), "at least 0"),
+    ],
+)
+def test_ranges(range: dict[str, float], inside: float | None, outside: float, words: str) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Mine(Method):  # type: ignore[type-arg]
+        x: float | None = hyper(inside, "A number.", **range)
+
+    assert Mine().x == inside
+    with pytest.raises(UsageError, match=f"Mine: x must be {words}, not {outside}"):
+        Mine(outside)
+
+
+def test_the_catalog_reads_ranges_and_changed_defaults_from_the_source(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from dataclasses import dataclass\n"
+        "from pflbench.methods.base import Method, hyper\n"
+        "from pflbench.methods.local_sgd import LocalSGD\n"
+        "from nowhere import nothing\n"  # so it cannot be imported
+        "@dataclass(frozen=True)\n"
+        "class Mine(LocalSGD, Method, epochs=7):\n"
+        "    tau: float = hyper(0.1, 'How much.', above=0, added=True)\n"
+    )
+    fields = describe(f"{path}:Mine").fields
+    assert (fields["epochs"].default, fields["lr"].default) == (7, 1e-3)
+    tau = fields["tau"]
+    assert (tau.default, tau.doc, tau.range, tau.added) == (0.1, "How much.", "greater than 0", True)
