@@ -26,12 +26,14 @@ class Parameter:
     convolutions of channels-last images take: a view of the vector is then ready for use, and so is its gradient.
     `bound`: initial values are uniform in ±bound (PyTorch's default for its layers: 1/sqrt(fan in));
     `fill`: a constant instead (1 and 0 for a normalization's scale and shift).
+    `role`: what it is for, where the name does not tell (see `kind`).
     """
 
     name: str
     shape: tuple[int, ...]
     bound: float | None = None
     fill: float = 0.0
+    role: Kind | None = None
 
     @cached_property
     def size(self) -> int:
@@ -45,7 +47,9 @@ class Parameter:
 
     @property
     def kind(self) -> Kind:
-        """What it is for: a normalization's have `.norm.` in their names, a bias has one dimension."""
+        """Its role, or by name and shape: a normalization's have `.norm.` in their names, a bias has one dimension."""
+        if self.role is not None:
+            return self.role
         return "normalization" if ".norm." in self.name else "weight" if len(self.shape) > 1 else "bias"
 
     @property

@@ -17,6 +17,7 @@ from pflbench.data.source import Dataset, Source, check_source
 from pflbench.engine.blame import line, where
 from pflbench.errors import UsageError
 from pflbench.methods.base import Method
+from pflbench.models import module
 from pflbench.models.network import Network
 from pflbench.spec import Named, RunSpec
 
@@ -84,16 +85,25 @@ def network(spec: RunSpec, places: names.Places = NOWHERE) -> Network:
     data = dataset(spec.dataset, places)
     reference = names.place("models", spec.model, places)
     made = names.load(reference, spec.model_version)
+    channels, height, width = data.shape
+    shape = (channels, height, width)
     try:
-        network: Network = made(tuple(data.shape), data.classes)
+        network = module.seeded(made, shape, data.classes, 0, 0)
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(f"{reference} makes no network of {tuple(data.shape)} images: {error}") from error
+        raise UsageError(f"{reference} makes no network of {shape} images: {error}") from error
+    if module.is_module(network):
+        try:
+            network = module.wrap(made, shape, data.classes, reference)
+        except UsageError:
+            raise
+        except Exception as error:
+            raise _forward_fails(error, reference) from error
     if not isinstance(network, Network):
-        raise UsageError(f"{reference} returns no pflbench.models.network.Network.")
+        raise UsageError(f"{reference} returns neither a pflbench.models.network.Network nor a torch.nn.Module.")
     if spec.model_version is not None:
-        _check_forward(network, (*data.shape,), data.classes, reference)
+        _check_forward(network, shape, data.classes, reference)
     return network
 
 
@@ -103,15 +113,18 @@ def _check_forward(network: Network, shape: tuple[int, ...], classes: int, refer
         try:
             logits = network.logits([network.init(0)], torch.zeros(3, *shape))
         except Exception as error:
-            file = Path(names.code(reference).path)
-            told = line(error, where(error, {file}), hint=False)
-            raise UsageError(f"forward() of the network {reference} fails: {told}") from error
+            raise _forward_fails(error, reference) from error
     if not isinstance(logits, torch.Tensor) or logits.shape != (3, classes):
         made = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise UsageError(
             f"forward() of the network {reference} must return logits [rows, classes], "
             f"for three images (3, {classes}), not {made}."
         )
+
+
+def _forward_fails(error: Exception, reference: str) -> UsageError:
+    told = line(error, where(error, {Path(names.code(reference).path)}), hint=False)
+    return UsageError(f"forward() of the network {reference} fails: {told}")
 
 
 def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, Any]:

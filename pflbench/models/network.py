@@ -56,7 +56,8 @@ class Network:
     `gradient`: the gradient of one client's loss derived by hand, where it beats autograd on a CPU (None: autograd).
     `features`: the base alone, from images to `width` features, where the head is one linear layer `head.out` on them
     (`with_linear_head` builds such a network); None, and a width of 0, where the head is more than that.
-    `drops`: whether it has dropout.
+    `drops`: whether it has dropout. `mixes`: whether it is `batchwise` (None: the parameters' names tell).
+    `initial`: the initial values of (seed, k) in the vector's order, where the parameters do not say how to draw them.
     """
 
     parameters: tuple[Parameter, ...]
@@ -70,6 +71,8 @@ class Network:
     features: Forward | None = None
     width: int = 0
     drops: bool = False
+    mixes: bool | None = None
+    initial: Callable[[int, int], Tensor] | None = None
     layout: Layout = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,13 +81,19 @@ class Network:
     @property
     def batchwise(self) -> bool:
         """Whether a row's logits depend on its batch's other rows: batch normalization, or CAFeMe's context."""
+        if self.mixes is not None:
+            return self.mixes
         return any(".norm." in p.name or p.part == "modulator" for p in self.parameters)
 
     def init(self, seed: int, k: int = 0) -> Params:
         """Initial parameters, float32 on the CPU ["params"]: PyTorch's default ranges, from the seed's own streams.
 
+        A network with `initial` has its own.
+
         `k` counts independent models of one seed; 0 is the one that every method of the seed starts from.
         """
+        if self.initial is not None:
+            return self.initial(seed, k).to(torch.float32)
         pieces = []
         for part in self.layout.parts:
             generator = torch_stream(seed, self.streams.get(part, "model"), part, k)

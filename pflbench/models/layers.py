@@ -1,0 +1,103 @@
+"""What stands in a module in place of layers that see a batch: batch normalization of real rows, keyed dropout."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from pflbench import noise
+
+
+@dataclass
+class Now:
+    """What the layers of one module need to know of the forward pass that runs, here for one client.
+
+    `mask` ["batch"]: real rows, None for all; `key`: what dropout draws from, None in tests; `dropouts`: how many the
+    pass went through so far.
+    """
+
+    mask: Tensor | None = None
+    key: Tensor | None = None
+    dropouts: int = 0
+
+
+class BatchNorm(nn.Module):
+    """Normalization by the statistics of a batch's real rows, in place of one with running statistics.
+
+    One lone value per channel normalizes to the shift (PyTorch refuses it).
+    """
+
+    def __init__(self, like: _BatchNorm, now: Now):
+        super().__init__()
+        self.weight, self.bias, self.eps, self.now = like.weight, like.bias, like.eps, now
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of x ["batch", "channels", …]. Raises ValueError where its rows are not the batch's."""
+        mask = self.now.mask
+        if mask is None and x.numel() > x.shape[1]:
+            return F.batch_norm(x, None, None, self.weight, self.bias, training=True, eps=self.eps)
+        if mask is not None and len(mask) != len(x):
+            raise ValueError(f"batch normalization of {len(x)} rows, where the batch has {len(mask)}")
+        y = x.to(torch.promote_types(x.dtype, torch.float32))
+        tail = [1] * (x.dim() - 2)
+        over, dims = (1, -1, *tail), (0, *range(2, x.dim()))
+        real = (y.new_ones(len(x)) if mask is None else mask.to(y.dtype)).view(-1, 1, *tail)
+        n = (real.sum() * x.shape[2:].numel()).clamp(min=1)
+        center = y - (y * real).sum(dims, keepdim=True) / n
+        variance = (center.square() * real).sum(dims, keepdim=True) / n
+        y = center * (variance + self.eps).rsqrt()
+        y = y if self.weight is None else y * self.weight.view(over)
+        return (y if self.bias is None else y + self.bias.view(over)).to(x.dtype)
+
+
+class Dropout(nn.Module):
+    """Each entry 0 with this probability, the others divided by the rest of it; as they are in tests.
+
+    What is dropped depends on the batch's key, the layer's place in the pass, the row's in the batch (which must be
+    the first axis), and the entry alone.
+    """
+
+    def __init__(self, rate: float, now: Now):
+        super().__init__()
+        self.rate, self.now = rate, now
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of x ["batch", …]."""
+        place, self.now.dropouts = self.now.dropouts, self.now.dropouts + 1
+        if self.now.key is None or self.rate == 0:
+            return x
+        wide = torch.promote_types(x.dtype, torch.float32)
+        drawn = noise.uniform(self.now.key, ("dropout", place), x.numel(), wide).view(x.shape)
+        return x * (drawn > self.rate) / max(1 - self.rate, 1e-9)
+
+
+class _Attention:
+    """How many threads compute attention plainly now, and what ends it: PyTorch's switches are the process's."""
+
+    lock = threading.Lock()
+    threads = 0
+    ending = ExitStack()
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Attention by matrix products and a softmax: its other forms know neither stacks nor second derivatives."""
+    with _Attention.lock:
+        if _Attention.threads == 0:
+            _Attention.ending.enter_context(sdpa_kernel(SDPBackend.MATH))
+        _Attention.threads += 1
+    try:
+        yield
+    finally:
+        with _Attention.lock:
+            _Attention.threads -= 1
+            if _Attention.threads == 0:
+                _Attention.ending.close()
