@@ -27,7 +27,8 @@ class Pass:
     """A forward pass of a network: a module on the parameters of one client, or of a stack by `torch.vmap`.
 
     `names`: the parameters' in the module → in the network; `contiguous`: whether they, and images, lie in memory as
-    the module's own would, for one that takes views of what it computes. Else convolutions are channels-last.
+    the module's own would, for one that takes views of what it computes. Else convolutions are channels-last, which is
+    faster; in a stack they never are, as PyTorch's adaptive pooling of channels-last images has no form for stacks.
     """
 
     def __init__(self, module: nn.Module, now: Now, names: Mapping[str, str], contiguous: bool):
@@ -37,11 +38,15 @@ class Pass:
 
     def __call__(self, ops: Ops, p: dict[str, Tensor], x: Tensor, _: Gate) -> Tensor:
         """See `Forward`."""
-        values = {n: p[named].contiguous() if self.contiguous else p[named] for n, named in self.names.items()}
+        values = {n: p[named] for n, named in self.names.items()}
+        if self.contiguous or isinstance(
+            ops, Stacked
+        ):  # in its strides, too: a channels-last one of one channel is contiguous
+            values = {n: v.contiguous().view(-1).view(v.shape) for n, v in values.items()}
         if isinstance(ops, Stacked):
             dims = (0, 0, None if ops.mask is None else 0, None if ops.key is None else 0)
-            stacked: Tensor = torch.vmap(self._one, in_dims=dims)(values, x, ops.mask, ops.key)
-            return stacked
+            made: Tensor = torch.vmap(self._one, in_dims=dims)(values, x, ops.mask, ops.key)
+            return made
         return self._one(values, x if self.contiguous else ops.images(x), None, ops.key)
 
     def _one(self, values: dict[str, Tensor], x: Tensor, mask: Tensor | None, key: Tensor | None) -> Tensor:

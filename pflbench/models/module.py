@@ -92,7 +92,7 @@ class _Wrapping:
             drops=drops,
             initial=initial,
         )
-        return self.checked(network, bare, now, names, head)
+        return self.checked(network, start, bare, now, names, head)
 
     def parts(self, found: Any) -> tuple[nn.Module, str]:
         """The module and its head's name."""
@@ -166,30 +166,32 @@ class _Wrapping:
             if n not in before or not torch.equal(b, before[n]):
                 raise self.refused(f"changes its buffer {n} in forward(); a network has no state but its parameters")
 
-    def checked(self, network: Network, module: nn.Module, now: Now, names: dict[str, str], head: str) -> Network:
+    def checked(
+        self, network: Network, start: Params, module: nn.Module, now: Now, names: dict[str, str], head: str
+    ) -> Network:
         """The network with the module's forward pass, held against itself on a stack of clients."""
         contiguous = False
         try:
-            self.held(found := replace(network, forward=Pass(module, now, names, contiguous)))
+            self.held(found := replace(network, forward=Pass(module, now, names, contiguous)), start)
         except Exception:  # of what is told only if it is not because of how images lie in memory
             contiguous = True
-            self.held(found := replace(network, forward=Pass(module, now, names, contiguous)))
+            self.held(found := replace(network, forward=Pass(module, now, names, contiguous)), start)
         last = module.get_submodule(head)
         if not head or type(last) is not nn.Linear or last.bias is None:
             return found
         base = {n: named for n, named in names.items() if named.startswith("base.")}
         features = Pass(*trunk(module, now, head), base, contiguous)
         split = with_features(found, features, [named for n, named in names.items() if n not in base])
-        w, x = _moved(found, 1)[0], _images(self.shape, 3)
+        w, x = _moved(start)[0], _images(self.shape, 3)
         try:
             same = _close(split.logits([w], x), found.logits([w], x))
         except Exception:  # whatever a pass without the head raises: then it is not applied last
             same = False
         return split if same else found
 
-    def held(self, network: Network) -> None:
+    def held(self, network: Network, start: Params) -> None:
         """Refuse a network that is another one in a stack, or for other rows of a batch, or without derivatives."""
-        w, x = _moved(network, 2), torch.stack([_images(self.shape, 4), _images(self.shape, 4, seed=1)])
+        w, x = _moved(start), torch.stack([_images(self.shape, 4), _images(self.shape, 4, seed=1)])
         key = torch.tensor([3, 4]) if network.drops else None
         alone = [network.logits([w[i]], x[i, :rows], None if key is None else key[i]) for i, rows in enumerate((3, 4))]
         mask = torch.tensor([[True, True, True, False], [True] * 4])
@@ -204,11 +206,11 @@ class _Wrapping:
         except Exception as error:
             said = (str(error).strip().splitlines() or ["no message"])[0]
             raise self.refused(f"cannot be run for a stack of clients (torch.vmap): {said}") from error
-        for part, where in network.layout.parts.items():
-            leaf = w[0, where].clone().requires_grad_()
-            pieces = [w[0, : where.start], leaf, w[0, where.stop :]]
-            logits = network.logits([p for p in pieces if len(p)], x[0])
-            if not logits.requires_grad or torch.autograd.grad(logits.sum(), leaf, allow_unused=True)[0] is None:
+        leaves = [w[0, where].clone().requires_grad_() for where in network.layout.parts.values()]
+        logits = network.logits(leaves, x[0])
+        found = torch.autograd.grad(logits.sum(), leaves, allow_unused=True) if logits.requires_grad else [None]
+        for part, g in zip(network.layout.parts, found, strict=False):
+            if g is None:
                 raise self.refused(f"has a {part} that its output does not depend on")
 
     def refused(self, why: str) -> UsageError:
@@ -230,10 +232,10 @@ def _flat(parameters: Sequence[Parameter], module: nn.Module, names: Mapping[str
         return torch.cat([p.flat(values[n]).float() for p, n in zip(parameters, names, strict=True)])
 
 
-def _moved(network: Network, clients: int) -> Tensor:
-    """Models ["clients", "params"] near the initial one, where a layer that begins as 0 is none."""
-    noise = torch.randn(clients, network.layout.size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return network.init(0) + 0.05 * noise
+def _moved(start: Params) -> Tensor:
+    """Two models ["clients", "params"] near an initial one, in float64, where a layer that begins as 0 is none."""
+    noise = 0.05 * torch.randn(len(start), generator=torch.Generator().manual_seed(0))
+    return torch.stack([start + noise, start - noise]).double()
 
 
 def _images(shape: tuple[int, int, int], rows: int, seed: int = 0) -> Tensor:
