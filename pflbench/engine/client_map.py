@@ -18,12 +18,11 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench import noise
-from pflbench.engine import chunks, memory, stack
+from pflbench.engine import memory, stack
 from pflbench.engine.batches import Drawn
 from pflbench.engine.capture import Graphs
-from pflbench.engine.lanes import Pace
 from pflbench.engine.objective import LoopObjective, StackedObjective, Task
-from pflbench.methods.base import Batch, Batches
+from pflbench.methods.base import Batch, Batches, Round
 
 Execution = Literal["loop", "vectorized"]
 Tree = Any
@@ -65,7 +64,7 @@ class Item:
     taken: tuple[Drawn, ...]
 
     @property
-    def shapes(self) -> tuple[chunks.Shape, ...]:
+    def shapes(self) -> tuple[stack.Shape, ...]:
         """What it needs of a stack, per `Draw`."""
         return tuple(stack.shape(drawn) for drawn in self.taken)
 
@@ -81,6 +80,21 @@ def keyed(taken: Sequence[Batches], key: Tensor, task: Task) -> tuple[Batches, .
         tuple(b._replace(key=noise.branch(key, i, step)) for step, b in enumerate(batches))
         for i, batches in enumerate(taken)
     )
+
+
+class Watched(Round):
+    """A round that notes in `asked` when a method reads its index: a CUDA graph of such a round cannot be replayed."""
+
+    def __init__(self, index: int, key: Tensor, asked: set[int]):
+        for name, value in (("_index", index), ("key", key), ("coin", None), ("_asked", asked)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def index(self) -> int:
+        """See `Round`."""
+        found: int = self.__dict__["_index"]
+        self.__dict__["_asked"].add(found)
+        return found
 
 
 def one_lane() -> int:
@@ -100,7 +114,7 @@ class ClientMap:
     data: Data
     execution: Execution = "loop"
     chunk: int | None = None
-    most_padding: float = chunks.MOST_PADDING
+    most_padding: float = stack.MOST_PADDING
     room: memory.Room = field(default_factory=memory.Room)
     lanes: Callable[[], int] = one_lane
     graphs: Graphs = field(default_factory=lambda: Graphs(enabled=False))
@@ -112,7 +126,7 @@ class ClientMap:
     padded_rows: int = field(default=0, init=False)
     seconds: float = field(default=0.0, init=False)
     """Spent in here so far: training and scoring clients (on a GPU, handing it their work)."""
-    _paces: dict[Hashable, Pace] = field(default_factory=dict, init=False)
+    _paces: dict[Hashable, memory.Pace] = field(default_factory=dict, init=False)
 
     @property
     def padding(self) -> float:
@@ -145,16 +159,16 @@ class ClientMap:
             with torch.no_grad():  # which is a thread's own
                 return fn(f, shared[item.index], item.own, *taken), f.gradient_calls
 
-        pace = self._paces.setdefault(key, Pace())
+        pace = self._paces.setdefault(key, memory.Pace())
         lanes = pace.choose(min(self.lanes(), len(items)))
         started = time.perf_counter()
         if lanes == 1:
             done = [one(item) for item in items]
         else:
             # The longest first, so that no lane is left waiting for one that began late.
-            order = sorted(range(len(items)), key=lambda i: -chunks.real(items[i].shapes))
+            order = sorted(range(len(items)), key=lambda i: -stack.real(items[i].shapes))
             done = _side_by_side(one, items, order, lanes)
-        pace.note(lanes, sum(chunks.real(item.shapes) for item in items), time.perf_counter() - started)
+        pace.note(lanes, sum(stack.real(item.shapes) for item in items), time.perf_counter() - started)
         self.gradient_calls += sum(calls for _, calls in done)
         return [result for result, _ in done]
 
@@ -164,7 +178,7 @@ class ClientMap:
         waiting = list(range(len(items)))
         while waiting:
             most = self.room.most(key)
-            for chunk in chunks.plan([shapes[i] for i in waiting], min(most, self.chunk or most), self.most_padding):
+            for chunk in stack.plan([shapes[i] for i in waiting], min(most, self.chunk or most), self.most_padding):
                 chosen = [waiting[i] for i in chunk.members]
                 made = self._if_it_fits(fn, shared, [items[i] for i in chosen], key)
                 if made is None:  # out here, where no error holds on to what the stack had allocated

@@ -17,10 +17,9 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench.engine.batches import Drawn
-from pflbench.engine.client_map import keyed
+from pflbench.engine.client_map import Watched, keyed
 from pflbench.engine.objective import Known, Task
 from pflbench.engine.shapes import META, Shapes
-from pflbench.engine.watched import Watched
 from pflbench.methods.base import Batch, Batches, Method
 
 Tree = Any

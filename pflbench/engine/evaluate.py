@@ -14,9 +14,8 @@ from torch import Tensor
 from pflbench import noise
 from pflbench.engine import returned
 from pflbench.engine.batches import Drawn, pieces, query_batches
-from pflbench.engine.client_map import ClientMap, Item, keyed
+from pflbench.engine.client_map import ClientMap, Item, Watched, keyed
 from pflbench.engine.run import Run
-from pflbench.engine.watched import Watched
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Draw, Method, Objective, keep
 from pflbench.optim import sgd

@@ -1,4 +1,4 @@
-"""The state of one run during a simulation."""
+"""A run during a simulation: its initial model, what is drawn for each of its rounds, and where it stands."""
 
 from __future__ import annotations
 
@@ -6,17 +6,86 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from pflbench import noise
 from pflbench.data.federation import Federation
 from pflbench.engine.batches import Stream
 from pflbench.engine.costs import Tally
 from pflbench.errors import Diverged
+from pflbench.models.network import Network
 from pflbench.result import Metric, Score
+from pflbench.rng import stream
 from pflbench.spec import RunSpec
 from pflbench.typing import Params
+from pflbench.vector import Kind
 
 Tree = Any
+FEWEST = 2
+"""Uploads that arrive in a round at least (pFedVEM, authors' code)."""
+
+
+def sample_cohort(spec: RunSpec, training: np.ndarray, index: int) -> np.ndarray:
+    """The cohort of round `index`: `spec.cohort` distinct training clients, uniformly; `training`: bool ["clients"]."""
+    return stream(spec.seed, "cohort", index).choice(np.flatnonzero(training), spec.cohort, replace=False)
+
+
+def coin(spec: RunSpec, index: int) -> float:
+    """A number uniform in [0, 1), one for all clients, which `Method.draws` sees."""
+    return float(stream(spec.seed, "coin", index).random())
+
+
+def arrived(spec: RunSpec, cohort: np.ndarray, index: int) -> np.ndarray:
+    """The members of the cohort whose uploads reach the server: each with probability `spec.arrival`, at least two.
+
+    A draw with fewer is drawn again, as in pFedVEM's released code.
+    """
+    if spec.arrival == 1:
+        return cohort
+    random = stream(spec.seed, "arrival", index)
+    while True:
+        there = random.random(len(cohort)) < spec.arrival
+        if there.sum() >= min(FEWEST, len(cohort)):
+            return cohort[there]
+
+
+def weights(spec: RunSpec, federation: Federation, clients: list[int]) -> Tensor:
+    """The clients' weights in the server's mean, float64 ["cohort"], summing to one."""
+    sizes = [len(federation.support[c]) if spec.weights == "examples" else 1 for c in clients]
+    n = torch.tensor(sizes, dtype=torch.float64)
+    return n / n.sum()
+
+
+@dataclass(frozen=True)
+class Initial:
+    """The `methods.base.Initializer` of one run: initial models of its network, drawn from its seed."""
+
+    network: Network
+    seed: int
+    device: torch.device
+    dtype: torch.dtype
+
+    def __call__(self, k: int = 0) -> Params:
+        """See `Initializer`, as of all below."""
+        return self.network.init(self.seed, k).to(self.device, self.dtype)
+
+    def part(self, name: str) -> slice:
+        """A part of the model."""
+        return self.network.layout.part(name)
+
+    def last(self, layers: int) -> slice:
+        """The last layers of the model."""
+        return self.network.layout.last(layers)
+
+    def entries(self, kind: Kind) -> Tensor:
+        """The entries of a kind."""
+        return self.network.layout.entries(kind).to(self.device)
+
+    def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
+        """Standard normal numbers of this name."""
+        key = torch.tensor(noise.key(self.seed, "initial"), device=self.device)
+        return noise.normal(key, name, shape, self.dtype)
 
 
 @dataclass

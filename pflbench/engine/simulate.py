@@ -16,16 +16,13 @@ from pflbench.data.federation import Federation
 from pflbench.engine import returned
 from pflbench.engine.batches import Drawn, support_streams
 from pflbench.engine.capture import Graphs
-from pflbench.engine.chunks import MOST_PADDING
-from pflbench.engine.client_map import ClientMap, Data, Execution, Item, keyed, one_lane
-from pflbench.engine.cohort import arrived, coin, sample_cohort, weights
+from pflbench.engine.client_map import ClientMap, Data, Execution, Item, Watched, keyed, one_lane
 from pflbench.engine.costs import Costs
 from pflbench.engine.evaluate import Left, before_aggregation, evaluate, leaves_models, personal, scored_clients
-from pflbench.engine.initial import Initial
 from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
-from pflbench.engine.run import Run
-from pflbench.engine.watched import Watched
+from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
+from pflbench.engine.stack import MOST_PADDING
 from pflbench.errors import Diverged, PflbenchError
 from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network

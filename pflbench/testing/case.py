@@ -17,8 +17,8 @@ from pflbench.data.federation import Federation
 from pflbench.engine import returned
 from pflbench.engine.batches import Drawn, Stream, support_streams
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item
-from pflbench.engine.initial import Initial
 from pflbench.engine.objective import Task
+from pflbench.engine.run import Initial
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Draw, Initializer, Method, Objective, Round

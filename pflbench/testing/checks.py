@@ -17,10 +17,10 @@ from pflbench import names
 from pflbench.engine.batches import support_streams
 from pflbench.engine.blame import blame
 from pflbench.engine.client_map import Item
-from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.returned import Malformed
 from pflbench.engine.returned import models as models_of
+from pflbench.engine.run import sample_cohort
 from pflbench.engine.simulate import RunOutcome, Simulation, simulate
 from pflbench.errors import PflbenchError
 from pflbench.methods.base import Batch, Batches, Objective, Round

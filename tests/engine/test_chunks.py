@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pflbench.engine import stack
-from pflbench.engine.chunks import MOST_PADDING, Shape, plan
+from pflbench.engine.stack import MOST_PADDING, Shape, plan
 
 Lengths = tuple[tuple[int, ...], ...]
 """One client: per `Draw`, the rows of each minibatch."""

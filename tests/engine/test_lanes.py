@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.client_map import ClientMap, Item
-from pflbench.engine.lanes import AGAIN, Pace
+from pflbench.engine.memory import AGAIN, Pace
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import steps
 from pflbench.methods.cafeme import CAFeMe

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.batches import Reshuffled
-from pflbench.engine.cohort import coin, sample_cohort
+from pflbench.engine.run import coin, sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, simulate
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Draw, Method, Objective, Round

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.batches import support_streams
-from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.run import sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation, simulate
 from pflbench.errors import Diverged
 from pflbench.methods.base import Batch, Batches, Draw, Method, Objective, Round, steps

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pflbench.engine.cohort import arrived, sample_cohort
+from pflbench.engine.run import arrived, sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, simulate
 from pflbench.methods.base import Batches, Draw, Method, Objective, Round
 from pflbench.methods.fedavg import FedAvg

@@ -17,8 +17,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from pflbench import noise
 from pflbench.engine.augment import crop_flip
 from pflbench.engine.batches import support_streams
-from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.run import sample_cohort
 from pflbench.engine.simulate import Setup, Simulation, simulate
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Round

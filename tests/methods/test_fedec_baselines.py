@@ -21,8 +21,8 @@ from pflbench import noise
 from pflbench.catalog import coerce, complete, describe, parse
 from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import keyed
-from pflbench.engine.cohort import coin, sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.run import coin, sample_cohort
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.apfl import APFL

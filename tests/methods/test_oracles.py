@@ -16,8 +16,8 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
 from pflbench.engine.batches import support_streams
-from pflbench.engine.cohort import arrived, sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.run import arrived, sample_cohort
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import Batch, Batches, Draw, Round, mean, path, steps, total_loss
 from pflbench.methods.cafeme import CAFeMe

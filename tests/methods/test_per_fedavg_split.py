@@ -16,8 +16,8 @@ from pflbench import noise
 from pflbench.engine.augment import crop_flip
 from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import ClientMap, Data, Item, keyed
-from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.run import sample_cohort
 from pflbench.engine.simulate import Setup, simulate
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Round, split

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pflbench.data.federation import Federation
 from pflbench.engine.batches import support_streams
-from pflbench.engine.cohort import sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.run import sample_cohort
 from pflbench.engine.simulate import Setup, simulate
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Round

@@ -15,8 +15,8 @@ from torch.nn.utils import vector_to_parameters
 
 from pflbench.data.federation import Federation
 from pflbench.engine.batches import support_streams
-from pflbench.engine.cohort import arrived, sample_cohort
 from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.run import arrived, sample_cohort
 from pflbench.engine.simulate import Setup, Simulation, simulate
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Batches, Draw, Method, Round

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pflbench.engine.batches import support_streams
-from pflbench.engine.cohort import sample_cohort
+from pflbench.engine.run import sample_cohort
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.fedavg import FedAvg
 from pflbench.models.network import Network

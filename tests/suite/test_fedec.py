@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pflbench.engine.cohort import sample_cohort
+from pflbench.engine.run import sample_cohort
 from pflbench.errors import UsageError
 from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
