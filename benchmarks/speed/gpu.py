@@ -175,7 +175,7 @@ def deterministic(context: Context) -> None:
     import torch
 
     from pflbench import names
-    from pflbench.engine.simulate import Setup, simulate
+    from pflbench.engine.simulate import Setup, Simulation
     from pflbench.testing import tiny_federation, tiny_network, tiny_spec
 
     setup = Setup(execution="vectorized", device=torch.device(context.options.device), graphs=True)
@@ -187,7 +187,9 @@ def deterministic(context: Context) -> None:
         for name in list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]:
             method = names.resolve("methods", name)()
             try:
-                a, b = (simulate([spec], [tiny_federation(0)], method, tiny_network(), setup)[0] for _ in range(2))
+                a, b = (
+                    Simulation([spec], [tiny_federation(0)], method, tiny_network(), setup).run()[0] for _ in range(2)
+                )
                 same = torch.equal(a.server, b.server) and a.scores == b.scores and a.failure is None
                 found[name] = "the same bits" if same else f"differs ({a.failure})"
             except Exception as error:

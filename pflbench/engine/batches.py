@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Protocol, runtime_checkable
+from itertools import chain, islice, repeat
 
 import numpy as np
 
@@ -27,19 +26,6 @@ Drawn = list["np.ndarray"]
 """One `Draw`'s minibatches: row numbers ["rows"]; or ["two", "rows"], their places in the client's support below."""
 
 
-@runtime_checkable
-class Stream(Protocol):
-    """One client's minibatches."""
-
-    def draw(
-        self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
-    ) -> tuple[list[Drawn], int]:
-        """The minibatches of one local update, and where the cursor of a cyclic stream stands afterwards.
-
-        `moment` names the local update; `used`: whether its upload is used or scored.
-        """
-
-
 @dataclass(frozen=True)
 class Static:
     """Minibatches of row numbers, visited cyclically."""
@@ -49,7 +35,10 @@ class Static:
     def draw(
         self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
     ) -> tuple[list[Drawn], int]:
-        """See `Stream`."""
+        """The minibatches of one local update, and where the cursor stands afterwards.
+
+        `moment` names the local update; `used`: whether its upload is used or scored.
+        """
         drawn: list[Drawn] = []
         for draw in draws:
             if draw.batch is not None or draw.indexed:
@@ -85,7 +74,7 @@ class Reshuffled:
     def draw(
         self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
     ) -> tuple[list[Drawn], int]:
-        """See `Stream`; there is no cursor to move."""
+        """See `Static.draw`; there is no cursor to move."""
         random = rng.stream(self.seed, "minibatches", self.client, *moment)
         drawn: list[Drawn] = []
         for draw in draws:
@@ -98,20 +87,19 @@ class Reshuffled:
         size, everyone = draw.batch or self.size, np.arange(len(self.support))
         if draw.whole:
             return [everyone]
+        passes = (_cut(random.permutation(everyone), size, True) for _ in repeat(None))
         if draw.epochs is not None:
-            return [b for _ in range(draw.epochs) for b in _cut(random.permutation(everyone), size, True)]
+            return list(chain.from_iterable(islice(passes, draw.epochs)))
         assert draw.steps is not None
         if draw.in_passes:
-            picked = list(islice(_passes(random, everyone, size), draw.steps))
+            picked = list(islice(chain.from_iterable(passes), draw.steps))
         else:
             picked = [random.choice(everyone, min(size, len(everyone)), replace=False) for _ in range(draw.steps)]
         return [np.concatenate(picked)] if draw.merge else picked
 
 
-def _passes(random: np.random.Generator, everyone: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Minibatches of one pass after the other, without end."""
-    while True:
-        yield from _cut(random.permutation(everyone), size, True)
+Stream = Static | Reshuffled
+"""One client's minibatches."""
 
 
 def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:

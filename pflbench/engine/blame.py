@@ -36,8 +36,10 @@ def blame(error: BaseException, file: Path | None, reference: str, others: Colle
     frames = traceback.extract_tb(error.__traceback__)
     if found := _users(frames, others if file is None else {file, *others}):
         return line(error, found, hint=Path(found.filename) not in others)
-    if methods := [f for f in frames if _is_method(f.filename)]:
-        return line(error, methods[-1])
+    for frame in reversed(frames):
+        path = Path(frame.filename)
+        if path.parent == FOLDER / "methods" and path.name != "base.py":
+            return line(error, frame)
     last = [f for f in frames if FOLDER in Path(f.filename).parents][-1]
     return line(error, last, before=f"from what {reference} returned, in ")
 
@@ -59,15 +61,9 @@ def line(error: BaseException, frame: traceback.FrameSummary, before: str = "", 
 
 def _users(frames: Sequence[traceback.FrameSummary], files: Collection[Path]) -> traceback.FrameSummary | None:
     """The innermost frame in one of these files, or in code that is neither pflbench's nor a library's."""
-    return next((f for f in reversed(frames) if Path(f.filename) in files or _is_users(f.filename)), None)
-
-
-def _is_users(file: str) -> bool:
-    folders = Path(file).parents
-    ours = FOLDER in folders or _STANDARD in folders or any(folder.name in _INSTALLED for folder in folders)
-    return not file.startswith("<") and not ours
-
-
-def _is_method(file: str) -> bool:
-    path = Path(file)
-    return path.parent == FOLDER / "methods" and path.name != "base.py"
+    for frame in reversed(frames):
+        file = Path(frame.filename)
+        other = not {FOLDER, _STANDARD}.isdisjoint(file.parents) or not _INSTALLED.isdisjoint(file.parts[:-1])
+        if file in files or not (other or frame.filename.startswith("<")):
+            return frame
+    return None

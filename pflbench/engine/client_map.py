@@ -167,7 +167,13 @@ class ClientMap:
         else:
             # The longest first, so that no lane is left waiting for one that began late.
             order = sorted(range(len(items)), key=lambda i: -stack.real(items[i].shapes))
-            done = _side_by_side(one, items, order, lanes)
+            # A thread that has not asked for its number of threads may begin with as many as the machine has.
+            threads = ThreadPoolExecutor(lanes, initializer=torch.get_num_threads)
+            try:
+                begun = {i: threads.submit(one, items[i]) for i in order}
+                done = [begun[i].result() for i in range(len(items))]
+            finally:
+                threads.shutdown(cancel_futures=True)
         pace.note(lanes, sum(stack.real(item.shapes) for item in items), time.perf_counter() - started)
         self.gradient_calls += sum(calls for _, calls in done)
         return [result for result, _ in done]
@@ -224,15 +230,3 @@ class ClientMap:
         leaves, ran = self.graphs(None if key is None else (key, *mapped.identity), mapped, [*owns, *commons, *packed])
         self.gradient_calls += f.gradient_calls
         return [pytree.tree_unflatten([leaf[i] for leaf in leaves], ran.result) for i in range(len(items))]
-
-
-def _side_by_side(
-    one: Callable[[Item], tuple[Tree, int]], items: Sequence[Item], order: Sequence[int], lanes: int
-) -> list[tuple[Tree, int]]:
-    # A thread that has not asked for its number of threads may begin with as many as the machine has.
-    threads = ThreadPoolExecutor(lanes, initializer=torch.get_num_threads)
-    try:
-        begun = {i: threads.submit(one, items[i]) for i in order}
-        return [begun[i].result() for i in range(len(items))]
-    finally:
-        threads.shutdown(cancel_futures=True)

@@ -8,9 +8,9 @@ stack's padding, for each client by itself.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,108 +58,71 @@ class Counting(Known):
         return w.new_empty(b.rows.shape[-1], self.task.network.width)
 
 
-class Size(NamedTuple):
-    """How many numbers a tree of tensors has, and their bytes."""
+Numbers = Mapping[str, float]
+"""What one local update costs, by name.
 
-    numbers: int
-    bytes: int
-
-
-class UpdateCost(NamedTuple):
-    """What one local update costs.
-
-    `rows`: images, each counted as often as a gradient of it is taken, other passes as fractions. `down`: the server's
-    state. `up`: what the server reads of the upload.
-    """
-
-    rows: float
-    down: Size
-    up: Size
-
-
-@dataclass
-class Span:
-    """Numbers, of which the mean, the least and the most are kept."""
-
-    count: int = 0
-    total: float = 0.0
-    least: float = float("inf")
-    most: float = 0.0
-
-    def add(self, number: float) -> None:
-        """One number more."""
-        self.count, self.total = self.count + 1, self.total + number
-        self.least, self.most = min(self.least, number), max(self.most, number)
-
-    def summary(self, name: str) -> dict[str, float]:
-        """The mean under this name and, where numbers differ, the least and the most; nothing without numbers."""
-        if not self.count:
-            return {}
-        ends = {} if self.least == self.most else {f"{name}_least": self.least, f"{name}_most": self.most}
-        return {name: self.total / self.count} | ends
+`client_gradients`: the images that gradients are taken of, each as often, in minibatches of the run; other passes count
+as fractions. `floats_down`, `bytes_down`: the server's state. `floats_up`, `bytes_up`: what the server reads of the
+upload.
+"""
 
 
 @dataclass
 class Tally:
-    """The costs of one run so far, over its local updates; None once something could not be counted."""
+    """The costs of one run so far, over its local updates."""
 
-    spans: dict[str, Span] | None = field(default_factory=dict)
+    spans: dict[str, tuple[int, float, float, float]] | None = field(default_factory=dict)
+    """Count, sum, least and most of each cost; None once something could not be counted."""
 
-    def add(self, asked: UpdateCost | None, batch: int, sends: bool) -> None:
-        """Add one local update. `batch`: the run's batch size; `sends`: whether the upload arrives."""
+    def add(self, asked: Numbers | None, sends: bool) -> None:
+        """Add one local update. `sends`: whether the upload arrives."""
         if asked is None or self.spans is None:
             self.spans = None
             return
-        numbers = {
-            "client_gradients": asked.rows / batch,
-            "floats_down": asked.down.numbers,
-            "bytes_down": asked.down.bytes,
-        }
-        if sends:
-            numbers |= {"floats_up": asked.up.numbers, "bytes_up": asked.up.bytes}
-        for name, number in numbers.items():
-            self.spans.setdefault(name, Span()).add(float(number))
+        for name, number in asked.items():
+            if sends or not name.endswith("_up"):
+                count, total, least, most = self.spans.get(name, (0, 0.0, number, number))
+                self.spans[name] = count + 1, total + number, min(least, number), max(most, number)
 
     def means(self) -> dict[str, float]:
         """Mean costs of a local update by name, with least and most where they differ; empty if they are not known."""
-        spans = self.spans or {}
-        return {key: round(value, 4) for name, span in spans.items() for key, value in span.summary(name).items()}
+        found: dict[str, float] = {}
+        for name, (count, total, least, most) in (self.spans or {}).items():
+            found |= {name: total / count} | ({f"{name}_least": least, f"{name}_most": most} if least < most else {})
+        return {name: round(number, 4) for name, number in found.items()}
 
 
 @dataclass
 class Costs:
-    """The costs of a method's local updates, counted once for each kind of them."""
+    """The costs of a method's local updates, counted once for each kind of them. `batch`: the runs' batch size."""
 
     method: Method[Any, Any, Any]
     task: Task
-    _known: dict[Hashable, UpdateCost | None] = field(default_factory=dict)
+    batch: int
+    _known: dict[Hashable, Numbers | None] = field(default_factory=dict)
     _shapes: Shapes = field(default_factory=Shapes)
 
-    def of(self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int) -> UpdateCost | None:
+    def of(self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int) -> Numbers | None:
         """The costs of a local update on these minibatches; None if the method needs the values of tensors.
 
         `server`, `state`: the server's and the client's, of which the shapes matter; `index`: the round's.
         """
         kind = tuple(tuple(rows.shape for rows in drawn) for drawn in taken)
-        for key in ((kind, None), (kind, index)):
-            if key in self._known:
-                return self._known[key]
-        asked: set[int] = set()
-        counted = None
+        for known in ((kind, None), (kind, index)):
+            if known in self._known:
+                return self._known[known]
+        f, key, asked = Counting(self.task), torch.empty((), dtype=torch.int64, device=META), set[int]()
+        now, counted = Watched(index, key, asked), None
         # Somebody's method may read what these tensors do not have: then its costs are not known.
         with contextlib.suppress(Exception), torch.no_grad():
-            server, state = pytree.tree_map(_empty, server), pytree.tree_map(_empty, state)
-            counted = self._followed(server, state, taken, index, asked)
+            server, state = pytree.tree_map_only(Tensor, lambda leaf: leaf.to(META), (server, state))
+            fed = keyed([without_content(drawn) for drawn in taken], key, self.task)
+            with self._shapes:
+                upload, _ = self.method.client(f, server, state, *fed, round=now)
+            read = self._read(server, upload, now)
+            counted = {"client_gradients": f.rows / self.batch, **_sizes(server, "down"), **_sizes(read, "up")}
         self._known[kind, index if asked else None] = counted
         return counted
-
-    def _followed(self, server: Tree, state: Tree, taken: Sequence[Drawn], index: int, asked: set[int]) -> UpdateCost:
-        f, key = Counting(self.task), torch.empty((), dtype=torch.int64, device=META)
-        fed = keyed([without_content(drawn) for drawn in taken], key, self.task)
-        now = Watched(index, key, asked)
-        with self._shapes:
-            upload, _ = self.method.client(f, server, state, *fed, round=now)
-        return UpdateCost(f.rows, size(server), size(self._read(server, upload, now)))
 
     def _read(self, server: Tree, upload: Tree, now: Watched) -> list[Tensor]:
         """The tensors of an upload that the server's update reads; what it does not read need not be sent.
@@ -188,11 +151,10 @@ def without_content(drawn: Drawn) -> Batches:
     return tuple(batches)
 
 
-def size(tree: Tree) -> Size:
-    """The numbers in a tree of tensors."""
+def _sizes(tree: Tree, way: str) -> dict[str, float]:
+    """The numbers in a tree of tensors that go this way, and their bytes."""
     leaves = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
-    return Size(sum(leaf.numel() for leaf in leaves), sum(leaf.nbytes for leaf in leaves))
-
-
-def _empty(leaf: Any) -> Any:
-    return leaf.to(META) if isinstance(leaf, Tensor) else leaf
+    return {
+        f"floats_{way}": float(sum(x.numel() for x in leaves)),
+        f"bytes_{way}": float(sum(x.nbytes for x in leaves)),
+    }

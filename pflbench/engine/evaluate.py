@@ -81,12 +81,6 @@ def curve(method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *take
     return Hits(*[torch.stack(values) for values in zip(*points, strict=True)])
 
 
-def scored_clients(scoring: Scoring, training: np.ndarray) -> np.ndarray:
-    """Ids of the clients a run scores; `training` is bool ["clients"]."""
-    chosen = {"held-out": ~training, "training": training, "all": np.ones_like(training)}[scoring.clients]
-    return np.flatnonzero(chosen)[: scoring.first]
-
-
 @dataclass(frozen=True)
 class Left:
     """A client's state after training, and its upload of this round (None: not needed)."""
@@ -111,7 +105,7 @@ def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
         left = {
             (index, client): Left(run.states.get(client, run.fresh), None)
             for index, run in runs.items()
-            for client in scored_clients(scoring, run.federation.training).tolist()
+            for client in run.scored
         }
         yield from personal(method, runs, clients, round, left)
     if leaves_models(scoring):
@@ -132,8 +126,8 @@ def personal(
     Where the suite asks for features, their means over each client's support become metrics of its run.
     """
     fresh = all(one.sent is None for one in left.values())
-    if fresh:
-        _check_personal(method)
+    if fresh and not (stages := of_class(type(method))).adapts(vars(method)):
+        raise UsageError(f"{type(method).__name__} has no personal models without {stages.personal_needs}.")
     drawn = returned.draws(method.personal_draws(), "personal_draws")
     names = [noise.key(runs[index].spec.seed, client, "personalize", round) for index, client in left]
     keys = clients.data.upload(np.array(names, np.int64))
@@ -169,19 +163,11 @@ def personal(
             yield index, _rows(stage, average, round, client, tally)
 
 
-def _check_personal(method: AnyMethod) -> None:
-    """Raise `UsageError` if `personalize` has no value for what it needs."""
-    stages = of_class(type(method))
-    if not stages.adapts(vars(method)):
-        raise UsageError(f"{type(method).__name__} has no personal models without {stages.personal_needs}.")
-
-
 def _fed(draws: tuple[Draw, ...], run: Run, clients: ClientMap, client: int, round: int) -> tuple[Drawn, ...]:
     """A client's minibatches to adapt on, its query, and its support where features are stored."""
     drawn, _ = run.streams[client].draw(draws, 0, "personalize", round)
-    query = _query(run, run.federation.query[client], clients, client)
     seen = pieces(run.federation.support[client]) if run.spec.scoring.features else []
-    return *drawn, query, seen
+    return *drawn, _query(run, clients, client), seen
 
 
 def _means(f: Objective, w: Params, seen: Batches) -> Tensor | tuple[()]:
@@ -202,18 +188,14 @@ def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> Sco
     scoring = next(iter(runs.values())).spec.scoring
     items, owners = [], []
     for index, run in runs.items():
-        chosen = set(scored_clients(scoring, run.federation.training).tolist())
-        concerned = {"stored": sorted(chosen & run.left.keys()), "sampled": sorted(run.latest)}
+        concerned = {"stored": sorted(run.left.keys() & run.scored), "sampled": sorted(run.latest)}
         for stage in [stage for stage in concerned if stage in scoring.stages]:
             for client in concerned[stage]:
-                query = _query(run, run.federation.query[client], clients, client)
-                items.append(Item(index, run.left[client], (query,)))
+                items.append(Item(index, run.left[client], (_query(run, clients, client),)))
                 owners.append((index, stage, client))
 
-    def one(f: Objective, server: Tree, own: Params, query: Batches) -> Hits:
-        return score(f, own, query)
-
-    tallies = clients(one, dict.fromkeys(runs, ()), items, key="left behind") if items else []
+    none = dict.fromkeys(runs, ())
+    tallies = clients(lambda f, server, own, query: score(f, own, query), none, items, key="left behind")
     for (index, stage, client), tally in zip(owners, tallies, strict=True):
         yield index, _rows(stage, scoring.average, round, client, tally)
 
@@ -222,18 +204,13 @@ def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, ro
     """The global model on each client's query rows, and its fine-tuning."""
     scoring = next(iter(runs.values())).spec.scoring
     updates = scoring.finetune.steps if scoring.finetune and "finetuned" in scoring.stages else 0
-    owners = [
-        (index, client)
-        for index, run in runs.items()
-        for client in scored_clients(scoring, run.federation.training).tolist()
-    ]
+    owners = [(index, client) for index, run in runs.items() for client in run.scored]
     names = [noise.key(runs[index].spec.seed, client, "finetune", round) for index, client in owners]
     items = []
     for (index, client), key in zip(owners, clients.data.upload(np.array(names, np.int64)), strict=True):
         run = runs[index]
         drawn, _ = run.streams[client].draw((Draw(epochs=1), Draw(steps=updates)), 0, "finetune", round)
-        query = _query(run, run.federation.query[client], clients, client)
-        items.append(Item(index, key, (*drawn, query)))
+        items.append(Item(index, key, (*drawn, _query(run, clients, client))))
     servers = {index: run.server for index, run in runs.items()}
 
     def one(f: Objective, server: Tree, key: Tensor, support: Batches, tuning: Batches, query: Batches) -> Tree:
@@ -250,7 +227,7 @@ def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, ro
 
 def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
     """The global model on the federation's test rows, as client -1."""
-    items = [Item(index, (), (_query(run, run.federation.test, clients),)) for index, run in runs.items()]
+    items = [Item(index, (), (pieces(run.federation.test),)) for index, run in runs.items()]
     servers = {index: run.server for index, run in runs.items()}
 
     def one(f: Objective, server: Tree, own: tuple[()], query: Batches) -> Hits:
@@ -261,11 +238,11 @@ def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap
         yield index, _rows("global", run.spec.scoring.average, round, -1, tally)
 
 
-def _query(run: Run, rows: np.ndarray, clients: ClientMap, client: int | None = None) -> Drawn:
-    """Rows to score: in the run's minibatches where scores depend on them, else in pieces that fit into memory."""
-    if client is not None and (run.spec.scoring.average == "batches" or clients.data.task.network.batchwise):
+def _query(run: Run, clients: ClientMap, client: int) -> Drawn:
+    """A client's query: in the run's minibatches where scores depend on them, else in pieces that fit into memory."""
+    if run.spec.scoring.average == "batches" or clients.data.task.network.batchwise:
         return query_batches(run.federation, client, run.spec)
-    return pieces(rows)
+    return pieces(run.federation.query[client])
 
 
 def _rows(stage: str, average: str, round: int, client: int, tally: Hits) -> list[Score]:

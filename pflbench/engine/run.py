@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from pflbench.errors import Diverged
 from pflbench.models.network import Network
 from pflbench.result import Metric, Score
 from pflbench.rng import stream
-from pflbench.spec import RunSpec
+from pflbench.spec import RunSpec, Scoring
 from pflbench.typing import Params
 from pflbench.vector import Kind
 
@@ -55,6 +56,12 @@ def weights(spec: RunSpec, federation: Federation, clients: list[int]) -> Tensor
     sizes = [len(federation.support[c]) if spec.weights == "examples" else 1 for c in clients]
     n = torch.tensor(sizes, dtype=torch.float64)
     return n / n.sum()
+
+
+def scored_clients(scoring: Scoring, training: np.ndarray) -> np.ndarray:
+    """Ids of the clients a run scores; `training` is bool ["clients"]."""
+    chosen = {"held-out": ~training, "training": training, "all": np.ones_like(training)}[scoring.clients]
+    return np.flatnonzero(chosen)[: scoring.first]
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,11 @@ class Run:
     failure: Diverged | None = None
     unchecked: list[tuple[int, Tensor]] = field(default_factory=list)
     """Rounds whose server state is not checked yet, each with whether it is finite, a tensor."""
+
+    @cached_property
+    def scored(self) -> list[int]:
+        """The clients that it scores."""
+        return [int(client) for client in scored_clients(self.spec.scoring, self.federation.training)]
 
     def check(self) -> None:
         """Check the rounds that are unchecked: a server state that is not finite is the run's failure."""

@@ -25,6 +25,10 @@ class _Form(NamedTuple):
     stride: tuple[int, ...]
     dtype: torch.dtype
 
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Form:
+        return cls(tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
     def empty(self) -> Tensor:
         return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=META)
 
@@ -59,18 +63,17 @@ class Shapes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key = func, _key(args), _key(tuple(kwargs.items()))
         if key not in self._known:
             self._known[key] = _result(func, args, kwargs)
-        form = self._known[key]
-        return form.empty() if isinstance(form, _Form) else pytree.tree_map(_Form.empty, form, is_leaf=_is_form)
+        return pytree.tree_map(_Form.empty, self._known[key], is_leaf=lambda one: isinstance(one, _Form))
 
 
 def _result(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The forms of what an operation comes to."""
     on_cpu = {key: torch.device("cpu") if key == "device" and value else value for key, value in kwargs.items()}
-    filled, named = pytree.tree_map(_zeros, (args, on_cpu))
+    filled, named = pytree.tree_map_only(Tensor, lambda t: torch.zeros(t.shape, dtype=t.dtype), (args, on_cpu))
     result = func(*filled, **named)
     if not all(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
         raise TypeError(f"{func} reads content, and there is none.")
-    return pytree.tree_map(lambda one: _Form(tuple(one.shape), one.stride(), one.dtype), result)
+    return pytree.tree_map(_Form.of, result)
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
@@ -82,19 +85,11 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
-def _zeros(leaf: Any) -> Any:
-    return torch.zeros(leaf.shape, dtype=leaf.dtype) if isinstance(leaf, Tensor) else leaf
-
-
 def _key(value: Any) -> Hashable:
     """What the shape of a result depends on in an argument, hashable."""
     if isinstance(value, Tensor):
-        return _Form(tuple(value.shape), value.stride(), value.dtype)
+        return _Form.of(value)
     if isinstance(value, list | tuple):
         return tuple(map(_key, value))
     key: Hashable = (type(value), value)
     return key
-
-
-def _is_form(value: Any) -> bool:
-    return isinstance(value, _Form)

@@ -18,7 +18,7 @@ from pflbench.engine.batches import Drawn, support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item, Watched, keyed, one_lane
 from pflbench.engine.costs import Costs
-from pflbench.engine.evaluate import Left, before_aggregation, evaluate, leaves_models, personal, scored_clients
+from pflbench.engine.evaluate import Left, before_aggregation, evaluate, leaves_models, personal
 from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
@@ -62,12 +62,6 @@ class Setup:
     on_round: Callable[[int], None] | None = None
     """Called with the number of finished rounds."""
 
-    def client_map(self, data: Data) -> ClientMap:
-        """The client map with these settings."""
-        graphs = self.device.type == "cuda" if self.graphs is None else self.graphs
-        room = Room(self.device, self.memory_limit)
-        return ClientMap(data, self.execution, self.chunk, self.most_padding, room, self.lanes, Graphs(enabled=graphs))
-
 
 @dataclass
 class RunOutcome:
@@ -83,23 +77,12 @@ class RunOutcome:
     costs: Mapping[str, float] = field(default_factory=dict)
 
 
-def simulate(
-    specs: Sequence[RunSpec],
-    federations: Sequence[Federation],
-    method: Method[Any, Any, Any],
-    network: Network,
-    setup: Setup | None = None,
-) -> list[RunOutcome]:
-    """Train and score a group of runs that differ by seed only, in lockstep; one outcome per spec.
+class Simulation:
+    """A group of runs that differ by seed only, in lockstep, round by round.
 
     `network` is the plain one; the method may wrap it. A run whose server state stops being finite ends with a
     `Diverged` failure; the others go on.
     """
-    return Simulation(specs, federations, method, network, setup).run()
-
-
-class Simulation:
-    """A group of runs that differ by seed only, round by round. Arguments as `simulate` takes them."""
 
     def __init__(
         self,
@@ -112,9 +95,9 @@ class Simulation:
         self.setup = setup or Setup()
         self.method = method
         network = method.network(network)
-        self.clients = self.setup.client_map(_data(network, federations, specs[0], self.setup))
+        self.clients = _client_map(network, federations, specs[0], self.setup)
         self.runs = [_start(s, f, method, network, self.setup.device) for s, f in zip(specs, federations, strict=True)]
-        self.costs = Costs(method, self.clients.data.task)
+        self.costs = Costs(method, self.clients.data.task, specs[0].batch)
         self.rounds = 0
         """Finished rounds."""
 
@@ -124,7 +107,7 @@ class Simulation:
         return {i: run for i, run in enumerate(self.runs) if run.failure is None}
 
     def run(self) -> list[RunOutcome]:
-        """All rounds, then the scores."""
+        """All rounds, then the scores; one outcome per spec."""
         total = self.runs[0].spec.rounds
         while self.rounds < total and self.alive:
             self.step()
@@ -167,8 +150,12 @@ class Simulation:
             mine = [uploads[index].pop(client) for client in senders[index]]
             share = weights(run.spec, run.federation, senders[index]).to(self.clients.data.device)
             _aggregate(run, _stacked(mine), share, self.method, now)
-            if self._scores_next():
-                run.metrics += _diagnose(run, self.method, self.rounds + 1)
+            if self._scored_after(self.rounds + 1):
+                run.metrics += [
+                    Metric(self.rounds + 1, client, name, float(value))
+                    for client in sorted(run.states)
+                    for name, value in self.method.diagnose(run.states[client]).items()
+                ]
         self.rounds += 1
 
     def count(self) -> list[Mapping[str, float]]:
@@ -191,7 +178,7 @@ class Simulation:
             keepers[index] = asked.tolist() if self.method.commits == "trained" else senders[index]
             trained = keepers[index]
             if self._scores_training():
-                trained = [*trained, *scored_clients(run.spec.scoring, run.federation.training).tolist()]
+                trained = [*trained, *run.scored]
             work += [(index, client) for client in dict.fromkeys(trained)]
         if self.clients.execution == "loop" and len(work) > PORTION:
             work.sort(key=lambda owner: -len(self.runs[owner[0]].federation.support[owner[1]]))
@@ -216,7 +203,7 @@ class Simulation:
             left = {
                 (index, client): Left(state, sent)
                 for (index, client), (sent, state) in zip(portion, results, strict=True)
-                if client in scored_clients(self.runs[index].spec.scoring, self.runs[index].federation.training)
+                if client in self.runs[index].scored
             }
             for index, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, left):
                 self.runs[index].scores += scores
@@ -236,7 +223,7 @@ class Simulation:
             run.cursors[client] = cursor
         if keeps or sends:
             asked, state = taken if used == sends else draw(sends)[0], run.states.get(client, run.fresh)
-            run.tally.add(self.costs.of(run.server, state, asked, self.rounds), run.spec.batch, sends)
+            run.tally.add(self.costs.of(run.server, state, asked, self.rounds), sends)
         return taken
 
     def _draws(self, run: Run) -> tuple[Draw, ...]:
@@ -265,10 +252,6 @@ class Simulation:
             self.clients.timely.add("training")
         return results
 
-    def _scores_next(self) -> bool:
-        """Whether the end of this round is scored."""
-        return self._scored_after(self.rounds + 1)
-
     def _scored_after(self, done: int) -> bool:
         """Whether the moment after so many rounds is one to score."""
         spec, every = self.runs[0].spec, self.setup.evaluate_every
@@ -276,7 +259,7 @@ class Simulation:
 
     def _scores_training(self) -> bool:
         """Whether this round's training makes personal models to score."""
-        return self._scores_next() and before_aggregation(self.method, self.runs[0].spec.scoring)
+        return self._scored_after(self.rounds + 1) and before_aggregation(self.method, self.runs[0].spec.scoring)
 
     def score(self, last: bool = True) -> None:
         """Score every run that has not failed. In the last scores a loss that is not finite fails the whole run."""
@@ -287,8 +270,7 @@ class Simulation:
             alive[index].scores += scores
         for run in alive.values():
             if last and "personalized" in run.spec.scoring.stages:
-                scored = scored_clients(run.spec.scoring, run.federation.training).tolist()
-                run.metrics += [Metric(0, c, "support", float(len(run.federation.support[c]))) for c in scored]
+                run.metrics += [Metric(0, c, "support", float(len(run.federation.support[c]))) for c in run.scored]
             counted = self.rounds - run.spec.scoring.last
             if last and not all(np.isfinite(s.loss_sum) for s in run.scores if s.round > counted):
                 run.failure = Diverged("diverged while scoring: a loss is not finite; a smaller learning rate may help")
@@ -299,8 +281,8 @@ def _alone(x: Tensor) -> Tensor:
     return x.clone() if x.untyped_storage().nbytes() > x.nbytes else x
 
 
-def _data(network: Network, federations: Sequence[Federation], spec: RunSpec, setup: Setup) -> Data:
-    """All runs' pools as one; runs that share a pool share its rows."""
+def _client_map(network: Network, federations: Sequence[Federation], spec: RunSpec, setup: Setup) -> ClientMap:
+    """Over all runs' pools as one; runs that share a pool share its rows."""
     pools: list[Federation] = []
     offsets: list[int] = []
     for federation in federations:
@@ -310,10 +292,13 @@ def _data(network: Network, federations: Sequence[Federation], spec: RunSpec, se
             pools.append(federation)
         offsets.append(sum(len(p.x) for p in pools[:same]))
     x = pools[0].x if len(pools) == 1 else torch.cat([p.x for p in pools])
-    stack = setup.stack or ("columns" if setup.device.type == "cuda" else "grouped")
+    on_gpu, room = setup.device.type == "cuda", Room(setup.device, setup.memory_limit)
+    stack = setup.stack or ("columns" if on_gpu else "grouped")
     augment = spec.augment == "crop-flip"
     task = Task(network, x.to(setup.device), spec.precision == "bf16", stack, pools[0].normalization, augment)
-    return Data(task, np.concatenate([p.labels for p in pools]), tuple(offsets))
+    data = Data(task, np.concatenate([p.labels for p in pools]), tuple(offsets))
+    graphs = Graphs(enabled=on_gpu if setup.graphs is None else setup.graphs)
+    return ClientMap(data, setup.execution, setup.chunk, setup.most_padding, room, setup.lanes, graphs)
 
 
 def _start(
@@ -351,14 +336,6 @@ def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method[Any, Any, 
     run.unchecked.append((now.index, _finite(run.server)))
     if len(run.unchecked) >= (LOOK_EVERY if share.device.type == "cuda" else 1):
         run.check()
-
-
-def _diagnose(run: Run, method: Method[Any, Any, Any], round: int) -> list[Metric]:
-    return [
-        Metric(round, client, name, float(value))
-        for client in sorted(run.states)
-        for name, value in method.diagnose(run.states[client]).items()
-    ]
 
 
 def _finite(tree: Tree) -> torch.Tensor:

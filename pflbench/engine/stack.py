@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,15 +142,8 @@ def pad(
 
 
 def stack_trees(trees: Sequence[Tree]) -> tuple[list[Tensor], Any]:
-    """Leaves stacked along a new first axis, and the trees' common structure.
-
-    Raises:
-        TypeError: A leaf is no tensor.
-    """
+    """Leaves stacked along a new first axis, and the trees' common structure."""
     flat = [pytree.tree_flatten(tree) for tree in trees]
-    for leaf in flat[0][0]:
-        if not isinstance(leaf, Tensor):
-            raise TypeError(f"states hold tensors only, not {type(leaf).__name__}; write () for nothing")
     return [torch.stack(leaves) for leaves in zip(*[leaves for leaves, _ in flat], strict=True)], flat[0][1]
 
 
@@ -175,13 +169,8 @@ class Mapped:
 
     def __call__(self, tensors: list[Tensor]) -> list[Tensor]:
         """Stacked leaves of the clients' results."""
-        owns, commons = self.own.num_leaves, self.common.num_leaves
-        counts = [plan.tensors for plan in self.plans]
-        packed = tensors[owns + commons :]
-        parts, start = [], 0
-        for count in counts:
-            parts.append(packed[start : start + count])
-            start += count
+        rest, counts = iter(tensors), [self.own.num_leaves, self.common.num_leaves, *[p.tensors for p in self.plans]]
+        owns, commons, *packed = (list(islice(rest, count)) for count in counts)
 
         def one(own: list[Tensor], common: list[Tensor], packed: list[list[Tensor]]) -> list[Tensor]:
             taken = [plan.unpack(p) for plan, p in zip(self.plans, packed, strict=True)]
@@ -190,5 +179,5 @@ class Mapped:
             return leaves
 
         dims = (0, None if self.broadcast else 0, 0)
-        found: list[Tensor] = torch.vmap(one, in_dims=dims)(tensors[:owns], tensors[owns : owns + commons], parts)
+        found: list[Tensor] = torch.vmap(one, in_dims=dims)(owns, commons, packed)
         return found

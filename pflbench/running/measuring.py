@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from pflbench import names
-from pflbench.engine.evaluate import scored_clients
 from pflbench.engine.objective import LoopObjective
 from pflbench.engine.objective import Task as Evaluated
+from pflbench.engine.run import scored_clients
 from pflbench.engine.simulate import DTYPES, Setup, Simulation
 from pflbench.errors import PflbenchError
 from pflbench.executor import build

@@ -21,7 +21,7 @@ from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.returned import Malformed
 from pflbench.engine.returned import models as models_of
 from pflbench.engine.run import sample_cohort
-from pflbench.engine.simulate import RunOutcome, Simulation, simulate
+from pflbench.engine.simulate import RunOutcome, Simulation
 from pflbench.errors import PflbenchError
 from pflbench.methods.base import Batch, Batches, Objective, Round
 from pflbench.models.network import Network
@@ -120,7 +120,7 @@ def _learns(case: Case) -> None:
     scoring = tiny_spec().scoring.model_copy(update={"clients": "training" if own else "all", "stages": stages})
     # Rounds of all kinds should come.
     spec = case.spec(rounds=12 if len(case.kinds) == 1 else 60, scoring=scoring)
-    (outcome,) = simulate([spec], [tiny_federation(0)], case.method, case.plain)
+    (outcome,) = Simulation([spec], [tiny_federation(0)], case.method, case.plain).run()
     assert outcome.failure is None, f"the run failed: {outcome.failure}"
     start = Simulation([spec], [tiny_federation(0)], case.method, case.plain)
     start.score()

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from pflbench.engine import stack
 from pflbench.engine.client_map import ClientMap, Data, Item
 from pflbench.engine.objective import Task
 from pflbench.engine.simulate import Setup, _data
@@ -188,8 +187,3 @@ def test_images_are_the_pools_bytes_over_255() -> None:
     rows = torch.tensor([[3, 1], [0, 3]])
     assert torch.equal(d.task.images(Batch(rows, rows), torch.float64), d.task.pool[rows].double() / 255)
     assert d.task.images(Batch(rows, rows), torch.float32).dtype == torch.float32
-
-
-def test_a_state_that_is_no_tensor_is_named_in_the_error():
-    with pytest.raises(TypeError, match=r"tensors only, not NoneType; write \(\)"):
-        stack.stack_trees([None, None])

@@ -10,7 +10,7 @@ import pytest
 from torch import Tensor
 
 from pflbench import names
-from pflbench.engine.simulate import RunOutcome, Setup, simulate
+from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.models.network import Gate, Network, conv_parameters, with_linear_head
 from pflbench.models.ops import Ops
 from pflbench.testing import CLASSES, SHAPE, Case, tiny_federation, tiny_network, tiny_spec
@@ -20,7 +20,7 @@ COLUMNS = Setup(execution="vectorized", stack="columns", most_padding=math.inf, 
 
 def runs(case: Case, network: Network, setup: Setup) -> list[RunOutcome]:
     federations = [tiny_federation(0), tiny_federation(1)]
-    outcomes = simulate([tiny_spec(0), tiny_spec(1)], federations, case.method, network, setup)
+    outcomes = Simulation([tiny_spec(0), tiny_spec(1)], federations, case.method, network, setup).run()
     assert all(outcome.failure is None for outcome in outcomes)
     return outcomes
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from pflbench import names
 from pflbench.engine import shapes
-from pflbench.engine.costs import Counting, Span, Tally
+from pflbench.engine.costs import Counting, Tally
 from pflbench.engine.shapes import Shapes
-from pflbench.engine.simulate import Setup, Simulation, simulate
+from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import Draw, Method, Round
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fo_maml import FOMaml
@@ -43,7 +43,7 @@ def spec(**changes: Any) -> RunSpec:
 
 def counted(method: Any_, sizes: tuple[int, ...] = EQUAL, **changes: Any) -> Mapping[str, float]:
     one = spec(**changes)
-    (outcome,) = simulate([one], [tiny_federation(0, sizes)], method, tiny_network())
+    (outcome,) = Simulation([one], [tiny_federation(0, sizes)], method, tiny_network()).run()
     assert outcome.failure is None
     return outcome.costs
 
@@ -98,7 +98,7 @@ def test_looped_stacked_and_without_training_they_are_the_same(name: str) -> Non
     case = Case(names.resolve("methods", name)())
     specs, federations = [case.stragglers(0), case.stragglers(1)], [tiny_federation(0), tiny_federation(1)]
     found = [
-        [o.costs for o in simulate(specs, federations, case.method, case.plain, Setup(execution=execution))]
+        [o.costs for o in Simulation(specs, federations, case.method, case.plain, Setup(execution=execution)).run()]
         for execution in ("loop", "vectorized")
     ]
     assert found[0] == found[1] == Simulation(specs, federations, case.method, case.plain).count()
@@ -183,6 +183,5 @@ def test_what_cannot_be_followed_without_content_is_not_known() -> None:
 def test_a_tally_that_lacks_one_participation_tells_nothing() -> None:
     tally = Tally()
     assert tally.means() == {}
-    tally.add(None, 5, True)
+    tally.add(None, True)
     assert tally.means() == {} and tally.spans is None
-    assert Span().summary("x") == {}

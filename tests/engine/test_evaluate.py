@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pflbench.engine.evaluate import scored_clients
-from pflbench.engine.simulate import Setup, simulate
+from pflbench.engine.run import scored_clients
+from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import Batches, Draw, Method, Objective, Round
 from pflbench.result import Score
 from pflbench.spec import Finetune, RunSpec, Scoring
@@ -39,7 +39,7 @@ def spec(**scoring: Any) -> RunSpec:
 
 
 def scores(execution: Any = "loop", **scoring: Any) -> tuple[Score, ...]:
-    (outcome,) = simulate([spec(**scoring)], [FEDERATION], Frozen(), tiny_network(), Setup(execution=execution))
+    (outcome,) = Simulation([spec(**scoring)], [FEDERATION], Frozen(), tiny_network(), Setup(execution=execution)).run()
     assert outcome.failure is None
     return outcome.scores
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pflbench.engine.batches import Reshuffled
 from pflbench.engine.run import coin, sample_cohort
-from pflbench.engine.simulate import RunOutcome, Setup, simulate
+from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Draw, Method, Objective, Round
 from pflbench.methods.fedavg import FedAvg
@@ -26,7 +26,7 @@ TRAINING = len(SIZES) - 2
 
 def run(method: Method[Any, Any, Any], *specs: RunSpec, execution: str = "loop", **setup: Any) -> list[RunOutcome]:
     federations = [tiny_federation(spec.seed) for spec in specs]
-    outcomes = simulate(specs, federations, method, tiny_features(), Setup(execution=execution, **setup))
+    outcomes = Simulation(specs, federations, method, tiny_features(), Setup(execution=execution, **setup)).run()
     for outcome in outcomes:
         assert outcome.failure is None, outcome.failure
     return outcomes
@@ -119,7 +119,7 @@ def test_a_loss_that_is_not_finite_in_any_of_the_last_rounds_is_a_failure() -> N
 
     looks: list[int] = []
     one = spec(last=2)
-    (outcome,) = simulate([one], [tiny_federation(0)], Stumbles(epochs=1), tiny_features())
+    (outcome,) = Simulation([one], [tiny_federation(0)], Stumbles(epochs=1), tiny_features()).run()
     assert outcome.failure is not None and "scoring" in str(outcome.failure)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from pflbench.engine.batches import support_streams
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import sample_cohort
-from pflbench.engine.simulate import RunOutcome, Setup, Simulation, simulate
+from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import Diverged
 from pflbench.methods.base import Batch, Batches, Draw, Method, Objective, Round, steps
 from pflbench.methods.ditto import Ditto
@@ -58,7 +58,7 @@ def test_rounds_are_a_slow_loops(weights: Any) -> None:
             return (Draw(steps=3),)
 
     spec, federation = tiny_spec(rounds=6).model_copy(update={"weights": weights}), tiny_federation(0)
-    (outcome,) = simulate([spec], [federation], BySteps(lr=0.05), tiny_network())
+    (outcome,) = Simulation([spec], [federation], BySteps(lr=0.05), tiny_network()).run()
     f, w = LoopObjective(Task(tiny_network(), federation.x)), tiny_network().init(0).double()
     streams, cursors = support_streams(federation, spec), dict.fromkeys(range(8), 0)
     for index in range(6):
@@ -104,7 +104,7 @@ def test_client_states_are_kept_between_participations() -> None:
         expected.append(sorted(float(times[c]) for c in cohort))
     for execution in EXECUTIONS:
         seen: list[list[float]] = []
-        simulate([spec], [federation], Counts(), tiny_network(), Setup(execution=execution))
+        Simulation([spec], [federation], Counts(), tiny_network(), Setup(execution=execution)).run()
         assert seen == expected
 
 
@@ -118,7 +118,9 @@ def test_every_finished_round_is_announced_and_numbered() -> None:
                 rounds.append(round.index)
             return server
 
-    simulate([tiny_spec(rounds=4)], [tiny_federation(0)], Idle(epochs=0), tiny_network(), Setup(on_round=done.append))
+    Simulation(
+        [tiny_spec(rounds=4)], [tiny_federation(0)], Idle(epochs=0), tiny_network(), Setup(on_round=done.append)
+    ).run()
     assert done == [1, 2, 3, 4] and rounds == [0, 1, 2, 3]
 
 
@@ -131,9 +133,9 @@ def test_seeds_with_pools_of_different_sizes_run_as_if_alone(execution: Any, met
         tiny_federation(1, sizes=(8,) * 8),
         tiny_federation(2, sizes=(40, 5, 5, 12, 7, 9, 30, 6)),
     ]
-    together = simulate(specs, federations, method, tiny_network(), Setup(execution=execution))
+    together = Simulation(specs, federations, method, tiny_network(), Setup(execution=execution)).run()
     for spec, federation, outcome in zip(specs, federations, together, strict=True):
-        (alone,) = simulate([spec], [federation], method, tiny_network())
+        (alone,) = Simulation([spec], [federation], method, tiny_network()).run()
         case_close(outcome, alone)
 
 
@@ -165,13 +167,13 @@ def test_a_diverging_seed_ends_alone(execution: Any, bad: int) -> None:
     federations[good] = replace(federations[good], labels=np.minimum(federations[good].labels, 1))
     method, done = Fragile(epochs=1, lr=0.05), []
     setup = Setup(execution=execution, on_round=done.append)
-    outcomes = simulate(specs, federations, method, tiny_network(), setup)
+    outcomes = Simulation(specs, federations, method, tiny_network(), setup).run()
     failed, finished = outcomes[bad], outcomes[good]
     assert isinstance(failed.failure, Diverged) and failed.scores == ()
     assert "diverged in round 1 of 3" in str(failed.failure)
     assert done == [1, 2, 3]
     alone = Setup(execution=execution)
-    (expected,) = simulate([specs[good]], [federations[good]], method, tiny_network(), alone)
+    (expected,) = Simulation([specs[good]], [federations[good]], method, tiny_network(), alone).run()
     case_close(finished, expected)
     close(finished.server, expected.server)
 
@@ -180,7 +182,7 @@ def test_a_group_whose_seeds_all_diverge_stops() -> None:
     done: list[int] = []
     method = FedAvg(epochs=1, lr=1e308)
     specs, federations = [tiny_spec(s, rounds=5) for s in (0, 1)], [tiny_federation(s) for s in (0, 1)]
-    outcomes = simulate(specs, federations, method, tiny_network(), Setup(on_round=done.append))
+    outcomes = Simulation(specs, federations, method, tiny_network(), Setup(on_round=done.append)).run()
     assert all(isinstance(o.failure, Diverged) and not o.scores for o in outcomes)
     assert len(done) < 5
 
@@ -189,7 +191,7 @@ def test_divergence_while_fine_tuning_is_a_failure_without_scores() -> None:
     spec = tiny_spec().model_copy(
         update={"scoring": Scoring(stages=("finetuned",), finetune=Finetune(steps=4, lr=1e308))}
     )
-    (outcome,) = simulate([spec], [tiny_federation(0)], FedAvg(epochs=1), tiny_network())
+    (outcome,) = Simulation([spec], [tiny_federation(0)], FedAvg(epochs=1), tiny_network()).run()
     assert isinstance(outcome.failure, Diverged) and "while scoring" in str(outcome.failure)
     assert outcome.scores == () and torch.isfinite(outcome.server).all()
 
@@ -197,7 +199,7 @@ def test_divergence_while_fine_tuning_is_a_failure_without_scores() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "fp64"])
 def test_precision_is_the_specs(precision: Any) -> None:
     spec = tiny_spec(rounds=1).model_copy(update={"precision": precision})
-    (outcome,) = simulate([spec], [tiny_federation(0)], FedAvg(epochs=1), tiny_network())
+    (outcome,) = Simulation([spec], [tiny_federation(0)], FedAvg(epochs=1), tiny_network()).run()
     assert outcome.server.dtype == {"fp32": torch.float32, "fp64": torch.float64}[precision]
 
 
@@ -223,7 +225,7 @@ def test_a_server_that_changes_its_states_shape_is_named():
             return torch.cat([server, server])
 
     with pytest.raises(TypeError, match=r"server\(\) turned a state of shapes"):
-        simulate([tiny_spec(rounds=1)], [tiny_federation(0)], Growing(epochs=1), tiny_network())
+        Simulation([tiny_spec(rounds=1)], [tiny_federation(0)], Growing(epochs=1), tiny_network()).run()
 
 
 def rows_at(outcome: RunOutcome, round: int) -> list[Score]:
@@ -238,7 +240,7 @@ def test_scoring_on_the_way_changes_nothing(execution: Any, method: Any) -> None
     def run(rounds: int, every: int | None = None) -> list[RunOutcome]:
         specs = [tiny_spec(seed, rounds=rounds) for seed in (0, 1)]
         setup = Setup(execution=execution, evaluate_every=every)
-        return simulate(specs, federations, method, tiny_network(), setup)
+        return Simulation(specs, federations, method, tiny_network(), setup).run()
 
     for often, once, short in zip(run(5, 2), run(5), run(2), strict=True):
         assert sorted({score.round for score in often.scores}) == [2, 4, 5]
@@ -253,13 +255,13 @@ def test_scoring_on_the_way_changes_nothing(execution: Any, method: Any) -> None
 )
 def test_the_last_round_is_scored_once(every: int | None, rounds: list[int]) -> None:
     setup = Setup(evaluate_every=every)
-    (outcome,) = simulate([tiny_spec(rounds=3)], [tiny_federation(0)], FedAvg(epochs=1), tiny_network(), setup)
+    (outcome,) = Simulation([tiny_spec(rounds=3)], [tiny_federation(0)], FedAvg(epochs=1), tiny_network(), setup).run()
     moments = [(s.stage, s.round, s.step, s.client) for s in outcome.scores]
     assert len(set(moments)) == len(moments) and sorted({s.round for s in outcome.scores}) == rounds
 
 
 def test_a_simulation_can_be_stepped_and_scored_by_hand() -> None:
-    (expected,) = simulate([tiny_spec(rounds=3)], [tiny_federation(0)], FedAvg(epochs=1), tiny_network())
+    (expected,) = Simulation([tiny_spec(rounds=3)], [tiny_federation(0)], FedAvg(epochs=1), tiny_network()).run()
     simulation = Simulation([tiny_spec(rounds=3)], [tiny_federation(0)], FedAvg(epochs=1), tiny_network())
     for _ in range(3):
         simulation.step()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.run import arrived, sample_cohort
-from pflbench.engine.simulate import RunOutcome, Setup, simulate
+from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.methods.base import Batches, Draw, Method, Objective, Round
 from pflbench.methods.fedavg import FedAvg
 from pflbench.result import Score
@@ -31,7 +31,7 @@ def spec(**changes: Any) -> RunSpec:
 
 
 def run(method: Method[Any, Any, Any], setup: Setup | None = None, **changes: Any) -> RunOutcome:
-    (outcome,) = simulate([spec(**changes)], [FEDERATION], method, tiny_features(), setup)
+    (outcome,) = Simulation([spec(**changes)], [FEDERATION], method, tiny_features(), setup).run()
     assert outcome.failure is None
     return outcome
 
@@ -79,7 +79,7 @@ class Counting(Method[Tensor, Tensor, Tensor]):
 @pytest.mark.parametrize("execution", ["loop", "vectorized"])
 def test_everyone_trains_and_who_sends_is_used(execution: Any) -> None:
     asked = spec(rounds=5, scoring=Scoring(clients="training"))
-    (outcome,) = simulate([asked], [FEDERATION], Counting(), tiny_features(), Setup(execution=execution))
+    (outcome,) = Simulation([asked], [FEDERATION], Counting(), tiny_features(), Setup(execution=execution)).run()
     assert outcome.failure is None and torch.equal(outcome.server, torch.full_like(outcome.server, 5.0))
     sent = np.zeros(len(SIZES))
     for index in range(5):
@@ -154,7 +154,7 @@ def test_the_global_model_on_test_rows_is_scored_once() -> None:
     federation = replace(FEDERATION, test=np.arange(30))
     scoring = Scoring(clients="training", global_on="test-set", average="examples")
     asked = spec(scoring=scoring)
-    (outcome,) = simulate([asked], [federation], FedAvg(epochs=1, lr=0.05), tiny_features())
+    (outcome,) = Simulation([asked], [federation], FedAvg(epochs=1, lr=0.05), tiny_features()).run()
     (score,) = outcome.scores
     net = tiny_features()
     logits = net.logits([outcome.server], federation.x[:30].double() / 255)

@@ -15,7 +15,7 @@ from pflbench import names
 from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import ClientMap
 from pflbench.engine.returned import Malformed
-from pflbench.engine.simulate import simulate
+from pflbench.engine.simulate import Simulation
 from pflbench.methods.base import Batches, Draw, Method, Objective, Round, steps
 from pflbench.methods.fedavg import FedAvg
 from pflbench.optim import Adam
@@ -486,8 +486,8 @@ def test_every_check_can_fail() -> None:
 def test_the_example_is_fedavg_where_all_make_the_same_number_of_steps() -> None:
     spec, federation = tiny_spec(clients=5, cohort=3, rounds=3), tiny_federation(0, sizes=(20,) * 5)
     fednova = names.resolve("methods", EXAMPLE)(epochs=2, lr=0.05)
-    (ours,) = simulate([spec], [federation], fednova, tiny_network())
-    (fedavg,) = simulate([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network())
+    (ours,) = Simulation([spec], [federation], fednova, tiny_network()).run()
+    (fedavg,) = Simulation([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network()).run()
     torch.testing.assert_close(ours.server, fedavg.server, rtol=1e-12, atol=1e-12)
 
 

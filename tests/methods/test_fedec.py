@@ -19,7 +19,7 @@ from pflbench.engine.augment import crop_flip
 from pflbench.engine.batches import support_streams
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import sample_cohort
-from pflbench.engine.simulate import Setup, Simulation, simulate
+from pflbench.engine.simulate import Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Round
 from pflbench.methods.fedavg import FedAvg
@@ -178,7 +178,7 @@ def test_unconstrained_with_a_server_step_of_1_it_is_fedavg(momentum: float | No
     options = {"epochs": 2, "momentum": momentum, "weight_decay": 0.01}
     by_size = spec(weights="examples", cohort=3)
     (ours,), (fedavg,) = (
-        simulate([by_size], [federation], method, NET)
+        Simulation([by_size], [federation], method, NET).run()
         for method in (FedEC(inner_lr=0.05, constraint="none", **options), FedAvg(lr=0.05, **options))
     )
     torch.testing.assert_close(ours.server, fedavg.server, rtol=1e-12, atol=1e-12)
@@ -221,9 +221,9 @@ def test_a_memory_is_replaced_when_its_client_takes_part_and_never_by_a_test() -
 def test_tests_move_neither_the_server_nor_what_training_draws(constraint: Any) -> None:
     augmented = spec(augment="crop-flip", cohort=3)
     method = FedEC(**SGD, constraint=constraint)
-    (bare,) = simulate([augmented], [FEDERATION], method, DROPPING)
+    (bare,) = Simulation([augmented], [FEDERATION], method, DROPPING).run()
     scored = augmented.model_copy(update={"scoring": EVERYTHING})
-    (tested,) = simulate([scored], [FEDERATION], method, DROPPING, Setup(evaluate_every=1))
+    (tested,) = Simulation([scored], [FEDERATION], method, DROPPING, Setup(evaluate_every=1)).run()
     assert torch.equal(bare.server, tested.server)
     assert {s.stage for s in tested.scores} == set(EVERYTHING.stages) and len(bare.scores) < len(tested.scores)
 
@@ -279,7 +279,7 @@ def test_rounds_and_tests_are_those_of_a_slow_version(constraint: Any, execution
     method = FedEC(**SGD, outer_lr=0.7, alpha=0.8, constraint=constraint)
     scoring = EVERYTHING.model_copy(update={"average": "examples", "last": 1})
     scored = spec(cohort=4, scoring=scoring)
-    (outcome,) = simulate([scored], [FEDERATION], method, NET, Setup(execution=execution, most_padding=100.0))
+    (outcome,) = Simulation([scored], [FEDERATION], method, NET, Setup(execution=execution, most_padding=100.0)).run()
     streams = support_streams(FEDERATION, scored)
     phi, memory = NET.init(0).double(), {}
     again = 0

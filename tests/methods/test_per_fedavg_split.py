@@ -18,7 +18,7 @@ from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import ClientMap, Data, Item, keyed
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import sample_cohort
-from pflbench.engine.simulate import Setup, simulate
+from pflbench.engine.simulate import Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Round, split
 from pflbench.methods.fedavg import FedAvg
@@ -199,7 +199,7 @@ def test_rounds_and_tests_are_those_of_a_slow_version(weights: Any, execution: A
     method = PerFedAvgSplit(**OPTIONS, personal_epochs=2, personal_lr=0.03)
     stages = ("global", "personalized", "stored", "sampled")
     scored = spec(weights=weights, scoring=Scoring(clients="all", stages=stages, average="examples"))
-    (outcome,) = simulate([scored], [FEDERATION], method, NET, Setup(execution=execution, most_padding=100.0))
+    (outcome,) = Simulation([scored], [FEDERATION], method, NET, Setup(execution=execution, most_padding=100.0)).run()
     streams, w = support_streams(FEDERATION, scored), start()
     left: dict[int, Tensor] = {}
     for index in range(3):
@@ -235,7 +235,9 @@ def test_rounds_and_tests_are_those_of_a_slow_version(weights: Any, execution: A
 def test_loop_and_stack_agree_on_ragged_augmented_minibatches(changes: dict[str, Any]) -> None:
     ragged = spec(**{"augment": "crop-flip", "cohort": 6, **changes})
     looped, stacked = (
-        simulate([ragged], [FEDERATION], PerFedAvgSplit(**OPTIONS), DROPPING, Setup(execution=e, most_padding=100.0))[0]
+        Simulation(
+            [ragged], [FEDERATION], PerFedAvgSplit(**OPTIONS), DROPPING, Setup(execution=e, most_padding=100.0)
+        ).run()[0]
         for e in EXECUTIONS
     )
     close(looped.server, stacked.server)

@@ -13,7 +13,7 @@ from torch.distributions import Normal, kl_divergence
 
 from pflbench import noise
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.simulate import RunOutcome, Setup, simulate
+from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.methods import gaussian as g
 from pflbench.methods.base import Batch, Draw, Round
 from pflbench.methods.gaussian import Gaussian
@@ -178,7 +178,7 @@ def spec(rounds: int = 3) -> RunSpec:
 
 
 def run(method: PFedBayes, execution: Any = "loop", rounds: int = 3) -> RunOutcome:
-    (outcome,) = simulate([spec(rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution))
+    (outcome,) = Simulation([spec(rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution)).run()
     assert outcome.failure is None, outcome.failure
     return outcome
 

@@ -14,7 +14,7 @@ from torch.distributions import Normal, kl_divergence
 
 from pflbench import noise
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.simulate import RunOutcome, Setup, simulate
+from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods import gaussian as g
 from pflbench.methods.base import Batch, Draw, Round
@@ -173,7 +173,7 @@ def test_the_head_starts_from_normal_numbers_and_the_base_from_the_common_model(
     network = perceptron(SHAPE, 10, hidden=(300,))
     spec = tiny_spec(rounds=1).model_copy(update={"batches": "reshuffled"})
     idle = PFedVEM(head_lr=0.0, base_lr=0.0, **{k: v for k, v in SMALL.items() if k != "base_lr"})
-    (outcome,) = simulate([spec], [FEDERATION], idle, network)
+    (outcome,) = Simulation([spec], [FEDERATION], idle, network).run()
     base, head = (network.layout.part(name) for name in ("base", "head"))
     close(outcome.server[base], network.init(0).double()[base])
     assert abs(outcome.server[head].mean()) < 0.1 and outcome.server[head].std() == pytest.approx(1, abs=0.05)
@@ -249,7 +249,7 @@ def spec(rounds: int = 3, seed: int = 0) -> RunSpec:
 
 
 def run(method: PFedVEM, execution: Any = "loop", rounds: int = 3) -> RunOutcome:
-    (outcome,) = simulate([spec(rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution))
+    (outcome,) = Simulation([spec(rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution)).run()
     assert outcome.failure is None, outcome.failure
     return outcome
 

@@ -15,7 +15,7 @@ from pflbench.data.federation import Federation
 from pflbench.engine.batches import support_streams
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import sample_cohort
-from pflbench.engine.simulate import Setup, simulate
+from pflbench.engine.simulate import Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Round
 from pflbench.methods.fedavg import FedAvg
@@ -68,8 +68,8 @@ def descended(w: Tensor, rows: Sequence[np.ndarray], lr: float, federation: Fede
 def test_reptile_is_fedec_without_a_constraint(options: dict[str, Any], network: Any) -> None:
     shared = {"epochs": 2, "inner_lr": 0.05, "outer_lr": 0.6, **options}
     scored = spec(scoring=LEFT)
-    (reptile,) = simulate([scored], [FEDERATION], Reptile(**shared), network)
-    (fedec,) = simulate([scored], [FEDERATION], FedEC(**shared, constraint="none"), network)
+    (reptile,) = Simulation([scored], [FEDERATION], Reptile(**shared), network).run()
+    (fedec,) = Simulation([scored], [FEDERATION], FedEC(**shared, constraint="none"), network).run()
     close(reptile.server, fedec.server)
     for a, b in zip(sorted(reptile.scores), sorted(fedec.scores), strict=True):
         assert a[:5] == b[:5] and a.loss_sum == pytest.approx(b.loss_sum, rel=1e-11)
@@ -79,8 +79,8 @@ def test_reptile_is_fedec_without_a_constraint(options: dict[str, Any], network:
 def test_reptile_with_a_server_step_of_1_and_equal_clients_is_fedavg(momentum: float | None) -> None:
     for weights in ("uniform", "examples"):
         equal = spec(weights=weights)
-        (reptile,) = simulate([equal], [EQUAL], Reptile(epochs=2, inner_lr=0.05, momentum=momentum), NET)
-        (fedavg,) = simulate([equal], [EQUAL], FedAvg(epochs=2, lr=0.05, momentum=momentum), NET)
+        (reptile,) = Simulation([equal], [EQUAL], Reptile(epochs=2, inner_lr=0.05, momentum=momentum), NET).run()
+        (fedavg,) = Simulation([equal], [EQUAL], FedAvg(epochs=2, lr=0.05, momentum=momentum), NET).run()
         close(reptile.server, fedavg.server)
 
 
@@ -88,7 +88,7 @@ def test_reptile_with_a_server_step_of_1_and_equal_clients_is_fedavg(momentum: f
     "method", [Reptile(outer_lr=0.0), Reptile(outer_lr=0.0, steps=3), FOMaml(outer_lr=0.0)], ids=str
 )
 def test_without_a_server_step_nothing_moves(method: Any) -> None:
-    (outcome,) = simulate([tiny_spec()], [FEDERATION], method, NET)
+    (outcome,) = Simulation([tiny_spec()], [FEDERATION], method, NET).run()
     assert torch.equal(outcome.server, start())
 
 
@@ -98,7 +98,7 @@ def test_rounds_of_reptile_are_those_of_a_slow_version(amount: dict[str, int], e
     """On static minibatches, whose stream goes on where a client's last participation left it."""
     method = Reptile(inner_lr=0.05, outer_lr=0.6, **amount)
     static = tiny_spec(rounds=4, cohort=4).model_copy(update={"weights": "examples"})
-    (outcome,) = simulate([static], [FEDERATION], method, NET, Setup(execution=execution))
+    (outcome,) = Simulation([static], [FEDERATION], method, NET, Setup(execution=execution)).run()
     cut = [stream.batches for stream in support_streams(FEDERATION, static)]
     cursors, again = [0] * 8, 0
     w = start()
@@ -138,7 +138,7 @@ def test_an_inner_update_is_of_epochs_or_of_steps(method: Any) -> None:
 def test_rounds_of_first_order_maml_are_those_of_a_slow_version(amount: dict[str, int], execution: Any) -> None:
     method = FOMaml(inner_lr=0.1, outer_lr=0.3, **amount)
     drawn = spec(weights="examples", cohort=4)
-    (outcome,) = simulate([drawn], [FEDERATION], method, NET, Setup(execution=execution))
+    (outcome,) = Simulation([drawn], [FEDERATION], method, NET, Setup(execution=execution)).run()
     streams, w = support_streams(FEDERATION, drawn), start()
     for index in range(3):
         sent = []
@@ -151,7 +151,7 @@ def test_rounds_of_first_order_maml_are_those_of_a_slow_version(amount: dict[str
 
 def test_first_order_maml_without_an_inner_step_is_gradient_descent_on_the_clients_mean_loss() -> None:
     everyone = spec(cohort=6)
-    (outcome,) = simulate([everyone], [EQUAL], FOMaml(inner_lr=0.0, outer_lr=0.3), NET)
+    (outcome,) = Simulation([everyone], [EQUAL], FOMaml(inner_lr=0.0, outer_lr=0.3), NET).run()
     together = np.concatenate([EQUAL.support[c] for c in np.flatnonzero(EQUAL.training)])
     close(outcome.server, descended(start(), [together] * 3, 0.3, EQUAL))
 

@@ -17,7 +17,7 @@ from pflbench.data.federation import Federation
 from pflbench.engine.batches import support_streams
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import arrived, sample_cohort
-from pflbench.engine.simulate import Setup, Simulation, simulate
+from pflbench.engine.simulate import Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Batches, Draw, Method, Round
 from pflbench.methods.cafeme import CAFeMe
@@ -113,8 +113,8 @@ def test_per_fedavg_without_inner_step_is_sgd_on_every_second_of_four(order: Any
 def test_ifca_with_one_cluster_is_fedavg(weights: Any, shared: Any, momentum: float | None) -> None:
     spec = tiny_spec(rounds=3).model_copy(update={"weights": weights})
     ifca_method = IFCA(clusters=1, epochs=2, lr=0.02, shared=shared, momentum=momentum)
-    (ifca,) = simulate([spec], [FEDERATION], ifca_method, tiny_network())
-    (fedavg,) = simulate([spec], [FEDERATION], FedAvg(epochs=2, lr=0.02, momentum=momentum), tiny_network())
+    (ifca,) = Simulation([spec], [FEDERATION], ifca_method, tiny_network()).run()
+    (fedavg,) = Simulation([spec], [FEDERATION], FedAvg(epochs=2, lr=0.02, momentum=momentum), tiny_network()).run()
     close(ifca.server[0], fedavg.server)
     for a, b in zip(ifca.scores, fedavg.scores, strict=True):
         assert a[:6] == b[:6] and a.accuracy == b.accuracy and a.loss_sum == pytest.approx(b.loss_sum, rel=1e-12)
@@ -122,7 +122,7 @@ def test_ifca_with_one_cluster_is_fedavg(weights: Any, shared: Any, momentum: fl
 
 def test_ifcas_clusters_keep_one_base_where_they_share_it() -> None:
     method = IFCA(clusters=3, epochs=2, lr=0.05, shared="base")
-    (outcome,) = simulate([STRAGGLING], [FEDERATION], method, tiny_network())
+    (outcome,) = Simulation([STRAGGLING], [FEDERATION], method, tiny_network()).run()
     base, head = (outcome.server[:, tiny_network().layout.part(part)] for part in ("base", "head"))
     assert torch.equal(base[0], base[1]) and torch.equal(base[0], base[2])
     assert not torch.equal(base[0], start()[tiny_network().layout.part("base")])
@@ -134,7 +134,7 @@ def test_ifcas_clusters_keep_one_base_where_they_share_it() -> None:
 def test_fedprox_without_pull_is_fedavg(momentum: float | None, execution: Any) -> None:
     options = {"epochs": 2, "lr": 0.02, "momentum": momentum, "batch": 4}
     found = [
-        simulate([GLOBAL], [FEDERATION], method, tiny_network(), Setup(execution=execution))[0].server
+        Simulation([GLOBAL], [FEDERATION], method, tiny_network(), Setup(execution=execution)).run()[0].server
         for method in (FedProx(mu=0.0, **options), FedAvg(**options), FedProx(mu=1.0, **options))
     ]
     assert torch.equal(found[0], found[1]) and not torch.allclose(found[1], found[2])
@@ -151,7 +151,7 @@ def test_per_fedavg_without_inner_step_is_sgd_on_the_second_draws_and_its_person
 @pytest.mark.parametrize("method", [PerFedAvg(), FedAvg(), PFedMe(), FedProx()], ids=lambda m: type(m).__name__)
 def test_without_anything_that_makes_them_there_are_no_personal_models(method: Method[Any, Any, Any]) -> None:
     with pytest.raises(UsageError, match=f"{type(method).__name__} has no personal models"):
-        simulate([tiny_spec(scoring=Scoring(stages=("personalized",)))], [FEDERATION], method, tiny_network())
+        Simulation([tiny_spec(scoring=Scoring(stages=("personalized",)))], [FEDERATION], method, tiny_network()).run()
 
 
 def test_ifcas_personal_model_is_the_one_that_it_deploys() -> None:
@@ -204,7 +204,7 @@ def test_fedper_with_one_client_is_sgd() -> None:
     for _ in range(3):
         simulation.step()
     (run,) = simulation.runs
-    (sgd,) = simulate([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network())
+    (sgd,) = Simulation([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network()).run()
     base, head = (tiny_network().layout.part(part) for part in ("base", "head"))
     close(run.server[base], sgd.server[base])
     (state,) = run.states.values()
@@ -308,8 +308,8 @@ def test_scaffolds_client_controls_sum_to_n_times_the_servers(execution: Any) ->
 
 def test_scaffold_with_one_client_is_sgd() -> None:
     spec, federation = tiny_spec(clients=3, cohort=1, rounds=3), tiny_federation(0, sizes=(20, 23, 17))
-    (ours,) = simulate([spec], [federation], Scaffold(epochs=2, lr=0.05), tiny_network())
-    (sgd,) = simulate([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network())
+    (ours,) = Simulation([spec], [federation], Scaffold(epochs=2, lr=0.05), tiny_network()).run()
+    (sgd,) = Simulation([spec], [federation], FedAvg(epochs=2, lr=0.05), tiny_network()).run()
     torch.testing.assert_close(ours.server.x, sgd.server, rtol=1e-10, atol=1e-10)
 
 
@@ -407,7 +407,7 @@ def test_fedrep_averaged_moves_one_part_at_a_time() -> None:
 def test_fedavg_with_one_client_and_one_step_is_sgd(tiny_module: ModuleOf) -> None:
     federation = tiny_federation(0, sizes=(6, 6, 6))  # 5 support rows each: one minibatch
     spec = tiny_spec(clients=3, cohort=1, rounds=1)
-    (outcome,) = simulate([spec], [federation], FedAvg(epochs=1, lr=0.1), tiny_network())
+    (outcome,) = Simulation([spec], [federation], FedAvg(epochs=1, lr=0.1), tiny_network()).run()
     rows = federation.support[int(federation.training.argmax())]
     module = tiny_module(start())
     one = (Batch(torch.from_numpy(rows), torch.from_numpy(federation.labels[rows])),)
