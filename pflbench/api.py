@@ -20,8 +20,8 @@ from pflbench.running.events import OnEvent, unheard
 from pflbench.running.execution import Execution
 from pflbench.selection import Choices, Selection, Wanted, selection
 from pflbench.store import Store
-from pflbench.suite.labels import loaded, parts
-from pflbench.suite.load import available, read, required
+from pflbench.suite.expand import parts
+from pflbench.suite.load import available, loaded, read, required
 from pflbench.units import size
 
 if TYPE_CHECKING:

@@ -163,25 +163,18 @@ def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
     if missing:
         raise UsageError(f"{info.name} needs a value for {', '.join(missing)}.")
     values = {k: given.get(k, field.default) for k, field in info.fields.items()}
-    return {k: v for k, v in values.items() if not _silent(info.fields[k], v)}
-
-
-def _silent(field: FieldInfo, value: Any) -> bool:
-    return (field.default is None or field.added) and value == field.default
+    later = {k: field.default for k, field in info.fields.items() if field.default is None or field.added}
+    return {k: v for k, v in values.items() if not (k in later and v == later[k])}
 
 
 def _field(info: Info, key: str) -> FieldInfo:
     if key not in info.fields:
-        raise unknown(f"{info.noun} of {info.name}", key, info.fields, _namesakes(info, key))
+        hint = ""
+        if isinstance(info, MethodInfo):  # another method that once had this one's name may have it
+            others = [r.new for r in renames.METHODS if r.old == info.name and key in describe(r.new).fields]
+            hint = f" The {info.name!r} of before, which has it, is called {others[0]!r} now." if others else ""
+        raise unknown(f"{info.noun} of {info.name}", key, info.fields, hint)
     return info.fields[key]
-
-
-def _namesakes(info: Info, key: str) -> str:
-    """A hint for a hyperparameter of another method that once had this one's name; empty if there is none."""
-    if not isinstance(info, MethodInfo):
-        return ""
-    others = [r.new for r in renames.METHODS if r.old == info.name and key in describe(r.new).fields]
-    return f" The {info.name!r} of before, which has it, is called {others[0]!r} now." if others else ""
 
 
 def _refusal(info: Info, key: str, field: FieldInfo, value: Any) -> UsageError:
@@ -191,12 +184,8 @@ def _refusal(info: Info, key: str, field: FieldInfo, value: Any) -> UsageError:
 
 
 def _schema(reference: str) -> _Schema:
-    return _of_source(reference) or _imported(reference)
-
-
-def _of_source(reference: str) -> _Schema | None:
     path = names.source_file(reference)
-    return _read(usercode.syntax(path), path, reference)
+    return _read(usercode.syntax(path), path, reference) or _imported(reference)
 
 
 @lru_cache(maxsize=256)
@@ -274,11 +263,11 @@ def _draws_minibatches(declared: Sequence[Declared]) -> bool:
         written = (item for one in declared for item in one.node.body if isinstance(item, ast.FunctionDef))
         nearest = next((item for item in written if item.name == name), None)
         calls += [] if nearest is None else [call for call in ast.walk(nearest) if isinstance(call, ast.Call)]
-    return not all(_base_name(call.func) == "Draw" and _whole(call) for call in calls)
-
-
-def _whole(draw: ast.Call) -> bool:
-    return any(k.arg == "whole" and isinstance(k.value, ast.Constant) and k.value.value is True for k in draw.keywords)
+    whole = {"whole": "True"}.items()
+    return not all(
+        _base_name(call.func) == "Draw" and whole <= {k.arg: ast.unparse(k.value) for k in call.keywords}.items()
+        for call in calls
+    )
 
 
 def _class(tree: ast.Module, path: Path, name: str) -> ast.ClassDef | None:

@@ -18,6 +18,9 @@ SCORED: Final[tuple[Stage, ...]] = get_args(Stage)
 RECORDED: Final = tuple(stage for stage in SHOWN if stage not in SCORED)
 """What a method's `personalize` returns beside the stage "personalized", stored with it (pFedMe's local model)."""
 
+PREFERRED: Final[tuple[Shown, ...]] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
+"""A row that no suite names is shown at the first of these that it has, where the table does not show all."""
+
 _PROTOCOL = "pflbench.methods.base"
 _OVERRIDES = {"personalize": "personalizes", "local_model": "leaves"}
 _DECLARED = ("global_model", "personal", "personal_of", "personal_needs", "records")

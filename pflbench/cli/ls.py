@@ -182,7 +182,7 @@ def _beside(table: Expansion, run: Stored, asked: Askers) -> bool:
 
 def _say(table: Expansion, stored: dict[str, Stored], beside: list[str], found: Own) -> None:
     """A table's own runs, then those that no table names: own methods, other hyperparameters, other seeds."""
-    from pflbench.suite.labels import labelled
+    from pflbench.suite.expand import labelled
     from pflbench.suite.load import read
 
     own = [run.id for run in table.runs]

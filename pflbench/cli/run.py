@@ -85,7 +85,7 @@ def plan(
     most four times their rounds. What nothing tells is measured on one core, and kept.
     """
     from pflbench.running.planning import plan
-    from pflbench.suite.labels import loaded
+    from pflbench.suite.load import loaded
 
     suites = loaded(selection.suites, data_dir)
     made = plan(suites, selection, results, data_root(data_dir), measure=measure, on_event=_say_measuring)

@@ -58,7 +58,7 @@ def tune(
     from pflbench.running.training import train
     from pflbench.running.tuning import judged, work_of_searches
     from pflbench.store.store import Store
-    from pflbench.suite.labels import loaded
+    from pflbench.suite.load import loaded
     from pflbench.suite.tuning import searches
 
     execution.check(selection.precision)

@@ -15,12 +15,10 @@ from pflbench.catalog import describe
 from pflbench.names import BUILT_IN, is_reference, split_reference
 from pflbench.report.text import grouped
 from pflbench.spec import RunSpec
-from pflbench.stages import Shown, canonical, of_reference, of_run
+from pflbench.stages import PREFERRED, Shown, canonical, of_reference, of_run
 from pflbench.store.asked import Asker, Askers
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
 
-_PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
-"""Which of a column's stages an extra row shows there, if the table does not show all: the first that it has."""
 EXTRA = "extra:"
 """How the ids of extra rows begin, and none of a suite's row."""
 
@@ -151,7 +149,7 @@ def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
 
 def _reading(head: ColumnHead, column: _Column, runs: Sequence[RunSpec]) -> Reading | None:
     """How the runs are read there: as the suite's rows at that stage, if there are such."""
-    stages = [s for s in _PREFERRED if any(s in _stages(run) for run in runs)]
+    stages = [s for s in PREFERRED if any(s in _stages(run) for run in runs)]
     stages = [s for s in stages if (s in column.stages if head.stage is None else s == head.stage)]
     if not stages:
         return None

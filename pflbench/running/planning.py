@@ -25,7 +25,7 @@ from pflbench.speed.records import seconds_per_example, trial_key, trials
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
-from pflbench.suite.labels import Part, parts
+from pflbench.suite.expand import Part, parts
 from pflbench.units import count, duration
 
 LONG_ENOUGH = 4

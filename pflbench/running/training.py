@@ -22,7 +22,8 @@ from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store.asked import Asker, remember
 from pflbench.store.store import Store
-from pflbench.suite.labels import Part, loaded, parts, with_columns
+from pflbench.suite.expand import Part, parts, with_columns
+from pflbench.suite.load import loaded
 from pflbench.units import count
 
 

@@ -12,7 +12,7 @@ from pflbench.report.reading import Shelf, average, scored
 from pflbench.running.training import Work
 from pflbench.store.store import Store
 from pflbench.suite.document import Suite
-from pflbench.suite.labels import row_labels
+from pflbench.suite.expand import row_labels
 from pflbench.suite.tuning import Search, Trial, text
 from pflbench.units import count
 

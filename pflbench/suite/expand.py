@@ -1,11 +1,11 @@
-"""From a suite to the cells of its table and the runs behind them."""
+"""From a suite to the cells of its table, the runs behind them, and what these are called."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import Unpack
 
@@ -194,3 +194,47 @@ def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[str
                 references[other, stage] = printed
         found.append(Derived(d.id, d.title, d.axis, d.of, references, d.spread and document.layout.spread))
     return tuple(found)
+
+
+class Part(NamedTuple):
+    """The selected part of a suite. `labels`: by run id, the run's name beside its column and seed."""
+
+    table: Expansion
+    labels: Mapping[str, str]
+
+
+def parts(suites: Iterable[Suite], part: Selection) -> list[Part]:
+    """The selected part of each suite that has runs, as suites of statistics do not. Raises `UsageError`."""
+    return [labelled(suite, expand(suite, part)) for suite in suites if suite.document().statistics is None]
+
+
+def labelled(suite: Suite, table: Expansion) -> Part:
+    """A table of a suite with the names of its runs. A run of several rows has the first one's."""
+    rows, labels = row_labels(suite, table.profile), dict[str, str]()
+    for cell in table.cells:
+        for spec in cell.needed:
+            labels.setdefault(spec.id, rows.get(cell.row.id, cell.row.method))
+    return Part(table, labels)
+
+
+def row_labels(suite: Suite, profile: str) -> dict[str, str]:
+    """The name of the runs of each row of a suite, by the row's id, whatever part of the suite is selected.
+
+    It is their method, or the row's id where another row has other runs of the same method.
+    """
+    table = expand(suite, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
+    runs: dict[str, set[str]] = {}
+    for cell in table.cells:
+        runs.setdefault(cell.row.id, set()).update(spec.id for spec in cell.needed)
+    several = {a.method for a in table.rows for b in table.rows if a.method == b.method and runs[a.id] != runs[b.id]}
+    return {row.id: row.id if row.method in several else row.method for row in table.rows}
+
+
+def with_columns(parts: Iterable[Part]) -> dict[str, str]:
+    """By run id, the run's column and its name there; of several columns, the first."""
+    found: dict[str, str] = {}
+    for table, labels in parts:
+        for cell in table.cells:
+            for spec in cell.needed:
+                found.setdefault(spec.id, f"{cell.column.called} · {labels[spec.id]}")
+    return found

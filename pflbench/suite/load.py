@@ -97,6 +97,11 @@ def load(name: str, own: Own | None = None) -> Suite:
     return suite
 
 
+def loaded(suites: Sequence[str], data_dir: str | Path | None) -> list[Suite]:
+    """The suites by these names; data of the user's own are looked for below the data root. Raises `UsageError`."""
+    return [load(name, Own(data_root(data_dir))) for name in required(suites)]
+
+
 def read(name: str, own: Own | None = None) -> Suite:
     """A suite by name or path, of which only the files are checked: `expand` finds the other errors.
 

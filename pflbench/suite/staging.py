@@ -7,14 +7,10 @@ from dataclasses import replace
 
 from pflbench import names
 from pflbench.errors import UsageError
-from pflbench.stages import SHOWN, Shown, canonical
+from pflbench.stages import PREFERRED, SHOWN, Shown, canonical
 from pflbench.suite import resolve
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.select import SelectedRow
-
-_PREFERRED: tuple[Shown, ...] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
-"""Which of the stages that the rows of a table show a guest is shown at, if the table does not show all."""
-
 
 _POINTER = "see 'Which stages exist' in docs/methods.md"
 _TRAINED = (
@@ -51,7 +47,7 @@ def staged(suite: Suite, document: Document, selected: SelectedRow) -> SelectedR
 def _guest(document: Document, selected: SelectedRow, there: Sequence[Shown]) -> SelectedRow:
     """A guest whose method has the stages `there`."""
     seen = {stage for row in document.row for stage in document.shown(row)}
-    best = [stage for stage in _PREFERRED if stage in seen and stage in there][:1]
+    best = [stage for stage in PREFERRED if stage in seen and stage in there][:1]
     shown = tuple(stage for stage in document.layout.stages or best if stage in there)
     if not shown:
         wanted = [stage for stage in SHOWN if stage in seen]

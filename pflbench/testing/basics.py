@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from pflbench.engine import returned
 from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import Item
 from pflbench.methods.base import Batches, Method, Objective, Round
+from pflbench.stages import of_class
 from pflbench.testing.case import SMALL, Case, Tree, key
 from pflbench.testing.rounding import gaps
 from pflbench.testing.tiny import tiny_federation
@@ -65,16 +65,20 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
 
     items = [Item(0, (fresh, key(c)), case.drawn(streams[c])) for c in (3, 6)]
     (sent, state), (other, _) = clients(local_update, [server], items)
-    if case.leaves_models:
+    if of_class(type(method)).leaves:
         call("local_model", {"upload": sent, "state": state}, lambda: method.local_model(sent, state))
     uploads = pytree.tree_map(lambda *u: torch.stack(u), sent, other)
     n = torch.tensor([0.75, 0.25], dtype=torch.float64)
     arguments = {"server": server, "uploads": uploads, "n": n}
     if type(method).server is Method.server:
         returned.averaged(uploads, server)
-    with _uploads_to_blame(uploads, dtype):
+    try:
         after = call("server", arguments, lambda: method.server(server, uploads, n, Round(0)))
         _alike("server()", "the server's state", server, after)
+    except Exception as error:
+        if told := returned.foreign(uploads, dtype):
+            raise AssertionError(f"{told}, and server() makes nothing of it ({error})") from error
+        raise
 
     def models(f: Objective, server: Tree, own: Tree, support: Batches, *batches: Batches) -> Tree:
         state, mine = own
@@ -90,17 +94,6 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
 
     adapting, _ = streams[3].draw(returned.draws(method.personal_draws(), "personal_draws"), 0)
     clients(models, [server], [Item(0, (state, key(3)), ([federation.support[3]], *adapting))])
-
-
-@contextmanager
-def _uploads_to_blame(uploads: Tree, dtype: torch.dtype) -> Iterator[None]:
-    """Lays an error in here to uploads in another precision than the run's, where there are any."""
-    try:
-        yield
-    except Exception as error:
-        if told := returned.foreign(uploads, dtype):
-            raise AssertionError(f"{told}, and server() makes nothing of it ({error})") from error
-        raise
 
 
 def returns(case: Case) -> None:

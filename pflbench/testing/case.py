@@ -172,11 +172,6 @@ class Case:
         """The most that they draw."""
         return max(self.kinds, key=len)
 
-    @cached_property
-    def leaves_models(self) -> bool:
-        """Whether the method has `local_model`."""
-        return of_class(type(self.method)).leaves
-
     def compare(self, found: Tree, expected: Tree, what: str, again: Callable[[int], Tree] | None = None) -> None:
         """Two trees of tensors, apart from what a normalization makes arbitrary, are the same but for rounding.
 

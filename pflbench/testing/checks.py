@@ -20,14 +20,13 @@ from pflbench.engine.client_map import Item
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.returned import Malformed
 from pflbench.engine.returned import models as models_of
-from pflbench.engine.run import sample_cohort
 from pflbench.engine.simulate import RunOutcome, Simulation
 from pflbench.errors import PflbenchError
 from pflbench.methods.base import Batch, Batches, Objective, Round
 from pflbench.models.network import Network
 from pflbench.spec import RunSpec
 from pflbench.stages import of_class
-from pflbench.testing.basics import arguments_survive, copied, forgets, own_randomness, returns
+from pflbench.testing.basics import arguments_survive, forgets, own_randomness, returns
 from pflbench.testing.case import AnyMethod, Case, Tree, key
 from pflbench.testing.rounding import nudged
 from pflbench.testing.tiny import tiny_federation, tiny_spec
@@ -135,7 +134,6 @@ def _learns(case: Case) -> None:
 def _held_out(case: Case) -> None:
     server, _ = case.start()
     federation = tiny_federation(0)
-    before = pytree.tree_map(copied, server)
     f = LoopObjective(Task(case.network, federation.x))
     for client in np.flatnonzero(~federation.training):
         rows = federation.support[client]
@@ -144,8 +142,6 @@ def _held_out(case: Case) -> None:
         size = case.network.layout.size
         assert w.shape == (size,), f"deploy() returns {tuple(w.shape)} instead of one model, ({size},)"
         assert torch.isfinite(f.logits(w - 0.1 * f.grad(w, batch), batch)).all(), "a fine-tuned model is not finite"
-    for was, now in zip(pytree.tree_leaves(before), pytree.tree_leaves(server), strict=True):
-        assert not isinstance(was, Tensor) or torch.equal(was, now), "deploy() changes the server's state"
 
 
 def _personal(case: Case) -> None:
@@ -155,7 +151,6 @@ def _personal(case: Case) -> None:
     federation = tiny_federation(0)
     server, _ = case.start()
     ((sent, state),), mapped = case.once("loop", federation, [3])
-    before = pytree.tree_map(copied, (server, state, sent))
     drawn, _ = support_streams(federation, case.spec())[3].draw(case.method.personal_draws(), 0)
 
     def models(f: Objective, server: Tree, own: Tree, *batches: Batches) -> Tree:
@@ -170,11 +165,6 @@ def _personal(case: Case) -> None:
     for function, made in found.items():
         says = {"personalized", *of_class(type(case.method)).records}
         assert set(made) == says, f"{function} returns the stages {', '.join(made)}, not {', '.join(sorted(says))}"
-        for stage, w in made.items():
-            shape = (case.network.layout.size,)
-            assert w.shape == shape, f"{function} returns {tuple(w.shape)} instead of one model {shape} for {stage}"
-    for was, now in zip(pytree.tree_leaves(before), pytree.tree_leaves((server, state, sent)), strict=True):
-        assert not isinstance(was, Tensor) or torch.equal(was, now), "an argument of personalize() is changed in place"
 
 
 def _saved(case: Case) -> None:
@@ -190,11 +180,7 @@ def _saved(case: Case) -> None:
             assert torch.equal(was, now), f"the {name} state does not survive saving and loading"
 
 
-def _cohorts(case: Case) -> None:
-    spec, federation = case.spec(), tiny_federation(0)
-    for index in range(3):
-        cohort = sample_cohort(spec, federation.training, index)
-        assert len(set(cohort)) == spec.cohort and federation.training[cohort].all()
+def _stable(case: Case) -> None:
     draws = [case.method.draws(Round(0, coin=0.5)) for _ in range(2)]
     assert draws[0] == draws[1], "draws() must not change between calls"
 
@@ -221,7 +207,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "a held-out client can be personalized": _held_out,
     "a client has a model of its own": _personal,
     "state survives saving": _saved,
-    "draws are stable": _cohorts,
+    "draws are stable": _stable,
 }
 
 
@@ -244,10 +230,8 @@ def examine(method: AnyMethod) -> Iterator[Finding]:
         case.remarks.clear()
         try:
             check(case)
-        except AssertionError as error:
+        except (AssertionError, PflbenchError, Malformed) as error:
             problem: str | None = str(error)
-        except (PflbenchError, Malformed) as error:
-            problem = str(error)
         except (Exception, SystemExit) as error:
             problem = blame(error, _file(method), type(method).__name__)
         else:

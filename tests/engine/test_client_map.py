@@ -15,7 +15,7 @@ from torch.func import functional_call
 
 from pflbench.engine.client_map import ClientMap, Data, Item
 from pflbench.engine.objective import Task
-from pflbench.engine.simulate import Setup, _data
+from pflbench.engine.simulate import Setup, _client_map
 from pflbench.methods.base import Batch, steps
 from pflbench.models.convnet import cnn2
 from pflbench.models.network import Network
@@ -141,7 +141,7 @@ def test_gradient_calls_are_counted() -> None:
 def test_seeds_with_pools_of_different_sizes_meet_their_own_rows(execution: Any) -> None:
     net = tiny_network()
     federations = [tiny_federation(0), tiny_federation(1, sizes=(9, 11, 8)), tiny_federation(2, sizes=(30, 4, 3))]
-    together = _data(net, federations, tiny_spec(), Setup())
+    together = _client_map(net, federations, tiny_spec(), Setup()).data
     assert together.offsets == (0, len(federations[0].x), len(federations[0].x) + 28)
     servers = [net.init(seed).double() for seed in range(3)]
     last = [len(f.x) for f in federations]  # the very last rows of every pool, in unequal numbers
@@ -152,14 +152,14 @@ def test_seeds_with_pools_of_different_sizes_meet_their_own_rows(execution: Any)
     ]
     items = [Item(seed, torch.zeros(()), t) for seed, t in enumerate(taken)]
     for seed, (w, _) in enumerate(ClientMap(together, execution)(train, servers, items)):
-        alone = _data(net, federations[seed : seed + 1], tiny_spec(), Setup())
+        alone = _client_map(net, federations[seed : seed + 1], tiny_spec(), Setup()).data
         own = Item(0, torch.zeros(()), taken[seed])
         close(w, ClientMap(alone, "loop")(train, [servers[seed]], [own])[0][0])
 
 
 def test_seeds_that_share_a_pool_share_its_rows() -> None:
     one = tiny_federation(0)
-    shared = _data(tiny_network(), [one, tiny_federation(1), one], tiny_spec(), Setup())
+    shared = _client_map(tiny_network(), [one, tiny_federation(1), one], tiny_spec(), Setup()).data
     assert shared.offsets == (0, len(one.x), 0) and len(shared.task.pool) == len(shared.labels) == 2 * len(one.x)
 
 
