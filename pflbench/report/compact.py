@@ -95,13 +95,10 @@ def _against(table: Table) -> list[str]:
         if value.verdict is not None:
             where = told.setdefault(value.verdict.word, [])
             where.append(f"{row.title}, {head.name}: {value.difference:+.{table.decimals}f}")
-    counts = (f"{word} {len(cells)}{_first(cells) if word == 'off' else ''}" for word, cells in told.items())
+    off = told.get("off", ())
+    first = f" ({'; '.join(off[:3])}{f', and {len(off) - 3} more' if len(off) > 3 else ''})"
+    counts = (f"{word} {len(cells)}{first if word == 'off' else ''}" for word, cells in told.items())
     return [f"Against the paper, cells: {'; '.join(counts)}."] if told else []
-
-
-def _first(cells: Sequence[str]) -> str:
-    more = f", and {len(cells) - 3} more" if len(cells) > 3 else ""
-    return f" ({'; '.join(cells[:3])}{more})"
 
 
 def _marks(table: Table) -> list[str]:

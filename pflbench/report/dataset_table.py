@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from pflbench.report import footer
-from pflbench.report.statistics import spread_word, summarize
+from pflbench.report.cells import spread_word, summarize
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import ranges
 from pflbench.store import Store

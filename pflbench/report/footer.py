@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pflbench.report import used as made
+from pflbench.report.cells import WINDOW, spread_word
 from pflbench.report.reading import concerned
-from pflbench.report.statistics import WINDOW, spread_word
 from pflbench.report.table import CellValue, Grid
 from pflbench.report.text import MARKS, grouped, number, ranges
 from pflbench.report.used import Used, per_column

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pflbench.report.cells import recent
 from pflbench.report.layout import lay_out
-from pflbench.report.statistics import recent
 from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
 from pflbench.store import Store

@@ -11,8 +11,7 @@ import pytest
 from table_kit import caption, with_cells
 
 from pflbench.report import text
-from pflbench.report.differences import difference
-from pflbench.report.layout import lay_out
+from pflbench.report.layout import difference, lay_out
 from pflbench.report.render import CSV_COLUMNS, render
 from pflbench.report.table import Table
 from pflbench.store import Store

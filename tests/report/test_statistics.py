@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pflbench.report.statistics import Summary, summarize, verdict
+from pflbench.report.cells import Summary, summarize, verdict
 from pflbench.suite.cells import Reference
 from pflbench.suite.schema import Spread
 
