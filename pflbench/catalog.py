@@ -111,7 +111,8 @@ def _options(kind: names.Kind, name: str) -> Info:
     else:
         schema = _Schema({}, "", None)
         if names.is_reference(name):
-            _check_attribute(reference)
+            path, attribute = names.source_file(reference), names.split_reference(reference)[1]
+            _defined(usercode.syntax(path), path, attribute, "attribute", ast.ClassDef | ast.FunctionDef)
     version = names.code(reference).version if names.is_users(reference) else None
     return Info(names.without_folder(name), reference, schema.fields, schema.doc, version)
 
@@ -192,7 +193,7 @@ def _schema(reference: str) -> _Schema:
 def _read(tree: ast.Module, path: Path, reference: str) -> _Schema | None:
     # None where the source alone does not tell: a user's base, computed defaults, re-exported classes.
     # A suite asks for the same few classes hundreds of times.
-    if _class(tree, path, names.split_reference(reference)[1]) is None:
+    if _defined(tree, path, names.split_reference(reference)[1], "class") is None:
         return None
     declared = classes.lineage(reference)
     if declared is None or not _is_dataclass(declared[0].node):
@@ -243,7 +244,7 @@ def _imported(reference: str) -> _Schema:
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
         raise UsageError(f"{reference!r} is not a dataclass: its fields are what a suite can set.")
     path = names.source_file(reference)
-    node = _class(usercode.syntax(path), path, cls.__name__)
+    node = _defined(usercode.syntax(path), path, cls.__name__, "class")
     docs = _docs(node) if node else {}
     fields = {}
     for f in dataclasses.fields(cls):
@@ -270,29 +271,14 @@ def _draws_minibatches(declared: Sequence[Declared]) -> bool:
     )
 
 
-def _class(tree: ast.Module, path: Path, name: str) -> ast.ClassDef | None:
-    # None if the file has the name, but not as a class of its own.
-    classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)}
-    if name in classes:
-        return classes[name]
-    if {name, "*"} & _bound(tree):
-        return None
-    raise unknown(f"class of {path}", name, classes)
-
-
-def _check_attribute(reference: str) -> None:
-    """Raise `UsageError` if the file that a reference points into does not have the name."""
-    path, name = names.source_file(reference), names.split_reference(reference)[1]
-    tree = usercode.syntax(path)
-    defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-    if name not in defined and not {name, "*"} & _bound(tree):
-        raise unknown(f"attribute of {path}", name, defined)
-
-
-def _bound(tree: ast.Module) -> set[str]:
-    """The names that a module imports or assigns; "*" where it imports all that another has."""
+def _defined(tree: ast.Module, path: Path, name: str, what: str, kinds: Any = ast.ClassDef) -> Any:
+    """The statement that defines a name in a file; None if it is imported or assigned there. Raises `UsageError`."""
+    defined = {n.name: n for n in tree.body if isinstance(n, kinds)}
     bound = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
-    return bound | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    bound |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    if name not in defined and not {name, "*"} & bound:
+        raise unknown(f"{what} of {path}", name, defined)
+    return defined.get(name)
 
 
 def _docs(node: ast.ClassDef) -> dict[str, str]:

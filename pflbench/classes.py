@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -58,15 +59,15 @@ def _made(reference: str, known: dict[str, type | None]) -> type | None:
         path = names.source_file(reference)
     except UsageError:  # a module that is only found where its importer looks for it
         return None
-    names_there = scope(usercode.syntax(path))
-    node = names_there.classes.get(name)
+    there, imported = _scope(usercode.syntax(path))
+    node = there.get(name)
     if node is None:
         return None
+    behind = imported | {own: f"{where}:{own}" for own, other in there.items() if other.lineno < node.lineno}
     bases: list[type] = []
     for base in node.bases:
         base = base.value if isinstance(base, ast.Subscript) else base
-        behind = names_there.behind(base.id, node, where) if isinstance(base, ast.Name) else None
-        above = _stand_in(behind, known) if behind else None
+        above = _stand_in(behind[base.id], known) if isinstance(base, ast.Name) and base.id in behind else None
         if above is not None:
             bases.append(above)
         elif ast.unparse(base).rpartition(".")[2] not in BARE:
@@ -77,22 +78,9 @@ def _made(reference: str, known: dict[str, type | None]) -> type | None:
         return None
 
 
-@dataclass(frozen=True)
-class Scope:
-    """What the names of a module mean: classes that stand there, and imported names with where they come from."""
-
-    classes: Mapping[str, ast.ClassDef]
-    imported: Mapping[str, str]
-
-    def behind(self, name: str, below: ast.ClassDef, where: str) -> str | None:
-        """The reference of what this name means in the module `where`, to a class that stands there."""
-        own = self.classes.get(name)
-        return f"{where}:{name}" if own is not None and own.lineno < below.lineno else self.imported.get(name)
-
-
 @lru_cache(maxsize=256)
-def scope(tree: ast.Module) -> Scope:
-    """The classes of a module, and where its imported names come from."""
+def _scope(tree: ast.Module) -> tuple[dict[str, ast.ClassDef], dict[str, str]]:
+    """The classes that stand in a module, and where its imported names come from."""
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     imported = {
         alias.asname or alias.name: f"{node.module}:{alias.name}"
@@ -100,7 +88,7 @@ def scope(tree: ast.Module) -> Scope:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level
         for alias in node.names
     }
-    return Scope(classes, imported)
+    return classes, imported
 
 
 def _body(node: ast.ClassDef) -> dict[str, Any]:
@@ -111,12 +99,7 @@ def _body(node: ast.ClassDef) -> dict[str, Any]:
         elif isinstance(item, ast.AnnAssign | ast.Assign) and item.value is not None:
             for target in [item.target] if isinstance(item, ast.AnnAssign) else item.targets:
                 if isinstance(target, ast.Name):
-                    found[target.id] = _literal(item.value)
+                    found[target.id] = None
+                    with suppress(ValueError):
+                        found[target.id] = ast.literal_eval(item.value)
     return found
-
-
-def _literal(node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return None

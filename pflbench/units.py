@@ -45,8 +45,12 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds))
 
 
+def consecutive(numbers: Iterable[int]) -> list[list[int]]:
+    """`[0, 1, 2, 5]` → `[[0, 1, 2], [5]]`."""
+    runs = groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0])
+    return [[number for _, number in run] for _, run in runs]
+
+
 def seed_text(seeds: Iterable[int]) -> str:
     """What `parse_seeds` takes: `0-4`, or `0-2,7`."""
-    runs = groupby(enumerate(sorted(set(seeds))), lambda pair: pair[1] - pair[0])
-    ranges = [[seed for _, seed in run] for _, run in runs]
-    return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in ranges)
+    return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in consecutive(seeds))

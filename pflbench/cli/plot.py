@@ -114,8 +114,8 @@ def _from_runs(suite: Suite, figure: FromRuns, part: Selection, results: Path) -
 
 def _from_sizes(suite: Suite, document: Document, figure: Histogram, seeds: tuple[int, ...]) -> Drawing:
     from pflbench.data.partitions.slicing import RandomSlicing
+    from pflbench.report.figures.clients import Slicing
     from pflbench.report.figures.make import draw_sizes
-    from pflbench.report.figures.sizes import Slicing
     from pflbench.suite.expand import expand
     from pflbench.suite.resolve import shared
 

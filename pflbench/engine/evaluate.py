@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from pflbench.typing import Params
 
 Tree = Any
 AnyMethod = Method[Any, Any, Any]
+Left = Mapping[tuple[int, int], tuple[Tree, Tree]]
 Scored = Iterator[tuple[int, list[Score]]]
 """Scores of runs, each with the run's index in its group; a run may come several times."""
 
@@ -81,14 +81,6 @@ def curve(method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *take
     return Hits(*[torch.stack(values) for values in zip(*points, strict=True)])
 
 
-@dataclass(frozen=True)
-class Left:
-    """A client's state after training, and its upload of this round (None: not needed)."""
-
-    state: Tree
-    sent: Tree
-
-
 def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
     """Score runs of a group after so many rounds.
 
@@ -103,7 +95,7 @@ def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
         yield from _on_test_rows(method, runs, clients, round)
     if "personalized" in scoring.stages and not before_aggregation(method, scoring):
         left = {
-            (index, client): Left(run.states.get(client, run.fresh), None)
+            (index, client): (run.states.get(client, run.fresh), None)
             for index, run in runs.items()
             for client in run.scored
         }
@@ -117,15 +109,14 @@ def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
     return "personalized" in scoring.stages and scoring.moment == "before-aggregation" and method.personal == "local"
 
 
-def personal(
-    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Mapping[tuple[int, int], Left]
-) -> Scored:
+def personal(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left) -> Scored:
     """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
 
-    `left.sent` None: made from their states and the server's; else what their training of this round left behind.
+    `left`: each client's state after training, and its upload of this round. Without an upload (None) models are made
+    from their states and the server's; with one they are what their training of this round left behind.
     Where the suite asks for features, their means over each client's support become metrics of its run.
     """
-    fresh = all(one.sent is None for one in left.values())
+    fresh = all(sent is None for _, sent in left.values())
     if fresh and not (stages := of_class(type(method))).adapts(vars(method)):
         raise UsageError(f"{type(method).__name__} has no personal models without {stages.personal_needs}.")
     drawn = returned.draws(method.personal_draws(), "personal_draws")
@@ -134,10 +125,10 @@ def personal(
     items = [
         Item(
             index,
-            (one.state, () if one.sent is None else one.sent, key),
-            _fed(() if one.sent is not None else drawn, runs[index], clients, client, round),
+            (state, () if sent is None else sent, key),
+            _fed(drawn if sent is None else (), runs[index], clients, client, round),
         )
-        for ((index, client), one), key in zip(left.items(), keys, strict=True)
+        for ((index, client), (state, sent)), key in zip(left.items(), keys, strict=True)
     ]
 
     def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
@@ -157,8 +148,7 @@ def personal(
         clients.timely.add(name)
     for (index, client), (scores, means) in zip(left, tallies, strict=True):
         average = runs[index].spec.scoring.average
-        values = means.tolist() if isinstance(means, Tensor) else []
-        runs[index].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(values)]
+        runs[index].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(means.tolist())]
         for stage, tally in scores.items():
             yield index, _rows(stage, average, round, client, tally)
 
@@ -170,10 +160,10 @@ def _fed(draws: tuple[Draw, ...], run: Run, clients: ClientMap, client: int, rou
     return *drawn, _query(run, clients, client), seen
 
 
-def _means(f: Objective, w: Params, seen: Batches) -> Tensor | tuple[()]:
-    """The mean features ["features"] of a model on all of these rows; () if there are none."""
+def _means(f: Objective, w: Params, seen: Batches) -> Tensor:
+    """The mean features ["features"] of a model on all of these rows; none if there are no rows."""
     if not seen:
-        return ()
+        return w.new_empty(0)
     total, rows = torch.zeros_like(f.features(w, seen[0])[0]), w.new_zeros(())
     for b in seen:
         z = f.features(w, b)

@@ -15,10 +15,6 @@ from pathlib import Path
 
 import torch
 
-_STATUS = Path("/proc/self/status")
-_RESET = Path("/proc/self/clear_refs")
-
-
 _WORDS = ("can't allocate memory", "could not create a primitive", "bad_alloc", "can't start new thread")
 """What PyTorch, oneDNN, C++ and Python say when a CPU's memory runs out."""
 
@@ -69,12 +65,12 @@ def reset_peak(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
     else:
         with contextlib.suppress(OSError):
-            _RESET.write_text("5")
+            Path("/proc/self/clear_refs").write_text("5")
 
 
 def _status(field: str) -> int:
     with contextlib.suppress(OSError):
-        for line in _STATUS.read_text().splitlines():
+        for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(f"{field}:"):
                 return int(line.split()[1]) * 1024
     return 0

@@ -18,7 +18,7 @@ from pflbench.engine.batches import Drawn, support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.client_map import ClientMap, Data, Execution, Item, Watched, keyed, one_lane
 from pflbench.engine.costs import Costs
-from pflbench.engine.evaluate import Left, before_aggregation, evaluate, leaves_models, personal
+from pflbench.engine.evaluate import before_aggregation, evaluate, leaves_models, personal
 from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
@@ -201,7 +201,7 @@ class Simulation:
                 results[i] = result
         if scored:
             left = {
-                (index, client): Left(state, sent)
+                (index, client): (state, sent)
                 for (index, client), (sent, state) in zip(portion, results, strict=True)
                 if client in self.runs[index].scored
             }
@@ -327,18 +327,12 @@ def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method[Any, Any, 
     if type(method).server is Method.server:
         returned.averaged(uploads, run.server)
     server = returned.state(method.server(run.server, uploads, share, now), "the server's state", "server()")
-    before, after = (
-        [tuple(getattr(x, "shape", ())) for x in pytree.tree_leaves(tree)] for tree in (run.server, server)
-    )
+    before, after = ([tuple(x.shape) for x in pytree.tree_leaves(tree)] for tree in (run.server, server))
     if before != after:
         raise TypeError(f"server() turned a state of shapes {before} into one of shapes {after}")
     run.server = server
-    run.unchecked.append((now.index, _finite(run.server)))
+    finite = [torch.isfinite(leaf).all() for leaf in pytree.tree_leaves(server)]
+    # As a tensor, since reading it would wait for the device.
+    run.unchecked.append((now.index, torch.stack(finite).all() if finite else torch.tensor(True)))
     if len(run.unchecked) >= (LOOK_EVERY if share.device.type == "cuda" else 1):
         run.check()
-
-
-def _finite(tree: Tree) -> torch.Tensor:
-    """Whether all entries are finite, as a tensor, since reading it would wait for the device."""
-    leaves = [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
-    return torch.stack([torch.isfinite(leaf).all() for leaf in leaves]).all() if leaves else torch.tensor(True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from pflbench.report import used as made
 from pflbench.report.cells import WINDOW, spread_word
@@ -32,14 +31,6 @@ _NAMED = 4
 """Departures from the paper's text that the footer names."""
 
 
-class Footer(NamedTuple):
-    """All lines below a table; the warnings among them; and a summary of seeds, spread and runs in a line."""
-
-    lines: tuple[str, ...]
-    warnings: tuple[str, ...]
-    summary: str
-
-
 def footer(
     table: Expansion,
     grid: Grid,
@@ -48,8 +39,11 @@ def footer(
     mixed: Sequence[str],
     spare: Sequence[RunSpec],
     older: Sequence[str],
-) -> Footer:
-    """The lines below a table. `titles`: of all rows, by id; `older`: lines on runs of other versions."""
+) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """The lines below a table, the warnings among them, and a summary of seeds, spread and runs in a line.
+
+    `titles`: of all rows, by id; `older`: lines on runs of other versions.
+    """
     done = list({u.stored.spec.id: u.stored for u in used if u.done}.values())
     counted = seeds(table.cells, grid.values(), table.spread if table.shows_spread else None)
     precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
@@ -85,7 +79,7 @@ def footer(
         *older,
     ]
     warnings = [*first, apart, *doubts, *older]
-    return Footer(tuple(filter(None, lines)), tuple(filter(None, warnings)), f"{counted} {progress}")
+    return tuple(filter(None, lines)), tuple(filter(None, warnings)), f"{counted} {progress}"
 
 
 def departures(table: Expansion) -> str:

@@ -41,7 +41,7 @@ def lay_out(table: Expansion, store: Store) -> Table:
     if table.bold == "best-per-column":
         _mark_best(grid, table)
     columns, differences = derive(table, list(guests), grid)
-    below = footer(table, grid, named | guests, used, list(mixed.values()), spare, older)
+    lines, warnings, summary = footer(table, grid, named | guests, used, list(mixed.values()), spare, older)
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(
         suite=table.suite,
@@ -52,9 +52,9 @@ def lay_out(table: Expansion, store: Store) -> Table:
         extra=_rows(guests, used, grid | differences, columns),
         decimals=table.decimals,
         blocks=table.blocks,
-        footer=below.lines,
-        warnings=below.warnings,
-        summary=below.summary,
+        footer=lines,
+        warnings=warnings,
+        summary=summary,
         comparable=not table.shortfall.runs,
     )
 

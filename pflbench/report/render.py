@@ -5,15 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from pflbench.report import text
 from pflbench.report.latex import latex
 from pflbench.report.table import CellValue, Row, Table
-from pflbench.report.terminal import terminal
 from pflbench.report.text import View, views
 from pflbench.suite.cells import ColumnHead
 
@@ -24,6 +30,8 @@ CSV_COLUMNS = (
     *("mean", "std", "sem", "n", "reference_mean", "reference_spread"),
     *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs", "seeds", "rests_on", "spreads"),
 )
+
+_PADDING = 3  # a space on either side of a column and the line between two
 
 
 def render(
@@ -44,7 +52,7 @@ def render(
         return _markdown(table, compare)
     if format == "latex":
         return latex(table, compare)
-    return terminal(table, compare, width, sys.stdout.isatty() if color is None else color)
+    return _terminal(table, compare, width, sys.stdout.isatty() if color is None else color)
 
 
 def _markdown(table: Table, compare: bool) -> str:
@@ -121,3 +129,113 @@ def _record(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Seque
 def _short(value: float | None) -> float | None:
     # Drops what binary arithmetic leaves behind (90.66000000000001), nothing that was measured.
     return None if value is None else round(value, 10)
+
+
+def _terminal(table: Table, compare: bool, width: int | None, color: bool) -> str:
+    width = width or shutil.get_terminal_size((100, 24)).columns
+    # An empty NO_COLOR does not count as set (no-color.org); rich would take it as such.
+    no_color = bool(os.environ.get("NO_COLOR"))
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=color,
+        no_color=no_color,
+        color_system=("standard" if color else None),
+        force_jupyter=False,
+        legacy_windows=False,
+        _environ={},  # the result must depend on the arguments alone
+    )
+
+    def say(line: str, style: str = "") -> None:
+        console.print(Text(line, style), soft_wrap=False)
+
+    say(table.title, "bold")
+    for i, view in enumerate(views(table)):
+        if i:
+            say("")
+        for columns in _beside(table, view, width):
+            console.print(_block(table, view, columns))
+    for entry in table.footer:
+        say(entry, "yellow" if entry.startswith(("†", "Failed")) else "")
+    lines, notes = text.comparison(table) if compare else ([], [])
+    if lines:
+        say("")
+        say("Ours and the paper's", "bold")
+        widths = [max(map(cell_len, fields)) for fields in zip(text.COMPARISON, *lines, strict=True)]
+        if sum(widths) + 2 * (len(widths) - 1) <= width:
+            console.print(_comparison(lines))
+        else:
+            for line in lines:
+                say(f"{line.row}, {line.column}: {line.ours}; paper {line.paper}; {line.difference}; {line.verdict}")
+        for note in notes:
+            say(note)
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
+
+
+class _Column(NamedTuple):
+    """What stands above a column in lines, and in each of its rows, the ones outside of the suite last."""
+
+    above: tuple[str, ...]
+    cells: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        return max(map(cell_len, (*self.above, *self.cells)))
+
+    def right(self, content: str, style: str = "") -> Text:
+        """The content at the column's right end. Blanks behind a number stay: rich's own justifying drops them."""
+        return Text(" " * (self.width - cell_len(content))).append(content, style)
+
+
+def _column(table: Table, view: View, index: int) -> _Column:
+    values = [row.cells[index] for row in (*table.rows, *view.extra)]
+    room = max((len(text.marks(value)) for value in values), default=0)
+    return _Column(view.columns[index], tuple(text.cell(value, table.decimals, room) for value in values))
+
+
+def _block(table: Table, view: View, columns: Sequence[int]) -> RichTable:
+    grid = RichTable(show_edge=False, pad_edge=False)
+    grid.add_column(Text(view.corner), overflow="fold")
+    shown = {index: _column(table, view, index) for index in columns}
+    for column in shown.values():
+        grid.add_column(Text("\n").join(map(column.right, column.above)), no_wrap=True)
+    for place, row in enumerate((*table.rows, *view.extra)):
+        if place == len(table.rows):
+            grid.add_section()
+            grid.add_row(Text(f"({text.OUTSIDE})", "italic"))
+        cells = (column.right(column.cells[place], _style(row.cells[index])) for index, column in shown.items())
+        grid.add_row(Text(row.title), *cells)
+    return grid
+
+
+def _style(value: CellValue | None) -> str:
+    return "bold" if value and value.best else "red" if value and value.mean is None and value.failed else ""
+
+
+def _comparison(lines: Sequence[text.Compared]) -> RichTable:
+    grid = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in text.COMPARISON:
+        grid.add_column(Text(name), justify="left" if name in text.LEFT else "right", no_wrap=True)
+    before = ""
+    for line in lines:
+        grid.add_row(Text("" if line.row == before else line.row), *map(Text, line[1:]))
+        before = line.row
+    return grid
+
+
+def _beside(table: Table, view: View, width: int) -> Iterator[list[int]]:
+    """Blocks of columns that fit into the width: a second block can be read, a number broken over two lines cannot."""
+    rows = (*table.rows, *view.extra)
+    head = max(cell_len(view.corner), *(cell_len(row.title) for row in rows))
+    head = min(max(head, len(text.OUTSIDE) + 2 if view.extra else 0), width // 3)
+    block: list[int] = []
+    used = head
+    for index in view.columns:
+        need = _column(table, view, index).width + _PADDING
+        if block and used + need > width:
+            yield block
+            block, used = [], head
+        block.append(index)
+        used += need
+    yield block

@@ -10,6 +10,7 @@ from textwrap import wrap
 from typing import NamedTuple, TypeVar
 
 from pflbench.report.table import SUSPECT, CellValue, Row, Table, Verdict
+from pflbench.units import consecutive
 
 NONE = "–"
 OUTSIDE = "not in the suite"
@@ -71,13 +72,7 @@ def cell(value: CellValue | None, decimals: int, room: int = 0) -> str:
 
 def ranges(numbers: Iterable[int]) -> str:
     """`[0, 1, 2, 5]` → `"0–2, 5"`."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in consecutive(numbers))
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:

@@ -17,9 +17,8 @@ from pflbench.suite.shortfall import shortfall, stand_in
 
 _DIVIDED = ("dataset", "partition", "clients", "training_clients", "query")
 """The settings of a column that its federation depends on."""
-_NONE = MethodSpec(name="none", version="none")
 _UNTRAINED: dict[str, Any] = {
-    "method": _NONE,
+    "method": MethodSpec(name="none", version="none"),
     "model": "none",
     "cohort": 1,
     "batch": 1,

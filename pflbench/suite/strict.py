@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -15,11 +15,6 @@ from pflbench.errors import UsageError, unknown
 
 KeyPath = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
-
-
-def key_path(parts: Sequence[str | int]) -> str:
-    """`("column", 2, "batch")` → `column[2].batch`."""
-    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts).removeprefix(".")
 
 
 @contextmanager
@@ -46,18 +41,13 @@ def fault(path: KeyPath, message: str) -> PydanticCustomError:
     return PydanticCustomError("suite", "{message}", {"path": path, "message": message})
 
 
-def unknown_key(path: KeyPath, known: Sequence[str]) -> PydanticCustomError:
-    """The error for a key that is none of `known`, with the nearest of them."""
-    near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
-    hint = f", did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
-    return fault(path, f"unknown key{hint}")
-
-
-def check_keys(path: KeyPath, keys: Iterable[str], known: Iterable[str]) -> None:
-    """Raise the error for the first key of the table at `path` that is none of `known`."""
+def check_keys(path: KeyPath, keys: Iterable[str], known: Collection[str]) -> None:
+    """Raise the error for the first key of the table at `path` that is none of `known`, with the nearest of them."""
     for key in keys:
         if key not in known:
-            raise unknown_key((*path, key), list(known))
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+            hint = f", did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
+            raise fault((*path, key), f"unknown key{hint}")
 
 
 def check_names(path: KeyPath, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -68,9 +58,10 @@ def check_names(path: KeyPath, kind: str, names: Iterable[str], known: Iterable[
 
 
 def explain(error: Mapping[str, Any]) -> str:
-    """One of a `ValidationError`'s errors in a line: the key's path and what is wrong with it."""
+    """One of a `ValidationError`'s errors in a line: the key's path (`column[2].batch`) and what is wrong with it."""
     context = error.get("ctx", {})
-    key = key_path((*error["loc"], *context.get("path", ())))
+    path = (*error["loc"], *context.get("path", ()))
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
     if error["type"] == "missing":
         return f"{key}: missing"
     if error["type"] == "suite":
@@ -88,9 +79,7 @@ class TomlTable(BaseModel):
     def _known_keys(cls, table: Any) -> Any:
         if isinstance(table, dict):
             fields = cls.__pydantic_fields__  # what `model_fields` gives, slowly
-            for key, value in table.items():
-                if key not in fields and not cls.admits(value):
-                    raise unknown_key((key,), list(fields))
+            check_keys((), (key for key, value in table.items() if not cls.admits(value)), fields)
         return table
 
     @classmethod

@@ -6,7 +6,7 @@ a batch, two seeds, and a network with batch normalization.
 
 from pflbench.testing.case import Case
 from pflbench.testing.checks import BASICS, CHECKS, Finding, contract, examine
-from pflbench.testing.rounding import Gap, assert_same, gaps, nudged
+from pflbench.testing.rounding import assert_same, gaps, nudged
 from pflbench.testing.tiny import CLASSES, SHAPE, SIZES, tiny_features, tiny_federation, tiny_network, tiny_spec
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "SIZES",
     "Case",
     "Finding",
-    "Gap",
     "assert_same",
     "contract",
     "examine",

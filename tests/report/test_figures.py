@@ -16,11 +16,10 @@ from table_kit import row
 
 from pflbench.data.partitions.slicing import RandomSlicing, size_law
 from pflbench.errors import PflbenchError, UsageError
-from pflbench.report.figures.clients import binned, cuts, density, dimension, round_to_whole
+from pflbench.report.figures.clients import Slicing, binned, cuts, density, dimension, histogram, round_to_whole
 from pflbench.report.figures.make import draw_runs, draw_sizes
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series, to_csv
 from pflbench.report.figures.pictures import METADATA, picture
-from pflbench.report.figures.sizes import Slicing, histogram
 from pflbench.report.reading import Shelf
 from pflbench.result import Metric, RunResult, Score
 from pflbench.store import Store

@@ -8,7 +8,6 @@ from hypothesis import given
 
 from pflbench.errors import UsageError
 from pflbench.suite.document import parse
-from pflbench.suite.strict import key_path
 
 from .samples import raw, suites
 
@@ -162,10 +161,6 @@ def test_a_profile_merges_tables_and_replaces_the_rest() -> None:
 def test_unknown_profile() -> None:
     with pytest.raises(UsageError, match=r"Unknown profile 'smok'. Did you mean 'smoke'"):
         parse(raw(), HERE).document("smok")
-
-
-def test_key_path() -> None:
-    assert key_path(("column", 2, "hyper", "cafeme")) == "column[2].hyper.cafeme"
 
 
 def test_held_out_clients_leave_no_models_behind() -> None:

@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from pflbench.report.cells import read, spread_word, summarize
-from pflbench.report.figures.clients import densities, scatter
+from pflbench.report.figures.clients import Slicing, densities, histogram, scatter
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
-from pflbench.report.figures.sizes import Slicing, histogram
 from pflbench.report.figures.tsne import draw as draw_tsne
 from pflbench.report.reading import Shelf, by_round, by_step
 from pflbench.report.text import grouped, ranges

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib
 from matplotlib import style
@@ -35,11 +35,8 @@ _NARROWEST = 6.8
 _MARKERS = "o^sDvPX*"
 
 
-class _Look(NamedTuple):
-    """How the series of one label look: their color and, in a cloud, their marker."""
-
-    color: Any
-    marker: str
+_Looks = Mapping[str, tuple[Any, str]]
+"""How the series of each label look: their color and, in a cloud, their marker."""
 
 
 def picture(drawing: Drawing, format: str) -> bytes:
@@ -57,7 +54,9 @@ def _figure(drawing: Drawing) -> Figure:
     lines = [line for note in drawing.notes for line in textwrap.wrap(note, int(width * 17))]
     labels = drawing.labels
     entries = {label: f"{label}: {beside}" if (beside := drawing.beside.get(label)) else label for label in labels}
-    columns = _columns(entries.values(), width)
+    # As many entries of the legend beside each other as there is room for, all as wide as the longest.
+    widest = max(1.3, 0.4 + 0.06 * max(map(len, entries.values()), default=0))
+    columns = max(1, min(len(entries), int(width / widest)))
     below = _MARGIN + _LEGEND * -(-len(labels) // columns) + _LINE * len(lines)
     height = _MARGIN + down * _HEIGHT + below
     figure = Figure(figsize=(width, height))
@@ -73,7 +72,7 @@ def _figure(drawing: Drawing) -> Figure:
     )
     twenty = matplotlib.colormaps["tab20"]
     looks = {
-        label: _Look(f"C{i}" if len(labels) <= 10 else twenty(i % 20), _MARKERS[i % len(_MARKERS)])
+        label: (f"C{i}" if len(labels) <= 10 else twenty(i % 20), _MARKERS[i % len(_MARKERS)])
         for i, label in enumerate(labels)
     }
     for panel, ax in zip(drawing.panels, axes.flat, strict=False):
@@ -83,12 +82,6 @@ def _figure(drawing: Drawing) -> Figure:
     _legend(figure, entries, (_LINE * len(lines) + 0.05) / height, columns)
     figure.text(0.1 / width, 0.06 / height, "\n".join(lines), fontsize=6.5, va="bottom", linespacing=1.35)
     return figure
-
-
-def _columns(entries: Collection[str], width: float) -> int:
-    """How many of a legend's entries stand beside each other: as wide as the longest, if that is long."""
-    widest = max(1.3, 0.4 + 0.06 * max(map(len, entries), default=0))
-    return max(1, min(len(entries), int(width / widest)))
 
 
 def _legend(figure: Figure, entries: Mapping[str, str], bottom: float, columns: int) -> None:
@@ -105,16 +98,13 @@ def _legend(figure: Figure, entries: Mapping[str, str], bottom: float, columns: 
         )
 
 
-def _fill(ax: Axes, panel: Panel, drawing: Drawing, looks: Mapping[str, _Look]) -> None:
+def _fill(ax: Axes, panel: Panel, drawing: Drawing, looks: _Looks) -> None:
     ax.set_title(panel.title)
     ax.set_xlabel(drawing.x)
     ax.set_ylabel(drawing.y)
     hues = [hue for series in panel.series for hue in series.hues]
     for series in panel.series:
-        if series.mark == "cloud":
-            _add_cloud(ax, series, looks[series.label].marker, (min(hues), max(hues)))
-        else:
-            _add(ax, series, looks[series.label].color)
+        _add(ax, series, *looks[series.label], hues)
     if hues:
         assert ax.figure is not None
         colorbar = ax.figure.colorbar(ax.collections[0], ax=ax, label=drawing.hue)
@@ -126,26 +116,24 @@ def _fill(ax: Axes, panel: Panel, drawing: Drawing, looks: Mapping[str, _Look]) 
         ax.text(0.5, 0.5, "nothing done", ha="center", va="center", transform=ax.transAxes)
 
 
-def _add(ax: Axes, series: Series, color: Any) -> None:
+def _add(ax: Axes, series: Series, color: Any, marker: str, hues: Sequence[float]) -> None:
     x = [point.x for point in series.points]
     y = [float("nan") if point.y is None else point.y for point in series.points]
     around = [point.spread or 0.0 for point in series.points]
-    if series.mark == "spike":
+    if series.mark == "cloud":
+        shades: Any = {"c": series.hues, "vmin": min(hues), "vmax": max(hues), "cmap": "viridis"}
+        ax.scatter(x, y, marker=marker, s=14, linewidths=0, **shades)
+        # The legend tells methods apart by their markers: its colors would be those of single points.
+        ax.plot([], [], color="0.4", marker=marker, markersize=4, linestyle="", label=series.label)
+    elif series.mark == "spike":
         ax.axvline(x[0], color=color, linestyle="--", label=series.label)
     elif series.mark == "bars":
         ax.bar(x, y, series.width, color=color, alpha=0.5, label=series.label)
     elif series.mark == "points":
         ax.errorbar(x, y, around, color=color, marker="o", markersize=3, linewidth=1, capsize=2, label=series.label)
     else:
-        marker = "o" if len(x) == 1 else ""
-        ax.plot(x, y, color=color, linewidth=1.2, marker=marker, markersize=3, label=series.label)
+        alone = "o" if len(x) == 1 else ""
+        ax.plot(x, y, color=color, linewidth=1.2, marker=alone, markersize=3, label=series.label)
         if any(around):
             low, high = ([b + side * s for b, s in zip(y, around, strict=True)] for side in (-1, 1))
             ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
-
-
-def _add_cloud(ax: Axes, series: Series, marker: str, range: tuple[float, float]) -> None:
-    x, y = [point.x for point in series.points], [float("nan") if p.y is None else p.y for p in series.points]
-    ax.scatter(x, y, c=series.hues, vmin=range[0], vmax=range[1], cmap="viridis", marker=marker, s=14, linewidths=0)
-    # The legend tells methods apart by their markers: its colors would be those of single points.
-    ax.plot([], [], color="0.4", marker=marker, markersize=4, linestyle="", label=series.label)
