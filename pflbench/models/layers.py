@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pflbench import noise
@@ -79,25 +78,43 @@ class Dropout(nn.Module):
         return x * (drawn > self.rate) / max(1 - self.rate, 1e-9)
 
 
-class _Attention:
-    """How many threads compute attention plainly now, and what ends it: PyTorch's switches are the process's."""
+_FORMS = torch.backends.cuda
+_SWITCHES: tuple[tuple[Callable[[], bool], Callable[[bool], None]], ...] = (
+    (_FORMS.flash_sdp_enabled, _FORMS.enable_flash_sdp),
+    (_FORMS.mem_efficient_sdp_enabled, _FORMS.enable_mem_efficient_sdp),
+    (_FORMS.cudnn_sdp_enabled, _FORMS.enable_cudnn_sdp),
+)
+"""PyTorch's switches of the other forms of attention, on a CPU too: whether one is on, and what sets it."""
+
+
+class _Plain:
+    """How many passes need plain attention now, and how the switches were: they are the process's, threads share them.
+
+    (`torch.nn.attention.sdpa_kernel` must be left by the thread that entered it.)
+    """
 
     lock = threading.Lock()
-    threads = 0
-    ending = ExitStack()
+    passes = 0
+    before: tuple[bool, ...] = ()
 
 
 @contextmanager
 def plain_attention() -> Iterator[None]:
     """Attention by matrix products and a softmax: its other forms know neither stacks nor second derivatives."""
-    with _Attention.lock:
-        if _Attention.threads == 0:
-            _Attention.ending.enter_context(sdpa_kernel(SDPBackend.MATH))
-        _Attention.threads += 1
+    with _Plain.lock:
+        if _Plain.passes == 0:
+            _Plain.before = tuple(enabled() for enabled, _ in _SWITCHES)
+            _set((False,) * len(_SWITCHES))
+        _Plain.passes += 1
     try:
         yield
     finally:
-        with _Attention.lock:
-            _Attention.threads -= 1
-            if _Attention.threads == 0:
-                _Attention.ending.close()
+        with _Plain.lock:
+            _Plain.passes -= 1
+            if _Plain.passes == 0:
+                _set(_Plain.before)
+
+
+def _set(values: tuple[bool, ...]) -> None:
+    for (_, switch), value in zip(_SWITCHES, values, strict=True):
+        switch(value)

@@ -200,7 +200,8 @@ class _Wrapping:
                 stacked = network.stacked_logits([w], x, real, key=key)
                 same = _close(stacked[1], alone[1]) and (first == 4 or _close(stacked[0, :3], alone[0]))
                 if not same:
-                    raise self.refused("mixes the rows of a batch, other than by batch normalization")
+                    drops = ", or drops out what has not the rows first" if network.drops else ""
+                    raise self.refused(f"mixes the rows of a batch, other than by batch normalization{drops}")
         except UsageError:
             raise
         except Exception as error:

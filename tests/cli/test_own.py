@@ -369,6 +369,42 @@ def test_an_error_in_a_network_is_the_networks(cli, folder: Path, body: str, cod
         assert line_of(folder / "mynets.py", body) in refused.err and "round.noise" not in refused.err
 
 
+OWN_MODULE = """
+from torch import nn
+
+
+class net(nn.Module):
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.dense = nn.Linear(shape[0] * shape[1] * shape[2], 5)
+        self.fc = nn.Linear(5, classes)
+
+    def forward(self, x):
+        h = self.dense(x.flatten(1)).relu()
+        RETURN
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        ("return self.fc(h)", 0, ""),
+        ("return self.fc(x)", 2, "mat1 and mat2 shapes cannot be multiplied (16x4 and 5x2) ("),
+        ("return self.fc(h)[:1]", 2, "must return logits [rows, classes], for 4 images (4, 2), not (1, 2)."),
+        ("return self.fc(h - h.mean(0))", 2, "mixes the rows of a batch, other than by batch normalization."),
+        # Scoring has other numbers of rows than training and the checks.
+        ("return self.fc(h if len(h) < 5 else self.dense(h))", 1, "mat1 and mat2 shapes cannot be multiplied"),
+    ],
+)
+def test_a_module_trains_and_its_errors_are_its_own(cli, folder: Path, end: str, code: int, said: str) -> None:
+    lab(folder)
+    (folder / "mynets.py").write_text(OWN_MODULE.replace("RETURN", end))
+    ran = cli(*RUN, "--seeds", "0")
+    assert ran.code == code and said in ran.err
+    if "shapes" in said:
+        assert line_of(folder / "mynets.py", end) in ran.err
+
+
 @pytest.mark.parametrize("declared", [True, False], ids=["files", "no files"])
 @pytest.mark.parametrize(
     ("old", "new", "said"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from pflbench.data.federation import Federation
 from pflbench.engine.client_map import Execution
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
+from pflbench.executor import build
 from pflbench.methods.fedavg import FedAvg
+from pflbench.models.layers import _SWITCHES
 from pflbench.models.module import wrap
 from pflbench.models.network import Network
 from pflbench.spec import Scoring
@@ -319,6 +322,20 @@ def test_methods_train_a_module_looped_and_stacked(name: str) -> None:
     agree(net, method, tiny_federation(0))
 
 
+def test_threads_of_clients_do_not_meet_in_a_module() -> None:
+    shape = (3, 16, 16)
+    net, data = built(transformer, shape), federation(shape, (13, 26, 9, 31, 18, 22, 4, 4), CLASSES)
+    switches = [enabled() for enabled, _ in _SWITCHES]
+    found = []
+    for lanes in (1, 4):
+        spec = tiny_spec(scoring=Scoring(stages=("global",)), rounds=1, cohort=6)
+        simulation = Simulation([spec], [data], FedAvg(epochs=1, lr=0.05), net, Setup(execution="loop"))
+        simulation.clients.lanes = lambda lanes=lanes: lanes  # type: ignore[misc]
+        found.append(simulation.run()[0].server)
+    assert torch.equal(*found)
+    assert switches == [enabled() for enabled, _ in _SWITCHES]
+
+
 @pytest.mark.parametrize("changes", [{"augment": "crop-flip"}, {}], ids=["augmented", "plain"])
 def test_a_module_with_dropout_trains_looped_and_stacked(changes: dict[str, Any]) -> None:
     net = built(lambda s, c: Small(s, c, dropout=0.3))
@@ -482,3 +499,20 @@ def test_what_the_modules_own_code_raises_is_told_as_it_is() -> None:
         built(lambda s, c: nn.Sequential(nn.Flatten(), nn.Linear(63, c)))
     with pytest.raises(UsageError, match="must return a module"):
         built(lambda s, c: (Small(s, c), 3))
+
+
+def test_the_documents_modules_are_networks(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "suites.md").read_text(encoding="utf-8")
+    (tmp_path / "mymodules.py").write_text(text.split("# lab/mymodules.py\n")[1].split("```")[0], encoding="utf-8")
+    spec = tiny_spec(dataset="rotated-digits", partition="shards")
+    for name in ("Residual", "resnet18"):
+        reference = f"{tmp_path / 'mymodules.py'}:{name}"
+        version = names.code(reference).version
+        own = spec.model_copy(update={"model": f"mymodules.py:{name}", "model_version": version})
+        if name == "Residual":
+            net = build.network(own, {"models": reference})
+            assert net.width == 16 and net.drops and net.batchwise
+            continue
+        # Digits have one channel.
+        with pytest.raises(UsageError, match=r"forward\(\) of the network .*resnet18 fails: .* 3 channels, but got 1"):
+            build.network(own, {"models": reference})
