@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Final, Literal, get_args
 
 from pflbench import names
@@ -82,11 +83,8 @@ class Stages:
 
 def of_class(method: type) -> Stages:
     """The stages of a method's class."""
-    found = Stages()
-    for one in reversed(method.__mro__):
-        if one.__module__ != _PROTOCOL:
-            found = found.below(vars(one))
-    return found
+    own = (vars(one) for one in reversed(method.__mro__) if one.__module__ != _PROTOCOL)
+    return reduce(Stages.below, own, Stages())
 
 
 def of_run(spec: RunSpec, stages: Stages) -> tuple[Shown, ...]:
@@ -113,8 +111,5 @@ def of_reference(reference: str) -> Stages:
     declared = lineage(reference)
     if declared is None:
         return of_class(names.load(reference))
-    found = Stages()
-    for one in reversed(declared):
-        if one.module != _PROTOCOL:
-            found = found.below(one.body)
-    return found
+    own = (one.body for one in reversed(declared) if not one.reference.startswith(f"{_PROTOCOL}:"))
+    return reduce(Stages.below, own, Stages())

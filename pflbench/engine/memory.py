@@ -106,9 +106,7 @@ class Room:
 
     def most(self, key: Hashable) -> int:
         """The number of clients that a stack of this kind may hold now; at least 1."""
-        if self.limit is None:
-            return self._most.get(key, sys.maxsize)
-        return self._most.get(key, PROBE)
+        return self._most.get(key, sys.maxsize if self.limit is None else PROBE)
 
     def begin(self, key: Hashable) -> None:
         """Before a stack: make it smaller where results and states have grown since the last one."""

@@ -19,8 +19,6 @@ from pflbench.engine.batches import Drawn
 from pflbench.methods.base import Batch, Batches
 
 Tree = Any
-Upload = Callable[[np.ndarray], Tensor]
-"""Brings an array to the device."""
 MOST_PADDING = 1.25
 """Padded cells of a stack over real ones, at most."""
 
@@ -112,11 +110,11 @@ def shape(drawn: Drawn) -> Shape:
 
 
 def pad(
-    drawn: Sequence[Drawn], offsets: Sequence[int], labels: np.ndarray, upload: Upload
+    drawn: Sequence[Drawn], offsets: Sequence[int], labels: np.ndarray, upload: Callable[[np.ndarray], Tensor]
 ) -> tuple[Unpacking, list[Tensor]]:
     """Pad the clients' minibatches of one `Draw` to one shape ["clients", "steps", "batch"]; masks only where needed.
 
-    `offsets`: the first pool row of each client's run.
+    `offsets`: the first pool row of each client's run; `upload`: brings an array to the device.
     """
     n_steps = max(len(d) for d in drawn)
     n_rows = max((mine.shape[-1] for d in drawn for mine in d), default=1)

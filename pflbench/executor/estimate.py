@@ -11,11 +11,10 @@ import numpy as np
 import torch
 
 from pflbench.engine.batches import Reshuffled, Static, Stream, support_batches
-from pflbench.engine.costs import FORWARD, Counting, without_content
+from pflbench.engine.costs import FORWARD, META, Counting, Shapes, without_content
 from pflbench.engine.evaluate import before_aggregation, leaves_models
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Initial
-from pflbench.engine.shapes import META, Shapes
 from pflbench.executor import build
 from pflbench.methods.base import Draw, Round
 from pflbench.spec import RunSpec

@@ -69,13 +69,8 @@ def tiny_spec(
 ) -> RunSpec:
     """The spec that goes with `tiny_federation`, or any other run: what a test does not care about has a value here.
 
-    Args:
-        seed: The run's seed.
-        method: Its method, or only the name of one that has this `version` and these hyperparameters.
-        version: The version of a method that is given by name.
-        hyper: The hyperparameters of a method that is given by name.
-        fields: Other fields of `RunSpec`. A dataset or partition without options is given by its name. All clients but
-            two train, where `training_clients` does not say how many.
+    `version` and `hyper` are those of a method that is given by its name. `fields`: others of `RunSpec`; a dataset or
+    partition without options is given by its name. Where `training_clients` is not said, all clients but two train.
     """
     if isinstance(method, str):
         method = MethodSpec(name=method, version=version, hyper=dict(hyper or {}))

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from pflbench import names
-from pflbench.engine import shapes
-from pflbench.engine.costs import Counting, Tally
-from pflbench.engine.shapes import Shapes
+from pflbench.engine import costs as module
+from pflbench.engine.costs import Counting, Shapes, Tally
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import Draw, Method, Round
 from pflbench.methods.fedavg import FedAvg
@@ -143,8 +142,8 @@ def test_a_method_that_asks_for_the_rounds_number_is_followed_once_in_a_round(mo
 
 def test_steps_are_counted_without_finding_shapes_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     worked_out: list[Any] = []
-    result = shapes._result
-    monkeypatch.setattr(shapes, "_result", lambda func, *given: worked_out.append(func) or result(func, *given))
+    result = module._result
+    monkeypatch.setattr(module, "_result", lambda func, *given: worked_out.append(func) or result(func, *given))
     once = counted(Local(epochs=1, momentum=0.9), rounds=1), len(worked_out)
     often = counted(Local(epochs=20, momentum=0.9), rounds=1), len(worked_out) - once[1]
     assert often[0]["client_gradients"] == 20 * once[0]["client_gradients"]
