@@ -253,7 +253,7 @@ def spreads_apart(of: Explanation) -> str:
     if value.difference is None or value.reference is None:
         return ""
     joint = of.printed(math.hypot(_own(of), value.reference.spread or 0.0))
-    difference = f"{value.difference:+.{of.table.decimals}f}"
+    difference = f"{value.difference:+.{of.table.layout.decimals}f}"
     return f"pflbench minus paper: {difference} points{spreads}{spreads and f' ({joint})'}."
 
 

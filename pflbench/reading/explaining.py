@@ -169,7 +169,7 @@ class Explanation:
 
     def printed(self, mean: float, spread: float | None = None) -> str:
         """A number with the table's decimals."""
-        return number(mean, spread, self.table.decimals)
+        return number(mean, spread, self.table.layout.decimals)
 
     def of_source(self, source: str) -> list[str]:
         """The names of the hyperparameters and settings whose values come from there."""

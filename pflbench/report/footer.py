@@ -74,7 +74,7 @@ def footer(
         made.shared(done),
         made.data(table, used),
         *made.spare(table.cells, used, spare),
-        *(made.cost_lines(used) if table.costs else []),
+        *(made.cost_lines(used) if table.layout.costs else []),
         *table.notes,
         *older,
     ]
@@ -204,7 +204,7 @@ def plain(table: Expansion, grid: Grid) -> str:
     """Where cells weight clients: the means in which each counts the same, for the cells that would print otherwise."""
     found: dict[str, list[str]] = {}
     for row, head, value in _filled(table, grid):
-        printed = [number(mean, None, table.decimals) for mean in (value.mean, value.plain) if mean is not None]
+        printed = [number(mean, None, table.layout.decimals) for mean in (value.mean, value.plain) if mean is not None]
         if len(set(printed)) > 1:
             found.setdefault(head.name, []).append(f"{row.title} {printed[1]}")
     return f"With every client counting the same instead, {_listed(found)}." if found else ""
@@ -237,7 +237,7 @@ def recent(table: Expansion, grid: Grid) -> list[str]:
     for row, head, value in _filled(table, grid):
         if (found := value.recent) is not None:
             numbers = found.mean, found.least, found.most, found.last
-            mean, least, most, last = (number(one, None, table.decimals) for one in numbers)
+            mean, least, most, last = (number(one, None, table.layout.decimals) for one in numbers)
             seeds = "" if len(found.seeds) == value.done else f"; seeds {ranges(found.seeds)}"
             means.setdefault(head.name, []).append(f"{row.title} {mean} ({least}–{most}, last {last}{seeds})")
             steps.append((found.step, row.title))
@@ -264,7 +264,7 @@ def choices(table: Expansion, grid: Grid) -> list[str]:
             lines[f"{row.title}: {how}{share} of its support, left out of separate trainings."] = None
         found = [(names[head], on_test) for head in cells if (on_test := grid[row.id, head].on_test)]
         shown = [
-            f"{number(one.mean, one.spread if table.shows_spread else None, table.decimals)} ({name})"
+            f"{number(one.mean, one.spread if table.shows_spread else None, table.layout.decimals)} ({name})"
             for name, one in found
         ]
         if shown:

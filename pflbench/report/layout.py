@@ -38,7 +38,7 @@ def lay_out(table: Expansion, store: Store) -> Table:
     grid: Grid = {
         place: value(cell, found[place], shelf, table, mixed=cell.column.id in mixed) for place, cell in cells.items()
     }
-    if table.bold == "best-per-column":
+    if table.layout.bold == "best-per-column":
         _mark_best(grid, table)
     columns, differences = derive(table, list(guests), grid)
     lines, warnings, summary = footer(table, grid, named | guests, used, list(mixed.values()), spare, older)
@@ -50,8 +50,8 @@ def lay_out(table: Expansion, store: Store) -> Table:
         columns=columns,
         rows=_rows(named, used, grid | differences, columns),
         extra=_rows(guests, used, grid | differences, columns),
-        decimals=table.decimals,
-        blocks=table.blocks,
+        decimals=table.layout.decimals,
+        blocks=table.layout.blocks == "group",
         footer=lines,
         warnings=warnings,
         summary=summary,
@@ -74,7 +74,7 @@ def _mark_best(grid: Grid, table: Expansion) -> None:
     """Mark the best cells of each column: all whose printed number is the largest."""
     for column in table.heads:
         rounded = {
-            place: round(value.mean or 0.0, table.decimals)
+            place: round(value.mean or 0.0, table.layout.decimals)
             for place, value in grid.items()
             if place[1] == column.id and value.complete and not value.mixed and math.isfinite(value.mean or math.nan)
         }

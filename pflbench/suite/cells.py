@@ -13,7 +13,7 @@ from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical
 from pflbench.suite.said import Departure
-from pflbench.suite.schema import Mean, Spread
+from pflbench.suite.schema import LayoutTable, Mean, Spread
 from pflbench.suite.shortfall import Shortfall
 from pflbench.units import seed_text
 
@@ -212,8 +212,7 @@ class Expansion(Caption):
     Attributes:
         protocol: What its runs follow, in words.
         stages: The stages that each column shows side by side, with their titles; empty: each row shows one.
-        blocks: Whether the rows stand once for every group of columns.
-        costs: Whether the footer says what a round costs each row.
+        layout: How the table is shown.
         cells: In the order column, row, stage.
         runs: Each once, in the order column, row, seed.
         locations: By run id, where the code is of what a run has of the user's own; no part of a run's identity.
@@ -223,11 +222,8 @@ class Expansion(Caption):
 
     protocol: str
     seeds: tuple[int, ...]
-    decimals: int
-    bold: str
     stages: Mapping[Shown, str]
-    blocks: bool
-    costs: bool
+    layout: LayoutTable
     departures: tuple[Departure, ...]
     rows: tuple[TableRow, ...]
     columns: tuple[TableColumn, ...]

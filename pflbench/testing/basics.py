@@ -51,7 +51,7 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
 
     server = call("init", {}, lambda: method.init(new, int(federation.training.sum())))
     fresh = call("init_client", {"server": server}, lambda: method.init_client(server, new))
-    server, fresh = pytree.tree_map(copied, (server, fresh))  # one may be a view of the other
+    server, fresh = pytree.tree_map_only(Tensor, Tensor.clone, (server, fresh))  # one may be a view of the other
     streams, clients = support_streams(federation, case.spec()), case.map("loop", federation)
 
     def local_update(f: Objective, server: Tree, own: Tree, *batches: Batches) -> tuple[Tree, Tree]:
@@ -135,7 +135,7 @@ def arguments_survive(case: Case) -> None:
     """No function changes what it is given."""
 
     def watch(function: str, arguments: dict[str, Tree], call: Call) -> Any:
-        before = pytree.tree_map(copied, arguments)
+        before = pytree.tree_map_only(Tensor, Tensor.clone, arguments)
         found = call()
         for name, was in before.items():
             now = zip(pytree.tree_leaves(was), pytree.tree_leaves(arguments[name]), strict=True)
@@ -186,11 +186,6 @@ def forgets(case: Case) -> None:
             f"{function}() returns something else when it is asked again with the same arguments: it keeps a state "
             "outside of what it is given (in self, its class or its module), or draws random numbers of its own"
         )
-
-
-def copied(x: Any) -> Any:
-    """A tensor's copy; anything else as it is."""
-    return x.clone() if isinstance(x, Tensor) else x
 
 
 def _same(x: Any, y: Any) -> bool:

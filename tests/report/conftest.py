@@ -180,7 +180,7 @@ class Personal:
             "stages": LABELS,
             "spread": Spread(kind="sem"),
             "decimals": 1,
-            "blocks": True,
+            "blocks": "group",
         }
         return expansion(**(fields | changes))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pflbench.selection import EVERYTHING
 from pflbench.suite.cells import Caption, Cell, Expansion, TableRow
-from pflbench.suite.schema import Spread
+from pflbench.suite.schema import LayoutTable, Spread
 from pflbench.suite.shortfall import Shortfall
 
 
@@ -24,7 +24,8 @@ def caption(**changes: Any) -> Caption:
 
 def expansion(**changes: Any) -> Expansion:
     """The same as an expanded suite; rows, columns and cells are for the test to say."""
-    return Expansion(**(_CAPTION | _EXPANSION | changes))
+    layout = LayoutTable(**{key: changes.pop(key) for key in ("decimals", "bold", "blocks", "costs") if key in changes})
+    return Expansion(**(_CAPTION | _EXPANSION | {"layout": layout} | changes))
 
 
 def with_cells(table: Expansion, *cells: Cell) -> Expansion:
@@ -45,11 +46,7 @@ _CAPTION: dict[str, Any] = {
 _EXPANSION: dict[str, Any] = {
     "protocol": "not said",
     "seeds": (0,),
-    "decimals": 2,
-    "bold": "best-per-column",
     "stages": {},
-    "blocks": False,
-    "costs": False,
     "departures": (),
     "derived": (),
     "runs": (),

@@ -40,7 +40,7 @@ def columns(personal: Personal) -> Expansion:
         cells=tuple(cells),
         stages={},
         derived=(Derived("diff", "Diff.", "columns", ("small", "all"), references),),
-        blocks=False,
+        blocks="none",
     )
 
 

@@ -15,7 +15,7 @@ from pflbench.report.text import cell as text
 from pflbench.report.text import ranges
 from pflbench.store import CorruptFile, Store
 from pflbench.suite.cells import Reference
-from pflbench.suite.schema import Spread
+from pflbench.suite.schema import LayoutTable, Spread
 from pflbench.suite.shortfall import Shortfall
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def test_what_a_round_costs_stands_below_the_table_if_asked_for(build: Build, st
     table = build.table()
     run = table.places["fedavg", "digits-a"].runs[0]
     store.write(build.result(run, 0.5, client_seconds=6.0, shared_rows=17))
-    lines = lay_out(replace(table, costs=True), store).footer
+    lines = lay_out(replace(table, layout=LayoutTable(costs=True)), store).footer
     costs = [line for line in lines if line.startswith("A round of ")]
     assert costs and all("2 s" in line for line in costs)  # six seconds over three rounds
     assert not any(line.startswith("A round of ") for line in lay_out(table, store).footer)

@@ -52,7 +52,7 @@ def make(personal: Personal, stage: str = "personalized", mean: str = "examples"
     (column,), fedec = personal.columns("a-2"), row("fedec", "FedEC")
     reading = Reading(stage, mean=mean)  # type: ignore[arg-type]
     cell = Cell(fedec, column, reading, tuple(run(personal, seed) for seed in (0, 1)))
-    return personal.alone(cell, **({"rows": (fedec,), "blocks": False} | changes))
+    return personal.alone(cell, **({"rows": (fedec,), "blocks": "none"} | changes))
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from pflbench.report.text import cell as text
 from pflbench.report.text import comparison
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion, Reference
+from pflbench.suite.schema import LayoutTable
 
 if TYPE_CHECKING:
     from conftest import Personal
@@ -74,7 +75,7 @@ def test_markdown_blocks(table: Expansion, store: Store) -> None:
 
 
 def test_without_blocks_the_group_stands_above(table: Expansion, store: Store) -> None:
-    shown = lay_out(replace(table, blocks=False), store)
+    shown = lay_out(replace(table, layout=LayoutTable(decimals=1)), store)
     assert "|        |   A 2 Clients PM |" in render(shown, "markdown")
     lines = render(shown, "terminal", width=100).splitlines()
     assert [line.split("┃")[1].strip() for line in lines[1:4]] == ["A", "2 Clients", "PM"]
@@ -175,7 +176,7 @@ def test_a_seed_scored_at_more_stages_goes_first(personal: Personal, table: Expa
 
 def test_without_stages_an_extra_row_is_read_as_the_column_is(personal: Personal, store: Store) -> None:
     (column,) = personal.columns("a-2")
-    table = personal.alone(personal.cell("local", column, "personalized"), blocks=False)
+    table = personal.alone(personal.cell("local", column, "personalized"), blocks="none")
     store.write(personal.result(personal.spec(0, "foo.py:Foo"), [0.5, 0.7], 0.25))
     store.write(personal.result(personal.spec(0, "bar.py:Bar", stages=("global",)), [], 0.25))
     shown = lay_out(table, store)

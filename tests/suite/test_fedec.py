@@ -66,7 +66,7 @@ def test_every_row_and_column_as_printed(table2: Expansion) -> None:
     assert [(c.group, c.title) for c in table2.columns] == COLUMNS
     for c in table2.columns:
         assert c.title.startswith(f"({c.clients},")
-    assert (table2.decimals, table2.bold, table2.stages) == (2, "best-per-column", {})
+    assert (table2.layout.decimals, table2.layout.bold, table2.stages) == (2, "best-per-column", {})
     assert {cell.reading.mean for cell in table2.cells} == {"examples"}
     assert (table2.seeds, table2.spread.kind, table2.spread.ddof) == ((42, 43, 44, 45, 46), "std", 1)
     assert len(table2.cells) == 78 and len(table2.runs) == 390

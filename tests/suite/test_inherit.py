@@ -83,11 +83,11 @@ def test_what_is_taken_over_and_what_is_not(tmp_path: Path, profile: str) -> Non
     alone = expand(load(str(tmp_path / "base.toml")), profile=profile)
     assert full.runs == expand(load(str(tmp_path / "base.toml")), profile=profile, seeds=full.seeds).runs
     assert full.seeds == ((7,) if profile == "paper" else alone.seeds)
-    assert (full.columns, full.rows, full.stages, full.blocks) == (
+    assert (full.columns, full.rows, full.stages, full.layout.blocks) == (
         alone.columns,
         alone.rows,
         alone.stages,
-        alone.blocks,
+        alone.layout.blocks,
     )
     assert alone.derived and full.derived == ()
     assert any(cell.reference for cell in alone.cells) and not any(cell.reference for cell in full.cells)
@@ -110,7 +110,7 @@ def test_own_keys_win(tmp_path: Path) -> None:
     assert a.scoring.finetune and (a.scoring.finetune.steps, a.scoring.finetune.every) == (5, 2)
     # The column's epochs, which are the base's, are stronger than the suite's.
     assert a.method.hyper == {"lr": 0.5, "epochs": 2} and full.cells[0].sources == {"lr": "tuned"}
-    assert (full.decimals, full.notes) == (3, ("Mine.",))
+    assert (full.layout.decimals, full.notes) == (3, ("Mine.",))
     assert [column.title for column in full.columns] == ["A", "Other"]
     rate = {run.partition.options["shards"]: run.scoring.finetune for run in full.runs if run.method.name == "cafeme"}
     assert {shards: one.lr for shards, one in rate.items() if one} == {20: 0.2, 40: 0.9}

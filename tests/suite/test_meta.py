@@ -35,7 +35,7 @@ def test_five_methods_in_four_settings_without_a_paper(table: Expansion) -> None
     shown = [f"{column}{steps}" for column in COLUMNS for steps in ("-0", "-1", "-10", "")]
     assert [row.id for row in table.rows] == ROWS and [column.id for column in table.columns] == shown
     assert len(table.cells) == 80 and not any(cell.reference for cell in table.cells)
-    assert len(table.runs) == 5 * 4 * 5 and table.costs  # columns of one setting share their runs
+    assert len(table.runs) == 5 * 4 * 5 and table.layout.costs  # columns of one setting share their runs
     assert table.paper == "none" and table.seeds == (0, 1, 2, 3, 4)
 
 

@@ -37,13 +37,13 @@ def test_every_row_and_column_as_printed(tables: dict[int, Expansion]) -> None:
         (g, *c) for g in ("CIFAR10", "CIFAR100") for c in (("Small Clients", 10), ("All Clients", None))
     ]
     for n in (1, 5, 6, 7):
-        assert tables[n].blocks and tables[n].bold == "best-per-column"
+        assert tables[n].layout.blocks == "group" and tables[n].layout.bold == "best-per-column"
     for n in (2, 3):
-        assert not tables[n].blocks and tables[n].bold == "none"
+        assert tables[n].layout.blocks == "none" and tables[n].layout.bold == "none"
         assert list(tables[n].stages) == ["personalized"]
     assert list(one.stages.items()) == [("personalized", "PM"), ("global", "GM")]
     for table in tables.values():
-        assert (table.decimals, table.seeds, table.spread.kind) == (1, (42, 43, 44, 45, 46), "sem")
+        assert (table.layout.decimals, table.seeds, table.spread.kind) == (1, (42, 43, 44, 45, 46), "sem")
 
 
 def test_a_cell_for_every_printed_number_and_no_other(tables: dict[int, Expansion]) -> None:

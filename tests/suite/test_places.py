@@ -90,7 +90,7 @@ def test_a_column_stands_once_per_stage(table: Expansion) -> None:
     assert table.heads[:2] == (ColumnHead(small, "personalized", "PM"), ColumnHead(small, "global", "GM"))
     assert [head.id for head in table.heads[:2]] == ["small/personalized", "small/global"]
     assert [head.name for head in table.heads[2:]] == ["Digits All PM", "Digits All GM"]
-    assert table.blocks
+    assert table.layout.blocks == "group"
 
 
 def test_cells_know_stage_subset_and_reference(table: Expansion) -> None:
@@ -136,4 +136,4 @@ def test_what_rests_on_no_printed_value_is_known(table: Expansion) -> None:
 def test_without_stages_a_column_stands_once() -> None:
     table = expand(load("cafeme-table1"))
     assert [head.id for head in table.heads] == [head.column.id for head in table.heads]
-    assert {head.stage for head in table.heads} == {None} and not table.blocks
+    assert {head.stage for head in table.heads} == {None} and table.layout.blocks == "none"

@@ -61,7 +61,7 @@ def test_a_cell_for_each_stage_that_a_row_shows() -> None:
     rows += [(row, stage) for row in ("ditto", "strong") for stage in ("personalized", "global")]
     assert places(full) == [(column, *row) for column in "ab" for row in rows]
     assert full.rows[2] == TableRow("ditto", "Ditto", "ditto", ("personalized", "global"))
-    assert (full.stages, full.blocks) == ({"personalized": "PM", "global": "GM"}, True)
+    assert (full.stages, full.layout.blocks) == ({"personalized": "PM", "global": "GM"}, "group")
     assert list(full.stages) == ["personalized", "global"]
     found = {(cell.row.id, cell.column.id, cell.stage): cell.reference for cell in full.cells}
     assert {place: reference for place, reference in found.items() if reference} == {
