@@ -53,11 +53,7 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
         mine, setting = _variant(run), run.setting()
         for id, column in columns.items():
             named = mine in column.named
-            # Of older runs nobody knows who asked for them: here belong a user's methods, and rows' hyperparameters.
-            here = Asker(table.suite, table.profile) in asked.get(run.id, ())
-            if run.id not in asked:
-                here = named or is_reference(run.method.name)
-            if not here or not column.admits(setting, run.method.name):
+            if not column.admits(setting, run.method.name) or not _belongs(run, table, asked, named):
                 continue
             if named or run.seed not in column.seeds:
                 spare.append(run)
@@ -65,6 +61,17 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
                 found.setdefault(mine, {}).setdefault(id, []).append(run)
     cells = [cell for group in _groups(found) for cell in _row(table, group, found, columns)]
     return sorted(cells, key=lambda cell: cell.row.title), spare
+
+
+def _belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:
+    """Whether the table's suite asked for a run.
+
+    Of older runs nobody knows who did. Then it belongs here if the method is a user's, or if the suite has a row with
+    these hyperparameters (`named`).
+    """
+    if run.id in asked:
+        return Asker(table.suite, table.profile) in asked[run.id]
+    return named or is_reference(run.method.name)
 
 
 def _variant(spec: RunSpec) -> Variant:

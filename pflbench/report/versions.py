@@ -116,13 +116,18 @@ def apart(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Iterator[tuple
     settings = {run.setting() for several in named.values() for run in several}
     candidates = ((_bare(run), run) for run in stored if not run.validation) if named else ()
     for bare, runs in grouped((bare, run) for bare, run in candidates if bare in named).items():
-        seeds = grouped((part, run.seed) for run in (*named[bare], *runs) for part in _parts(run))
-        seedless = {part[:2] for part, several in seeds.items() if len(several) > 1}
+        seedless = _seedless([*named[bare], *runs])
         yield from ((run, _others(run, named[bare], seedless)) for run in runs if run.setting() not in settings)
 
 
+def _seedless(runs: Iterable[RunSpec]) -> set[tuple[str, str | None]]:
+    """Names and versions of what several seeds read alike, so that it is not made from the seed."""
+    seeds = grouped((part, run.seed) for run in runs for part in _parts(run))
+    return {part[:2] for part, several in seeds.items() if len(several) > 1}
+
+
 def _others(run: RunSpec, asked: Sequence[RunSpec], seedless: set[tuple[str, str | None]]) -> str:
-    """What a run has another version of than those asked for; `seedless`: what several seeds read alike."""
+    """What a run has another version of than those asked for; `seedless`: what reads the same with every seed."""
     same = [other for other in asked if other.seed == run.seed]
     pairs = list(zip(_parts(run), _parts((same or asked)[0]), strict=True))
     code = [old.name for old, new in pairs if old.version != new.version]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -26,9 +26,7 @@ Walks = Mapping[tuple[int, int], Mapping[str, Sequence[Floats]]]
 def draw(table: Expansion, figure: Tsne, shelf: Shelf, mixed: Sequence[str]) -> Drawing:
     """A suite's only column: a line of panels for each client. `mixed`: notes that come before its own."""
     cells = _cells(table)
-    every = [run for cell in cells.values() for run in cell.runs]
-    done = [run.seed for run in every if shelf.read(run)]
-    seed = max(dict.fromkeys(run.seed for run in every), key=done.count)  # for which the most rows are done
+    seed = _fullest(cells.values(), shelf)
     runs = [(title, shelf.read(run)) for title, cell in cells.items() for run in cell.runs if run.seed == seed]
     found = {title: features(run) for title, run in runs if run}
     numbers = _numbers(table, figure, [cells[title].runs[0] for title in found])
@@ -117,6 +115,13 @@ def embed(points: Floats, perplexity: float, seed: int) -> Floats:
     # Exact: the approximation's sums would depend on the number of threads.
     made = TSNE(perplexity=perplexity, init="pca", method="exact", random_state=seed).fit_transform(points)
     return np.asarray(made, dtype=np.float64)
+
+
+def _fullest(cells: Collection[Cell], shelf: Shelf) -> int:
+    """The seed for which the most rows are done, since rows are compared on one; of several the first."""
+    runs = [run for cell in cells for run in cell.runs]
+    done = [run.seed for run in runs if shelf.read(run)]
+    return max(dict.fromkeys(run.seed for run in runs), key=done.count)
 
 
 def _numbers(table: Expansion, figure: Tsne, runs: Sequence[RunSpec]) -> tuple[int, ...]:
