@@ -30,6 +30,11 @@ class Declared:
     node: ast.ClassDef
     body: Mapping[str, Any]
 
+    @property
+    def module(self) -> str:
+        """The module or file that it stands in."""
+        return names.split_reference(self.reference)[0]
+
 
 def lineage(reference: str) -> tuple[Declared, ...] | None:
     """A class and all it inherits from, in the order in which Python looks names up; None if the sources do not tell.

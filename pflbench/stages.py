@@ -111,5 +111,5 @@ def of_reference(reference: str) -> Stages:
     declared = lineage(reference)
     if declared is None:
         return of_class(names.load(reference))
-    own = (one.body for one in reversed(declared) if not one.reference.startswith(f"{_PROTOCOL}:"))
+    own = (one.body for one in reversed(declared) if one.module != _PROTOCOL)
     return reduce(Stages.below, own, Stages())
