@@ -546,11 +546,12 @@ def test_apfl_of_alpha_1_trains_each_client_alone() -> None:
 # Local.
 
 
-def test_local_training_that_keeps_its_momentum_is_one_training_of_all_clients() -> None:
-    method = Local(epochs=2, lr=LR, momentum=BETA, batch=4, keep_momentum=True)
+@pytest.mark.parametrize("decay", [None, DECAY])
+def test_local_training_that_keeps_its_momentum_is_one_training_of_all_clients(decay: float | None) -> None:
+    method = Local(epochs=2, lr=LR, momentum=BETA, weight_decay=decay, batch=4, keep_momentum=True)
     assert method.joins == "everyone" and Local(momentum=BETA).joins == "cohort"
     models = {
-        c: Optimizer(decay=0.0).descend(
+        c: Optimizer(decay=decay or 0.0).descend(
             START, tuple(b for index in range(ROUNDS) for b in draw(c, method.draws(Round(0)), "round", index)[0])
         )
         for c in TRAINING

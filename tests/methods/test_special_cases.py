@@ -112,9 +112,9 @@ def test_per_fedavg_without_inner_step_is_sgd_on_every_second_of_four(order: Any
 @pytest.mark.parametrize("momentum", [None, 0.9])
 def test_ifca_with_one_cluster_is_fedavg(weights: Any, shared: Any, momentum: float | None) -> None:
     spec = tiny_spec(rounds=3).model_copy(update={"weights": weights})
-    ifca_method = IFCA(clusters=1, epochs=2, lr=0.02, shared=shared, momentum=momentum)
-    (ifca,) = Simulation([spec], [FEDERATION], ifca_method, tiny_network()).run()
-    (fedavg,) = Simulation([spec], [FEDERATION], FedAvg(epochs=2, lr=0.02, momentum=momentum), tiny_network()).run()
+    options = {"epochs": 2, "lr": 0.02, "momentum": momentum, "weight_decay": momentum and 0.1}
+    (ifca,) = Simulation([spec], [FEDERATION], IFCA(clusters=1, shared=shared, **options), tiny_network()).run()
+    (fedavg,) = Simulation([spec], [FEDERATION], FedAvg(**options), tiny_network()).run()
     close(ifca.server[0], fedavg.server)
     for a, b in zip(ifca.scores, fedavg.scores, strict=True):
         assert a[:6] == b[:6] and a.accuracy == b.accuracy and a.loss_sum == pytest.approx(b.loss_sum, rel=1e-12)
@@ -132,7 +132,7 @@ def test_ifcas_clusters_keep_one_base_where_they_share_it() -> None:
 @pytest.mark.parametrize("momentum", [None, 0.9])
 @pytest.mark.parametrize("execution", ["loop", "vectorized"])
 def test_fedprox_without_pull_is_fedavg(momentum: float | None, execution: Any) -> None:
-    options = {"epochs": 2, "lr": 0.02, "momentum": momentum, "batch": 4}
+    options = {"epochs": 2, "lr": 0.02, "momentum": momentum, "weight_decay": momentum and 0.1, "batch": 4}
     found = [
         Simulation([GLOBAL], [FEDERATION], method, tiny_network(), Setup(execution=execution)).run()[0].server
         for method in (FedProx(mu=0.0, **options), FedAvg(**options), FedProx(mu=1.0, **options))
