@@ -21,7 +21,11 @@ Places = Mapping[Kind, str]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "methods": {
+        "fedadam": "pflbench.methods.fedadam:FedAdam",
+        "fedala": "pflbench.methods.fedala:FedALA",
         "fedavg": "pflbench.methods.fedavg:FedAvg",
+        "fedbabu": "pflbench.methods.fedbabu:FedBABU",
+        "fedbn": "pflbench.methods.fedbn:FedBN",
         "ifca": "pflbench.methods.ifca:IFCA",
         "ditto": "pflbench.methods.ditto:Ditto",
         "fedrep-averaged": "pflbench.methods.fedrep_averaged:FedRepAveraged",

@@ -65,6 +65,9 @@ OPTIONS = {
         "per-fedavg-split",
         {"epochs": 2, "momentum": 0.5, "weight_decay": 0.01, "share": 0.5},
     ),
+    "fedadam momentum": ("fedadam", {**DECAYING, "server_lr": 0.1, "beta1": 0.0}),
+    "fedbabu head": ("fedbabu", {**DECAYING, "train_head": True, "personal_epochs": 1, "batch": 7}),
+    "fedala layers": ("fedala", {**DECAYING, "eta": 0.5, "layers": 2}),
     "per-fedavg-split batch": ("per-fedavg-split", {"epochs": 2, "batch": 6, "personal_epochs": 2}),
 }
 FEATURES = ("fedrep features", "fedrep private")

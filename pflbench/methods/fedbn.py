@@ -1,0 +1,54 @@
+"""FedBN (Li et al., ICLR 2021, arXiv 2102.07623, Algorithm 1): normalization stays at the client.
+
+Departures:
+1. All clients start from the seed's common scale and shift, which the server keeps as they are: its model is only a
+   start for fine-tuning.
+2. The server's mean is weighted as the suite says (the paper: uniformly).
+3. The whole cohort keeps what it trained, whether its upload arrives or not (the paper's clients all take part in
+   every round).
+4. The upload is a whole vector, with the server's own scale and shift in it: the counted costs include them.
+5. `momentum` and `weight_decay` are none of the paper's.
+Special cases: in a network without normalization, FedAvg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from pflbench.methods.base import Batches, Initializer, Method, Objective, Round
+from pflbench.methods.local_sgd import LocalSGD
+from pflbench.typing import Params
+
+
+@dataclass(frozen=True)
+class FedBN(LocalSGD, Method[Params, Params, Params], epochs=1):
+    """Normalization layers' scale and shift stay at the client; all other parameters are averaged."""
+
+    version: ClassVar[int] = 1
+    commits = "trained"
+    personal = "local"
+    personal_of = "training"
+    global_model = "start"
+
+    def init_client(self, server: Params, new: Initializer) -> Params:
+        """A whole vector, of which only the normalization's entries are ever read."""
+        return server
+
+    def own(self, f: Objective, server: Params, state: Params) -> Params:
+        """The server's model with a client's normalization."""
+        return torch.where(f.entries("normalization"), state, server)
+
+    def client(
+        self, f: Objective, server: Params, state: Params, *batches: Batches, round: Round
+    ) -> tuple[Params, Params]:
+        w = self.sgd(f, self.own(f, server, state), *batches, lr=self.lr)
+        return self.own(f, w, server), w
+
+    def local_model(self, upload: Params, state: Params) -> Params:
+        return state
+
+    def personalize(self, f: Objective, server: Params, state: Params, *batches: Batches, round: Round) -> Params:
+        return self.own(f, server, state)
