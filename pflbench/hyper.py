@@ -51,7 +51,8 @@ def check_ranges(method: Any) -> None:
     """Hold an object's hyperparameters against their ranges; raises `UsageError` for the first that is outside."""
     for one in fields(method):
         value, allowed = getattr(method, one.name), one.metadata.get(RANGE)
-        if allowed and isinstance(value, int | float) and value not in allowed:
+        numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, int | float)]
+        if allowed and not all(number in allowed for number in numbers):
             raise UsageError(f"{type(method).__name__}: {one.name} must be {allowed}, not {value}.")
 
 

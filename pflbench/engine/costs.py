@@ -24,6 +24,7 @@ from pflbench.engine.batches import Drawn
 from pflbench.engine.client_map import Watched, keyed
 from pflbench.engine.objective import Known, Task
 from pflbench.methods.base import Batch, Batches, Method
+from pflbench.vector import Kind
 
 Tree = Any
 META = torch.device("meta")
@@ -41,6 +42,9 @@ class Counting(Known):
     def __init__(self, task: Task):
         self.task = task
         self.rows = 0.0
+
+    def entries(self, kind: Kind) -> Tensor:
+        return super().entries(kind).to(META)
 
     def __call__(self, w: Tensor, b: Batch) -> Tensor:
         self.rows += FORWARD * b.rows.shape[-1]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from pflbench.methods.base import Batches, Empty, Initializer, Method, Objective, Round, Weights, hyper, mean
-from pflbench.methods.local_sgd import LocalSGD
+from pflbench.methods.local_sgd import LocalSGD, ServerRate
 from pflbench.optim import Adam, AdamState
 from pflbench.typing import Float, Params, Tensor
 
@@ -28,11 +28,10 @@ class FedAdamServer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FedAdam(LocalSGD, Method[FedAdamServer, Empty, Params], epochs=1):
+class FedAdam(LocalSGD, ServerRate, Method[FedAdamServer, Empty, Params], epochs=1, server_lr=0.01):
     """Local SGD at the clients; the server makes an Adam step along the mean of their differences."""
 
     version: ClassVar[int] = 1
-    server_lr: float = hyper(0.01, "The server's learning rate.", least=0)
     beta1: float = hyper(0.9, "Decay rate of the first moment.", least=0, below=1)
     beta2: float = hyper(0.99, "Decay rate of the second moment.", least=0, below=1)
     eps: float = hyper(1e-3, "The paper's tau, added to the root of the second moment.", above=0)

@@ -51,6 +51,13 @@ class TwoRates:
 
 
 @dataclass(frozen=True)
+class ServerRate:
+    """A server that makes steps."""
+
+    server_lr: float = hyper(1.0, "The server's learning rate, or its step along the mean update.", least=0)
+
+
+@dataclass(frozen=True)
 class HeadApart:
     """Head and base are trained apart, the head by a few steps."""
 

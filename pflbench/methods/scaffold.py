@@ -22,7 +22,7 @@ import torch
 
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Weights, decayed, hyper, steps
-from pflbench.methods.local_sgd import LocalSGD
+from pflbench.methods.local_sgd import LocalSGD, ServerRate
 from pflbench.optim import SGD, State
 from pflbench.typing import Float, Params, Scalar, Tensor
 
@@ -43,11 +43,10 @@ class ScaffoldUpload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scaffold(LocalSGD, Method[ScaffoldServer, Params, ScaffoldUpload], lr=1e-2):
+class Scaffold(LocalSGD, ServerRate, Method[ScaffoldServer, Params, ScaffoldUpload], lr=1e-2):
     """Local SGD with control variates against client drift."""
 
     version: ClassVar[int] = 1
-    server_lr: float = hyper(1.0, "The server's step along the mean update.", least=0)
     clip: float | None = hyper(None, "Greatest norm of a corrected gradient, before weight decay; none: any.", above=0)
 
     def __post_init__(self) -> None:

@@ -133,7 +133,9 @@ def test_a_method_that_does_not_learn_or_amplifies_rounding_is_told_of_and_train
 ) -> None:
     signs = method(tmp_path, GOOD.replace("f.grad(w, b)", "f.grad(w, b).sign()"))
     ((_, told),) = hold([signs])
-    assert told.remarks and told.remarks[0].startswith("amplifies rounding: ") and "raise the loss" in told.warning
+    assert (
+        told.remarks and told.remarks[0].startswith("amplifies rounding: ") and "do not lower the loss" in told.warning
+    )
     assert list(hold([signs])) == [("foo.py:Foo", told)] and len(asked) == 1
 
 

@@ -73,6 +73,12 @@ def test_fedbn_without_normalization_is_fedavg(execution: Any) -> None:
     assert losses(ours, "personalized") == pytest.approx(losses(plain, "global"), rel=1e-9)
 
 
+def test_what_a_mask_of_entries_costs_is_counted() -> None:
+    """It is followed on tensors without content, and the mask of a kind must not be the exception."""
+    (outcome,) = simulate([tiny_spec(rounds=1)], [FEDERATION], FedBN(epochs=1), tiny_network())
+    assert outcome.costs["client_gradients"] > 0 and outcome.costs["floats_up"] == tiny_network().layout.size
+
+
 def test_fedbn_keeps_scale_and_shift_at_the_clients() -> None:
     network = tiny_network()
     simulation = Simulation([tiny_spec(cohort=6, rounds=2)], [FEDERATION], FedBN(**OPTIONS), network)
