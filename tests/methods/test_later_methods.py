@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from pflbench.engine.initial import Initial
 from torch import Tensor
 
 from pflbench.engine.batches import support_streams
-from pflbench.engine.cohort import sample_cohort
-from pflbench.engine.initial import Initial
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.simulate import Setup, Simulation, simulate
+from pflbench.engine.run import sample_cohort
+from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import Batch, Round
 from pflbench.methods.fedadam import FedAdam
 from pflbench.methods.fedala import FedALA
@@ -41,7 +41,7 @@ def losses(outcome: Any, stage: str) -> dict[int, float]:
 def test_fedadams_round_is_torchs_adam_on_the_mean_difference(execution: Any) -> None:
     spec = tiny_spec(rounds=4).model_copy(update={"weights": "examples"})
     method = FedAdam(server_lr=0.03, beta1=0.8, beta2=0.95, eps=1e-2, **OPTIONS)
-    (outcome,) = simulate([spec], [FEDERATION], method, tiny_features(), Setup(execution=execution))
+    (outcome,) = Simulation([spec], [FEDERATION], method, tiny_features(), Setup(execution=execution)).run()
     # The same rounds, the mean model by FedAvg's local updates from each of Adam's models.
     w = Initial(tiny_features(), 0, torch.device("cpu"), torch.float64)()
     leaf = torch.nn.Parameter(w.clone())
@@ -63,7 +63,7 @@ def test_fedadams_round_is_torchs_adam_on_the_mean_difference(execution: Any) ->
 def test_fedbn_without_normalization_is_fedavg(execution: Any) -> None:
     spec = tiny_spec(rounds=3).model_copy(update={"scoring": Scoring(clients="training", stages=("personalized",))})
     ours, plain = (
-        simulate([s], [FEDERATION], m, tiny_features(), Setup(execution=execution))[0]
+        Simulation([s], [FEDERATION], m, tiny_features(), Setup(execution=execution)).run()[0]
         for m, s in (
             (FedBN(**OPTIONS), spec),
             (FedAvg(**OPTIONS), spec.model_copy(update={"scoring": Scoring(clients="training", stages=("global",))})),
@@ -75,7 +75,7 @@ def test_fedbn_without_normalization_is_fedavg(execution: Any) -> None:
 
 def test_what_a_mask_of_entries_costs_is_counted() -> None:
     """It is followed on tensors without content, and the mask of a kind must not be the exception."""
-    (outcome,) = simulate([tiny_spec(rounds=1)], [FEDERATION], FedBN(epochs=1), tiny_network())
+    (outcome,) = Simulation([tiny_spec(rounds=1)], [FEDERATION], FedBN(epochs=1), tiny_network()).run()
     assert outcome.costs["client_gradients"] > 0 and outcome.costs["floats_up"] == tiny_network().layout.size
 
 
@@ -112,7 +112,7 @@ def test_fedbabu_that_trains_its_head_is_fedavg(execution: Any) -> None:
     spec = tiny_spec(rounds=3).model_copy(update={"scoring": BOTH})
     adapted = {**OPTIONS, "personal_epochs": 2, "personal_lr": 0.02}
     ours, plain = (
-        simulate([spec], [FEDERATION], m, tiny_features(), Setup(execution=execution))[0]
+        Simulation([spec], [FEDERATION], m, tiny_features(), Setup(execution=execution)).run()[0]
         for m in (FedBABU(train_head=True, **adapted), FedAvg(**adapted))
     )
     assert torch.equal(ours.server, plain.server) and ours.scores == plain.scores
@@ -122,7 +122,7 @@ def test_fedbabu_that_trains_its_head_is_fedavg(execution: Any) -> None:
 def test_fedbabu_trains_the_base_under_the_initial_head(execution: Any) -> None:
     network = tiny_features()
     spec = tiny_spec(rounds=2, cohort=2)
-    (outcome,) = simulate([spec], [FEDERATION], FedBABU(**OPTIONS), network, Setup(execution=execution))
+    (outcome,) = Simulation([spec], [FEDERATION], FedBABU(**OPTIONS), network, Setup(execution=execution)).run()
     base, head = network.layout.part("base"), network.layout.part("head")
     w = start = Initial(network, 0, torch.device("cpu"), torch.float64)()
     decay = network.layout.entries("weight")[base] * 0.01
@@ -148,7 +148,7 @@ def test_fedbabu_trains_the_base_under_the_initial_head(execution: Any) -> None:
 def test_fedala_with_weights_of_one_is_fedavg(execution: Any) -> None:
     spec = tiny_spec(rounds=4).model_copy(update={"batches": "reshuffled"})
     ours, plain = (
-        simulate([spec], [FEDERATION], m, tiny_features(), Setup(execution=execution))[0]
+        Simulation([spec], [FEDERATION], m, tiny_features(), Setup(execution=execution)).run()[0]
         for m in (FedALA(eta=0.0, layers=2, **OPTIONS), FedAvg(**OPTIONS))
     )
     assert torch.equal(ours.server, plain.server)
