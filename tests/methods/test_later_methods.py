@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from pflbench.engine.initial import Initial
 from torch import Tensor
 
 from pflbench.engine.batches import support_streams
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.run import sample_cohort
+from pflbench.engine.run import Initial, sample_cohort
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import Batch, Round
 from pflbench.methods.fedadam import FedAdam
