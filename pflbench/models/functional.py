@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from pflbench.models.layers import Now, plain_attention
+from pflbench.models.layers import Lowered, Now, plain_attention
 from pflbench.models.network import Gate, Network
 from pflbench.models.ops import Ops, Stacked
 
@@ -45,7 +46,10 @@ class Pass:
             values = {n: v.contiguous().view(-1).view(v.shape) for n, v in values.items()}
         if isinstance(ops, Stacked):
             dims = (0, 0, None if ops.mask is None else 0, None if ops.key is None else 0)
-            made: Tensor = torch.vmap(self._one, in_dims=dims)(values, x, ops.mask, ops.key)
+            device = x.device.type
+            low = Lowered(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else nullcontext()
+            with low:
+                made: Tensor = torch.vmap(self._one, in_dims=dims)(values, x, ops.mask, ops.key)
             return made
         return self._one(values, x if self.contiguous else ops.images(x), None, ops.key)
 

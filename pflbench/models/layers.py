@@ -6,11 +6,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
 
 from pflbench import noise
 
@@ -118,3 +120,24 @@ def plain_attention() -> Iterator[None]:
 def _set(values: tuple[bool, ...]) -> None:
     for (_, switch), value in zip(_SWITCHES, values, strict=True):
         switch(value)
+
+
+_CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
+
+
+class Lowered(TorchFunctionMode):
+    """Convolutions in this type, for a stack under autocast: inside `torch.vmap` a CPU's does not reach them."""
+
+    def __init__(self, dtype: torch.dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """See `TorchFunctionMode`."""
+        if func in _CONVOLUTIONS:
+            args = [self._cast(x) for x in args]
+            kwargs = {name: self._cast(x) for name, x in (kwargs or {}).items()}
+        return func(*args, **(kwargs or {}))
+
+    def _cast(self, x: Any) -> Any:
+        return x.to(self.dtype) if isinstance(x, Tensor) and x.dtype == torch.float32 else x

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -44,8 +45,9 @@ def seeded(function: Function, shape: tuple[int, int, int], classes: int, seed: 
         return function(shape, classes)
 
 
+@lru_cache(maxsize=4)
 def wrap(function: Function, shape: tuple[int, int, int], classes: int, name: str) -> Network:
-    """The network of the modules that a function returns; `name`: what the function is called.
+    """The network of the modules that a function returns; `name`: what the function is called. The last ones are kept.
 
     Raises:
         UsageError: The module is none that clients can train, looped and stacked.

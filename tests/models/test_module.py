@@ -355,6 +355,16 @@ def test_bf16_is_float32_rounded(function: Made, execution: Execution) -> None:
     assert (rounded - exact).norm() < 0.2 * (exact - start).norm()
 
 
+def test_bf16_reaches_a_stacks_convolutions() -> None:
+    net = built(lambda s, c: nn.Sequential(nn.Conv2d(1, 4, 3, padding="same"), nn.Flatten(), nn.Linear(256, c)))
+    w, x = weights(net, 0, 1).float(), images(2, 3).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        found, alone = net.stacked_represent([w], x, None), net.represent([w[0]], x[0])
+    assert found.dtype == alone.dtype == torch.bfloat16
+    torch.testing.assert_close(found[0], alone, rtol=2**-6, atol=2**-8)
+    assert not torch.equal(found.float(), net.stacked_represent([w], x, None))
+
+
 # What is refused.
 
 
