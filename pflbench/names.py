@@ -21,11 +21,7 @@ Places = Mapping[Kind, str]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "methods": {
-        "fedadam": "pflbench.methods.fedadam:FedAdam",
-        "fedala": "pflbench.methods.fedala:FedALA",
         "fedavg": "pflbench.methods.fedavg:FedAvg",
-        "fedbabu": "pflbench.methods.fedbabu:FedBABU",
-        "fedbn": "pflbench.methods.fedbn:FedBN",
         "ifca": "pflbench.methods.ifca:IFCA",
         "ditto": "pflbench.methods.ditto:Ditto",
         "fedrep-averaged": "pflbench.methods.fedrep_averaged:FedRepAveraged",
@@ -46,6 +42,10 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "pfedme": "pflbench.methods.pfedme:PFedMe",
         "pfedbayes": "pflbench.methods.pfedbayes:PFedBayes",
         "pfedvem": "pflbench.methods.pfedvem:PFedVEM",
+        "fedadam": "pflbench.methods.fedadam:FedAdam",
+        "fedala": "pflbench.methods.fedala:FedALA",
+        "fedbabu": "pflbench.methods.fedbabu:FedBABU",
+        "fedbn": "pflbench.methods.fedbn:FedBN",
     },
     "datasets": {
         "digits": "pflbench.data.datasets.digits:Digits",
