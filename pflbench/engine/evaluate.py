@@ -116,6 +116,8 @@ def personal(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
     from their states and the server's; with one they are what their training of this round left behind.
     Where the suite asks for features, their means over each client's support become metrics of its run.
     """
+    if not left:
+        return
     fresh = all(sent is None for _, sent in left.values())
     if fresh and not (stages := of_class(type(method))).adapts(vars(method)):
         raise UsageError(f"{type(method).__name__} has no personal models without {stages.personal_needs}.")

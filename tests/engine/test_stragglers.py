@@ -14,6 +14,7 @@ from pflbench.engine.run import arrived, sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.methods.base import Batches, Draw, Method, Objective, Round
 from pflbench.methods.fedavg import FedAvg
+from pflbench.methods.pfedme import PFedMe
 from pflbench.result import Score
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import SIZES, tiny_features, tiny_federation, tiny_spec
@@ -129,6 +130,14 @@ def test_personal_models_are_scored_before_aggregation(execution: Any) -> None:
     assert recorded == {s.client: s.loss_sum for s in personal(outcome)}
     after = {s.client: s.loss_sum for s in outcome.scores if s.stage == "global"}
     assert all(abs(s.loss_sum - after[s.client]) > 1e-6 for s in personal(outcome))
+
+
+def test_where_nobody_of_a_portion_is_scored_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pFedMe's personal models are those of the round's training: nothing has to make them, for nobody."""
+    monkeypatch.setattr("pflbench.engine.simulate.PORTION", 1)
+    scoring = spec().scoring.model_copy(update={"first": 1, "stages": ("personalized",)})
+    outcome = run(PFedMe(), scoring=scoring)
+    assert {s.client for s in personal(outcome)} == {int(np.flatnonzero(FEDERATION.training)[0])}
 
 
 def test_after_aggregation_personal_models_come_from_the_new_server_state() -> None:
