@@ -121,17 +121,7 @@ def personal(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
     fresh = all(sent is None for _, sent in left.values())
     if fresh and not (stages := of_class(type(method))).adapts(vars(method)):
         raise UsageError(f"{type(method).__name__} has no personal models without {stages.personal_needs}.")
-    drawn = returned.draws(method.personal_draws(), "personal_draws")
-    names = [noise.key(runs[index].spec.seed, client, "personalize", round) for index, client in left]
-    keys = clients.data.upload(np.array(names, np.int64))
-    items = [
-        Item(
-            index,
-            (state, () if sent is None else sent, key),
-            _fed(drawn if sent is None else (), runs[index], clients, client, round),
-        )
-        for ((index, client), (state, sent)), key in zip(left.items(), keys, strict=True)
-    ]
+    items = _adapting(returned.draws(method.personal_draws(), "personal_draws"), runs, clients, round, left)
 
     def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         (state, sent, key), (*adapting, query, seen) = own, taken
@@ -153,6 +143,20 @@ def personal(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
         runs[index].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(means.tolist())]
         for stage, tally in scores.items():
             yield index, _rows(stage, average, round, client, tally)
+
+
+def _adapting(
+    drawn: tuple[Draw, ...], runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left
+) -> list[Item]:
+    """What each of these clients' personal models are made from. Only one without an upload draws to adapt."""
+    names = [noise.key(runs[index].spec.seed, client, "personalize", round) for index, client in left]
+    items = []
+    for ((index, client), (state, sent)), key in zip(
+        left.items(), clients.data.upload(np.array(names, np.int64)), strict=True
+    ):
+        own = (state, () if sent is None else sent, key)
+        items.append(Item(index, own, _fed(drawn if sent is None else (), runs[index], clients, client, round)))
+    return items
 
 
 def _fed(draws: tuple[Draw, ...], run: Run, clients: ClientMap, client: int, round: int) -> tuple[Drawn, ...]:
