@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final
 
 from pflbench.errors import UsageError
@@ -45,6 +45,13 @@ def hyper(default: Any, help: str, *, added: bool = False, **range: float) -> An
     """
     metadata = {"help": help, "added": added, RANGE: Range(**range)}
     return field(default=default, metadata=metadata)
+
+
+def check_declared(cls: type) -> None:
+    """Raise `UsageError` for a class that declares hyperparameters and is no dataclass: they would have no effect."""
+    for one in cls.__mro__:
+        if any(isinstance(value, Field) for value in vars(one).values()):
+            raise UsageError(f"{one.__name__} is not a dataclass: write @dataclass(frozen=True) above it.")
 
 
 def check_ranges(method: Any) -> None:

@@ -16,6 +16,7 @@ from pflbench.data.partition import Partition
 from pflbench.data.source import Dataset, Source, check_source
 from pflbench.engine.blame import line, where
 from pflbench.errors import UsageError
+from pflbench.hyper import check_declared
 from pflbench.methods.base import Method
 from pflbench.models import module
 from pflbench.models.network import Network
@@ -137,11 +138,12 @@ def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, An
 def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method[Any, Any, Any]:
     """The method that a reference and hyperparameters make; `version`: what a user's code must have come to.
 
-    Raises `UsageError` if they make none, or the code has changed.
+    Raises `UsageError` if they make none, it is no dataclass, or the code has changed.
     """
     made: Method[Any, Any, Any] = names.make("methods", reference, hyper, version)
     if not isinstance(made, Method):
         raise UsageError(f"{reference} is not a pflbench method: derive it from pflbench.methods.base.Method.")
+    check_declared(type(made))
     return made
 
 

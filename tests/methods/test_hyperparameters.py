@@ -14,6 +14,7 @@ import pytest
 from pflbench import names
 from pflbench.catalog import describe
 from pflbench.errors import UsageError
+from pflbench.executor.build import construct
 from pflbench.hyper import hyper
 from pflbench.methods.base import Method
 from pflbench.methods.local_sgd import LocalSGD
@@ -53,6 +54,22 @@ def test_a_class_changes_inherited_defaults_and_no_others() -> None:
 
         class Typo(LocalSGD, Method, epoch=7):  # type: ignore[type-arg]
             """Typo."""
+
+
+def test_a_class_without_its_decorator_is_refused(tmp_path: Path) -> None:
+    """Its hyperparameters would silently be those that it inherits."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import dataclass\nfrom pflbench.methods.fedavg import FedAvg\n"
+        "class Bare(FedAvg, epochs=7):\n    pass\n"
+        "@dataclass(frozen=True)\nclass Mine(Bare):\n    pass\n"
+        "@dataclass(frozen=True)\nclass Right(FedAvg, epochs=7):\n    pass\n",
+        encoding="utf-8",
+    )
+    for name in ("Bare", "Mine"):
+        with pytest.raises(UsageError, match=r"Bare is not a dataclass: write @dataclass\(frozen=True\) above it"):
+            construct(f"{file}:{name}", {})
+    assert construct(f"{file}:Right", {}).epochs == 7  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
