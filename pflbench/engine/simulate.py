@@ -162,8 +162,9 @@ class Simulation:
         """The costs of all rounds, as `RunOutcome.costs`, without training or scoring."""
         while self.rounds < self.runs[0].spec.rounds:
             work, senders, keepers = self._work()
+            draws = self._draws()
             for index, client in work:
-                self._draw(index, client, senders, keepers)
+                self._draw(index, client, draws[index], senders, keepers)
             self.rounds += 1
         return [run.tally.means() for run in self.runs]
 
@@ -188,11 +189,10 @@ class Simulation:
         """Each client's upload and new state. Scores personal models that are to be scored before aggregation."""
         scored = self._scores_training()
         keys = [noise.key(self.runs[index].spec.seed, client, self.rounds) for index, client in portion]
-        draws = {index: self._draws(run) for index, run in self.alive.items()}
-        items = []
+        draws, items = self._draws(), []
         for (index, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
             run = self.runs[index]
-            taken = self._draw(index, client, senders, keepers)
+            taken = self._draw(index, client, draws[index], senders, keepers)
             items.append(Item(index, (run.states.get(client, run.fresh), key), tuple(taken)))
         results: list[tuple[Tree, Tree]] = [((), ())] * len(items)
         for drawn in dict.fromkeys(draws.values()):
@@ -209,9 +209,11 @@ class Simulation:
                 self.runs[index].scores += scores
         return results
 
-    def _draw(self, index: int, client: int, senders: Clients, keepers: Clients) -> list[Drawn]:
+    def _draw(
+        self, index: int, client: int, draws: tuple[Draw, ...], senders: Clients, keepers: Clients
+    ) -> list[Drawn]:
         """A client's minibatches of this round. Counts their costs, but for those that only serve scoring."""
-        run, draws = self.runs[index], self._draws(self.runs[index])
+        run = self.runs[index]
         sends, keeps, start = client in senders[index], client in keepers[index], int(run.cursors[client])
 
         def draw(used: bool) -> tuple[list[Drawn], int]:
@@ -226,10 +228,12 @@ class Simulation:
             run.tally.add(self.costs.of(run.server, state, asked, self.rounds), sends)
         return taken
 
-    def _draws(self, run: Run) -> tuple[Draw, ...]:
-        """What a run's clients draw in this round."""
-        now = Round(self.rounds, coin=coin(run.spec, self.rounds))
-        return returned.draws(self.method.draws(now), "draws")
+    def _draws(self) -> dict[int, tuple[Draw, ...]]:
+        """What each run's clients draw in this round, by the run's index in the group."""
+        return {
+            index: returned.draws(self.method.draws(Round(self.rounds, coin=coin(run.spec, self.rounds))), "draws")
+            for index, run in self.alive.items()
+        }
 
     def _local_updates(self, items: list[Item], draws: tuple[Draw, ...]) -> list[tuple[Tree, Tree]]:
         """Uploads and new states of clients who draw the same."""

@@ -88,9 +88,8 @@ class Network:
     def init(self, seed: int, k: int = 0) -> Params:
         """Initial parameters, float32 on the CPU ["params"]: PyTorch's default ranges, from the seed's own streams.
 
-        A network with `initial` has its own.
-
-        `k` counts independent models of one seed; 0 is the one that every method of the seed starts from.
+        A network with `initial` has those that it returns. `k` counts independent models of one seed; 0 is the one that
+        every method of the seed starts from.
         """
         if self.initial is not None:
             return self.initial(seed, k).to(torch.float32)
