@@ -19,7 +19,7 @@ from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import DataMissing
 
-_SETTLED = 2 * 10**9
+SETTLED = 2 * 10**9
 """Nanoseconds after which a further change of a file shows in its time, whatever the file system."""
 _LARGE = 1 << 20
 """Bytes from which a file's hash is remembered from one process to the next."""
@@ -137,7 +137,7 @@ def _of_file(path: Path) -> str:
         return str(_known[name][2])
     with path.open("rb") as file:
         hash = _sha256(file)
-    if time.time_ns() - status.st_mtime_ns > _SETTLED:  # else it could still change without showing
+    if time.time_ns() - status.st_mtime_ns > SETTLED:  # else it could still change without showing
         _known[name] = [*stamp, hash]
         if large:
             with contextlib.suppress(OSError):  # without a place for it, do without

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pflbench.data import prepared
 from pflbench.data.root import data_root
 from pflbench.data.source import Dataset
 
@@ -22,3 +23,12 @@ def real() -> Callable[[Dataset], Path]:
         return data_root()
 
     return root
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where prepared arrays are kept, empty for each test. Files however new are held to stay as they are."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr(prepared, "cache_folder", lambda: folder)
+    monkeypatch.setattr(prepared, "SETTLED", -1)
+    return folder / "prepared"

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.mnist import read_idx
 from pflbench.data.partitions.fedec import MOST
+from pflbench.data.prepared import filled, prepared
 from pflbench.data.published import Known, Published, opened, reading
 from pflbench.data.source import Source, check_labels
 from pflbench.errors import DataMissing, PflbenchError, unknown
@@ -25,6 +26,8 @@ FIRST = 36
 CHARACTERS = 62
 SIDE = 28
 """Pixels."""
+_NIST = "nist: 28x28, lanczos: 1"
+"""To be changed with `shrunk`."""
 
 Pool = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 """Images uint8 ["pool", 28, 28], white 255 and ink 0, and labels int64 ["pool"], in 0..9."""
@@ -58,9 +61,9 @@ class NIST(LetterSource):
 
     def read(self, root: Path) -> Pool:
         paths = [sorted(folder.glob("*.png"), key=lambda path: path.name) for folder in self.parts(root)]
-        images = np.empty((sum(map(len, paths)), SIDE, SIDE), dtype=np.uint8)
-        for image, path in zip(images, (path for letter in paths for path in letter), strict=True):
-            image[:] = shrunk(path)
+        files = [path for letter in paths for path in letter]
+        shape = (len(files), SIDE, SIDE)
+        (images,) = prepared(_NIST, files, lambda: (filled(shape, map(shrunk, files)),))
         return images, np.repeat(np.arange(len(LETTERS), dtype=np.int64), list(map(len, paths)))
 
 
@@ -145,7 +148,7 @@ class FEMNISTLetters:
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed: files by name, LEAF's training files first.
 
-        NIST's PNG files, tens of thousands, are decoded and shrunk at every call: nothing is kept on disk.
+        NIST's PNG files, tens of thousands, are `prepared`.
 
         Raises:
             DataMissing: Files are not there.

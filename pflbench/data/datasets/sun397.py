@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import importlib
 import io
 import warnings
@@ -14,8 +12,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.data.prepared import filled, prepared
 from pflbench.data.published import Known, Published, opened, reading
-from pflbench.data.root import whole
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.rng import stream
@@ -31,9 +29,8 @@ TRAIN = 80
 SIDE = 64
 """Pixels."""
 SHEET = "three_levels.xlsx"
-CACHE = "pflbench-64.npz"
-_RECIPE = "center crop, 64x64, jpeg: 1"
-"""Part of the cache's key: to be changed with `prepared`."""
+_RECIPE = "sun397: center crop, 64x64, jpeg: 1"
+"""To be changed with `shrunk`."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class SUN397(Published):
     def load(self, root: Path, seed: int) -> Source:
         """The pool, training rows first; `kind` is the category, 0..149, those of a superclass in a row.
 
-        Reading 15,000 photos takes minutes, so what they give is kept beside them, if the folder can be written to.
+        Reading 15,000 photos takes minutes, so what they give is `prepared`.
 
         Raises:
             DataMissing: The photos or the spreadsheet are not there.
@@ -77,7 +74,8 @@ class SUN397(Published):
             if len(found) < IMAGES:
                 raise PflbenchError(f"SUN397 has {len(found)} of {IMAGES} images in {folder / name}: unpack it again.")
             paths += found[:IMAGES]
-        images = _cached(folder, paths)
+        shape = (len(paths), 3, SIDE, SIDE)
+        (images,) = prepared(_RECIPE, paths, lambda: (filled(shape, map(shrunk, paths)),))
         kind = np.repeat(np.arange(len(SUPERCLASSES) * CATEGORIES, dtype=np.int64), IMAGES)
         labels = kind // CATEGORIES
         train, test = [], []
@@ -150,7 +148,7 @@ def _cells(path: Path) -> list[list[str]]:
         return [["" if value is None else str(value).strip() for value in row] for row in rows]
 
 
-def prepared(path: Path) -> npt.NDArray[np.uint8]:
+def shrunk(path: Path) -> npt.NDArray[np.uint8]:
     """One photo as pFedVEM's code prepares it: cropped to a square about the center, resized, stored as JPEG.
 
     uint8 [3, 64, 64]. Raises `PflbenchError` if the file is no image, or a damaged one.
@@ -164,25 +162,6 @@ def prepared(path: Path) -> npt.NDArray[np.uint8]:
     photo.crop((left, top, left + side, top + side)).resize((SIDE, SIDE)).save(stored, format="JPEG")
     with Image.open(stored) as again:
         return np.asarray(again).transpose(2, 0, 1)
-
-
-def _cached(folder: Path, paths: list[Path]) -> npt.NDArray[np.uint8]:
-    """All photos prepared, uint8 ["photos", 3, 64, 64], from the cache if it was made from these very files."""
-    listed = "\n".join(f"{path.relative_to(folder).as_posix()}\t{path.stat().st_size}" for path in paths)
-    key = hashlib.sha256(f"{_RECIPE}\n{listed}".encode()).hexdigest()
-    shape = (len(paths), 3, SIDE, SIDE)
-    with contextlib.suppress(Exception):  # one that is not there, or damaged in whatever way, is made anew
-        with (folder / CACHE).open("rb") as held, np.load(held, allow_pickle=False) as cache:
-            if str(cache["key"]) == key:
-                images: npt.NDArray[np.uint8] = cache["images"]
-                if images.dtype == np.uint8 and images.shape == shape:
-                    return images
-    images = np.empty(shape, dtype=np.uint8)
-    for image, path in zip(images, paths, strict=True):
-        image[:] = prepared(path)
-    with contextlib.suppress(OSError), whole(folder / CACHE) as file:  # a full disk costs time, not the run
-        np.savez(file, key=np.array(key), images=images)
-    return images
 
 
 def _sheet(root: Path) -> Path:
