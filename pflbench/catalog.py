@@ -47,6 +47,7 @@ class Info:
         fields: Its options.
         doc: The first line of its docstring.
         version: The hash of a user's code; None for what comes with pflbench.
+        reads: Whether it says which files it reads, whose content is part of a run's identity.
     """
 
     noun: ClassVar[str] = "option"
@@ -56,6 +57,12 @@ class Info:
     fields: dict[str, FieldInfo]
     doc: str
     version: str | None = None
+    reads: bool = False
+
+    @property
+    def paths(self) -> list[str]:
+        """The options that name a file or folder of the user's."""
+        return [key for key, field in self.fields.items() if "Path" in _types(field.type)]
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,7 @@ class _Schema:
     doc: str
     version: int | None
     minibatches: bool = True
+    reads: bool = False
 
 
 def describe(name: str) -> MethodInfo:
@@ -90,13 +98,17 @@ def _method(name: str) -> MethodInfo:
     if names.is_reference(name) and names.is_users(reference):
         version = names.code(reference).version
         name = names.without_folder(reference)
-        return MethodInfo(name, reference, schema.fields, schema.doc, version, found, schema.minibatches)
+        return MethodInfo(
+            name, reference, schema.fields, schema.doc, version=version, stages=found, minibatches=schema.minibatches
+        )
     declared = schema.version
     if declared is None:  # perhaps inherited
         declared = _imported(reference).version
     if declared is None:
         raise UsageError(f"The method {name!r} declares no version: write `version: ClassVar[int] = 1`.")
-    return MethodInfo(name, reference, schema.fields, schema.doc, str(declared), found, schema.minibatches)
+    return MethodInfo(
+        name, reference, schema.fields, schema.doc, version=str(declared), stages=found, minibatches=schema.minibatches
+    )
 
 
 def describe_options(kind: names.Kind, name: str) -> Info:
@@ -114,7 +126,7 @@ def _options(kind: names.Kind, name: str) -> Info:
             path, attribute = names.source_file(reference), names.split_reference(reference)[1]
             _defined(usercode.syntax(path), path, attribute, "attribute", ast.ClassDef | ast.FunctionDef)
     version = names.code(reference).version if names.is_users(reference) else None
-    return Info(names.without_folder(name), reference, schema.fields, schema.doc, version)
+    return Info(names.without_folder(name), reference, schema.fields, schema.doc, version, schema.reads)
 
 
 # pflbench's own files stay what they are while it runs, and suites ask for the same few hundreds of times.
@@ -129,6 +141,8 @@ def coerce(info: Info, key: str, value: Any) -> Any:
         return value
     if type(value) is int and "int" not in types and "float" in types and abs(value) < 2**53:
         value = float(value)
+    if isinstance(value, str) and value and "Path" in types:  # of which a spec keeps the last part, see `suite.resolve`
+        return value
     if type(value).__name__ in types and not (isinstance(value, float) and not math.isfinite(value)):
         return value
     raise _refusal(info, key, field, value)
@@ -212,7 +226,8 @@ def _read(tree: ast.Module, path: Path, reference: str) -> _Schema | None:
     except ValueError:
         return None
     version = next((one.body["version"] for one in declared if one.body.get("version") is not None), None)
-    return _Schema(fields, _first_line(ast.get_docstring(declared[0].node)), version, _draws_minibatches(declared))
+    doc = _first_line(ast.get_docstring(declared[0].node))
+    return _Schema(fields, doc, version, _draws_minibatches(declared), _reads(declared))
 
 
 def _is_dataclass(node: ast.ClassDef) -> bool:
@@ -254,7 +269,12 @@ def _imported(reference: str) -> _Schema:
         said = f.metadata.get("help") or docs.get(f.name, "")
         allowed = str(f.metadata.get(RANGE, ""))
         fields[f.name] = FieldInfo(kind, default, _choices(kind), said, allowed, f.metadata.get("added", False))
-    return _Schema(fields, _first_line(cls.__doc__), getattr(cls, "version", None))
+    return _Schema(fields, _first_line(cls.__doc__), getattr(cls, "version", None), reads=hasattr(cls, "files"))
+
+
+def _reads(declared: Sequence[Declared]) -> bool:
+    """Whether a dataset or partition says which files it reads."""
+    return any("files" in one.body for one in declared)
 
 
 def _draws_minibatches(declared: Sequence[Declared]) -> bool:

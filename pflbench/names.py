@@ -10,14 +10,18 @@ import traceback
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pflbench import usercode, userimport
 from pflbench.errors import UsageError, unknown
 
+if TYPE_CHECKING:
+    from pflbench.spec import Named
+
 Kind = Literal["methods", "datasets", "models", "partitions"]
-Places = Mapping[Kind, str]
-"""Where the code is of what a run has of the user's own: `file.py:Name` with its whole path, or `module:Name`."""
+Places = Mapping[str, str]
+"""Where that is what a run has of the user's own. By kind its code: `file.py:Name` with its whole path, or
+`module:Name`. By `datasets.OPTION` or `partitions.OPTION` the file or folder that it names, its whole path too."""
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "methods": {
@@ -230,6 +234,12 @@ def make(kind: Kind, reference: str, options: Mapping[str, Any], version: str | 
     if missing := [name for name in _NEEDED.get(kind, ()) if not hasattr(type(found), name)]:
         raise UsageError(f"{reference} is no {kind[:-1]}: its class has no {', '.join(missing)}.")
     return found
+
+
+def made(kind: Kind, named: Named, places: Places) -> Any:
+    """The dataset or partition that a spec names, whose options that are paths are whole ones. Raises as `make`."""
+    paths = {key: Path(places[f"{kind}.{key}"]) for key in named.options if f"{kind}.{key}" in places}
+    return make(kind, place(kind, named.name, places), named.options | paths, named.version)
 
 
 def resolve(kind: Kind, name: str) -> Any:

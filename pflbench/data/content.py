@@ -1,4 +1,7 @@
-"""What a user's dataset or partition reads or makes, as a hash. Where it lies on this machine is no part of it."""
+"""What a user's dataset or partition reads or makes, or a built-in one reads of the user's files, as a hash.
+
+Where it lies on this machine is no part of it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +22,17 @@ from pflbench.data.partition import Dealer, Partition, Rows
 from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import DataMissing
+from pflbench.spec import Named
 
 SETTLED = 2 * 10**9
 """Nanoseconds after which a further change of a file shows in its time, whatever the file system."""
 _LARGE = 1 << 20
 """Bytes from which a file's hash is remembered from one process to the next."""
+
+
+def reads(made: object, named: Named) -> bool:
+    """Whether what a dataset or partition reads is part of a run's identity: a user's class, or one with `files`."""
+    return named.version is not None or hasattr(made, "files")
 
 
 def of_dataset(dataset: Dataset, root: Path, seed: int, source: Source | None = None) -> str | None:
@@ -99,16 +109,25 @@ def _of_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> s
 def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> set[tuple[str, Path]]:
     """What `files` declares, folders with all that is in them, by name: below the data root, else below the folder.
 
-    Names count because some datasets keep labels in them.
+    Names count because some datasets keep labels in them. What an option of the object names is seen from there, as
+    where it lies is no part of it.
     """
+    own = _own_folders(getattr(declared, "__self__", None))
     found: set[tuple[str, Path]] = set()
     for path in (root / path for path in declared(root)):
         files = list(_below(path)) if path.is_dir() else [path]
         if not all(file.is_file() for file in files or [path]):
             raise DataMissing(f"There is no file {str(path)!r}, or none in it.")
         above = root if path.is_relative_to(root) else path if path.is_dir() else path.parent
+        above = next((folder for folder in own if path.is_relative_to(folder)), above)
         found.update((file.relative_to(above).as_posix(), file) for file in files)
     return found
+
+
+def _own_folders(reader: object) -> list[Path]:
+    """The folders that a dataset's or partition's options name, or that hold the files that they name."""
+    options = [getattr(reader, one.name) for one in fields(reader)] if is_dataclass(reader) else []
+    return [path if path.is_dir() else path.parent for path in options if isinstance(path, Path)]
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -28,22 +28,19 @@ NOWHERE: names.Places = {}
 
 def dataset(named: Named, places: names.Places = NOWHERE) -> Dataset:
     """The dataset object with its options. Raises `UsageError`, also if a user's code has changed since."""
-    place = names.place("datasets", named.name, places)
-    made: Dataset = names.make("datasets", place, named.options, named.version)
+    made: Dataset = names.made("datasets", named, places)
     return made
 
 
 def partition(named: Named, places: names.Places = NOWHERE) -> Partition:
     """The partition object with its options. Raises `UsageError`, also if a user's code has changed since."""
-    place = names.place("partitions", named.name, places)
-    made: Partition = names.make("partitions", place, named.options, named.version)
+    made: Partition = names.made("partitions", named, places)
     return made
 
 
 @lru_cache(maxsize=1)
-def _source(canonical: str, place: str | None, root: Path, seed: int) -> Source:
-    places: names.Places = {"datasets": place} if place else NOWHERE
-    return dataset(Named.model_validate_json(canonical), places).load(root, seed)
+def _source(canonical: str, places: tuple[tuple[str, str], ...], root: Path, seed: int) -> Source:
+    return dataset(Named.model_validate_json(canonical), dict(places)).load(root, seed)
 
 
 def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Federation:
@@ -55,9 +52,11 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
     """
     data, division = dataset(spec.dataset, places), partition(spec.partition, places)
     seed = spec.seed if getattr(data, "seeded", True) else 0
-    source = _source(spec.dataset.model_dump_json(), places.get("datasets"), root, seed)
+    where = tuple((key, place) for key, place in sorted(places.items()) if key.startswith("datasets"))
+    source = _source(spec.dataset.model_dump_json(), where, root, seed)
     if spec.dataset.version is not None:
         check_source(source, data, spec.dataset.name)
+    if content.reads(data, spec.dataset):
         _unchanged(spec.dataset, content.of_dataset(data, root, spec.seed, source))
     made = build(
         source,
@@ -68,7 +67,7 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
         validation=spec.validation,
         seed=spec.seed,
     )
-    if spec.partition.version is not None:  # last: a partition that deals no clients has no content
+    if content.reads(division, spec.partition):  # last: a partition that deals no clients has no content
         _unchanged(spec.partition, content.of_partition(division, root, lambda: source, spec.clients, spec.seed))
     return made
 

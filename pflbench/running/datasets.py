@@ -41,8 +41,7 @@ class DataCheck:
         return self._known[key]
 
     def _look(self, spec: RunSpec, places: Places) -> tuple[str, ...]:
-        reference = names.place("datasets", spec.dataset.name, places)
-        dataset: Dataset = names.make("datasets", reference, spec.dataset.options, spec.dataset.version)
+        dataset: Dataset = names.made("datasets", spec.dataset, places)
         if dataset.status(self.root).startswith("ready"):
             return tuple(lacking(spec, self.root, places).values())
         try:

@@ -80,12 +80,13 @@ class Own:
         the run's fields, as far as they are known; `places`: where the user's own code is.
         """
         data, division = settings["dataset"], settings["partition"]
-        if self.root is None or data.version is division.version is None:
+        readers = [one for one in ("dataset", "partition") if reads(one, settings[one])]
+        if self.root is None or not readers:
             return {}
         key = f"{data!r} {division!r} {settings['clients']} {seed} {sorted(places.items())}"
         if key not in self._known:
             self._known[key] = self._read(data, division, settings["clients"], places, seed)
-        reading = {name: settings[name] for name in _READING if settings[name].version is not None}
+        reading = {name: settings[name] for name in readers}
         there = self._known[key]
         if reading.keys() != there.keys():
             there = self._most_read(settings, there, seed) | there
@@ -104,14 +105,14 @@ class Own:
 
         @cache
         def source() -> Source:
-            return content.pool(_made("datasets", data, places), root, seed)
+            return content.pool(names.made("datasets", data, places), root, seed)
 
-        if data.version is not None:
+        if reads("dataset", data):
             with failures:
-                contents["dataset"] = content.of_dataset(_made("datasets", data, places), root, seed)
-        if division.version is not None:
+                contents["dataset"] = content.of_dataset(names.made("datasets", data, places), root, seed)
+        if reads("partition", division):
             with failures:
-                made = _made("partitions", division, places)
+                made = names.made("partitions", division, places)
                 contents["partition"] = content.of_partition(made, root, source, clients, seed)
         return contents
 
@@ -132,7 +133,7 @@ class Own:
             runs = {run: done for run, done in runs.items() if getattr(run, name).content == one} or runs
         most = versions.most_read(runs, seed)
         for name, chosen in most.items():
-            if name not in there and settings[name].version is not None:
+            if name not in there and reads(name, settings[name]):
                 rivals = versions.rivals(every, name, chosen, seed)
                 what = f"what {settings[name].name} reads"
                 self._remark(what, chosen or "nothing", rivals, attrgetter(f"{name}.content"))
@@ -193,17 +194,22 @@ def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
     sentences = {}
     readers: tuple[tuple[names.Kind, Named], ...] = ("datasets", spec.dataset), ("partitions", spec.partition)
     for kind, named in readers:
-        if named.version is not None:
+        if reads(kind[:-1], named):
             try:
-                content.check_files(_made(kind, named, places), root)
+                content.check_files(names.made(kind, named, places), root)
             except DataMissing as error:
                 what = f"The {kind[:-1]} {named.name!r}"
                 sentences[named.name] = f"{what} lacks what it reads, so its columns are left out. {error}"
     return sentences
 
 
-def _made(kind: names.Kind, named: Named, places: names.Places) -> Any:
-    return names.make(kind, names.place(kind, named.name, places), named.options, named.version)
+def reads(which: str, named: Named) -> bool:
+    """Whether what a dataset or partition (`which`) reads is part of a run's identity.
+
+    It is of a user's own, and of those that come with pflbench and read the user's files.
+    """
+    kind: names.Kind = "datasets" if which == "dataset" else "partitions"
+    return named.version is not None or describe_options(kind, named.name).reads
 
 
 def _stages(runs: Iterable[RunSpec]) -> Stages:

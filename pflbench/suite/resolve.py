@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from pflbench import names
@@ -95,8 +96,23 @@ def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
 
 
 def places(suite: Suite, document: Document, index: int) -> names.Places:
-    """Where the code is of a column's dataset, partition and network, as far as they are the user's own."""
-    return {kind: name for kind, name in references(suite, document, index).items() if names.is_reference(name)}
+    """Where that is what a column's dataset, partition and network have of the user's own: code, files and folders."""
+    column, called = document.column[index], references(suite, document, index)
+    found: dict[str, str] = {kind: name for kind, name in called.items() if names.is_reference(name)}
+    tables: tuple[tuple[names.Kind, NamedTable], ...] = ("datasets", column.dataset), ("partitions", column.partition)
+    for kind, table in tables:
+        given = table.model_extra or {}
+        for key in suite.own.options(kind, called[kind]).paths:
+            if key in given:
+                found[f"{kind}.{key}"] = str(_path(suite, given[key]))
+    return found
+
+
+def _path(suite: Suite, given: str) -> Path:
+    """A user's file or folder with its whole path: seen from the suite file's folder, else from the data root."""
+    beside = suite.path.parent.resolve() / Path(given).expanduser()
+    below = (suite.own.root or beside).absolute() / given
+    return below if below.exists() and not beside.exists() else beside
 
 
 def hyperparameters(
@@ -221,5 +237,7 @@ def _named(info: Info, table: NamedTable, place: str) -> Named:
     for key, value in (table.model_extra or {}).items():
         with at(f"{place}.{key}"):
             options[key] = coerce(info, key, value)
+            if key in info.paths:  # where it lies is no part of what it is
+                options[key] = Path(value).name or str(value)
     with at(place):
         return Named(name=info.name, options=complete(info, options), version=info.version)
