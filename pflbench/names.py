@@ -62,6 +62,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "sun397": "pflbench.data.datasets.sun397:SUN397",
         "digit-five": "pflbench.data.datasets.digit_five:DigitFive",
         "femnist-letters": "pflbench.data.datasets.femnist_letters:FEMNISTLetters",
+        "arrays": "pflbench.data.datasets.arrays:Arrays",
     },
     "partitions": {
         "shards": "pflbench.data.partitions.cafeme:Shards",

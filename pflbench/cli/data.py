@@ -51,4 +51,11 @@ def _chosen(wanted: list[str] | None) -> dict[str, Dataset]:
     for name in wanted or ():
         if name not in there:
             raise unknown("dataset", name, there)
-    return {name: make("datasets", there[name], {}) for name in wanted or sorted(there)}
+    return {name: make("datasets", there[name], {}) for name in wanted or sorted(there) if wanted or _complete(name)}
+
+
+def _complete(name: str) -> bool:
+    """Whether a dataset is one without any option: those that read a user's own files are not."""
+    from pflbench.catalog import REQUIRED, describe_options
+
+    return all(field.default is not REQUIRED for field in describe_options("datasets", name).fields.values())

@@ -1,0 +1,187 @@
+"""A user's own images from one .npz file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench.data import npz
+from pflbench.data.labels import Labels, groups, numbered
+from pflbench.data.own import OwnImages
+from pflbench.data.pixels import Layout, Pixels, Shape, as_pixels, image_shape, resized
+from pflbench.data.source import Source
+from pflbench.errors import PflbenchError, UsageError, unknown
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "images": ("images", "train_images", "x_train"),
+    "labels": ("labels", "train_labels", "y_train"),
+    "kind": ("kind", "clients", "train_kind", "train_clients"),
+    "test_images": ("test_images", "x_test"),
+    "test_labels": ("test_labels", "y_test"),
+    "test_kind": ("test_kind", "test_clients"),
+}
+"""What is read, under either of its names: our own, or MedMNIST's and Keras's."""
+NEEDS = (
+    ("images", "labels"),
+    ("labels", "images"),
+    ("test_images", "test_labels"),
+    ("test_labels", "test_images"),
+    ("test_kind", "kind"),
+    ("test_kind", "test_images"),
+)
+"""What goes only with what."""
+UNUSED = "val"
+"""How names of arrays begin that may be there and are not read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrays(OwnImages):
+    """Your own images from one .npz file with the arrays `images` and `labels`.
+
+    `images`: (n, height, width), (n, channels, height, width) or (n, height, width, channels), uint8, or floats from 0
+    to 1, which are rounded to 255 levels. `labels`: whole numbers from 0 on, or text, whose order then numbers the
+    classes. Optional: `test_images` and `test_labels`, the test split; `kind` (or `clients`) and `test_kind`, whose
+    each row is, numbers or text. Nothing in the file is ever unpickled.
+
+    Attributes:
+        file: The .npz file.
+        layout: Where the axis of the channels is; None: it is the second or the last, whichever alone has 1 or 3
+            entries.
+        range: The floats that are black and white, "-1,1"; None: 0 and 1.
+        known_classes: How many classes there are, where the training images do not have all of them.
+    """
+
+    file: Path
+    layout: Layout | None = None
+    range: str | None = None
+    known_classes: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.layout not in (None, "channels-first", "channels-last"):
+            raise unknown(f"value of {self.name}.layout", str(self.layout), ["channels-first", "channels-last"])
+        if self.known_classes is not None and self.known_classes < 2:
+            raise UsageError(f"{self.name}: known_classes = {self.known_classes} must be at least 2.")
+        self.levels()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.file
+
+    def levels(self) -> tuple[float, float] | None:
+        """The floats that are black and white. Raises `UsageError`."""
+        if self.range is None:
+            return None
+        found = self.numbers("range", self.range)
+        if len(found) != 2 or found[0] >= found[1]:
+            raise UsageError(f'{self.name}: range = {self.range!r} must be two numbers, black and white: "-1,1".')
+        return found[0], found[1]
+
+    @cached_property
+    def original(self) -> Shape:
+        """Shape of an image of the file."""
+        shapes = {}
+        for name in ("images", "test_images"):
+            if name in self._names:
+                where, header = self._where(name), self._headers[self._names[name]]
+                shapes[name] = image_shape(where, header.shape, self.layout)[0]
+        own, other = shapes["images"], shapes.get("test_images", shapes["images"])
+        if other != own and (self.size is None or other[0] != own[0]):
+            raise PflbenchError(
+                f"{self.file} has training images of {own} and test images of {other} (channels, height, width)"
+                + (": say their size." if other[0] == own[0] else ".")
+            )
+        return own
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The labels of the file."""
+        train, test = (self._read(name) if name in self._names else None for name in ("labels", "test_labels"))
+        assert train is not None
+        return numbered(self._where("labels"), train, test, self.known_classes)
+
+    @property
+    def examples(self) -> int:
+        """Number of training images."""
+        return self._headers[self._names["images"]].shape[0]
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The same pool for every seed: training rows, then test rows, each in the file's order.
+
+        Raises:
+            DataMissing: The file is not there.
+            PflbenchError: It is damaged, or holds something else.
+        """
+        shape = self.shape
+        parts = [self._pixels(name) for name in ("images", "test_images") if name in self._names]
+        images = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        assert images.shape[1:] == shape
+        kinds = [self._read(name) for name in ("kind", "test_kind") if name in self._names]
+        kind = groups(self._where("kind"), _joined(self._where("kind"), kinds)) if kinds else None
+        return self.source(images, len(images) - len(parts[0]), kind)
+
+    def _pixels(self, name: str) -> Pixels:
+        pixels = as_pixels(self._where(name), self._read(name), self.layout, self.levels())
+        return pixels if self.size is None else resized(pixels, self.size)
+
+    def _read(self, name: str) -> npt.NDArray[Any]:
+        return npz.read(self.file, self._names[name])
+
+    def _where(self, name: str) -> str:
+        return f"{self.file}: {self._names[name]}"
+
+    @cached_property
+    def _headers(self) -> dict[str, npz.Header]:
+        self.require()
+        return npz.headers(self.file)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """What there is, by the name that it has in the file. Raises `PflbenchError` unless it all fits together."""
+        found = self._found()
+        for needs, needed in NEEDS:
+            if needs in found and needed not in found:
+                raise PflbenchError(f"{self.file} has {found[needs]}, but no {needed}.")
+        if not found:
+            raise PflbenchError(f"{self.file} has no images and labels.")
+        if "kind" in found and "test_images" in found and "test_kind" not in found:
+            raise PflbenchError(f"{self.file} has {found['kind']} and test images, but no test_kind: whose are they?")
+        for what, name in found.items():
+            self._check_rows(name, found["test_images" if what.startswith("test_") else "images"])
+        return found
+
+    def _found(self) -> dict[str, str]:
+        there = [name for name in self._headers if not name.startswith(UNUSED)]
+        found: dict[str, str] = {}
+        for what, spellings in NAMES.items():
+            several = [name for name in spellings if name in there]
+            if len(several) > 1:
+                raise PflbenchError(f"{self.file} has both {several[0]} and {several[1]}: leave one out.")
+            if several:
+                found[what] = several[0]
+        if other := [name for name in there if name not in found.values()]:
+            raise PflbenchError(
+                f"{self.file} has an array {other[0]!r}, which means nothing here: it may have {', '.join(NAMES)} (or "
+                "clients)."
+            )
+        return found
+
+    def _check_rows(self, name: str, images: str) -> None:
+        shape, rows = self._headers[name].shape, self._headers[images].shape
+        if rows and not rows[0]:
+            raise PflbenchError(f"{self.file}: {images} holds no image.")
+        if shape[:1] != rows[:1] or not shape:
+            raise PflbenchError(f"{self.file}: {images} has shape {rows}, and {name} {shape}: a row for each image.")
+
+
+def _joined(where: str, parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    if len({part.dtype.kind in "US" for part in parts}) > 1:
+        raise PflbenchError(f"{where} is text for some rows and numbers for others.")
+    return np.concatenate(parts)

@@ -1,0 +1,134 @@
+"""What datasets of a user's own images share: size and normalization as options."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench.data.labels import Labels
+from pflbench.data.pixels import Pixels, Shape, statistics
+from pflbench.data.source import Normalization, Source
+from pflbench.errors import DataMissing, UsageError, unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnImages:
+    """Base of a dataset that reads a user's own files: a subclass says where, and reads images and labels.
+
+    Attributes:
+        size: Height and width that every image is resized to, in pixels, whatever its own; None: as they are.
+        mean: What normalization subtracts from images in [0, 1]: one number, or text with one for each channel,
+            "0.49,0.48,0.45"; None: images are not normalized.
+        std: What normalization divides by then, likewise.
+        normalize: "data": mean and standard deviation of each channel are those of the training images.
+    """
+
+    size: int | None = None
+    mean: float | str | None = None
+    std: float | str | None = None
+    normalize: Literal["data"] | None = None
+
+    seeded: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 1:
+            raise UsageError(f"{self.name}: size = {self.size} must be positive.")
+        if self.normalize not in (None, "data"):
+            raise unknown(f"value of {self.name}.normalize", str(self.normalize), ["data"])
+        self._check_normalization()
+
+    def _check_normalization(self) -> None:
+        if (self.mean is None) != (self.std is None):
+            raise UsageError(f"{self.name}: mean and std go together.")
+        if self.normalize and self.mean is not None:
+            raise UsageError(f'{self.name}: normalize = "data" computes mean and std: leave them out.')
+        if self.mean is not None:
+            self.numbers("mean", self.mean)
+        if self.std is not None and not all(value > 0 for value in self.numbers("std", self.std)):
+            raise UsageError(f"{self.name}: std = {self.std!r} must be positive.")
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return type(self).__name__
+
+    @property
+    def path(self) -> Path:
+        """The file or folder of it all."""
+        raise NotImplementedError
+
+    @property
+    def original(self) -> Shape:
+        """Shape of the images before they are resized. Raises `DataMissing` or `PflbenchError`."""
+        raise NotImplementedError
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the whole pool, training rows first. Raises `DataMissing` or `PflbenchError`."""
+        raise NotImplementedError
+
+    @cached_property
+    def shape(self) -> Shape:
+        """(channels, height, width). Raises `DataMissing` or `PflbenchError`, as does `classes`."""
+        channels, height, width = self.original
+        self._given(channels)
+        return (channels, height, width) if self.size is None else (channels, self.size, self.size)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.labels.classes
+
+    def files(self, root: Path) -> list[Path]:
+        """What is read."""
+        return [self.path]
+
+    def fetch(self, root: Path) -> None:
+        """Nothing can be fetched: raises `DataMissing` unless it is there."""
+        self.require()
+
+    def status(self, root: Path) -> str:
+        """One line, from the presence of the file or folder."""
+        return f"{'ready' if self.path.exists() else 'missing'}: {self.path}"
+
+    def require(self) -> None:
+        """Raise `DataMissing` unless it is there."""
+        if not self.path.exists():
+            raise DataMissing(f"There is no {str(self.path)!r}, where {self.name} is to find your images.")
+
+    def source(self, images: Pixels, test: int, kind: npt.NDArray[np.int64] | None = None) -> Source:
+        """The pool of these images and its labels; the last `test` ones are the test split. Raises `PflbenchError`."""
+        normalization = self._given(images.shape[1])
+        if self.normalize:
+            normalization = statistics(str(self.path), images[: len(images) - test])
+        labels, classes = self.labels
+        return Source.of(images, labels, classes, kind, test=test, normalization=normalization)
+
+    def numbers(self, option: str, text: float | str) -> tuple[float, ...]:
+        """An option that is one number, or several with commas between them. Raises `UsageError`."""
+        try:
+            found = tuple(float(part) for part in str(text).split(","))
+        except ValueError:
+            found = (math.nan,)
+        if not all(map(math.isfinite, found)):
+            raise UsageError(f'{self.name}: {option} = {text!r} must be numbers, with commas between: "0.5,0.5,0.5".')
+        return found
+
+    def _given(self, channels: int) -> Normalization | None:
+        """The normalization that the options say. Raises `UsageError` if it has another number of channels."""
+        if self.mean is None or self.std is None:
+            return None
+        mean, std = self.numbers("mean", self.mean), self.numbers("std", self.std)
+        for option, values in (("mean", mean), ("std", std)):
+            if len(values) not in (1, channels):
+                raise UsageError(
+                    f"{self.name}: {option} has {len(values)} numbers, and the images of {self.path} have {channels} "
+                    "channel(s)."
+                )
+        return Normalization(mean * (channels // len(mean)), std * (channels // len(std)))
