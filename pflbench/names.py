@@ -72,6 +72,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "pair-slicing": "pflbench.data.partitions.slicing:PairSlicing",
         "class-shards": "pflbench.data.partitions.fedec:ClassShards",
         "letter-users": "pflbench.data.partitions.fedec:LetterUsers",
+        "given": "pflbench.data.partitions.given:Given",
     },
     "models": {
         "cnn2": "pflbench.models.convnet:cnn2",
