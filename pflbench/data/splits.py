@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pflbench.data.partition import Hand, Rows
 from pflbench.data.published import reading
@@ -118,13 +119,7 @@ def _of_json(path: Path, found: Any) -> Split:
         raise PflbenchError(
             f"{path} begins with {_kind(found[0])} and has {_kind(found[first])} as entry {first}: {_FORMS}."
         )
-    names = [one for one in found if one is not None]
-    for one in names:
-        if type(one) not in (int, str):
-            raise PflbenchError(f"{path} names a client {_shown(one)}: clients are whole numbers or texts.")
-        if isinstance(one, int) and not 0 <= one < _ROOM:
-            raise PflbenchError(f"{path} names a client {_shown(one)}: numbers of clients begin at 0, nobody is null.")
-    return _of_clients(path, found, names)
+    return _of_clients(path, found)
 
 
 def _of_objects(path: Path, found: list[dict[str, Any]]) -> Split:
@@ -146,10 +141,19 @@ def _with_test(path: Path, train: tuple[Rows, ...], test: tuple[Rows, ...]) -> S
     return Split(train, test)
 
 
-def _of_clients(path: Path, every: Sequence[Any], names: Sequence[Any]) -> Split:
-    """From the client of each row; `names`: without nobody."""
+def _of_clients(path: Path, every: Sequence[Any]) -> Split:
+    """From the client of each row, None where a row is nobody's."""
+    names = [one for one in every if one is not None]
     if not names:
         raise PflbenchError(f"{path} gives no row to a client.")
+    for one in names:
+        if type(one) not in (int, str):
+            raise PflbenchError(f"{path} names a client {_shown(one)}: clients are whole numbers or texts.")
+        if isinstance(one, int) and not 0 <= one < _ROOM:
+            nobody = "-1" if path.suffix == ".npz" else "null"
+            raise PflbenchError(
+                f"{path} names a client {_shown(one)}: numbers of clients begin at 0, and nobody is {nobody}."
+            )
     if len({type(name) for name in names}) > 1:
         raise PflbenchError(f"{path} names clients by numbers and by texts: use one of them.")
     held: dict[Any, list[int]] = {name: [] for name in sorted(set(names))}
@@ -173,16 +177,9 @@ def _rows(path: Path, client: int, part: str, rows: Any) -> Rows:
 
 def _of_arrays(path: Path, arrays: dict[str, Any]) -> Split:
     for name, array in arrays.items():
-        if array.ndim != 1 or array.dtype.kind not in "iuU" or (array.dtype.kind == "U" and name != "client"):
-            raise PflbenchError(f"{path}: {name} is {array.dtype} {array.shape}; it must be a plain list of integers.")
-        if array.dtype.kind == "u" and array.size and int(array.max()) >= _ROOM:
-            raise PflbenchError(f"{path}: {name} holds {array.max()}, which is outside of every dataset.")
+        _check_array(path, name, array)
     if arrays.keys() == {"client"}:
-        client = arrays["client"].tolist()
-        every = [None if one in (-1, "") else one for one in client]
-        if any(isinstance(one, int) and one < 0 for one in every):
-            raise PflbenchError(f"{path}: client holds {min(client)}; clients begin at 0, and nobody is -1.")
-        return _of_clients(path, every, [one for one in every if one is not None])
+        return _of_clients(path, [None if one in (-1, "") else one for one in arrays["client"].tolist()])
     wanted = {"train", "train_offsets"}
     if arrays.keys() not in (wanted, wanted | {"test", "test_offsets"}):
         there = ", ".join(sorted(arrays)) or "nothing"
@@ -197,6 +194,13 @@ def _of_arrays(path: Path, arrays: dict[str, Any]) -> Split:
     if len(train) != len(test):
         raise PflbenchError(f"{path} has train rows of {len(train)} clients and test rows of {len(test)}.")
     return _with_test(path, train, test)
+
+
+def _check_array(path: Path, name: str, array: npt.NDArray[Any]) -> None:
+    if array.ndim != 1 or array.dtype.kind not in ("iuU" if name == "client" else "iu"):
+        raise PflbenchError(f"{path}: {name} is {array.dtype} {array.shape}; it must be a plain list of integers.")
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= _ROOM:
+        raise PflbenchError(f"{path}: {name} holds {array.max()}, which is outside of every dataset.")
 
 
 def _cut(path: Path, arrays: dict[str, Any], name: str) -> tuple[Rows, ...]:

@@ -209,7 +209,7 @@ def test_a_share_of_what_nobody_is_tested_on_takes_no_overlap(tmp_path: Path) ->
         (f'[["{"x" * 99}"]]', "x…, which is no row number"),
         ("[true, false]", "names a client true"),
         ("[0, 1.5]", r"names a client 1\.5"),
-        ("[0, -1]", "names a client -1: numbers of clients begin at 0, nobody is null"),
+        ("[0, -1]", "names a client -1: numbers of clients begin at 0, and nobody is null"),
         ('[0, "a"]', "by numbers and by texts"),
         ("[null, null]", "gives no row to a client"),
         ('[{"test": [1]}]', 'client 0 has "test"; it must have "train"'),
@@ -245,7 +245,7 @@ def test_damaged_json(text: str, says: str, tmp_path: Path) -> None:
         ({"train": np.array([2**64 - 1], dtype=np.uint64), "train_offsets": [0, 1]}, "outside of every dataset"),
         ({"train": [0], "train_offsets": [0, 1], "test": [1, 2], "test_offsets": [0, 1, 2]}, "test rows of 2"),
         ({"client": [-1, -1]}, "gives no row to a client"),
-        ({"client": [0, -2]}, "client holds -2"),
+        ({"client": [0, -2]}, "names a client -2: .*nobody is -1"),
         ({"client": [0.0]}, "client is float64"),
     ],
 )
