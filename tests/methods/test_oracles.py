@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -523,19 +522,3 @@ def test_per_fedavgs_central_difference_converges_to_the_exact_product() -> None
     )
     assert coarse < 1e-3 and middle < 1e-4 and fine < 1e-6
     assert middle == pytest.approx(coarse / 100, rel=0.1) and fine == pytest.approx(middle / 100, rel=0.1)
-
-
-def test_the_meta_gradient_is_learn2learns(tiny_module: ModuleOf) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        l2l = pytest.importorskip("learn2learn", reason="learn2learn is not installed")
-    method = CAFeMe(steps=3, outer_batches=2, inner_lr=0.1, order="exact")
-    f, w = LoopObjective(Task(tiny_network(), FEDERATION.x)), tiny_network().init(0).double()
-    inner, (outer,) = taken(method)
-    _, state = method.client(f, w, Adam(0.0).init(w), inner, (outer,), round=NOW)
-    learner = l2l.algorithms.MAML(tiny_module(w), lr=0.1, first_order=False)
-    clone = learner.clone()
-    for b in inner:
-        clone.adapt(F.cross_entropy(clone(FEDERATION.x[b.rows].double() / 255), b.labels))
-    F.cross_entropy(clone(FEDERATION.x[outer.rows].double() / 255), outer.labels).backward()
-    close(state.first / 0.1, torch.cat([p.grad.flatten() for p in learner.parameters()]), 1e-9)
