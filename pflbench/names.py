@@ -63,6 +63,9 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "digit-five": "pflbench.data.datasets.digit_five:DigitFive",
         "femnist-letters": "pflbench.data.datasets.femnist_letters:FEMNISTLetters",
         "arrays": "pflbench.data.datasets.arrays:Arrays",
+        "meta-dataset": "pflbench.data.datasets.meta_dataset:MetaDataset",
+        "digit-tasks": "pflbench.data.datasets.digits:DigitTasks",
+        "omniglot": "pflbench.data.datasets.omniglot:Omniglot",
     },
     "partitions": {
         "shards": "pflbench.data.partitions.cafeme:Shards",

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from pflbench.data import prepared
+from pflbench.data.datasets.cifar import CIFAR100
+from pflbench.data.datasets.few_shot_sources import FINE
+from pflbench.data.datasets.meta_dataset import SOURCES
 from pflbench.data.root import data_root
 from pflbench.data.source import Dataset
+
+from .image_collections import CLASSES, EACH
 
 
 @pytest.fixture
@@ -32,3 +37,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(prepared, "cache_folder", lambda: folder)
     monkeypatch.setattr(prepared, "SETTLED", -1)
     return folder / "prepared"
+
+
+@pytest.fixture
+def small_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data root; sources of images count as whole if they are as small as those of `image_collections`."""
+    for name, source in SOURCES.items():
+        monkeypatch.setattr(type(source), "least", 1 if name == "gtsrb" else EACH)
+        if name not in ("cifar-fs", "fc100"):
+            monkeypatch.setattr(type(source), "classes", CLASSES)
+    monkeypatch.setattr(CIFAR100, "records", (len(FINE) * EACH // 2,) * 2)
+    return tmp_path

@@ -5,16 +5,15 @@ Both come in an official python and an official binary form; either is read, whi
 
 from __future__ import annotations
 
-import pickle
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.data.pickled import read_arrays
 from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, UsageError, unknown
@@ -84,14 +83,14 @@ class Archives(Downloaded):
         """
         self.require(root)
         parts = self.parts(root)
-        batches = [self._batch(path, known.images) for path, known in parts.items()]
+        batches = [self.batch(path, known.images) for path, known in parts.items()]
         warn_unofficial(parts)
         images, labels = np.concatenate([images for images, _ in batches]), np.concatenate([b for _, b in batches])
         kind = None if fine or len(self.labels) == 1 else labels[:, -1].copy()
         label, classes = labels[:, -1 if fine else 0].copy(), list(self.labels.values())[-1 if fine else 0]
         return Source.of(images, label, classes, kind, hashed=labels, test=test, normalization=normalization)
 
-    def _batch(self, path: Path, records: int) -> Batch:
+    def batch(self, path: Path, records: int) -> Batch:
         """A file of either form; of the binary one: per image the label bytes, then red, green and blue, row by row."""
         if path.suffix:
             n = len(self.labels)
@@ -216,33 +215,13 @@ class CIFAR100(Archives):
 def read_pickle(path: Path, records: int, keys: Sequence[str]) -> Batch:
     """A file of the python form: a pickled dict with `data`, uint8 ["records", 3072], and a list for each of `keys`.
 
-    Only what an array needs is unpickled, so that a file from elsewhere cannot run code.
-
     Raises:
         PflbenchError: The file is unreadable, no such pickle, or holds another number of images.
     """
-    with reading(f"{path} is not a CIFAR batch"), path.open("rb") as file, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # numpy on the Python 2 dtypes in the official files
-        batch = _ArrayUnpickler(file, encoding="latin1").load()
+    with reading(f"{path} is not a CIFAR batch"):
+        batch = read_arrays(path)
         images = np.asarray(batch["data"])
         labels = np.stack([np.asarray(batch[key], dtype=np.int64) for key in keys], axis=-1)
     if images.dtype != np.uint8 or images.shape != (records, PIXELS) or labels.shape != (records, len(keys)):
         raise PflbenchError(f"{path} does not hold {records:,} images of 3x32x32 bytes with labels: fetch it again.")
     return images.reshape(records, 3, 32, 32), labels
-
-
-class _ArrayUnpickler(pickle.Unpickler):
-    allowed = frozenset(
-        {
-            ("numpy.core.multiarray", "_reconstruct"),
-            ("numpy._core.multiarray", "_reconstruct"),
-            ("numpy", "ndarray"),
-            ("numpy", "dtype"),
-            ("_codecs", "encode"),
-        }
-    )
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self.allowed:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return super().find_class(module, name)

@@ -1,0 +1,110 @@
+"""Small collections of images, written in the form in which their publishers distribute them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from pflbench.data.datasets.few_shot_sources import COARSE, FINE
+
+CLASSES, EACH = 12, 6
+"""Of every collection here, but for those of CIFAR-100, which has 100 classes."""
+
+
+def pixels(*shape: int) -> np.ndarray:
+    return np.random.default_rng(shape).integers(0, 256, shape, dtype=np.uint8)
+
+
+def photo(number: int, width: int = 20, height: int = 14) -> Image.Image:
+    """A color photo, different for every number."""
+    return Image.fromarray(np.roll(pixels(height, width, 3), number, axis=1) // 4 + number % 190)
+
+
+def write_folders(folder: Path, suffix: str, classes: int = CLASSES, each: int = EACH) -> None:
+    for c in reversed(range(classes)):
+        (folder / f"{c:05}").mkdir(parents=True)
+        for k in reversed(range(each)):
+            photo(c * each + k).save(folder / f"{c:05}" / f"{k:05}{suffix}")
+        (folder / f"{c:05}" / "notes.csv").write_text("no image")
+        (folder / f"{c:05}" / f".{k}{suffix}").write_text("hidden")
+    (folder / "readme.txt").write_text("no class")
+
+
+def write_aircraft(root: Path) -> None:
+    """Image 100 * c + k is the k-th of variant c, and lies in one of three lists; its box is all but a frame."""
+    folder = root / "fgvc-aircraft-2013b" / "data"
+    (folder / "images").mkdir(parents=True)
+    lists: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    boxes = []
+    for c in range(CLASSES):
+        for k in range(EACH):
+            name = f"{100 * c + k:07}"
+            photo(c * EACH + k).save(folder / "images" / f"{name}.jpg")
+            lists[list(lists)[k % 3]].append(f"{name} Model {c:02}-200\n")
+            boxes.append(f"{name} 2 1 18 12\n")
+    for split, lines in lists.items():
+        (folder / f"images_variant_{split}.txt").write_text("".join(lines))
+    (folder / "images_box.txt").write_text("".join(boxes))
+
+
+def write_flowers(root: Path) -> None:
+    from scipy.io import savemat
+
+    (root / "flowers-102" / "jpg").mkdir(parents=True)
+    labels = np.arange(CLASSES * EACH) % CLASSES + 1
+    for k in range(len(labels)):
+        photo(k).save(root / "flowers-102" / "jpg" / f"image_{k + 1:05}.jpg")
+    savemat(root / "flowers-102" / "imagelabels.mat", {"labels": labels[None].astype(np.uint8)})
+
+
+def write_omniglot(root: Path) -> None:
+    """Eight characters in two alphabets, and four in a third; black strokes on white, one bit a pixel."""
+    for part, alphabets in {"images_background": ("Arcadian", "Braille"), "images_evaluation": ("Angelic",)}.items():
+        for alphabet in alphabets:
+            foot = 60 + 10 * "ABn".index(alphabet[0] if part == "images_background" else alphabet[1])
+            for c in range(1, 5):
+                folder = root / "omniglot-py" / part / alphabet / f"character{c:02}"
+                folder.mkdir(parents=True)
+                for k in range(EACH):
+                    drawn = Image.new("1", (105, 105), 1)
+                    drawn.paste(0, (10 * c, 5 * k, 10 * c + 20, foot))
+                    drawn.save(folder / f"{c:04}_{k:02}.png")
+
+
+def mini_imagenet() -> dict[str, object]:
+    images = pixels(CLASSES * EACH, 84, 84, 3)
+    order = np.random.default_rng(0).permutation(len(images)).reshape(CLASSES, EACH)
+    return {"image_data": images, "class_dict": {f"n{9000 - c}": order[c].tolist() for c in range(CLASSES)}}
+
+
+def write_mini_imagenet(root: Path, held: object = None) -> Path:
+    path = root / "mini-imagenet" / "mini-imagenet-cache-train.pkl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(pickle.dumps(held or mini_imagenet(), protocol=2))
+    return path
+
+
+def write_cifar(root: Path) -> None:
+    """Three images of each fine class in either file, in the binary form; its coarse class is its number modulo 20."""
+    (root / "cifar-100-binary").mkdir(parents=True)
+    fine = np.tile(np.arange(len(FINE), dtype=np.uint8), EACH // 2)
+    for name in ("train.bin", "test.bin"):
+        images = pixels(len(fine), 3072 + (name == "test.bin"))[:, :3072]
+        rows = np.concatenate([(fine % len(COARSE))[:, None], fine[:, None], images], axis=1)
+        (root / "cifar-100-binary" / name).write_bytes(rows.tobytes())
+
+
+WRITE: dict[str, Callable[[Path], object]] = {
+    "aircraft": write_aircraft,
+    "birds": lambda root: write_folders(root / "CUB_200_2011" / "images", ".jpg"),
+    "dtd": lambda root: write_folders(root / "dtd" / "images", ".jpg"),
+    "gtsrb": lambda root: write_folders(root / "gtsrb" / "GTSRB" / "Training", ".ppm"),
+    "flowers": write_flowers,
+    "omniglot": write_omniglot,
+    "mini-imagenet": write_mini_imagenet,
+    "cifar-fs": write_cifar,
+}
