@@ -66,6 +66,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "meta-dataset": "pflbench.data.datasets.meta_dataset:MetaDataset",
         "digit-tasks": "pflbench.data.datasets.digits:DigitTasks",
         "omniglot": "pflbench.data.datasets.omniglot:Omniglot",
+        "femnist": "pflbench.data.datasets.femnist:FEMNIST",
     },
     "partitions": {
         "shards": "pflbench.data.partitions.cafeme:Shards",
@@ -76,6 +77,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "class-shards": "pflbench.data.partitions.fedec:ClassShards",
         "letter-users": "pflbench.data.partitions.fedec:LetterUsers",
         "given": "pflbench.data.partitions.given:Given",
+        "natural": "pflbench.data.partitions.natural:Natural",
     },
     "models": {
         "cnn2": "pflbench.models.convnet:cnn2",

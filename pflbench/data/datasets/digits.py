@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pflbench.data.datasets.rotation import rotated
 from pflbench.data.datasets.tasks import draw_task
@@ -31,6 +32,8 @@ class Digits:
             and SUN397.
         sources: Into how many sources the images are dealt at random, the same for every seed; `kind` is
             10 * source + digit. Stands in for Digit-Five.
+        writers: To how many writers the images are dealt at random, to some more than to others, the same for every
+            seed; `kind` is the writer. Stands in for FEMNIST.
     """
 
     channels: int = 1
@@ -38,6 +41,7 @@ class Digits:
     test: int | None = None
     coarse: bool | None = None
     sources: int | None = None
+    writers: int | None = None
 
     def __post_init__(self) -> None:
         if self.channels < 1 or self.size < 1:
@@ -46,8 +50,11 @@ class Digits:
             raise UsageError(f"Digits: test = {self.test} must lie in 1..{_COUNT - 1}.")
         if self.sources is not None and not 0 < self.sources <= _COUNT:
             raise UsageError(f"Digits: sources = {self.sources} must lie in 1..{_COUNT}.")
-        if self.coarse and self.sources is not None:
-            raise UsageError("Digits: coarse and sources exclude each other, as each says what a kind is.")
+        if self.writers is not None and not 0 < self.writers <= _COUNT:
+            raise UsageError(f"Digits: writers = {self.writers} must lie in 1..{_COUNT}.")
+        says = {"coarse": self.coarse, "sources": self.sources is not None, "writers": self.writers is not None}
+        if len(both := [name for name, given in says.items() if given]) > 1:
+            raise UsageError(f"Digits: {' and '.join(both)} exclude each other, as each says what a kind is.")
 
     seeded: ClassVar[bool] = False
 
@@ -83,6 +90,8 @@ class Digits:
             kind = digits
         elif self.sources is not None:
             kind = 10 * (stream(0, "digits", "sources").permutation(_COUNT) % self.sources) + digits
+        elif self.writers is not None:
+            kind = _written(self.writers)
         pixels = torch.from_numpy(original).float() * (255 / 16)
         images = interpolate(pixels, size=(self.size, self.size), mode="bilinear", align_corners=False)
         return Source(
@@ -100,6 +109,14 @@ class Digits:
     def status(self, root: Path) -> str:
         """Always ready."""
         return "ready: 1,797 images, bundled with scikit-learn"
+
+
+def _written(writers: int) -> npt.NDArray[np.int64]:
+    """The writer of each image, each of at least one; sizes are about log-normal."""
+    draws = stream(0, "digits", "writers")
+    shares = draws.lognormal(0, 0.4, writers)
+    others = draws.choice(writers, _COUNT - writers, p=shares / shares.sum())
+    return draws.permutation(np.concatenate([np.arange(writers), others]))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +11,11 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.data.datasets.femnist_forms import CHARACTERS, SIDE, leaf
 from pflbench.data.datasets.mnist import read_idx
 from pflbench.data.partitions.fedec import MOST
 from pflbench.data.prepared import filled, prepared
-from pflbench.data.published import Known, Published, opened, reading
+from pflbench.data.published import Known, Published, opened
 from pflbench.data.source import Source, check_labels
 from pflbench.errors import DataMissing, PflbenchError, unknown
 
@@ -23,9 +23,6 @@ LETTERS = "abcdefghij"
 """Labels are their order."""
 FIRST = 36
 """The letter a among the characters of LEAF and of EMNIST's "byclass": digits, capitals, small letters."""
-CHARACTERS = 62
-SIDE = 28
-"""Pixels."""
 _NIST = "nist: 28x28, lanczos: 1"
 """To be changed with `shrunk`."""
 
@@ -113,8 +110,9 @@ class LEAF(LetterSource):
         return {path: Known() for some in paths for path in some}
 
     def read(self, root: Path) -> Pool:
-        parts = [_read_json(path) for path in self.parts(root)]
-        return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
+        found = leaf(list(self.parts(root)))
+        rows = _letters(found.characters)
+        return found.images[rows], found.characters[rows] - FIRST
 
 
 SOURCES: dict[str, LetterSource] = {"nist": NIST(), "emnist": EMNIST(), "leaf": LEAF()}
@@ -217,22 +215,6 @@ def shrunk(path: Path) -> npt.NDArray[np.uint8]:
     from PIL.Image import Resampling
 
     return np.asarray(opened(path, "L").resize((SIDE, SIDE), Resampling.LANCZOS))
-
-
-def _read_json(path: Path) -> Pool:
-    images, labels = [np.empty((0, SIDE, SIDE), dtype=np.uint8)], [np.empty(0, dtype=np.int64)]
-    with reading(f"{path} is not a file of LEAF's FEMNIST"):
-        held = json.loads(path.read_bytes())
-        for user in held["users"]:
-            characters = np.array(held["user_data"][user]["y"], dtype=np.int64)
-            check_labels(path, characters, CHARACTERS)
-            levels = np.array(held["user_data"][user]["x"], dtype=np.float64).reshape(len(characters), SIDE, SIDE)
-            if levels.size and not (levels.min() >= 0 and levels.max() <= 1):
-                raise PflbenchError(f"{path} holds gray levels outside 0..1: it is not what its name says.")
-            rows = _letters(characters)
-            images.append((levels[rows] * 255).round().astype(np.uint8))
-            labels.append(characters[rows] - FIRST)
-    return np.concatenate(images), np.concatenate(labels)
 
 
 def _letters(characters: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
