@@ -78,6 +78,9 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "letter-users": "pflbench.data.partitions.fedec:LetterUsers",
         "given": "pflbench.data.partitions.given:Given",
         "natural": "pflbench.data.partitions.natural:Natural",
+        "dirichlet-equal": "pflbench.data.partitions.skew:DirichletEqual",
+        "quantity-skew": "pflbench.data.partitions.skew:QuantitySkew",
+        "classes-per-client": "pflbench.data.partitions.skew:ClassesPerClient",
     },
     "models": {
         "cnn2": "pflbench.models.convnet:cnn2",

@@ -1,0 +1,162 @@
+"""Partitions by one kind of skew: mixes of labels at equal sizes, sizes at equal mixes, or few classes for each client.
+
+All draw from the streams `(seed, NAME, …)`, NAME being the partition's, and depend on nothing else but labels, clients
+and the options. None needs a test split, or kinds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench import rng
+from pflbench.data.partition import Rows, check_clients
+from pflbench.errors import UsageError
+
+
+@dataclass(frozen=True)
+class DirichletEqual:
+    """Clients of equal sizes, each with a mix of labels of its own from a Dirichlet draw (Acar et al., FedDyn).
+
+    A client's mix of the C classes is one draw from the symmetric Dirichlet distribution of C parameters `alpha`, and
+    each of its rows has a class drawn from that mix. Where more rows of a class are asked for than there are, who gets
+    one is drawn from all requests, and the others draw again from their mix without that class. Source:
+    arXiv:2111.04263 and its code, which asks client by client. Every row belongs to somebody; sizes differ by at
+    most one, the first clients having the larger ones. (The partition "dirichlet" divides each class by a draw, which
+    gives clients unequal sizes.)
+
+    Attributes:
+        alpha: Concentration: small ones give clients few classes each, large ones all classes alike.
+    """
+
+    alpha: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not (self.alpha > 0 and math.isfinite(self.alpha)):
+            raise UsageError(f"DirichletEqual: alpha must be positive and finite, not {self.alpha}.")
+
+    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
+        """See `Partition`. A client's rows stand by class."""
+        check_clients(len(labels), clients)
+        names, left = np.unique(labels, return_counts=True)
+        each, larger = divmod(len(labels), clients)
+        lacking = np.where(np.arange(clients) < larger, each + 1, each)
+        mixes = rng.stream(seed, "dirichlet-equal", "mixes").dirichlet(np.full(len(names), self.alpha), clients)
+        random = rng.stream(seed, "dirichlet-equal", "counts")
+        counts = np.zeros((clients, len(names)), dtype=np.int64)
+        while lacking.any():  # a pass that leaves somebody lacking exhausts a class
+            weights = mixes * (left > 0)
+            lost = ~(weights.sum(1) > 0)  # mixes that underflowed for all classes that are left
+            weights[lost] = left
+            asked = random.multinomial(lacking, weights / weights.sum(1, keepdims=True))
+            for c in np.flatnonzero(asked.sum(0) > left):
+                asked[:, c] = random.multivariate_hypergeometric(asked[:, c], left[c])
+            counts += asked
+            left = left - asked.sum(0)
+            lacking = lacking - asked.sum(1)
+        return _dealt(labels, names, counts, seed, "dirichlet-equal")
+
+
+@dataclass(frozen=True)
+class QuantitySkew:
+    """Labels alike for all clients, sizes from a Dirichlet draw (NIID-Bench's quantity skew, arXiv:2102.02079).
+
+    Rows are shuffled and cut into blocks, whose sizes are `minimum` and a share of what is left; the shares are one
+    draw from the symmetric Dirichlet distribution of `beta`. NIID-Bench draws anew until every party has ten rows
+    instead, which does not end with many clients. Every row belongs to somebody.
+
+    Attributes:
+        beta: Concentration: small ones give few clients most of the rows, large ones all clients equally many.
+        minimum: Rows that every client has.
+    """
+
+    beta: float = 0.5
+    minimum: int = 10
+
+    def __post_init__(self) -> None:
+        if not (self.beta > 0 and math.isfinite(self.beta)):
+            raise UsageError(f"QuantitySkew: beta must be positive and finite, not {self.beta}.")
+        if self.minimum < 1:
+            raise UsageError(f"QuantitySkew: minimum must be at least 1, not {self.minimum}.")
+
+    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
+        """See `Partition`. A client's rows stand in random order."""
+        check_clients(len(labels), clients)
+        free = len(labels) - clients * self.minimum
+        if free < 0:
+            raise UsageError(
+                f"QuantitySkew: {clients} clients with at least {self.minimum} rows each need "
+                f"{clients * self.minimum} rows; there are {len(labels)}. Use fewer clients or a smaller minimum."
+            )
+        shares = rng.stream(seed, "quantity-skew", "sizes").dirichlet(np.full(clients, self.beta))
+        if not np.isfinite(shares).all():
+            raise UsageError(f"QuantitySkew: no sizes can be drawn with beta = {self.beta}: use a smaller one.")
+        cuts = np.minimum(np.cumsum(shares) * free, free).astype(np.int64)[:-1]
+        cuts += self.minimum * np.arange(1, clients)
+        order = rng.stream(seed, "quantity-skew", "rows").permutation(len(labels))
+        return np.split(order, cuts)
+
+
+@dataclass(frozen=True)
+class ClassesPerClient:
+    """Each client so many different classes, each class divided equally among its holders (NIID-Bench, "#C = k").
+
+    Client i holds class i mod C, in the order of the C labels, and others drawn without replacement, all equally
+    likely (arXiv:2102.02079 and its code). With fewer clients than classes, where NIID-Bench may leave classes to
+    nobody, clients first deal all classes among themselves in turn, as far as each may hold so many. The rows of a
+    class are shuffled and cut into blocks as equal as possible. Rows of classes that nobody holds are not used. (The
+    partition "class-shards" deals a test split, too, and may give a client a class twice.)
+
+    Attributes:
+        classes: Classes that a client holds.
+    """
+
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        if self.classes < 1:
+            raise UsageError(f"ClassesPerClient: classes must be at least 1, not {self.classes}.")
+
+    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
+        """See `Partition`. A client's rows stand by class."""
+        check_clients(len(labels), clients)
+        names, sizes = np.unique(labels, return_counts=True)
+        if self.classes > len(names):
+            raise UsageError(
+                f"ClassesPerClient: a client cannot hold {self.classes} classes, there are {len(names)}: use fewer."
+            )
+        held = self._hands(len(names), clients, rng.stream(seed, "classes-per-client", "classes"))
+        holders = held.sum(0)
+        counts = np.zeros(held.shape, dtype=np.int64)
+        for c in np.flatnonzero(holders):
+            if sizes[c] < holders[c]:
+                raise UsageError(
+                    f"ClassesPerClient: {holders[c]} clients hold class {names[c]}, which has {sizes[c]} rows: use "
+                    "fewer clients, or fewer classes each."
+                )
+            each, larger = divmod(int(sizes[c]), int(holders[c]))
+            counts[held[:, c], c] = np.where(np.arange(holders[c]) < larger, each + 1, each)
+        return _dealt(labels, names, counts, seed, "classes-per-client")
+
+    def _hands(self, classes: int, clients: int, random: np.random.Generator) -> npt.NDArray[np.bool_]:
+        """Who holds which classes, bool ["clients", "classes"]."""
+        held = np.zeros((clients, classes), dtype=np.bool_)
+        for client in range(clients):
+            held[client, list(range(client, classes, clients))[: self.classes] or [client % classes]] = True
+            others = np.flatnonzero(~held[client])
+            held[client, random.choice(others, self.classes - held[client].sum(), replace=False)] = True
+        return held
+
+
+def _dealt(labels: Rows, names: Sequence[int] | Rows, counts: Rows, seed: int, partition: str) -> list[Rows]:
+    """The rows of each client, given how many it has of each class, int64 ["clients", "classes"]; which is random."""
+    held: list[list[Rows]] = [[] for _ in counts]
+    for name, of_clients in zip(np.asarray(names).tolist(), counts.T, strict=True):
+        rows = rng.stream(seed, partition, "class", name).permutation(np.flatnonzero(labels == name))
+        for mine, block in zip(held, np.split(rows, np.cumsum(of_clients)), strict=False):
+            mine.append(block)
+    return [np.concatenate(mine) for mine in held]
