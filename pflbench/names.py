@@ -67,6 +67,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "digit-tasks": "pflbench.data.datasets.digits:DigitTasks",
         "omniglot": "pflbench.data.datasets.omniglot:Omniglot",
         "femnist": "pflbench.data.datasets.femnist:FEMNIST",
+        "noise-groups": "pflbench.data.datasets.noise:NoiseGroups",
     },
     "partitions": {
         "shards": "pflbench.data.partitions.cafeme:Shards",
