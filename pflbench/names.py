@@ -68,6 +68,9 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "omniglot": "pflbench.data.datasets.omniglot:Omniglot",
         "femnist": "pflbench.data.datasets.femnist:FEMNIST",
         "noise-groups": "pflbench.data.datasets.noise:NoiseGroups",
+        "svhn": "pflbench.data.datasets.digit_sets:SVHN",
+        "usps": "pflbench.data.datasets.digit_sets:USPS",
+        "emnist": "pflbench.data.datasets.emnist:EMNIST",
     },
     "partitions": {
         "shards": "pflbench.data.partitions.cafeme:Shards",

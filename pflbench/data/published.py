@@ -67,12 +67,16 @@ class Downloaded(Published):
         """Download it with torchvision, unless it is there. Raises `DataMissing` if the download fails."""
         if not self.missing(root):
             return
-        from torchvision import datasets
-
         try:
-            getattr(datasets, self.name.replace("-", ""))(root, download=True)
+            self.download(root)
         except Exception as error:  # torchvision lets through what urllib, tarfile, gzip and pickle raise
             raise DataMissing(f"Downloading {self.name} failed ({error}). To go on, {self.how(root)}.") from error
+
+    def download(self, root: Path) -> None:
+        """Have torchvision download it; raises whatever that raises."""
+        from torchvision import datasets
+
+        getattr(datasets, self.name.replace("-", ""))(root, download=True)
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files and, where it is known, their size."""
