@@ -71,6 +71,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "svhn": "pflbench.data.datasets.digit_sets:SVHN",
         "usps": "pflbench.data.datasets.digit_sets:USPS",
         "emnist": "pflbench.data.datasets.emnist:EMNIST",
+        "image-folder": "pflbench.data.datasets.image_folder:ImageFolder",
     },
     "partitions": {
         "shards": "pflbench.data.partitions.cafeme:Shards",

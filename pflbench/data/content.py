@@ -21,7 +21,7 @@ import numpy as np
 from pflbench.data.partition import Dealer, Partition, Rows
 from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.data.source import Dataset, Source
-from pflbench.errors import DataMissing
+from pflbench.errors import DataMissing, PflbenchError
 from pflbench.spec import Named
 
 SETTLED = 2 * 10**9
@@ -73,14 +73,14 @@ def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
     """See whether the files are there that a user's dataset or partition says it reads, if it says so.
 
     Raises:
-        DataMissing: One is not, or the user's `files` cannot say which.
+        DataMissing: One is not, or `files` cannot say which.
     """
     if (declared := getattr(reader, "files", None)) is None:
         return
     try:
         _named_files(declared, root.absolute())
-    except DataMissing:
-        raise
+    except PflbenchError as error:
+        raise DataMissing(str(error)) from error
     except (Exception, SystemExit) as error:  # a user's own code
         raise DataMissing(f"Its `files` fails: {type(error).__name__}: {error}") from error
 
@@ -103,7 +103,7 @@ def _digest(parts: Iterable[bytes | memoryview]) -> str:
 
 def _of_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> str | None:
     files = sorted(_named_files(declared, root))
-    return _digest(f"{name}\0{_of_file(path)}\n".encode() for name, path in files) if files else None
+    return _digest(f"{name}\0{of_file(path)}\n".encode() for name, path in files) if files else None
 
 
 def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> set[tuple[str, Path]]:
@@ -146,7 +146,7 @@ _known: dict[str, list[Any]] = {}
 """Of files by path: size, time of the last change in nanoseconds, and hash."""
 
 
-def _of_file(path: Path) -> str:
+def of_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, computed once for each path, size and time of the last change."""
     status, name = path.stat(), str(path.absolute())
     stamp, large = [status.st_size, status.st_mtime_ns], status.st_size >= _LARGE

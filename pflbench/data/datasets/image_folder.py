@@ -1,0 +1,244 @@
+"""A user's own images from a folder with a folder for each class."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from pflbench.data.archive import unpacked
+from pflbench.data.labels import Labels
+from pflbench.data.own import OwnImages
+from pflbench.data.pixels import Pixels, Shape
+from pflbench.data.prepared import prepared
+from pflbench.data.published import opened, reading
+from pflbench.data.source import Source
+from pflbench.errors import PflbenchError, UsageError
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+"""How the names of images end, in small or capital letters."""
+GRAY, COLOR = frozenset({"1", "L", "LA"}), frozenset({"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"})
+"""Pillow's modes of 8 bits a channel, or fewer."""
+TEST = ("test", "val", "valid", "validation")
+"""Folders that may hold the test split beside `train`; the first one with labels is used."""
+INNER = "images"
+"""A folder that images of a class may lie in, as in Tiny-ImageNet."""
+ANNOTATIONS = "val_annotations.txt"
+"""Tiny-ImageNet's list of the classes of `val/images`: file name, class, and a box, with tabs between."""
+
+
+class _Found(NamedTuple):
+    """The images of a folder, training images first, by class and by name."""
+
+    paths: list[Path]
+    labels: list[int]
+    classes: list[str]
+    test: int
+    lists: list[Path]
+    """Files that say the classes of images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFolder(OwnImages):
+    """Your own images from a folder with a folder for each class, or with `train` and `test` that have one each.
+
+    Classes are numbered in the order of their folders' names. `val` in place of `test` will do. Tiny-ImageNet's layout
+    is read as well (`train/<class>/images`, `val/images` with `val_annotations.txt`). An archive (.zip, .tar.gz, …) of
+    such a folder is unpacked into the cache. Images are decoded once, and kept there as one file.
+
+    Attributes:
+        root: The folder, or an archive of it.
+        channels: 1: images are made gray, 3: colored; None: gray if all of them are, else colored.
+    """
+
+    root: Path
+    channels: Literal[1, 3] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.channels not in (None, 1, 3):
+            raise UsageError(f"{self.name}: channels = {self.channels} must be 1 (gray) or 3 (colored).")
+
+    @property
+    def path(self) -> Path:
+        """The folder or archive."""
+        return self.root
+
+    @cached_property
+    def original(self) -> Shape:
+        """Shape of the images; what they are resized to, where they have several sizes."""
+        paths = self._found.paths
+        sizes, gray = prepared("image-folder headers 1", paths, lambda: _headers(paths))
+        channels = self.channels or (1 if gray.all() else 3)
+        other = np.flatnonzero((sizes != sizes[0]).any(axis=1))
+        if self.size is not None:
+            return channels, self.size, self.size
+        if len(other):
+            (height, width), (its_height, its_width) = sizes[0].tolist(), sizes[other[0]].tolist()
+            raise PflbenchError(
+                f"The images of {self.root} have several sizes: {self._short(paths[0])} has {width}x{height} pixels, "
+                f"{self._short(paths[int(other[0])])} {its_width}x{its_height}. Say one for all, as in size = 32."
+            )
+        return channels, int(sizes[0, 0]), int(sizes[0, 1])
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The number of each image's class."""
+        return Labels(np.array(self._found.labels, dtype=np.int64), len(self._found.classes))
+
+    @property
+    def examples(self) -> int:
+        """Number of training images."""
+        return len(self._found.paths) - self._found.test
+
+    def files(self, root: Path) -> list[Path]:
+        """The archive, or the images and what labels them: other files of the folder change nothing."""
+        self.require()
+        return [self.root] if self.root.is_file() else [*self._found.paths, *self._found.lists]
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The same pool for every seed: training images by class and by name, then those of the test split.
+
+        Raises:
+            DataMissing: The folder or archive is not there.
+            PflbenchError: It is damaged or in no such layout, or an image is damaged, or of another size.
+        """
+        shape, paths = self.shape, self._found.paths
+        (images,) = prepared(f"image-folder pixels 1, {shape}", paths, lambda: (_decoded(paths, shape),))
+        return self.source(images, self._found.test)
+
+    @cached_property
+    def _found(self) -> _Found:
+        self.require()
+        folder = unpacked(self.root) if self.root.is_file() else self.root
+        with reading(f"Cannot read {self.root}"):
+            return _listed(self.root, _top(folder))
+
+    def _short(self, path: Path) -> str:
+        return Path(*path.parts[-2:]).as_posix()
+
+
+def _top(folder: Path) -> Path:
+    """The folder itself, or, as archives often have it, the only one in it, if that has folders in turn."""
+    inside = _folders(folder)
+    return _top(inside[0]) if len(inside) == 1 and _folders(inside[0]) and inside[0].name != "train" else folder
+
+
+def _listed(root: Path, top: Path) -> _Found:
+    """The images below `top`; messages name `root`. Raises `PflbenchError`."""
+    train = top / "train" if _folders(top / "train") else top
+    classes = [folder.name for folder in _folders(train)]
+    if loose := _images(train):
+        raise PflbenchError(f"{root} has an image that lies in no folder of a class: {loose[0].relative_to(top)}.")
+    if len(classes) < 2:
+        what = f"one folder of a class only, {classes[0]!r}" if classes else "no folder of a class"
+        raise PflbenchError(f"{root} has {what}: put the images of each class into a folder of its own.")
+    labelled = _labelled(root, train)
+    scored = _test_split(root, top, classes) if train != top else []
+    lists = {path.parents[1] / ANNOTATIONS for path, _ in scored}
+    paths, labels = zip(*labelled, *scored, strict=True)
+    return _Found(list(paths), list(labels), classes, len(scored), [path for path in lists if path.is_file()])
+
+
+def _labelled(root: Path, train: Path) -> list[tuple[Path, int]]:
+    found = []
+    for label, folder in enumerate(_folders(train)):
+        images = _of_class(root, folder)
+        if not images:
+            kinds = ", ".join(sorted(SUFFIXES))
+            raise PflbenchError(f"{root} has no image in the folder of the class {folder.name!r} ({kinds}).")
+        found += [(path, label) for path in images]
+    return found
+
+
+def _test_split(root: Path, top: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
+    number = {name: label for label, name in enumerate(classes)}
+    for folder in (top / name for name in TEST):
+        if (folder / ANNOTATIONS).is_file():
+            return _annotated(folder, number)
+        inside = [one for one in _folders(folder) if one.name != INNER or INNER in number]
+        if unlike := [one.name for one in inside if one.name not in number]:
+            raise PflbenchError(f"{root} has the class {unlike[0]!r} in {folder.name}, and not in train.")
+        if inside:
+            return [(path, number[one.name]) for one in inside for path in _of_class(root, one)]
+    return []
+
+
+def _annotated(folder: Path, number: dict[str, int]) -> list[tuple[Path, int]]:
+    """Tiny-ImageNet's validation images, by name. Raises `PflbenchError`."""
+    found = []
+    listed = folder / ANNOTATIONS
+    for line in sorted(filter(None, listed.read_text(encoding="utf-8").splitlines())):
+        name, label = [*line.split("\t"), "", ""][:2]
+        path = folder / INNER / Path(name).name
+        if label not in number or not path.is_file():
+            raise PflbenchError(f"{listed} has a line for no image or no class of train: {line[:80]!r}.")
+        found.append((path, number[label]))
+    return found
+
+
+def _of_class(root: Path, folder: Path) -> list[Path]:
+    """The images of a class: those in its folder, then those in the folder "images" of that."""
+    for deeper in _folders(folder):
+        if deeper.name != INNER or _folders(deeper):
+            raise PflbenchError(
+                f"{root} has folders within the folder of the class {folder.name!r} ({deeper.name!r}): images must lie "
+                "in a folder for each class, or in that of train and test."
+            )
+    return [*_images(folder), *_images(folder / INNER)]
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in a folder, by name, but for hidden ones and what macOS adds; none if it is not there."""
+    if not folder.is_dir():
+        return []
+    inside = (path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX")
+    return sorted((path for path in inside if path.is_dir()), key=lambda path: path.name)
+
+
+def _images(folder: Path) -> list[Path]:
+    """The images that lie in a folder itself, by name; none if it is not there."""
+    if not folder.is_dir():
+        return []
+    return sorted((path for path in folder.iterdir() if _is_image(path.name)), key=lambda path: path.name)
+
+
+def _is_image(name: str) -> bool:
+    return not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
+
+
+def _headers(paths: Sequence[Path]) -> tuple[np.ndarray, np.ndarray]:
+    """Heights and widths, int64 ["images", 2], and which images are gray, bool ["images"]. Raises `PflbenchError`."""
+    from PIL import Image
+
+    sizes, gray = np.empty((len(paths), 2), dtype=np.int64), np.empty(len(paths), dtype=np.bool_)
+    for row, path in enumerate(paths):
+        with reading(f"Cannot read {path}"), Image.open(path) as image:
+            if image.mode not in GRAY | COLOR:
+                raise PflbenchError(
+                    f"{path} has more than 8 bits a channel (Pillow's mode {image.mode}): save it as 8."
+                )
+            sizes[row] = image.height, image.width
+            gray[row] = image.mode in GRAY
+    return sizes, gray
+
+
+def _decoded(paths: Sequence[Path], shape: Shape) -> Pixels:
+    """All images as the pool holds them. Raises `PflbenchError`."""
+    from PIL.Image import Resampling
+
+    channels, height, width = shape
+    images = np.empty((len(paths), *shape), dtype=np.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's, of transparency that is dropped and of damaged EXIF
+        for image, path in zip(images, paths, strict=True):
+            pixels = opened(path, "L" if channels == 1 else "RGB")
+            if pixels.size != (width, height):
+                pixels = pixels.resize((width, height), Resampling.BILINEAR)
+            image[:] = np.asarray(pixels).reshape(height, width, channels).transpose(2, 0, 1)
+    return images
