@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pflbench.report.table import Table
     from pflbench.running.planning import Plan
     from pflbench.running.training import Outcome
+    from pflbench.suite.cells import ReadAs
     from pflbench.testing import Finding
 
 Where = str | Path
@@ -125,7 +126,12 @@ def run(
 
 
 def table(
-    part: Selection, results: Where = "results", *, spread: bool | None = None, data_dir: Where | None = None
+    part: Selection,
+    results: Where = "results",
+    *,
+    spread: bool | None = None,
+    read: ReadAs = "last",
+    data_dir: Where | None = None,
 ) -> FinishedTable:
     """The table of a suite under a profile, from the stored runs alone, as the paper prints it.
 
@@ -133,6 +139,8 @@ def table(
         part: One suite; without a profile, the paper's. The selection's methods choose among the rows.
         results: The results folder.
         spread: Whether the spread over seeds stands behind each number; None: as the paper prints it.
+        read: In which of the rounds that runs were scored in it is read: "last" (those that the suite names), "last-10"
+            (the mean over the last ten), or "best" (each run's best one, which is optimistic).
         data_dir: Where the datasets are, if not in the data root.
 
     Raises:
@@ -146,7 +154,7 @@ def table(
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
     store = Store(Path(results))
     own, every = readable(store, data_dir), part.but(profile=part.profile or "paper", methods=None)
-    (table,) = reported(every, store, own, spread=spread).tables
+    (table,) = reported(every, store, own, spread=spread, read_as=read).tables
     if not table.has_results:
         raise none_there(part, store, own)
     return FinishedTable(only([table], part.methods)[0])

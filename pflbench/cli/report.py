@@ -56,6 +56,14 @@ def report(
     all_: Annotated[
         bool, option("--all", help="Every table that has results, not only the one that was run last.")
     ] = False,
+    read: Annotated[
+        str,
+        option(
+            "--read",
+            help="Which of the rounds that runs were scored in: last (as the suite says), last-10 (the mean over the "
+            "last ten), or best (each run's best: optimistic). With the gap to the last round.",
+        ),
+    ] = "last",
     fresh: Annotated[bool, option("--fresh", help="Leave packed runs out, as those of other people.")] = False,
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
     results: options.Results = options.DEFAULT_RESULTS,
@@ -76,7 +84,7 @@ def report(
     store = Store(results, packed=not fresh)
     own = readable(store, data_dir)
     first_look = format_ == "terminal" and output is None
-    found = reported(selection, store, own, spread=spread, newest=first_look and not all_)
+    found = reported(selection, store, own, spread=spread, newest=first_look and not all_, read_as=read)  # type: ignore[arg-type]
     tables = [compact(one, compare_paper) for one in found.tables] if first_look and not full else found.tables
     texts = [render(table, format_, compare_paper) for table in tables]  # type: ignore[arg-type]
     if first_look:

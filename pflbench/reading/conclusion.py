@@ -9,7 +9,8 @@ from typing import NamedTuple
 from pflbench.reading.evidence import Facts
 from pflbench.reading.explaining import Explanation
 from pflbench.reading.runs import commit
-from pflbench.report.cells import ENOUGH_SEEDS, WINDOW
+from pflbench.report.cells import ENOUGH_SEEDS
+from pflbench.report.reading import WINDOW
 from pflbench.report.text import number, ranges
 from pflbench.units import count
 

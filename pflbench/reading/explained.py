@@ -103,6 +103,7 @@ def _numbers(of: Explanation) -> list[str]:
         why = _MEASURED.get(value.verdict.label, value.verdict.reason)
         suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
         lines.append(f"Verdict of the report: {value.verdict.label} ({why}){suspect}.")
+        lines.append(f"But {value.verdict.at_best}." if value.verdict.at_best else "")
     if reference is not None and reference.spread is not None and of.table.spread.paper:
         lines.append(f"The paper's ± is {of.table.spread.paper}.")
     if value.seeds:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-from pflbench.errors import UsageError
+from pflbench.errors import UsageError, unknown
 from pflbench.report.compact import only
 from pflbench.report.dataset_table import lay_out_counts
 from pflbench.report.layout import lay_out
@@ -18,7 +18,7 @@ from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import Asker, Askers, askers
-from pflbench.suite.cells import Expansion
+from pflbench.suite.cells import Expansion, ReadAs
 from pflbench.suite.counting import counting
 from pflbench.suite.document import ColumnKey, Suite
 from pflbench.suite.expand import expand
@@ -42,15 +42,25 @@ class Reported(NamedTuple):
     others: list[Expansion]
 
 
-def reported(part: Selection, store: Store, own: Own, *, spread: bool | None = None, newest: bool = False) -> Reported:
+def reported(
+    part: Selection,
+    store: Store,
+    own: Own,
+    *,
+    spread: bool | None = None,
+    newest: bool = False,
+    read_as: ReadAs = "last",
+) -> Reported:
     """What a report shows; the methods asked for choose among the rows.
 
     Where nothing is asked for and `newest`, it is only the table that was run last. `spread`: whether the spread over
-    seeds stands behind each number; None: as the suite says.
+    seeds stands behind each number; None: as the suite says. `read_as`: in which of the scored rounds they are read.
 
     Raises:
         UsageError: Something is unknown, or nothing that is asked for has results.
     """
+    if read_as not in get_args(ReadAs):
+        raise unknown("reading", read_as, get_args(ReadAs))
     counted = counted_tables(part, store, own, spread)
     trained = part.but(suites=[name for name in part.suites if name not in counted], methods=None)
     there = with_results(trained, store, own) if trained.suites or not counted else []
@@ -60,7 +70,7 @@ def reported(part: Selection, store: Store, own: Own, *, spread: bool | None = N
         shown = [last] if last else there[:1]
     if not shown and not counted:
         raise none_there(trained, store, own)
-    tables = [*counted.values(), *(lay_out(one.with_spread(spread), store) for one in shown)]
+    tables = [*counted.values(), *(lay_out(one.with_spread(spread), store, read_as) for one in shown)]
     seen = {(one.path.resolve(), one.profile) for one in shown}
     others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
     return Reported(only(tables, part.methods), others)

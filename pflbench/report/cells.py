@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.errors import PflbenchError
-from pflbench.report.reading import Floats, Rounds, Shelf, average, by_round, concerned, scored
+from pflbench.report.gap import gap
+from pflbench.report.reading import WINDOW, Floats, Rounds, Shelf, average, by_round, concerned, scored
 from pflbench.report.table import CellValue, Recent, Verdict
+from pflbench.report.text import ranges
 from pflbench.result import RunResult
 from pflbench.suite.cells import Caption, Cell, Choice, Expansion, Reading, Reference
 from pflbench.suite.schema import Spread
 
 ENOUGH_SEEDS = 3
-WINDOW = 10
-"""So many of the last scored rounds stand beside a cell that shows the last one alone."""
 _ROUNDING = 1e-9
 _MIXED = "the column mixes data or method versions (see †)"
 
@@ -83,10 +83,29 @@ def value(cell: Cell, done: list[Read], shelf: Shelf, table: Expansion, *, mixed
         alike = replace(reading, mean="clients")
         filled = replace(filled, plain=float(np.mean([float(one.average(alike).mean()) for one in done])))
     if not cell.choices:
-        return replace(filled, recent=recent([one.result for one in done], reading))
+        return _over_rounds(filled, [one.result for one in done], reading, table)
     on_test = [average(one.on_test, reading, one.result) for one in done if one.on_test]
     optimistic = summarize(np.array(on_test), table.spread)
     return replace(filled, on_test=Reference(optimistic.mean, optimistic.spread))
+
+
+def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Reading, table: Caption) -> CellValue:
+    """The value with what its other scored rounds say."""
+    if reading.read_as != "last":
+        return replace(value, gap=gap(results, reading))
+    value = replace(value, recent=recent(results, reading))
+    verdict_, theirs = value.verdict, value.reference
+    if verdict_ is None or theirs is None or verdict_.label not in ("within 2", "off"):
+        return value
+    other = gap(results, reading)
+    if other is None or len(other.best) < len(results):
+        return value
+    best = summarize(np.array([[one] for one in other.best.values()]), table.spread)
+    there = verdict(best, theirs)
+    if there.label != "within 1":
+        return value
+    said = f"at our best round (optimistic; rounds {ranges(other.at.values())}) it is {best.mean:.1f}: {there.label}"
+    return replace(value, verdict=replace(verdict_, at_best=said))
 
 
 def settle(value: CellValue, seeds: dict[int, Floats], table: Caption) -> CellValue:

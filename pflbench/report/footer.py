@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pflbench.report import used as made
-from pflbench.report.cells import WINDOW, spread_word
-from pflbench.report.reading import concerned
+from pflbench.report.cells import spread_word
+from pflbench.report.gap import gap_lines
+from pflbench.report.reading import WINDOW, concerned
 from pflbench.report.table import CellValue, Grid
 from pflbench.report.text import MARKS, grouped, number, ranges
 from pflbench.report.used import Used, per_column
@@ -52,8 +53,10 @@ def footer(
     progress = made.progress(table.cells, used)
     first = [*mixed, *made.failures(used), shortfall(table)]
     apart, doubts = other_seeds(table, grid), made.doubts(table, used, done)
+    read, gaps = read_otherwise(table, grid)
     lines = [
         *first,
+        read,
         f"{paper(table)} Protocol: {table.protocol}.",
         departures(table),
         selection(table.cells, None if alike else stages),
@@ -63,6 +66,7 @@ def footer(
         plain(table, grid),
         left_out(table, grid),
         rounds(table),
+        *gaps,
         *recent(table, grid),
         *choices(table, grid),
         *unprinted(grid, titles),
@@ -78,7 +82,7 @@ def footer(
         *table.notes,
         *older,
     ]
-    warnings = [*first, apart, *doubts, *older]
+    warnings = [*first, read, apart, *doubts, *older]
     return tuple(filter(None, lines)), tuple(filter(None, warnings)), f"{counted} {progress}"
 
 
@@ -104,6 +108,8 @@ def selection(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | None 
             rule += f", {mean} {ranges(steps)}"
         rules[f"{rule}: {', '.join(rows[stage])}" if rows else rule] = None
     lasts = sorted({run.scoring.last for cell in cells for run in cell.needed})
+    if any(cell.reading.read_as != "last" for cell in cells):
+        return f"Selection: {'; '.join(rules)}."
     when = "after the last round"
     if lasts not in ([], [1]):
         when = f"means of the scores after each of the last {' or '.join(map(str, lasts))} rounds"
@@ -250,6 +256,16 @@ def recent(table: Expansion, grid: Grid) -> list[str]:
         f"range of single runs: {_listed(means)}.",
         f"From one of these rounds to the next, a run moves by up to {number(step, None, 1)} points ({title}).",
     ]
+
+
+def read_otherwise(table: Expansion, grid: Grid) -> tuple[str, list[str]]:
+    """Where not the last round is read: what is, and how far that is from the last round."""
+    read_as = {cell.reading.read_as for cell in table.cells} - {"last"}
+    if not read_as:
+        return "", []
+    return gap_lines(
+        read_as.pop(), [(row, head, value.gap) for row, head, value in _filled(table, grid)], table.layout.decimals
+    )
 
 
 def choices(table: Expansion, grid: Grid) -> list[str]:

@@ -19,16 +19,22 @@ from pflbench.report.versions import apart, mixtures, outdated
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import askers
-from pflbench.suite.cells import Caption, ColumnHead, Derived, Expansion, Reference, TableColumn
+from pflbench.suite.cells import Caption, ColumnHead, Derived, Expansion, ReadAs, Reference, TableColumn
+
+_READ: dict[ReadAs, str] = {"last": "", "last-10": " [last ten scored rounds]", "best": " [best round: optimistic]"}
+"""What the title says of the rounds that a table is read in."""
 
 
-def lay_out(table: Expansion, store: Store) -> Table:
-    """The finished table. Depends on nothing but the suite and the stored runs."""
+def lay_out(table: Expansion, store: Store, read_as: ReadAs = "last") -> Table:
+    """The finished table. Depends on nothing but the suite and the stored runs.
+
+    `read_as`: in which of the scored rounds it is read.
+    """
     shelf = Shelf(store)
     extra, spare = extra_rows(table, shelf.specs, askers(store))
     spare, older = _left_over(table, spare, shelf)
-    table = replace(table, cells=tuple(cell for cell in table.cells if cell.has_scores))
-    cells = table.places | {table.place(cell): cell for cell in extra}
+    table = replace(table, cells=tuple(cell.read(read_as) for cell in table.cells if cell.has_scores))
+    cells = table.places | {table.place(cell): cell.read(read_as) for cell in extra}
     found = {place: read(cell, shelf) for place, cell in cells.items()}
     # After the reading: only then are damaged files known.
     guests = {cell.row.id: cell.row.title for cell in extra}
@@ -45,7 +51,7 @@ def lay_out(table: Expansion, store: Store) -> Table:
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(
         suite=table.suite,
-        title=table.heading,
+        title=table.heading + _READ[read_as],
         profile=table.profile,
         columns=columns,
         rows=_rows(named, used, grid | differences, columns),
@@ -56,6 +62,7 @@ def lay_out(table: Expansion, store: Store) -> Table:
         warnings=warnings,
         summary=summary,
         comparable=not table.shortfall.runs,
+        read_as=read_as,
     )
 
 

@@ -21,6 +21,9 @@ from pflbench.suite.own import Own
 
 Floats = npt.NDArray[np.float64]
 
+WINDOW = 10
+"""So many of the last scored rounds are averaged where more than the last one is read."""
+
 EVERYBODY = -1
 """The client of a score on the federation's test rows."""
 
@@ -40,10 +43,14 @@ Rounds = tuple[Scored, ...]
 
 
 def scored(result: RunResult, reading: Reading) -> Rounds:
-    """Each client's accuracy after each of the rounds that a run is to be scored in, the last one last.
+    """Each client's accuracy after each of the rounds that are read, the last one last.
 
-    Raises `PflbenchError` if the run was not scored in one of them, or lacks a step for a client.
+    Raises `PflbenchError` if the run was not scored in one that it is to be scored in, or lacks a step for a client.
     """
+    if reading.read_as != "last":
+        walk = by_round(result, reading)
+        rounds = [max(walk, key=lambda n: walk[n])] if reading.read_as == "best" else list(walk)[-WINDOW:]
+        return tuple(after(result, reading, n) for n in rounds)
     last = result.spec.rounds
     return tuple(after(result, reading, n) for n in range(last - result.spec.scoring.last + 1, last + 1))
 

@@ -41,7 +41,8 @@ def render(
 
     Args:
         table: What to show.
-        format: `csv` is the long form, one line per cell that has a run, done or failed.
+        format: `csv` is the long form, one line per cell that has a run, done or failed; with a column `read` where
+            the table is not read in the rounds that its suite names.
         compare: Whether the paper's numbers, differences and verdicts follow the table (always in the CSV).
         width: Characters per line in a terminal; default: the terminal's.
         color: Whether to write ANSI styles; default: if standard output is a terminal. `NO_COLOR` leaves only bold.
@@ -107,8 +108,9 @@ def _tabulated(header: Sequence[str], body: Sequence[Sequence[str]], format: str
 def _csv(table: Table) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    writer.writerows(_record(table, *one) for one in table.shown)
+    otherwise = () if table.read_as == "last" else (table.read_as,)
+    writer.writerow([*CSV_COLUMNS, *("read" for _ in otherwise)])
+    writer.writerows([*_record(table, *one), *otherwise] for one in table.shown)
     return file.getvalue()
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pflbench.suite.cells import ColumnHead, Reference
+import numpy as np
+
+from pflbench.suite.cells import ColumnHead, ReadAs, Reference
 
 
 class Recent(NamedTuple):
@@ -27,6 +29,24 @@ class Recent(NamedTuple):
     last: float
 
 
+class Gap(NamedTuple):
+    """A cell's seeds that were scored in several rounds, each reading's mean by seed, in percent."""
+
+    last: Mapping[int, float]
+    recent: Mapping[int, float]
+    best: Mapping[int, float]
+    """The best scored round of each seed."""
+    at: Mapping[int, int]
+    """Which round that is; ties: the first."""
+    averaged: tuple[int, int]
+    """The fewest and the most rounds that `recent` averages."""
+
+    def mean(self, which: ReadAs) -> float:
+        """A reading's mean over the seeds."""
+        found = {"last": self.last, "last-10": self.recent, "best": self.best}[which]
+        return float(np.mean(list(found.values())))
+
+
 SUSPECT = "reference suspect"
 
 
@@ -35,12 +55,14 @@ class Verdict:
     """How a cell compares to the paper, and why; `ratio` is the difference in joint spreads.
 
     `suspect`: why the paper's number may be wrong, which stands beside the comparison and does not hide it.
+    `at_best`: what the comparison would be at our best round, where that is nearer to the paper's than our last.
     """
 
     label: Literal["within 1", "within 2", "off", "too few seeds", "not comparable"]
     reason: str
     ratio: float | None = None
     suspect: str | None = None
+    at_best: str | None = None
 
     @property
     def word(self) -> str:
@@ -72,6 +94,8 @@ class CellValue:
     """Where clients are weighted by their test examples: the mean in which each counts the same."""
     left_out: int = 0
     """At stage "stored": how many clients never took part, over all seeds, and so have nothing to score."""
+    gap: Gap | None = None
+    """Where the table is not read at the last round, what this and other readings give."""
     recent: Recent | None = None
     """At stage "global", where enough rounds were scored and the cell shows the last: the rounds before it as well."""
     reference: Reference | None = None
@@ -128,6 +152,8 @@ class Table:
     """False where the footer says of the whole table that it does not compare with the paper."""
     warnings: tuple[str, ...] = ()
     """The footer's lines that nobody may miss."""
+    read_as: ReadAs = "last"
+    """In which of the scored rounds its cells are read."""
     summary: str = ""
     """Seeds, spread and number of runs in a line."""
 

@@ -102,9 +102,10 @@ def _judged(verdict: Verdict, notes: dict[str, int]) -> str:
     """`off (6.1) [1], reference suspect [2]`; `notes`: the numbers of the reasons so far."""
     shown = "" if verdict.ratio is None or math.isinf(verdict.ratio) else f" ({verdict.ratio:.1f})"
     said = f"{verdict.label}{shown} [{notes.setdefault(verdict.reason, len(notes) + 1)}]"
-    if verdict.suspect is None:
-        return said
-    return f"{said}, {SUSPECT} [{notes.setdefault(verdict.suspect, len(notes) + 1)}]"
+    for word, why in ((SUSPECT, verdict.suspect), ("nearer at our best round", verdict.at_best)):
+        if why is not None:
+            said += f", {word} [{notes.setdefault(why, len(notes) + 1)}]"
+    return said
 
 
 def fitting(text: str, encoding: str) -> str:

@@ -21,6 +21,10 @@ UNPRINTED = ("guess", "tuned")
 """Where a value comes from that neither the paper nor its code gives: guessed, or tuned by us."""
 
 
+ReadAs = Literal["last", "last-10", "best"]
+"""Which of the rounds that a run was scored in a cell reads: those that the suite names, the last ten, or the best."""
+
+
 class Reference(NamedTuple):
     """What the paper printed, in percent. `spread` is None where it printed none; `suspect`: why it may be wrong.
 
@@ -99,13 +103,14 @@ class Reading:
     """How a cell reads a run's scores: the stage, and the fine-tuning steps to average (None: the last one).
 
     `smallest`: only the so many clients with the fewest support examples count (ties: the lower client number). `mean`:
-    each client counts the same, or is weighted by its number of test examples.
+    each client counts the same, or is weighted by its number of test examples. `read_as`: in which rounds.
     """
 
     stage: Shown
     steps: tuple[int, ...] | None = None
     smallest: int | None = None
     mean: Mean = "clients"
+    read_as: ReadAs = "last"
 
 
 class Choice(NamedTuple):
@@ -140,6 +145,10 @@ class Cell:
     def stage(self) -> Shown:
         """The stage that it shows."""
         return self.reading.stage
+
+    def read(self, as_: ReadAs) -> Cell:
+        """The same, read in other rounds."""
+        return self if self.reading.read_as == as_ else replace(self, reading=replace(self.reading, read_as=as_))
 
     @cached_property
     def by_seed(self) -> tuple[tuple[RunSpec, ...], ...]:

@@ -1,0 +1,70 @@
+"""What another reading of the scored rounds gives: the last one, the mean of the last ten, or the best one.
+
+The best round is chosen by what it is scored on, so it is optimistic, and never what a table shows unless it is asked
+for. Some papers' numbers look like it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pflbench.report.reading import WINDOW, by_round
+from pflbench.report.table import Gap
+from pflbench.report.text import ranges
+from pflbench.result import RunResult
+from pflbench.suite.cells import ColumnHead, ReadAs, Reading, TableRow
+
+
+def gap(results: Sequence[RunResult], reading: Reading) -> Gap | None:
+    """The readings of a cell's finished runs, one for each seed; None where none was scored in several rounds."""
+    walks = {result.spec.seed: by_round(result, reading) for result in results}
+    walks = {seed: walk for seed, walk in walks.items() if len(walk) > 1}
+    if not walks:
+        return None
+    at = {seed: max(walk, key=lambda round, walk=walk: walk[round]) for seed, walk in walks.items()}  # type: ignore[misc]
+    lasts = {seed: list(walk.values())[-WINDOW:] for seed, walk in walks.items()}
+    return Gap(
+        last={seed: values[-1] for seed, values in lasts.items()},
+        recent={seed: float(np.mean(values)) for seed, values in lasts.items()},
+        best={seed: walk[at[seed]] for seed, walk in walks.items()},
+        at=at,
+        averaged=(min(map(len, lasts.values())), max(map(len, lasts.values()))),
+    )
+
+
+Read = Sequence[tuple[TableRow, ColumnHead, Gap | None]]
+"""The cells of a table that have a number, each with its gap."""
+
+
+def gap_lines(read_as: ReadAs, cells: Read, decimals: int) -> tuple[str, list[str]]:
+    """What the footer of a table that is not read at its last round says: a warning, and the gap of each cell."""
+    there = [(row, head, one) for row, head, one in cells if one is not None]
+    averaged = [number for *_, one in there for number in one.averaged]
+    said = []
+    if read_as == "best":
+        word = "best round"
+        said.append(
+            "Optimistic: each number is of its runs' best scored round, chosen on the data that it is scored on."
+        )
+    elif there:
+        few, most = min(averaged), max(averaged)
+        word = f"last {most} scored rounds"
+        said.append(
+            f"Each number is the mean over its runs' last {f'{few} to ' if few < most else ''}{most} scored rounds."
+        )
+    if alone := [f"{row.title} ({head.name})" for row, head, one in cells if one is None]:
+        said.append(f"Scored in one round only, which is read: {', '.join(alone)}.")
+    apart: dict[str, list[str]] = {}
+    for row, head, one in there:
+        apart.setdefault(head.name, []).append(f"{row.title} {_apart(one, read_as, decimals)}")
+    return " ".join(said), [
+        f"The {word} minus the last round, {at}: {'; '.join(texts)}." for at, texts in apart.items()
+    ]
+
+
+def _apart(one: Gap, read_as: ReadAs, decimals: int) -> str:
+    """`+1.2, rounds 15–17`."""
+    rounds = f", rounds {ranges(one.at.values())}" if read_as == "best" else ""
+    return f"{one.mean(read_as) - one.mean('last'):+.{decimals}f}{rounds}"

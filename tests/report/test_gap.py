@@ -1,0 +1,121 @@
+"""A table read in other rounds than its last: in the last ten, or in each run's best."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pflbench.errors import UsageError
+from pflbench.reading.tables import reported
+from pflbench.report.gap import gap
+from pflbench.report.layout import lay_out
+from pflbench.report.reading import readable
+from pflbench.report.render import render
+from pflbench.report.table import Table
+from pflbench.result import RunResult, Score
+from pflbench.selection import Selection
+from pflbench.spec import RunSpec
+from pflbench.store import Store
+from pflbench.suite.cells import Expansion, ReadAs, Reading, Reference
+
+if TYPE_CHECKING:
+    from conftest import Build
+
+
+def walk(build: Build, spec: RunSpec, accuracies: list[float]) -> RunResult:
+    """A run scored after its last rounds, on one client."""
+    result = build.result(spec, accuracies[-1])
+    first = spec.rounds - len(accuracies) + 1
+    scores = [Score("global", first + i, 0, 2, 0, 20, 0.0, accuracy) for i, accuracy in enumerate(accuracies)]
+    return replace(result, scores=(*scores, *(s for s in result.scores if s.stage != "global")))
+
+
+@pytest.fixture
+def table(build: Build) -> Expansion:
+    """The global row alone, of runs of twenty rounds, beside a printed 70 ± 1."""
+    given = build.table(seeds=3, decimals=1)
+    cell = given.places["fedavg", "digits-a"]
+    runs = tuple(run.model_copy(update={"rounds": 20}) for run in cell.runs)
+    return replace(given, cells=(replace(cell, runs=runs, reference=Reference(70.0, 1.0)),))
+
+
+def cell(table: Table) -> Any:
+    ((_, _, value),) = table.shown
+    return value
+
+
+@pytest.mark.parametrize(
+    ("read_as", "seeds"),
+    [("last", {0: 50, 1: 60, 2: 40}), ("best", {0: 70, 1: 71, 2: 69}), ("last-10", {0: 52, 1: 60, 2: 54.5})],
+)
+def test_each_reading_is_its_mean(
+    build: Build, store: Store, table: Expansion, read_as: ReadAs, seeds: dict[int, float]
+) -> None:
+    first, second, third = table.cells[0].runs
+    store.write(walk(build, first, [0.7, *[0.5] * 9]))
+    store.write(walk(build, second, [0.71, *[0.6] * 10]))  # its best is out of the ten
+    store.write(walk(build, third, [0.5] * 5 + [0.69] * 3 + [0.48, 0.4]))
+    found = cell(lay_out(table, store, read_as))
+    assert found.seeds == {seed: pytest.approx(value) for seed, value in seeds.items()}
+
+
+def test_the_best_of_equal_rounds_is_the_first(build: Build, table: Expansion) -> None:
+    found = gap([walk(build, table.cells[0].runs[0], [0.4, 0.6, 0.5, 0.6])], Reading("global"))
+    assert found and found.at == {0: 18} and found.averaged == (4, 4)
+    assert (found.mean("last"), found.mean("best"), found.mean("last-10")) == pytest.approx((60, 60, 52.5))
+
+
+def test_the_footer_says_what_is_read_and_how_far_it_is_from_the_last(
+    build: Build, store: Store, table: Expansion
+) -> None:
+    for run, accuracies in zip(table.cells[0].runs, ([0.7, 0.5], [0.71, 0.6], [0.45]), strict=True):
+        store.write(walk(build, run, accuracies))
+    best = lay_out(table, store, "best")
+    assert best.title.endswith("[best round: optimistic]")
+    assert (
+        "Optimistic: each number is of its runs' best scored round, chosen on the data that it is scored on."
+        in best.warnings
+    )
+    assert "The best round minus the last round, Digits Dir 0.3: FedAvg +15.5, rounds 19." in best.footer
+    assert not any("no round or fine-tuning step is selected" in line for line in best.footer)
+    recent = lay_out(table, store, "last-10")
+    assert "The last 2 scored rounds minus the last round, Digits Dir 0.3: FedAvg +7.8." in recent.footer
+    assert "Each number is the mean over its runs' last 2 scored rounds." in recent.warnings
+    assert not any("minus the last round" in line for line in lay_out(table, store).footer)
+
+
+def test_a_cell_that_was_scored_once_is_named(build: Build, store: Store, table: Expansion) -> None:
+    for run in table.cells[0].runs:
+        store.write(walk(build, run, [0.5]))
+    (line,) = [line for line in lay_out(table, store, "best").warnings if "Scored in one round only" in line]
+    assert line.endswith("Scored in one round only, which is read: FedAvg (Digits Dir 0.3).")
+
+
+def test_a_verdict_says_where_our_best_round_is_nearer(build: Build, store: Store, table: Expansion) -> None:
+    for run, best in zip(table.cells[0].runs, (0.7, 0.71, 0.69), strict=True):
+        store.write(walk(build, run, [best, 0.5 + best / 100]))
+    verdict = cell(lay_out(table, store)).verdict
+    assert verdict.label == "off"
+    assert verdict.at_best == "at our best round (optimistic; rounds 19) it is 70.0: within 1"
+    assert "nearer at our best round [2]" in render(lay_out(table, store), "markdown")
+
+
+def test_no_verdict_does_where_the_best_round_is_off_too(build: Build, store: Store, table: Expansion) -> None:
+    for run in table.cells[0].runs:
+        store.write(walk(build, run, [0.6, 0.5]))
+    assert cell(lay_out(table, store)).verdict.at_best is None
+
+
+def test_the_csv_says_how_it_was_read_unless_it_is_the_last_round(build: Build, store: Store, table: Expansion) -> None:
+    for run in table.cells[0].runs:
+        store.write(walk(build, run, [0.6, 0.5]))
+    head, line = render(lay_out(table, store, "best"), "csv").splitlines()
+    assert head.endswith(",read") and line.endswith(",best")
+    assert "read" not in render(lay_out(table, store), "csv").splitlines()[0].split(",")
+
+
+def test_an_unknown_reading_is_refused(store: Store) -> None:
+    with pytest.raises(UsageError, match="Unknown reading 'bst'. Did you mean 'best'"):
+        reported(Selection(), store, readable(store), read_as="bst")  # type: ignore[arg-type]
