@@ -19,6 +19,7 @@ from pflbench.engine.client_map import Execution, one_lane
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import PflbenchError, UsageError
 from pflbench.executor import build, provenance
+from pflbench.executor.again import apart
 from pflbench.executor.allocator import limited
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
@@ -75,6 +76,8 @@ class Place:
     """Only algorithms that give the same bits every time."""
     evaluate_every: int | None = None
     """Score after every so many rounds, too."""
+    replace: bool = False
+    """Whether a finished result is replaced by whatever the run made again has, instead of only by the same."""
 
 
 @dataclass(frozen=True)
@@ -223,8 +226,13 @@ def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, A
     failure = None if outcome.failure is None else str(outcome.failure)
     if guards := sum(m.value for m in outcome.metrics if m.name == "guards" and m.round == spec.rounds):
         record = record | {"guards": int(guards)}
+    result, store = RunResult(spec, outcome.scores, record, failure, outcome.metrics), Store(place.results)
     try:
-        Store(place.results).write(RunResult(spec, outcome.scores, record, failure, outcome.metrics))
+        if not place.replace and failure is None and store.status(spec.id) == "done":
+            if different := apart(store.read(spec.id), result):
+                kept = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
+                return Done(spec, "error", kept)
+        store.write(result)
     except PflbenchError as error:
         return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)
     status: Literal["done", "failed"] = "failed" if failure else "done"

@@ -45,23 +45,19 @@ def gap_lines(read_as: ReadAs, cells: Read, decimals: int) -> tuple[str, list[st
     said = []
     if read_as == "best":
         word = "best round"
-        said.append(
-            "Optimistic: each number is of its runs' best scored round, chosen on the data that it is scored on."
-        )
+        said.append("Optimistic: each number is of its runs' best round, chosen on the data that it is scored on.")
     elif there:
         few, most = min(averaged), max(averaged)
         word = f"last {most} scored rounds"
-        said.append(
-            f"Each number is the mean over its runs' last {f'{few} to ' if few < most else ''}{most} scored rounds."
-        )
+        several = f"{few} to {most}" if few < most else most
+        said.append(f"Each number is the mean over its runs' last {several} scored rounds.")
     if alone := [f"{row.title} ({head.name})" for row, head, one in cells if one is None]:
         said.append(f"Scored in one round only, which is read: {', '.join(alone)}.")
     apart: dict[str, list[str]] = {}
     for row, head, one in there:
         apart.setdefault(head.name, []).append(f"{row.title} {_apart(one, read_as, decimals)}")
-    return " ".join(said), [
-        f"The {word} minus the last round, {at}: {'; '.join(texts)}." for at, texts in apart.items()
-    ]
+    lines = [f"The {word} minus the last round, {at}: {'; '.join(texts)}." for at, texts in apart.items()]
+    return " ".join(said), lines
 
 
 def _apart(one: Gap, read_as: ReadAs, decimals: int) -> str:

@@ -202,6 +202,7 @@ def _place(results: Path, execution: Execution, specs: Sequence[RunSpec]) -> Pla
         memory_limit=execution.memory_limit,
         deterministic=execution.deterministic,
         evaluate_every=execution.evaluate_every,
+        replace=execution.redo == "always",
     )
 
 

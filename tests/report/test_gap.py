@@ -75,8 +75,7 @@ def test_the_footer_says_what_is_read_and_how_far_it_is_from_the_last(
     best = lay_out(table, store, "best")
     assert best.title.endswith("[best round: optimistic]")
     assert (
-        "Optimistic: each number is of its runs' best scored round, chosen on the data that it is scored on."
-        in best.warnings
+        "Optimistic: each number is of its runs' best round, chosen on the data that it is scored on." in best.warnings
     )
     assert "The best round minus the last round, Digits Dir 0.3: FedAvg +15.5, rounds 19." in best.footer
     assert not any("no round or fine-tuning step is selected" in line for line in best.footer)
@@ -117,5 +116,5 @@ def test_the_csv_says_how_it_was_read_unless_it_is_the_last_round(build: Build, 
 
 
 def test_an_unknown_reading_is_refused(store: Store) -> None:
-    with pytest.raises(UsageError, match="Unknown reading 'bst'. Did you mean 'best'"):
+    with pytest.raises(UsageError, match=r"Unknown reading 'bst'\. Did you mean 'best'"):
         reported(Selection(), store, readable(store), read_as="bst")  # type: ignore[arg-type]

@@ -1,0 +1,37 @@
+"""A finished run that was made again, for more scores: whether it is the same run as far as both were scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pflbench.result import RunResult
+
+CLOSE = 0.1
+"""Points by which mean accuracies of a run made twice may differ: rounding, on another machine or in a stack."""
+
+Moment = tuple[str, int, int]
+"""Stage, round and fine-tuning step."""
+
+
+def apart(stored: RunResult, again: RunResult) -> str | None:
+    """Where mean accuracies at shared moments differ most, in words, if that is by more than `CLOSE`; else None.
+
+    A mean is over the clients that were scored then. Two results that share no moment are not held against each other.
+    """
+    before, now = _means(stored), _means(again)
+    shared = before.keys() & now.keys()
+    if not shared:
+        return None
+    worst = max(shared, key=lambda moment: (abs(before[moment] - now[moment]), moment))
+    if not abs(before[worst] - now[worst]) > CLOSE:
+        return None
+    stage, round, step = worst
+    after = f"round {round}" + (f", step {step}" if step else "")
+    return f"after {after} ({stage}) it has {before[worst]:.2f} %, made again {now[worst]:.2f} %"
+
+
+def _means(result: RunResult) -> Mapping[Moment, float]:
+    found: dict[Moment, list[float]] = {}
+    for score in result.scores:
+        found.setdefault((score.stage, score.round, score.step), []).append(100 * score.accuracy)
+    return {moment: sum(values) / len(values) for moment, values in found.items()}
