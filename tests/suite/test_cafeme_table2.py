@@ -1,0 +1,99 @@
+"""CAFeMe's Table 2: what it asks for, as printed, with what the authors' code has for each column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pflbench.data.federation import build
+from pflbench.errors import DataMissing
+from pflbench.executor.build import dataset, partition
+from pflbench.suite.cells import Expansion
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
+
+PRINTED = {
+    "FedAvg": (79.81, 2.21),
+    "FedAvg-FT": (82.07, 1.92),
+    "IFCA": (79.81, 2.04),
+    "IFCA-FT": (82.56, 1.79),
+    "Ditto": (80.41, 1.29),
+    "FedRep": (78.10, 1.81),
+    "Per-FedAvg": (80.26, 2.60),
+    "CAFeMe": (82.76, 0.83),
+}
+"""The column FEMNIST."""
+
+
+def femnist(profile: str = "paper") -> Expansion:
+    return expand(load("cafeme-table2"), columns=["femnist"], profile=profile)
+
+
+def test_femnist_reads_as_printed() -> None:
+    table = femnist()
+    assert {cell.row.title: cell.reference and cell.reference[:2] for cell in table.cells} == PRINTED
+    assert [cell.row.title for cell in table.cells] == list(PRINTED)
+    one = expand(load("cafeme-table1"))
+    assert [(row.id, row.title, row.stages) for row in table.rows] == [(r.id, r.title, r.stages) for r in one.rows]
+    assert (table.layout, table.seeds, table.spread) == (one.layout, one.seeds, one.spread)
+    assert len(table.runs) == 30
+
+
+def test_femnist_is_what_the_authors_code_has() -> None:
+    for cell in femnist().cells:
+        run, name = cell.runs[0], cell.row.method
+        assert (run.dataset.name, run.dataset.options) == ("femnist", {"source": "leaf"})
+        assert (run.partition.name, run.partition.options) == ("natural", {"minimum": 62})
+        assert (run.clients, run.training_clients, run.cohort, run.query) == (100, 80, 5, 0.2)
+        assert (run.rounds, run.batch, run.model, run.tail, run.weights) == (2000, 50, "cnn2", "drop", "uniform")
+        tuning, hyper = run.scoring.finetune, run.method.hyper
+        if cell.stage == "finetuned":
+            assert tuning and (tuning.steps, tuning.decay, tuning.every) == (50, 0.8, 5)
+            assert tuning.lr == (0.01 if name == "cafeme" else 0.001) and cell.reading.steps == (48, 49, 50)
+        steps = {"fedavg": "epochs", "ifca": "epochs", "fedrep-averaged": "head_steps"}.get(name, "steps")
+        assert hyper[steps] == 8 and hyper.get("clusters", 2) == 2
+        rates = {key: hyper[key] for key in hyper if "lr" in key}
+        assert rates.pop("inner_lr", 0.01) == 0.01 and set(rates.values()) == {0.001}
+
+
+@pytest.mark.parametrize("profile", ["paper", "quick", "smoke"])
+def test_of_table1_only_what_is_said_of_both_tables_is_said(profile: str) -> None:
+    table = femnist(profile)
+    said = " ".join([*map(str, table.notes), *(d.what + d.here for c in table.cells for d in table.departures_of(c))])
+    assert not any(word in said for word in ("CIFAR", "RMNIST", "angle", "Dirichlet"))
+    what = {d.what for cell in table.cells for d in table.departures_of(cell)}
+    assert profile != "paper" or what >= {
+        "batch size",
+        "local steps",
+        "local epochs",
+        "FEMNIST's images",
+        "which writers",
+    }
+    suspect = {cell.row.id for cell in table.cells if cell.reference and cell.reference.suspect}
+    assert suspect == {row.id for row in table.rows} - {"per-fedavg", "cafeme"}
+
+
+def test_profiles() -> None:
+    quick, smoke = femnist("quick"), femnist("smoke")
+    assert quick.seeds == (0,) and quick.columns[0].rounds < 2000 and quick.columns[0].dataset == "femnist"
+    assert {run.scoring.first for run in quick.runs} == {8}
+    assert (smoke.seeds, smoke.columns[0].rounds, smoke.columns[0].dataset) == ((0, 1), 4, "digits")
+    for run in smoke.runs:  # every client has a whole batch
+        source = dataset(run.dataset).load(Path(), run.seed)
+        made = build(
+            source,
+            partition(run.partition),
+            clients=run.clients,
+            training_clients=run.training_clients,
+            query=0.2,
+            seed=run.seed,
+        )
+        assert min(map(len, made.support)) >= run.batch
+
+
+def test_without_data_one_message_says_all(tmp_path: Path) -> None:
+    with pytest.raises(DataMissing) as error:
+        dataset(femnist().runs[0].dataset).load(tmp_path, 0)
+    for text in ("femnist/data/train/*.json", "preprocess.sh", "GB", str(tmp_path / "femnist" / "data")):
+        assert text in str(error.value)
