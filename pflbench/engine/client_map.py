@@ -7,7 +7,7 @@ is what all clients of a run get (the server state), `own` the client's state, `
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -29,6 +29,10 @@ Tree = Any
 ClientFunction = Callable[..., Tree]
 Shared = Sequence[Tree] | Mapping[int, Tree]
 """What all clients of a run get, by the run's index in the group."""
+Owner = tuple[int, int]
+"""The index of a run in the group, and one of its clients."""
+PORTION = 8
+"""Clients per core whose states are in memory at a time, in a loop."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,13 @@ class ClientMap:
     def padding(self) -> float:
         """Rows computed over rows asked for, so far."""
         return self.padded_rows / self.real_rows if self.real_rows else 1.0
+
+    def portions(self, owners: Sequence[Owner], frugal: bool = False) -> Iterator[Sequence[Owner]]:
+        """Clients in portions: looped ones `PORTION` per core, or one (`frugal`); stacked ones all at a time."""
+        size = (1 if frugal else PORTION) * self.lanes()
+        if self.execution == "vectorized":
+            size = max(1, len(owners))
+        return (owners[i : i + size] for i in range(0, len(owners), size))
 
     def __call__(self, fn: ClientFunction, shared: Shared, items: Sequence[Item], key: Hashable = None) -> list[Tree]:
         """The function's results, one tree of tensors per item, in the items' order.

@@ -13,7 +13,7 @@ from torch import Tensor
 from pflbench import noise
 from pflbench.engine import returned
 from pflbench.engine.batches import Drawn, pieces, query_batches
-from pflbench.engine.client_map import ClientMap, Item, Watched, keyed
+from pflbench.engine.client_map import ClientMap, Item, Owner, Watched, keyed
 from pflbench.engine.run import Run
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Draw, Method, Objective, keep
@@ -25,7 +25,7 @@ from pflbench.typing import Params
 
 Tree = Any
 AnyMethod = Method[Any, Any, Any]
-Left = Mapping[tuple[int, int], tuple[Tree, Tree]]
+Left = Mapping[Owner, tuple[Tree, Tree]]
 Scored = Iterator[tuple[int, list[Score]]]
 """Scores of runs, each with the run's index in its group; a run may come several times."""
 
@@ -94,12 +94,9 @@ def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
     if "global" in scoring.stages and scoring.global_on == "test-set":
         yield from _on_test_rows(method, runs, clients, round)
     if "personalized" in scoring.stages and not before_aggregation(method, scoring):
-        left = {
-            (index, client): (run.states.get(client, run.fresh), None)
-            for index, run in runs.items()
-            for client in run.scored
-        }
-        yield from personal(method, runs, clients, round, left)
+        for owners in clients.portions([(index, client) for index, run in runs.items() for client in run.scored]):
+            left = {(index, client): (runs[index].state(client), None) for index, client in owners}
+            yield from personal(method, runs, clients, round, left)
     if leaves_models(scoring):
         yield from _left_behind(runs, clients, round)
 

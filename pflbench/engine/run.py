@@ -14,6 +14,7 @@ from pflbench import noise
 from pflbench.data.federation import Federation
 from pflbench.engine.batches import Stream
 from pflbench.engine.costs import Tally
+from pflbench.engine.states import States
 from pflbench.errors import Diverged
 from pflbench.models.network import Network
 from pflbench.result import Metric, Score
@@ -106,7 +107,7 @@ class Run:
     fresh: Tree
     """The state of a client that has not taken part yet."""
     cursors: np.ndarray
-    states: dict[int, Tree] = field(default_factory=dict)
+    states: States = field(default_factory=States)
     left: dict[int, Params] = field(default_factory=dict)
     """Each client's local model, where it is scored."""
     latest: list[int] = field(default_factory=list)
@@ -118,6 +119,10 @@ class Run:
     failure: Diverged | None = None
     unchecked: list[tuple[int, Tensor]] = field(default_factory=list)
     """Rounds whose server state is not checked yet, each with whether it is finite, a tensor."""
+
+    def state(self, client: int) -> Tree:
+        """A client's state."""
+        return self.states.get(client, self.fresh)
 
     @cached_property
     def scored(self) -> list[int]:

@@ -16,13 +16,14 @@ from pflbench.data.federation import Federation
 from pflbench.engine import returned
 from pflbench.engine.batches import Drawn, support_streams
 from pflbench.engine.capture import Graphs
-from pflbench.engine.client_map import ClientMap, Data, Execution, Item, Watched, keyed, one_lane
+from pflbench.engine.client_map import PORTION, ClientMap, Data, Execution, Item, Owner, Watched, keyed, one_lane
 from pflbench.engine.costs import Costs
 from pflbench.engine.evaluate import before_aggregation, evaluate, leaves_models, personal
 from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
 from pflbench.engine.stack import MOST_PADDING
+from pflbench.engine.states import alone
 from pflbench.errors import Diverged, PflbenchError
 from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network
@@ -34,8 +35,6 @@ Clients = dict[int, list[int]]
 """Clients by the number of their run in the group."""
 DTYPES = {"fp64": torch.float64}
 """The type of a run's parameters, where it is not float32: bf16 and tf32 say how float32 ones are multiplied."""
-PORTION = 8
-"""Clients per core that train before their new states replace the old ones, which bounds memory."""
 LOOK_EVERY = 16
 """Rounds between two checks that a GPU's numbers are finite; each check waits for the GPU."""
 
@@ -128,20 +127,17 @@ class Simulation:
         work, senders, keepers = self._work()
         uploads: dict[int, dict[int, Tree]] = {index: {} for index in self.alive}
         frugal = self.setup.memory_limit is not None
-        size = (1 if frugal else PORTION) * self.setup.lanes()
-        if self.clients.execution == "vectorized":
-            size = max(1, len(work))
         # In portions, so that a portion's new states replace its old ones before the next begins.
-        for portion in (work[i : i + size] for i in range(0, len(work), size)):
+        for portion in self.clients.portions(work, frugal):
             for (index, client), (sent, state) in zip(portion, self._train(portion, senders, keepers), strict=True):
                 run = self.runs[index]
                 if client in senders[index]:
                     uploads[index][client] = sent
                 if client in keepers[index]:
-                    run.states[client] = pytree.tree_map(_alone, state)
+                    run.states[client] = state
                     if leaves_models(run.spec.scoring):
-                        made = self.method.local_model(sent, run.states[client])
-                        run.left[client] = _alone(returned.models(made, "local_model()")["personalized"])
+                        made = self.method.local_model(sent, state)
+                        run.left[client] = alone(returned.models(made, "local_model()")["personalized"])
             if frugal:
                 trim()
         for index, run in self.alive.items():
@@ -164,11 +160,11 @@ class Simulation:
             work, senders, keepers = self._work()
             draws = self._draws()
             for index, client in work:
-                self._draw(index, client, draws[index], senders, keepers)
+                self._draw(index, client, self.runs[index].fresh, draws[index], senders, keepers)
             self.rounds += 1
         return [run.tally.means() for run in self.runs]
 
-    def _work(self) -> tuple[list[tuple[int, int]], Clients, Clients]:
+    def _work(self) -> tuple[list[Owner], Clients, Clients]:
         """Who trains in this round, as (run, client), largest first; whose uploads arrive; who keeps its new state."""
         work, senders, keepers = [], {}, {}
         for index, run in self.alive.items():
@@ -185,15 +181,16 @@ class Simulation:
             work.sort(key=lambda owner: -len(self.runs[owner[0]].federation.support[owner[1]]))
         return work, senders, keepers
 
-    def _train(self, portion: list[tuple[int, int]], senders: Clients, keepers: Clients) -> list[tuple[Tree, Tree]]:
+    def _train(self, portion: Sequence[Owner], senders: Clients, keepers: Clients) -> list[tuple[Tree, Tree]]:
         """Each client's upload and new state. Scores personal models that are to be scored before aggregation."""
         scored = self._scores_training()
         keys = [noise.key(self.runs[index].spec.seed, client, self.rounds) for index, client in portion]
         draws, items = self._draws(), []
         for (index, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
             run = self.runs[index]
-            taken = self._draw(index, client, draws[index], senders, keepers)
-            items.append(Item(index, (run.states.get(client, run.fresh), key), tuple(taken)))
+            state = run.state(client)
+            taken = self._draw(index, client, state, draws[index], senders, keepers)
+            items.append(Item(index, (state, key), tuple(taken)))
         results: list[tuple[Tree, Tree]] = [((), ())] * len(items)
         for drawn in dict.fromkeys(draws.values()):
             mine = [i for i, item in enumerate(items) if draws[item.index] == drawn]
@@ -210,7 +207,7 @@ class Simulation:
         return results
 
     def _draw(
-        self, index: int, client: int, draws: tuple[Draw, ...], senders: Clients, keepers: Clients
+        self, index: int, client: int, state: Tree, draws: tuple[Draw, ...], senders: Clients, keepers: Clients
     ) -> list[Drawn]:
         """A client's minibatches of this round. Counts their costs, but for those that only serve scoring."""
         run = self.runs[index]
@@ -224,7 +221,7 @@ class Simulation:
         if keeps:  # scoring moves nothing
             run.cursors[client] = cursor
         if keeps or sends:
-            asked, state = taken if used == sends else draw(sends)[0], run.states.get(client, run.fresh)
+            asked = taken if used == sends else draw(sends)[0]
             run.tally.add(self.costs.of(run.server, state, asked, self.rounds), sends)
         return taken
 
@@ -278,11 +275,6 @@ class Simulation:
             counted = self.rounds - run.spec.scoring.last
             if last and not all(np.isfinite(s.loss_sum) for s in run.scores if s.round > counted):
                 run.failure = Diverged("diverged while scoring: a loss is not finite; a smaller learning rate may help")
-
-
-def _alone(x: Tensor) -> Tensor:
-    """A copy of a slice, which would otherwise keep the whole tensor in memory."""
-    return x.clone() if x.untyped_storage().nbytes() > x.nbytes else x
 
 
 def _client_map(network: Network, federations: Sequence[Federation], spec: RunSpec, setup: Setup) -> ClientMap:

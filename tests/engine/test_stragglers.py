@@ -134,7 +134,7 @@ def test_personal_models_are_scored_before_aggregation(execution: Any) -> None:
 
 def test_where_nobody_of_a_portion_is_scored_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """pFedMe's personal models are those of the round's training: nothing has to make them, for nobody."""
-    monkeypatch.setattr("pflbench.engine.simulate.PORTION", 1)
+    monkeypatch.setattr("pflbench.engine.client_map.PORTION", 1)
     scoring = spec().scoring.model_copy(update={"first": 1, "stages": ("personalized",)})
     outcome = run(PFedMe(), scoring=scoring)
     assert {s.client for s in personal(outcome)} == {int(np.flatnonzero(FEDERATION.training)[0])}
@@ -174,12 +174,25 @@ def test_the_global_model_on_test_rows_is_scored_once() -> None:
 
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_portions_change_nothing(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pflbench.engine import simulate as module
-
     whole = run(Leaves())
-    monkeypatch.setattr(module, "PORTION", 1)
+    for module in ("simulate", "client_map"):
+        monkeypatch.setattr(f"pflbench.engine.{module}.PORTION", 1)
     portions = run(Leaves(), Setup(lanes=lambda: lanes))
     assert torch.equal(whole.server, portions.server) and sorted(whole.scores) == sorted(portions.scores)
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorized"])
+def test_states_are_scored_in_portions_too(execution: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients' states may be far more than fits into memory."""
+    from pflbench.engine import evaluate
+
+    scoring = spec().scoring.model_copy(update={"moment": "after-aggregation"})
+    whole, sizes, personal = run(Leaves(), Setup(execution=execution), scoring=scoring), [], evaluate.personal
+    monkeypatch.setattr("pflbench.engine.client_map.PORTION", 2)
+    monkeypatch.setattr(evaluate, "personal", lambda *args: sizes.append(len(args[4])) or personal(*args))
+    portions = run(Leaves(), Setup(execution=execution), scoring=scoring)
+    assert (whole.scores, whole.metrics) == (portions.scores, portions.metrics)
+    assert sizes == ([2] * (TRAINING // 2) + [1] * (TRAINING % 2) if execution == "loop" else [TRAINING])
 
 
 def test_client_sizes_are_logged_with_personal_scores() -> None:
