@@ -92,11 +92,20 @@ class Downloaded(Published):
 def warn_unofficial(parts: Mapping[Path, Known]) -> None:
     """Warn once, with `UnofficialFile`, naming every file whose MD5 is not the official one, where that is known."""
     known = {path: one.md5 for path, one in parts.items() if one.md5}
-    other = [path for path, md5 in known.items() if hashlib.md5(path.read_bytes()).hexdigest() != md5]
+    other = [path for path, md5 in known.items() if _md5(path) != md5]
     if other:
         names = ", ".join(path.name for path in other)
         text = f"Not the official file (MD5 differs), used all the same: {names} in {other[0].parent}."
         warnings.warn(text, UnofficialFile, stacklevel=3)
+
+
+def _md5(path: Path) -> str:
+    """In blocks, so that a file of hundreds of MB is never in memory as a whole."""
+    digest = hashlib.md5()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -34,6 +34,12 @@ def tune_allocator() -> bool:
     return False
 
 
+def tidy() -> None:
+    """Give back what loading has left: copies of the pool, which would stay with this process to its end."""
+    memory.trim()
+    tune_allocator()  # what comes after the heap's new end is not of huge pages yet
+
+
 def _ask_for_huge_pages(libc: ctypes.CDLL) -> None:
     """Let the part of the heap that comes next be of huge pages: about a twentieth of a step. Touches no memory."""
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

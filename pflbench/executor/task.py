@@ -20,7 +20,7 @@ from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import PflbenchError, UsageError
 from pflbench.executor import build, provenance
 from pflbench.executor.again import apart
-from pflbench.executor.allocator import limited
+from pflbench.executor.allocator import limited, tidy
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
 from pflbench.result import RunResult
@@ -203,6 +203,7 @@ def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any,
     if torch.are_deterministic_algorithms_enabled() != place.deterministic:  # to say so imports a compiler
         torch.use_deterministic_algorithms(place.deterministic)
     federations = [build.federation(spec, place.data_root, task.places) for spec in task.specs]
+    tidy()
     return federations, build.method(task.specs[0], task.places), build.network(task.specs[0], task.places)
 
 

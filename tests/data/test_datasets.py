@@ -274,6 +274,43 @@ def test_rmnist_turns_by_group_and_keeps_the_hash(small_mnist: tuple[Path, np.nd
     assert not torch.equal(a.images, b.images)
 
 
+def mapped(pool: torch.Tensor) -> str:
+    """The file that a pool lies in; "" if it is in this process's memory alone."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, *_, name = line.split()
+        first, end = (int(x, 16) for x in span.split("-"))
+        if first <= pool.data_ptr() < end:
+            return name if name.startswith("/") else ""
+    raise AssertionError
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks /proc")
+@pytest.mark.filterwarnings("ignore::pflbench.data.source.UnofficialFile")
+def test_workers_share_pools(
+    small_mnist: tuple[Path, np.ndarray, np.ndarray],
+    small_cifar: tuple[np.ndarray, np.ndarray],
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each pool is one file that is mapped, of which a machine's memory holds one copy."""
+    root = small_mnist[0]
+    write_cifar(root, "binary", *small_cifar)
+    datasets: list[tuple[Dataset, int]] = [(MNIST(), 0), (CIFAR10(), 0), *((RMNIST(), seed) for seed in (0, 1))]
+    made = [dataset.load(root, seed) for dataset, seed in datasets]
+    monkeypatch.setattr("pflbench.data.datasets.rotation.rotate_by_group", None)
+    monkeypatch.setattr("pflbench.data.datasets.mnist.read_idx", None)
+    monkeypatch.setattr("pflbench.data.datasets.cifar.read_bytes", None)
+    again = [dataset.load(root, seed) for dataset, seed in datasets]
+    files = [mapped(source.images) for source in again]
+    assert files == [mapped(source.images) for source in made]
+    assert len(set(files)) == 4 and all(Path(file).parent == cache for file in files)
+    for before, after in zip(made, again, strict=True):
+        assert torch.equal(before.images, after.images) and before.hash == after.hash
+        assert np.array_equal(before.labels, after.labels)
+    with pytest.raises(TypeError):  # other angles are another pool
+        RMNIST(degrees=10.0).load(root, 0)
+
+
 @pytest.mark.parametrize("name", [mnist.TRAIN.images, mnist.TRAIN.labels])
 @pytest.mark.parametrize("damage", ["truncated", "empty", "header", "folder"])
 def test_damaged_mnist_files_are_named(

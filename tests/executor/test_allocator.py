@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from pflbench.executor.allocator import limited, tune_allocator
+from pflbench.executor.allocator import limited, tidy, tune_allocator
 
 CPU = torch.device("cpu")
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator is tuned on Linux only")
@@ -59,6 +61,48 @@ def test_tuned_memory_is_kept_for_the_next_step() -> None:
     for _ in range(5):
         step()
     assert faults() - before < 100
+
+
+@pytest.mark.skipif(not glibc(), reason="tuned with glibc only")
+def test_what_loading_leaves_is_given_back() -> None:
+    """Blocks between others that stay, and those at the heap's end; what comes next is of huge pages all the same."""
+    tune_allocator()
+    libc = ctypes.CDLL("libc.so.6")
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    blocks = [libc.malloc(1 << 20) for _ in range(200)]
+    for block in blocks:
+        ctypes.memset(block, 1, 1 << 20)
+    before = resident()
+    for block in blocks[:100] + blocks[101:]:
+        libc.free(block)
+    assert resident() > before - (50 << 20)
+    tidy()
+    assert resident() < before - (150 << 20)
+    libc.free(blocks[100])
+    block = libc.malloc(400 << 20)
+    assert not THP or " hg" in flags(block + (200 << 20))
+    libc.free(block)
+
+
+THP = "[never]" not in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text() if glibc() else False
+
+
+def flags(address: int) -> str:
+    """The flags of the mapping that an address lies in."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match("[0-9a-f]+-[0-9a-f]+ ", line):
+            first, end = (int(x, 16) for x in line.split()[0].split("-"))
+            inside = first <= address < end
+        elif inside and line.startswith("VmFlags:"):
+            return line
+    raise AssertionError
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) * 1024
 
 
 def limits() -> tuple[int, int]:

@@ -155,6 +155,18 @@ def test_seeds_share_a_pool_that_does_not_depend_on_them(tmp_path: Path) -> None
     assert first.x is not second.x and not first.x.equal(second.x)
 
 
+def test_what_loading_leaves_is_given_back_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pflbench.executor import build
+    from pflbench.executor import task as module
+
+    order, load, train = [], build.federation, module.Simulation.run
+    monkeypatch.setattr(build, "federation", lambda *args: order.append("load") or load(*args))
+    monkeypatch.setattr(module, "tidy", lambda: order.append("tidy"))
+    monkeypatch.setattr(module.Simulation, "run", lambda self: order.append("train") or train(self))
+    run_task(task(spec()), Place(tmp_path, tmp_path))
+    assert order == ["load", "tidy", "train"]
+
+
 def test_fp32_never_means_tf32(tmp_path: Path) -> None:
     torch.backends.cudnn.allow_tf32 = True
     run_task(task(spec(precision="fp32")), Place(tmp_path, tmp_path))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.pickled import read_arrays
+from pflbench.data.prepared import prepared
 from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, UsageError, unknown
@@ -83,12 +84,15 @@ class Archives(Downloaded):
         """
         self.require(root)
         parts = self.parts(root)
-        batches = [self.batch(path, known.images) for path, known in parts.items()]
+        images, labels = prepared(f"{self.name}: 1", list(parts), lambda: self._read(parts))
         warn_unofficial(parts)
-        images, labels = np.concatenate([images for images, _ in batches]), np.concatenate([b for _, b in batches])
         kind = None if fine or len(self.labels) == 1 else labels[:, -1].copy()
         label, classes = labels[:, -1 if fine else 0].copy(), list(self.labels.values())[-1 if fine else 0]
         return Source.of(images, label, classes, kind, hashed=labels, test=test, normalization=normalization)
+
+    def _read(self, parts: Mapping[Path, Known]) -> Batch:
+        batches = [self.batch(path, known.images) for path, known in parts.items()]
+        return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
 
     def batch(self, path: Path, records: int) -> Batch:
         """A file of either form; of the binary one: per image the label bytes, then red, green and blue, row by row."""

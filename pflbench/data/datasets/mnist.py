@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.rotation import rotated
+from pflbench.data.prepared import prepared
 from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError
@@ -67,11 +68,15 @@ class MNIST(Downloaded):
         Warns once with `UnofficialFile` where files are not the official ones.
         """
         self.require(root)
-        read = [split.read(self.folder(root)) for split in self.splits]
-        warn_unofficial(self.parts(root))
-        images, labels = np.concatenate([images for images, _ in read]), np.concatenate([labels for _, labels in read])
+        parts = self.parts(root)
+        images, labels = prepared(f"{self.name}: 1", list(parts), lambda: self._read(root))
+        warn_unofficial(parts)
         test = sum(split.rows for split in self.splits[1:])
         return Source.of(images[:, None], labels, self.classes, test=test, normalization=self.normalization)
+
+    def _read(self, root: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        read = [split.read(self.folder(root)) for split in self.splits]
+        return np.concatenate([images for images, _ in read]), np.concatenate([labels for _, labels in read])
 
     def folder(self, root: Path) -> Path:
         """Where the files lie."""
@@ -97,7 +102,7 @@ class RMNIST(MNIST):
 
     def load(self, root: Path, seed: int) -> Source:
         """MNIST, turned; `kind` is the rotation group, which depends on the seed. Raises as `MNIST.load`."""
-        return rotated(super().load(root, seed), self.rotations, self.degrees, seed)
+        return rotated(super().load(root, seed), self.rotations, self.degrees, seed, list(self.parts(root)))
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from pflbench.data.partition import Rows, shuffled
+from pflbench.data.prepared import prepared
 from pflbench.data.source import Source
 from pflbench.errors import UsageError
 
@@ -15,10 +20,22 @@ if TYPE_CHECKING:
     import torch
 
 
-def rotated(upright: Source, rotations: int, degrees: float, seed: int) -> Source:
-    """A pool whose images are turned by their rotation group, which becomes their `kind`. Raises `UsageError`."""
+def rotated(upright: Source, rotations: int, degrees: float, seed: int, files: Sequence[Path] = ()) -> Source:
+    """A pool whose images are turned by their rotation group, which becomes their `kind`. Raises `UsageError`.
+
+    `files`: what the pool was read from. Where it is given, the turned images of each seed are `prepared`.
+    """
+    import torch
+
     kind = rotation_groups(len(upright.labels), rotations, seed)
-    return replace(upright, images=rotate_by_group(upright.images, kind, degrees), kind=kind)
+
+    def turned() -> tuple[npt.NDArray[np.uint8]]:
+        return (rotate_by_group(upright.images, kind, degrees).numpy(),)
+
+    turner = f"torch {torch.__version__}, torchvision {version('torchvision')}"
+    recipe = f"rotated by {rotations} x {degrees!r} degrees, seed {seed}, {turner}: 1"
+    (images,) = prepared(recipe, files, turned) if files else turned()
+    return replace(upright, images=torch.from_numpy(images), kind=kind)
 
 
 def rotation_groups(n: int, groups: int, seed: int) -> Rows:
