@@ -72,6 +72,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "usps": "pflbench.data.datasets.digit_sets:USPS",
         "emnist": "pflbench.data.datasets.emnist:EMNIST",
         "image-folder": "pflbench.data.datasets.image_folder:ImageFolder",
+        "clients-folder": "pflbench.data.datasets.clients_folder:ClientsFolder",
+        "hf-disk": "pflbench.data.datasets.hf_disk:HfDisk",
     },
     "partitions": {
         "shards": "pflbench.data.partitions.cafeme:Shards",

@@ -1,4 +1,4 @@
-"""NumPy's .npz files, read without ever unpickling what somebody else put into them."""
+"""NumPy's .npz and .npy files, read without ever unpickling what somebody else put into them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format
 
+from pflbench.data.pickled import load_arrays
 from pflbench.data.published import reading
 from pflbench.errors import DataMissing, PflbenchError
 
@@ -41,17 +42,22 @@ def headers(path: Path) -> dict[str, Header]:
 def read(path: Path, key: str) -> npt.NDArray[Any]:
     """One array of an .npz file, which has it. Raises as `headers`, also where it holds Python objects."""
     with _opened(path) as archive, archive.open(f"{key}.npy") as file:
-        shape, dtype = _header(path, file, key)
-        if dtype.hasobject:
-            raise PflbenchError(f"{path}: {key} holds Python objects instead of plain numbers or text: not read.")
-        size = archive.getinfo(f"{key}.npy").file_size
-        wanted = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
-        if size != wanted:
-            raise PflbenchError(f"{path}: {key} has {size:,} bytes instead of {wanted:,}: the file is damaged.")
-        file.seek(0)
-        array: npt.NDArray[Any] = format.read_array(file, allow_pickle=False)
-        file.read()  # to its end, where the checksum is compared
-        return array
+        return _array(path, file, key, archive.getinfo(f"{key}.npy").file_size)
+
+
+def read_npy(path: Path) -> npt.NDArray[Any]:
+    """The array of an .npy file. Raises as `read`."""
+    if not path.is_file():
+        raise DataMissing(f"There is no file {str(path)!r}.")
+    with reading(f"Cannot read {path} as an .npy file"), path.open("rb") as file:
+        return _array(path, file, "the array", path.stat().st_size)
+
+
+def read_pickled(path: Path, key: str) -> Any:
+    """One array of Python objects of an .npz file, if these are nothing but arrays. Raises as `headers`."""
+    with _opened(path) as archive, archive.open(f"{key}.npy") as file:
+        _header(path, file, key)
+        return load_arrays(file)
 
 
 @contextmanager
@@ -60,6 +66,20 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise DataMissing(f"There is no file {str(path)!r}.")
     with reading(f"Cannot read {path} as an .npz file"), zipfile.ZipFile(path) as archive:
         yield archive
+
+
+def _array(path: Path, file: IO[bytes], name: str, size: int) -> npt.NDArray[Any]:
+    """The array of a file of `size` bytes."""
+    shape, dtype = _header(path, file, name)
+    if dtype.hasobject:
+        raise PflbenchError(f"{path}: {name} holds Python objects instead of plain numbers or text: not read.")
+    wanted = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
+    if size != wanted:
+        raise PflbenchError(f"{path}: {name} has {size:,} bytes instead of {wanted:,}: the file is damaged.")
+    file.seek(0)
+    array: npt.NDArray[Any] = format.read_array(file, allow_pickle=False)
+    file.read()  # to its end, where an archive's checksum is compared
+    return array
 
 
 def _header(path: Path, file: IO[bytes], name: str) -> Header:

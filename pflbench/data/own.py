@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.labels import Labels
-from pflbench.data.pixels import Pixels, Shape, statistics
+from pflbench.data.pixels import Layout, Pixels, Shape, statistics
 from pflbench.data.source import Normalization, Source
 from pflbench.errors import DataMissing, UsageError, unknown
 
@@ -59,7 +59,7 @@ class OwnImages:
         return type(self).__name__
 
     @property
-    def path(self) -> Path:
+    def place(self) -> Path:
         """The file or folder of it all."""
         raise NotImplementedError
 
@@ -87,7 +87,7 @@ class OwnImages:
 
     def files(self, root: Path) -> list[Path]:
         """What is read."""
-        return [self.path]
+        return [self.place]
 
     def fetch(self, root: Path) -> None:
         """Nothing can be fetched: raises `DataMissing` unless it is there."""
@@ -95,18 +95,18 @@ class OwnImages:
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the file or folder."""
-        return f"{'ready' if self.path.exists() else 'missing'}: {self.path}"
+        return f"{'ready' if self.place.exists() else 'missing'}: {self.place}"
 
     def require(self) -> None:
         """Raise `DataMissing` unless it is there."""
-        if not self.path.exists():
-            raise DataMissing(f"There is no {str(self.path)!r}, where {self.name} is to find your images.")
+        if not self.place.exists():
+            raise DataMissing(f"There is no {str(self.place)!r}, where {self.name} is to find your images.")
 
     def source(self, images: Pixels, test: int, kind: npt.NDArray[np.int64] | None = None) -> Source:
         """The pool of these images and its labels; the last `test` ones are the test split. Raises `PflbenchError`."""
         normalization = self._given(images.shape[1])
         if self.normalize:
-            normalization = statistics(str(self.path), images[: len(images) - test])
+            normalization = statistics(str(self.place), images[: len(images) - test])
         labels, classes = self.labels
         return Source.of(images, labels, classes, kind, test=test, normalization=normalization)
 
@@ -128,7 +128,40 @@ class OwnImages:
         for option, values in (("mean", mean), ("std", std)):
             if len(values) not in (1, channels):
                 raise UsageError(
-                    f"{self.name}: {option} has {len(values)} numbers, and the images of {self.path} have {channels} "
+                    f"{self.name}: {option} has {len(values)} numbers, and the images of {self.place} have {channels} "
                     "channel(s)."
                 )
         return Normalization(mean * (channels // len(mean)), std * (channels // len(std)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnArrays(OwnImages):
+    """Base of those whose images are arrays of numbers.
+
+    Attributes:
+        layout: Where the axis of the channels is; None: it is the second or the last, whichever alone has 1 or 3
+            entries.
+        range: The floats that are black and white, "-1,1"; None: 0 and 1.
+        known_classes: How many classes there are, where the training images do not have all of them.
+    """
+
+    layout: Layout | None = None
+    range: str | None = None
+    known_classes: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.layout not in (None, "channels-first", "channels-last"):
+            raise unknown(f"value of {self.name}.layout", str(self.layout), ["channels-first", "channels-last"])
+        if self.known_classes is not None and self.known_classes < 2:
+            raise UsageError(f"{self.name}: known_classes = {self.known_classes} must be at least 2.")
+        self.levels()
+
+    def levels(self) -> tuple[float, float] | None:
+        """The floats that are black and white. Raises `UsageError`."""
+        if self.range is None:
+            return None
+        found = self.numbers("range", self.range)
+        if len(found) != 2 or found[0] >= found[1]:
+            raise UsageError(f'{self.name}: range = {self.range!r} must be two numbers, black and white: "-1,1".')
+        return found[0], found[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 def read_arrays(path: Path) -> Any:
@@ -16,7 +16,13 @@ def read_arrays(path: Path) -> Any:
     Raises:
         Exception: Whatever reading a damaged file, or one that asks for something else, raises.
     """
-    with path.open("rb") as file, warnings.catch_warnings():
+    with path.open("rb") as file:
+        return load_arrays(file)
+
+
+def load_arrays(file: IO[bytes]) -> Any:
+    """The same for a pickle that begins where a file is read."""
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numpy on the Python 2 dtypes in the official files
         try:
             return _ArrayUnpickler(file, encoding="latin1").load()
@@ -29,6 +35,8 @@ class _ArrayUnpickler(pickle.Unpickler):
         {
             ("numpy.core.multiarray", "_reconstruct"),
             ("numpy._core.multiarray", "_reconstruct"),
+            ("numpy.core.numeric", "_frombuffer"),
+            ("numpy._core.numeric", "_frombuffer"),
             ("numpy", "ndarray"),
             ("numpy", "dtype"),
             ("_codecs", "encode"),

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from pflbench.data import npz
 from pflbench.data.labels import Labels, groups, numbered
-from pflbench.data.own import OwnImages
-from pflbench.data.pixels import Layout, Pixels, Shape, as_pixels, image_shape, resized
+from pflbench.data.own import OwnArrays
+from pflbench.data.pixels import Pixels, Shape, as_pixels, image_shape, resized
 from pflbench.data.source import Source
-from pflbench.errors import PflbenchError, UsageError, unknown
+from pflbench.errors import PflbenchError
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "images": ("images", "train_images", "x_train"),
@@ -41,7 +41,7 @@ UNUSED = "val"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arrays(OwnImages):
+class Arrays(OwnArrays):
     """Your own images from one .npz file with the arrays `images` and `labels`.
 
     `images`: (n, height, width), (n, channels, height, width) or (n, height, width, channels), uint8, or floats from 0
@@ -51,38 +51,14 @@ class Arrays(OwnImages):
 
     Attributes:
         file: The .npz file.
-        layout: Where the axis of the channels is; None: it is the second or the last, whichever alone has 1 or 3
-            entries.
-        range: The floats that are black and white, "-1,1"; None: 0 and 1.
-        known_classes: How many classes there are, where the training images do not have all of them.
     """
 
     file: Path
-    layout: Layout | None = None
-    range: str | None = None
-    known_classes: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.layout not in (None, "channels-first", "channels-last"):
-            raise unknown(f"value of {self.name}.layout", str(self.layout), ["channels-first", "channels-last"])
-        if self.known_classes is not None and self.known_classes < 2:
-            raise UsageError(f"{self.name}: known_classes = {self.known_classes} must be at least 2.")
-        self.levels()
 
     @property
-    def path(self) -> Path:
+    def place(self) -> Path:
         """The file."""
         return self.file
-
-    def levels(self) -> tuple[float, float] | None:
-        """The floats that are black and white. Raises `UsageError`."""
-        if self.range is None:
-            return None
-        found = self.numbers("range", self.range)
-        if len(found) != 2 or found[0] >= found[1]:
-            raise UsageError(f'{self.name}: range = {self.range!r} must be two numbers, black and white: "-1,1".')
-        return found[0], found[1]
 
     @cached_property
     def original(self) -> Shape:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,16 +13,15 @@ import numpy as np
 from pflbench.data.archive import unpacked
 from pflbench.data.labels import Labels
 from pflbench.data.own import OwnImages
-from pflbench.data.pixels import Pixels, Shape
+from pflbench.data.pictures import Headers, Picture, common_shape, decoded, headers
+from pflbench.data.pixels import Shape
 from pflbench.data.prepared import prepared
-from pflbench.data.published import opened, reading
+from pflbench.data.published import reading
 from pflbench.data.source import Source
 from pflbench.errors import PflbenchError, UsageError
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """How the names of images end, in small or capital letters."""
-GRAY, COLOR = frozenset({"1", "L", "LA"}), frozenset({"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"})
-"""Pillow's modes of 8 bits a channel, or fewer."""
 TEST = ("test", "val", "valid", "validation")
 """Folders that may hold the test split beside `train`; the first one with labels is used."""
 INNER = "images"
@@ -65,26 +63,15 @@ class ImageFolder(OwnImages):
             raise UsageError(f"{self.name}: channels = {self.channels} must be 1 (gray) or 3 (colored).")
 
     @property
-    def path(self) -> Path:
+    def place(self) -> Path:
         """The folder or archive."""
         return self.root
 
     @cached_property
     def original(self) -> Shape:
         """Shape of the images; what they are resized to, where they have several sizes."""
-        paths = self._found.paths
-        sizes, gray = prepared("image-folder headers 1", paths, lambda: _headers(paths))
-        channels = self.channels or (1 if gray.all() else 3)
-        other = np.flatnonzero((sizes != sizes[0]).any(axis=1))
-        if self.size is not None:
-            return channels, self.size, self.size
-        if len(other):
-            (height, width), (its_height, its_width) = sizes[0].tolist(), sizes[other[0]].tolist()
-            raise PflbenchError(
-                f"The images of {self.root} have several sizes: {self._short(paths[0])} has {width}x{height} pixels, "
-                f"{self._short(paths[int(other[0])])} {its_width}x{its_height}. Say one for all, as in size = 32."
-            )
-        return channels, int(sizes[0, 0]), int(sizes[0, 1])
+        found = Headers(*prepared("image-folder headers 1", self._found.paths, lambda: headers(self._pictures)))
+        return common_shape(str(self.root), self._pictures, found, self.size, self.channels)
 
     @cached_property
     def labels(self) -> Labels:
@@ -109,7 +96,7 @@ class ImageFolder(OwnImages):
             PflbenchError: It is damaged or in no such layout, or an image is damaged, or of another size.
         """
         shape, paths = self.shape, self._found.paths
-        (images,) = prepared(f"image-folder pixels 1, {shape}", paths, lambda: (_decoded(paths, shape),))
+        (images,) = prepared(f"image-folder pixels 1, {shape}", paths, lambda: (decoded(self._pictures, shape),))
         return self.source(images, self._found.test)
 
     @cached_property
@@ -119,8 +106,9 @@ class ImageFolder(OwnImages):
         with reading(f"Cannot read {self.root}"):
             return _listed(self.root, _top(folder))
 
-    def _short(self, path: Path) -> str:
-        return Path(*path.parts[-2:]).as_posix()
+    @property
+    def _pictures(self) -> list[Picture]:
+        return [Picture(str(path), path) for path in self._found.paths]
 
 
 def _top(folder: Path) -> Path:
@@ -210,35 +198,3 @@ def _images(folder: Path) -> list[Path]:
 
 def _is_image(name: str) -> bool:
     return not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
-
-
-def _headers(paths: Sequence[Path]) -> tuple[np.ndarray, np.ndarray]:
-    """Heights and widths, int64 ["images", 2], and which images are gray, bool ["images"]. Raises `PflbenchError`."""
-    from PIL import Image
-
-    sizes, gray = np.empty((len(paths), 2), dtype=np.int64), np.empty(len(paths), dtype=np.bool_)
-    for row, path in enumerate(paths):
-        with reading(f"Cannot read {path}"), Image.open(path) as image:
-            if image.mode not in GRAY | COLOR:
-                raise PflbenchError(
-                    f"{path} has more than 8 bits a channel (Pillow's mode {image.mode}): save it as 8."
-                )
-            sizes[row] = image.height, image.width
-            gray[row] = image.mode in GRAY
-    return sizes, gray
-
-
-def _decoded(paths: Sequence[Path], shape: Shape) -> Pixels:
-    """All images as the pool holds them. Raises `PflbenchError`."""
-    from PIL.Image import Resampling
-
-    channels, height, width = shape
-    images = np.empty((len(paths), *shape), dtype=np.uint8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's, of transparency that is dropped and of damaged EXIF
-        for image, path in zip(images, paths, strict=True):
-            pixels = opened(path, "L" if channels == 1 else "RGB")
-            if pixels.size != (width, height):
-                pixels = pixels.resize((width, height), Resampling.BILINEAR)
-            image[:] = np.asarray(pixels).reshape(height, width, channels).transpose(2, 0, 1)
-    return images
