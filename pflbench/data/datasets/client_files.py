@@ -40,9 +40,15 @@ class Share(NamedTuple):
 
 
 def files_of_clients(root: Path) -> dict[Path, Part]:
-    """The files of a folder that hold images; none if it has no such ones. Raises `OSError`."""
-    if (root / FL_BENCH[0]).exists() or (root / FL_BENCH[2]).exists():
-        return {root / name: "all" for name in FL_BENCH}
+    """The files of a folder that hold images; none if it has no such ones. Raises `OSError` or `PflbenchError`."""
+    *arrays, partition = (root / name for name in FL_BENCH)
+    if partition.exists():
+        if not all(path.exists() for path in arrays):
+            raise PflbenchError(
+                f"{partition} divides images that lie elsewhere, as there are no {' and '.join(FL_BENCH[:2])} beside it: "
+                "take FL-bench's dataset here, too, and the partition given."
+            )
+        return {path: "all" for path in (*arrays, partition)}
     folders: dict[Part, Path] = {"train": root / "train", "test": root / "test"}
     if not _clients(folders["train"]):
         folders = {"both": root}
@@ -144,11 +150,6 @@ def _named(path: Path, client: str, part: Part, arrays: Mapping[str, npt.NDArray
 
 
 def _of_fl_bench(data: Path, targets: Path, partition: Path) -> Iterator[Share]:
-    if not data.exists() or not targets.exists():
-        raise PflbenchError(
-            f"{partition} divides images that FL-bench reads from elsewhere: without {data.name} and {targets.name} "
-            "beside it, take that dataset here, too, with the partition given."
-        )
     images, labels = npz.read_npy(data), npz.read_npy(targets)
     with reading(f"Cannot read {partition}"):
         parts = read_arrays(partition)["data_indices"]
