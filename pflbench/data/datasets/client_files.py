@@ -45,10 +45,10 @@ def files_of_clients(root: Path) -> dict[Path, Part]:
     if partition.exists():
         if not all(path.exists() for path in arrays):
             raise PflbenchError(
-                f"{partition} divides images that lie elsewhere, as there are no {' and '.join(FL_BENCH[:2])} beside it: "
-                "take FL-bench's dataset here, too, and the partition given."
+                f"{partition} divides images that lie elsewhere, as {' and '.join(FL_BENCH[:2])} are not beside it: take "
+                "FL-bench's dataset here, too, and the partition given."
             )
-        return {path: "all" for path in (*arrays, partition)}
+        return dict.fromkeys((*arrays, partition), "all")
     folders: dict[Part, Path] = {"train": root / "train", "test": root / "test"}
     if not _clients(folders["train"]):
         folders = {"both": root}
