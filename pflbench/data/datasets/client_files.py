@@ -45,8 +45,8 @@ def files_of_clients(root: Path) -> dict[Path, Part]:
     if partition.exists():
         if not all(path.exists() for path in arrays):
             raise PflbenchError(
-                f"{partition} divides images that lie elsewhere, as {' and '.join(FL_BENCH[:2])} are not beside it: take "
-                "FL-bench's dataset here, too, and the partition given."
+                f"{partition} divides images that lie elsewhere, as {' and '.join(FL_BENCH[:2])} are not beside it: "
+                "take FL-bench's dataset here, too, and the partition given."
             )
         return dict.fromkeys((*arrays, partition), "all")
     folders: dict[Part, Path] = {"train": root / "train", "test": root / "test"}
