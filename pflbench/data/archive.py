@@ -18,6 +18,9 @@ from pflbench.data.published import reading
 from pflbench.data.root import cache_folder
 from pflbench.errors import DataMissing, PflbenchError
 
+LONGEST = 255
+"""Bytes that a file's name may have."""
+
 
 class _Member(NamedTuple):
     """A file of an archive."""
@@ -58,8 +61,11 @@ def unpacked(archive: Path) -> Path:
 
 def _unpack(archive: Path, folder: Path) -> None:
     changed = archive.stat().st_mtime_ns
-    members = _of_zip(archive) if zipfile.is_zipfile(archive) else _of_tar(archive)
-    for member in members:
+    if not (zipped := zipfile.is_zipfile(archive)) and not tarfile.is_tarfile(archive):
+        raise PflbenchError(
+            f"{archive} is no archive that can be read (.zip, .tar, .tar.gz, .tar.bz2, .tar.xz), or a damaged one."
+        )
+    for member in _of_zip(archive) if zipped else _of_tar(archive):
         target = folder / _inside(archive, member.name)
         if target.exists():
             raise PflbenchError(f"{archive} has two members {member.name!r}: nothing of it is unpacked.")
@@ -76,6 +82,10 @@ def _unpack(archive: Path, folder: Path) -> None:
 def _inside(archive: Path, name: str) -> PurePosixPath:
     """Where a member belongs, seen from the folder. Raises `PflbenchError` if that is not in it."""
     path = PurePosixPath(name)
+    if max(map(len, map(os.fsencode, path.parts)), default=0) > LONGEST:
+        raise PflbenchError(
+            f"{archive} has a member whose name is too long, {name[:40]!r}…: nothing of it is unpacked."
+        )
     if path.is_absolute() or ".." in path.parts or "\\" in name or re.match("[A-Za-z]:", name) or not path.parts:
         raise PflbenchError(f"{archive} has a member {name!r}, which would lie elsewhere: nothing of it is unpacked.")
     return path

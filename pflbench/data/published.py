@@ -110,13 +110,14 @@ def _md5(path: Path) -> str:
 
 @contextmanager
 def reading(problem: str) -> Iterator[None]:
-    """Let whatever reading a damaged file raises become a `PflbenchError`: "PROBLEM (why)."."""
+    """Let whatever reading a damaged file raises become a `PflbenchError` of one line: "PROBLEM (why)."."""
     try:
         yield
     except (PflbenchError, MemoryError):
         raise
     except Exception as error:
-        raise PflbenchError(f"{problem} ({type(error).__name__}: {error}).") from error
+        why = " ".join(str(error).split())
+        raise PflbenchError(f"{problem} ({type(error).__name__}: {why}).") from error
 
 
 def opened(image: Path | npt.NDArray[np.uint8], mode: str) -> Image.Image:

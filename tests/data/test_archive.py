@@ -158,7 +158,7 @@ def test_a_member_larger_than_the_disk(tmp_path: Path, cache: Path, monkeypatch:
 
 def test_no_archive_and_no_file(tmp_path: Path) -> None:
     (tmp_path / "mine.zip").write_bytes(b"not a zip")
-    with pytest.raises(PflbenchError, match="Cannot unpack"):
+    with pytest.raises(PflbenchError, match="is no archive"):
         unpacked(tmp_path / "mine.zip")
     with pytest.raises(DataMissing, match="no file"):
         unpacked(tmp_path / "other.zip")

@@ -136,7 +136,7 @@ class ClientsFolder(OwnArrays):
         if images.ndim == 2:
             side = math.isqrt(images.shape[1])
             height, width, channels = self._sides(self.pixels) if self.pixels is not None else (side, side, 1)
-            if images.shape[1] != height * width * channels:
+            if images.shape[1] != height * width * channels or not images.size:
                 said = f"not {self.pixels}" if self.pixels else 'say what they are, as in pixels = "32x32x3"'
                 raise PflbenchError(f"{where} are flat, {images.shape[1]} values each: {said}.")
             images = images.reshape(-1, height, width, channels)

@@ -223,7 +223,9 @@ def _table(files: Sequence[Path], columns: Sequence[str]) -> pa.Table:
     tables = []
     for path in files:
         with reading(f"Cannot read {path}"), pa.memory_map(str(path)) as file:
-            tables.append(pa.ipc.open_stream(file).read_all().select(list(columns)))
+            table = pa.ipc.open_stream(file).read_all().select(list(columns))
+            table.validate(full=True)  # what is not valid can end the process when it is read
+            tables.append(table)
     with reading(f"{files[0].parent} has files with other columns"):
         return pa.concat_tables(tables)
 
