@@ -117,6 +117,7 @@ def reading(problem: str) -> Iterator[None]:
         raise
     except Exception as error:
         why = " ".join(str(error).split())
+        why = why if len(why) <= 300 else f"{why[:200]} … {why[-90:]}"  # some quote what they cannot read
         raise PflbenchError(f"{problem} ({type(error).__name__}: {why}).") from error
 
 
