@@ -35,6 +35,8 @@ class OwnImages:
     normalize: Literal["data"] | None = None
 
     seeded: ClassVar[bool] = False
+    name: ClassVar[str]
+    """What suite files and messages call it."""
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
@@ -52,11 +54,6 @@ class OwnImages:
             self.numbers("mean", self.mean)
         if self.std is not None and not all(value > 0 for value in self.numbers("std", self.std)):
             raise UsageError(f"{self.name}: std = {self.std!r} must be positive.")
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return type(self).__name__
 
     @property
     def place(self) -> Path:

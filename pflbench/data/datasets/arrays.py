@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from pflbench.data import npz
 from pflbench.data.labels import Labels, groups, numbered
 from pflbench.data.own import OwnArrays
 from pflbench.data.pixels import Pixels, Shape, as_pixels, image_shape, resized
+from pflbench.data.prepared import prepared
 from pflbench.data.source import Source
 from pflbench.errors import PflbenchError
 
@@ -54,6 +55,8 @@ class Arrays(OwnArrays):
     """
 
     file: Path
+
+    name: ClassVar = "arrays"
 
     @property
     def place(self) -> Path:
@@ -95,13 +98,15 @@ class Arrays(OwnArrays):
             DataMissing: The file is not there.
             PflbenchError: It is damaged, or holds something else.
         """
-        shape = self.shape
-        parts = [self._pixels(name) for name in ("images", "test_images") if name in self._names]
-        images = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        assert images.shape[1:] == shape
+        recipe = f"arrays 1 {self.shape} {self.layout} {self.range}"
+        (images,) = prepared(recipe, [self.file], lambda: (self._images(),))
         kinds = [self._read(name) for name in ("kind", "test_kind") if name in self._names]
         kind = groups(self._where("kind"), _joined(self._where("kind"), kinds)) if kinds else None
-        return self.source(images, len(images) - len(parts[0]), kind)
+        return self.source(images, len(images) - self.examples, kind)
+
+    def _images(self) -> Pixels:
+        parts = [self._pixels(name) for name in ("images", "test_images") if name in self._names]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _pixels(self, name: str) -> Pixels:
         pixels = as_pixels(self._where(name), self._read(name), self.layout, self.levels())

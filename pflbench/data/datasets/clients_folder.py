@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,8 @@ class ClientsFolder(OwnArrays):
 
     root: Path
     pixels: str | None = None
+
+    name: ClassVar = "clients-folder"
 
     def __post_init__(self) -> None:
         super().__post_init__()

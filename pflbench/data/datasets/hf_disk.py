@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,8 @@ class HfDisk(OwnImages):
     train: str | None = None
     test: str | None = None
     channels: Literal[1, 3] | None = None
+
+    name: ClassVar = "hf-disk"
 
     def __post_init__(self) -> None:
         super().__post_init__()

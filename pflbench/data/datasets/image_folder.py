@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -56,6 +56,8 @@ class ImageFolder(OwnImages):
 
     root: Path
     channels: Literal[1, 3] | None = None
+
+    name: ClassVar = "image-folder"
 
     def __post_init__(self) -> None:
         super().__post_init__()
