@@ -28,6 +28,8 @@ SETTLED = 2 * 10**9
 """Nanoseconds after which a further change of a file shows in its time, whatever the file system."""
 _LARGE = 1 << 20
 """Bytes from which a file's hash is remembered from one process to the next."""
+_MANY = 500
+"""Files from which the hash of all of them is remembered likewise."""
 
 
 def reads(made: object, named: Named) -> bool:
@@ -103,7 +105,22 @@ def _digest(parts: Iterable[bytes | memoryview]) -> str:
 
 def _of_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> str | None:
     files = sorted(_named_files(declared, root))
-    return _digest(f"{name}\0{of_file(path)}\n".encode() for name, path in files) if files else None
+    if len(files) < _MANY:
+        return _digest(f"{name}\0{of_file(path)}\n".encode() for name, path in files) if files else None
+    key, newest = _stamp(files)
+    if (kept := _remembered().get(key)) is None:
+        kept = [len(files), newest, _digest(f"{name}\0{of_file(path)}\n".encode() for name, path in files)]
+        if time.time_ns() - newest > SETTLED and _stamp(files)[0] == key:
+            with contextlib.suppress(OSError):
+                write_json(_cache(), _remembered() | {key: kept})
+    return str(kept[2])
+
+
+def _stamp(files: Iterable[tuple[str, Path]]) -> tuple[str, int]:
+    """By what a set of many files is known, and the time of the last change of any of them in nanoseconds."""
+    status = [(name, path, path.stat()) for name, path in files]
+    told = (f"{name}\0{path.absolute()}\0{one.st_size} {one.st_mtime_ns}\n" for name, path, one in status)
+    return f"{len(status)} files {_digest(map(os.fsencode, told))}", max(one.st_mtime_ns for *_, one in status)
 
 
 def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> set[tuple[str, Path]]:

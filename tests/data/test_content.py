@@ -187,3 +187,26 @@ def test_without_files_what_is_dealt_counts(tmp_path: Path) -> None:
     assert dealt(Shards(shards=4)) == dealt(Shards(shards=4))
     dealer = ClassShards(classes_per_client=1)
     assert len({dealt(Shards(shards=4)), dealt(Shards(shards=20)), dealt(Shards(shards=4), 1), dealt(dealer)}) == 4
+
+
+def test_the_hash_of_many_files_is_remembered_until_one_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "_MANY", 3)
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+        os.utime(tmp_path / name, (OLD, OLD))
+    few = of(tmp_path, "a", "b")
+    whole = of(tmp_path, *"abc")
+    read: list[Path] = []
+    of_file = content.of_file
+    monkeypatch.setattr(content, "of_file", lambda path: read.append(path) or of_file(path))
+    assert of(tmp_path, *"abc") == whole and read == [] and of(tmp_path, "a", "b") == few
+    read.clear()
+    monkeypatch.setattr(content, "_MANY", 99)
+    assert of(tmp_path, *"abc") == whole and len(read) == 3
+    monkeypatch.setattr(content, "_MANY", 3)
+    (tmp_path / "b").write_text("x")
+    assert of(tmp_path, *"abc") != whole
+    (tmp_path / "b").write_text("b")
+    assert of(tmp_path, *"abc") == whole, "what changed just now is not remembered"
