@@ -1,20 +1,22 @@
-"""`pflbench data`: which datasets are there, and fetching them."""
+"""`pflbench data`: which datasets are there, fetching them, and looking at federations made of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pflbench.cli import options
+from pflbench.cli import common, options
 from pflbench.cli.common import console, errors
+from pflbench.cli.options import option
 from pflbench.data.root import data_root
 from pflbench.errors import DataMissing, unknown
 
 if TYPE_CHECKING:
     from pflbench.data.source import Dataset
 
-app = typer.Typer(no_args_is_help=True, help="Datasets: what is there, and fetching what is not.")
+app = typer.Typer(no_args_is_help=True, help="Datasets: what is there, fetching what is not, and who holds what.")
 
 Names = Annotated[list[str] | None, typer.Argument(help="Datasets (default: all).")]
 
@@ -42,6 +44,52 @@ def fetch(names: Names = None, data_dir: options.DataDir = None) -> int:
             errors().print(f"Error: {error}")
             code = 1
     return code
+
+
+PICTURES = ("pdf", "png", "svg")
+Seed: Any = Annotated[int | None, option("--seed", min=0, help="Of the partition (default: the suite's first).")]
+Profile: Any = Annotated[str, option("--profile", help="Which profile of the suite: paper, quick, or smoke.")]
+Output: Any = Annotated[Path | None, option("--output", "-o", help="A picture to draw: .png, .pdf, .svg.")]
+Export: Any = Annotated[
+    Path | None, option("--export", help="A file to write: each client's rows, .json or .npz, for the partition given.")
+]
+Query: Any = Annotated[
+    bool, option("--query", help="Show the rows that clients are scored on, not those they train on.")
+]
+All: Any = Annotated[bool, option("--all", help="Show every client, however many there are.")]
+
+
+@app.command("show")
+def show(
+    suite: Annotated[str, typer.Argument(help="A suite's name, or a .toml file.")],
+    column: Annotated[str, typer.Argument(help="A column of it, by id.")],
+    profile: Profile = "paper",
+    seed: Seed = None,
+    output: Output = None,
+    export: Export = None,
+    query: Query = False,
+    every: All = False,
+    data_dir: options.DataDir = None,
+) -> int:
+    """Show who holds what in a column's federation: clients and classes, sizes, overlaps, who is held out."""
+    from pflbench.running.federations import look
+
+    form = output.suffix.lower().removeprefix(".") if output else ""
+    if output and form not in PICTURES:
+        raise unknown("format of a picture", form, PICTURES)
+    looked = look(suite, column, profile=profile, seed=seed, data_dir=data_dir)
+    console().print(looked.holdings.shown(query=query, every=every))
+    if output:
+        from pflbench.report.figures.federation import picture  # which imports matplotlib
+
+        common.write(output, picture(looked.holdings, form, query=query))
+    if export:
+        lines = looked.export(export)
+        only = f", of seed {looked.spec.seed} only: each seed has images of its own" if looked.seeded else ""
+        console().print(f"Written: {str(export)!r}{only}. In a suite beside it:")
+        for line in lines:
+            console().print(f"  {line}")
+    return 0
 
 
 def _chosen(wanted: list[str] | None) -> dict[str, Dataset]:

@@ -21,7 +21,7 @@ METADATA: Mapping[str, dict[str, Any]] = {
     "svg": {"Date": None},
 }
 """The formats there are, and what their files shall not say."""
-_STYLE = {
+STYLE = {
     "axes.titlesize": 9,
     "font.size": 8,
     "legend.frameon": False,
@@ -41,7 +41,7 @@ _Looks = Mapping[str, tuple[Any, str]]
 
 def picture(drawing: Drawing, format: str) -> bytes:
     """The figure as a file of this format."""
-    with style.context(["default", _STYLE]):  # whatever this user's own settings are
+    with style.context(["default", STYLE]):  # whatever this user's own settings are
         file = io.BytesIO()
         _figure(drawing).savefig(file, format=format, metadata=METADATA[format])
         return file.getvalue()

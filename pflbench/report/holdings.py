@@ -1,0 +1,192 @@
+"""Who holds what in one federation: as plain numbers, and as a table of clients and classes with what is to be said."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from rich import box
+from rich.console import Console, ConsoleOptions
+from rich.table import Table
+
+from pflbench.report.text import ranges
+from pflbench.units import count
+
+Ints = npt.NDArray[np.int64]
+
+MOST = 40
+"""Clients of which a table shows each, unless it is to show all."""
+_FIRST, _LAST = 30, 5
+"""Clients that it shows of more than these."""
+_OFTEN = 6
+"""Classes of a client that are named where there is no room for a column each."""
+_HELD_OUT = "*"
+
+
+class Overlaps(NamedTuple):
+    """How many rows several clients adapt on; one adapts and another is scored on; several are scored on."""
+
+    support: int
+    leaked: int
+    query: int
+
+    def __str__(self) -> str:
+        told = [
+            (self.support, "several clients adapt on {}."),
+            (self.leaked, "one client adapts and another is scored on {}."),
+            (self.query, "several clients are scored on {}."),
+        ]
+        said = [text.format(_rows(n)) for n, text in told if n]
+        text = " ".join(sentence[0].upper() + sentence[1:] for sentence in said)
+        return text or "No row belongs to two clients."
+
+
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """What the clients of a federation have.
+
+    Attributes:
+        title: Suite, column, profile and seed.
+        settings: What the federation is made from, in a line.
+        support: How many rows of each class each client adapts on, int64 ["clients", "classes"].
+        query: How many it is scored on, of the same shape.
+        kinds: How many kinds (rotation groups, writers, …) the rows of each client have, int64 ["clients"]; None where
+            the dataset has none.
+        training: Who takes part in rounds, bool ["clients"]; the others are held out.
+        overlaps: Rows that belong to several clients.
+        pool: Rows of the dataset, with its test split.
+        test: Rows that the global model is scored on.
+        unused: Rows that nobody adapts or is scored on.
+        hash: Content hash of the data.
+        split: Content hash of the split: who adapts and is scored on which rows.
+    """
+
+    title: str
+    settings: str
+    support: Ints
+    query: Ints
+    kinds: Ints | None
+    training: npt.NDArray[np.bool_]
+    overlaps: Overlaps
+    pool: int
+    test: int
+    unused: int
+    hash: str
+    split: str
+
+    @property
+    def clients(self) -> int:
+        """How many there are."""
+        return len(self.support)
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+        return int(self.support.shape[1])
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """What is to be said beside the table."""
+        held_out = np.flatnonzero(~self.training).tolist()
+        who = f"{len(held_out)} held out: {ranges(held_out)}" if held_out else "nobody held out"
+        kinds = [f"kinds {_spread(self.kinds)}"] if self.kinds is not None else []
+        each = [f"classes {_spread((self.support > 0).sum(1))}", *kinds]
+        scored = [f"The global model is scored on {_rows(self.test)}."] if self.test else []
+        return (
+            self.settings,
+            f"{count(self.clients, 'client')}, {who}.",
+            f"Support rows of a client: {_spread(self.support.sum(1))}; {self.support.sum():,} in all.",
+            f"Query rows of a client: {_spread(self.query.sum(1))}; {self.query.sum():,} in all.",
+            f"Of a client's support: {'; '.join(each)}.",
+            str(self.overlaps),
+            *scored,
+            f"Rows of nobody: {self.unused:,} of {self.pool:,}.",
+            f"Content: data {self.hash}, split {self.split}.",
+        )
+
+    def shown(self, *, query: bool = False, every: bool = False) -> Shown:
+        """As a table; `query`: of the rows that clients are scored on. `every`: each client, however many there are."""
+        return Shown(self, query, every)
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """Holdings as a table, for rich's consoles and as text."""
+
+    of: Holdings
+    query: bool
+    every: bool
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | str]:
+        """A column for each class where there is room, else the classes that each client has most of."""
+        numbers = self.of.query if self.query else self.of.support
+        head = [*range(self.of.classes)]
+        widths = [max(len(str(c)), len(str(numbers[:, c].sum()))) for c in head]
+        left = len(_name(self.of, self.of.clients - 1)) + 16  # client, support, query
+        room = left + sum(width + 2 for width in widths) <= options.max_width
+        part = "query" if self.query else "support"
+        title = f"{self.of.title} · {part} rows of each class"
+        shown = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+        for name in ("client", "support", "query", *(map(str, head) if room else ["classes"])):
+            shown.add_column(name, justify="right", no_wrap=True)
+        if not room:
+            shown.add_column("most rows (class×rows)", no_wrap=True)
+        for client in self._clients():
+            if client is None:
+                shown.add_row("…")
+                continue
+            mine = numbers[client]
+            cells = [str(n) if n else "·" for n in mine.tolist()] if room else _most(mine)
+            shown.add_row(
+                _name(self.of, client), str(self.of.support[client].sum()), str(self.of.query[client].sum()), *cells
+            )
+        every = numbers.sum(0)
+        cells = [str(n) for n in every.tolist()] if room else _most(every)
+        shown.add_section()
+        shown.add_row("all", str(self.of.support.sum()), str(self.of.query.sum()), *cells)
+        yield shown
+        yield ""
+        if not self.of.training.all():
+            yield f"{_HELD_OUT} held out"
+        yield from self.of.sentences
+
+    def __str__(self) -> str:
+        width = shutil.get_terminal_size().columns
+        console = Console(width=width, markup=False, emoji=False, highlight=False, color_system=None, soft_wrap=True)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get().rstrip("\n")
+
+    def _clients(self) -> Sequence[int | None]:
+        """Those to show; None where some are left out."""
+        n = self.of.clients
+        if self.every or n <= MOST:
+            return range(n)
+        return [*range(_FIRST), None, *range(n - _LAST, n)]
+
+
+def _name(of: Holdings, client: int) -> str:
+    return f"{client}{' ' if of.training[client] else _HELD_OUT}" if not of.training.all() else str(client)
+
+
+def _most(numbers: Ints) -> list[str]:
+    """How many classes there are, and the ones with most rows."""
+    order = np.argsort(-numbers, kind="stable")[: int((numbers > 0).sum())]
+    if len(order) > _OFTEN and len(set(numbers[order].tolist())) == 1:
+        return [str(len(order)), f"{numbers[order[0]]} of each"]
+    named = ", ".join(f"{c}×{numbers[c]}" for c in order[:_OFTEN])
+    return [str(len(order)), f"{named}, …" if len(order) > _OFTEN else named]
+
+
+def _rows(number: int) -> str:
+    return f"{number:,} row{'' if number == 1 else 's'}"
+
+
+def _spread(numbers: Ints) -> str:
+    low, middle, high = int(numbers.min()), float(np.median(numbers)), int(numbers.max())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}, median {middle:,.15g}"

@@ -1,0 +1,128 @@
+"""Look at the federation of a suite's column, and write its split for another library."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pflbench.data.federation import Federation, dealt
+from pflbench.data.root import data_root
+from pflbench.data.splits import FORMATS, write_split
+from pflbench.errors import StoreError, UsageError, unknown
+from pflbench.report.holdings import Holdings, Ints, Overlaps
+from pflbench.selection import Selection
+from pflbench.spec import Named, RunSpec
+from pflbench.suite.expand import expand
+from pflbench.suite.load import loaded
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """A federation, a run of it, and what its clients hold. `seeded`: whether each seed has a pool of its own."""
+
+    spec: RunSpec
+    federation: Federation
+    holdings: Holdings
+    seeded: bool
+
+    def export(self, path: Path) -> list[str]:
+        """Write who adapts and is scored on which rows, as .json or .npz, such that the partition `given` reads it.
+
+        Returns:
+            What to write into a suite, in lines.
+
+        Raises:
+            UsageError: It is another format.
+            StoreError: The file cannot be written.
+        """
+        if (form := path.suffix.lower().removeprefix(".")) not in FORMATS:
+            raise unknown("format of a split", form, FORMATS)
+        try:
+            write_split(path, dealt(self.federation, self.spec.seed))
+        except OSError as error:
+            raise StoreError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
+        overlaps = self.holdings.overlaps
+        overlap = ", overlap = true" if overlaps.support or overlaps.leaked else ""
+        return [
+            f'partition = {{ name = "given", file = "{path.name}"{overlap} }}',
+            f'clients = {self.spec.clients}, training_clients = {self.spec.training_clients}, query = "partition"',
+        ]
+
+
+def look(
+    suite: str,
+    column: str,
+    *,
+    profile: str | None = None,
+    seed: int | None = None,
+    data_dir: str | Path | None = None,
+) -> Looked:
+    """The federation of a suite's column, as the runs of a seed have it (None: the suite's first).
+
+    Raises:
+        UsageError: There is no such suite, column or profile, or the partition is impossible.
+        DataMissing: What the dataset or the partition reads is not there.
+        PflbenchError: A file is damaged.
+    """
+    from pflbench.executor import build  # which imports torch
+
+    (found,) = loaded([suite], data_dir)
+    part = Selection(suites=(suite,), columns=(column,), profile=profile or "paper")
+    table = expand(found, part.but(seeds=None if seed is None else [seed]))
+    if not table.cells:
+        raise UsageError(f"{found.name} trains nothing in the column {column}: it has no rows.")
+    cell = table.cells[0]
+    spec = cell.runs[0]
+    federation = build.federation(spec, data_root(data_dir), table.locations.get(spec.id, {}))
+    seeded = bool(getattr(build.dataset(spec.dataset, table.locations.get(spec.id, {})), "seeded", True))
+    title = f"{table.suite} · {cell.column.called}, profile {table.profile}, seed {spec.seed}"
+    return Looked(spec, federation, holdings(federation, spec, title), seeded)
+
+
+def holdings(federation: Federation, spec: RunSpec, title: str) -> Holdings:
+    """What the clients of a federation hold, as plain numbers."""
+    support, query = np.concatenate(federation.support), np.concatenate(federation.query)
+    adapted, scored = (np.unique(rows, return_counts=True) for rows in (support, query))
+    kinds = None
+    if (kind := federation.kind) is not None:
+        kinds = np.array([len(np.unique(kind[rows])) for rows in federation.support])
+    return Holdings(
+        title=title,
+        settings=f"Dataset {_told(spec.dataset)}; partition {_told(spec.partition)}; query = {spec.query!r}.",
+        support=_per_class(federation, federation.support),
+        query=_per_class(federation, federation.query),
+        kinds=kinds,
+        training=federation.training,
+        overlaps=Overlaps(
+            int((adapted[1] > 1).sum()), len(np.intersect1d(adapted[0], scored[0])), int((scored[1] > 1).sum())
+        ),
+        pool=len(federation.labels),
+        test=len(federation.test),
+        unused=len(federation.labels) - len(np.union1d(np.union1d(adapted[0], scored[0]), federation.test)),
+        hash=spec.dataset.content or federation.hash,
+        split=split_hash(federation),
+    )
+
+
+def split_hash(federation: Federation) -> str:
+    """16 hex digits for who adapts and is scored on which rows, in whatever order each client has its own."""
+    digest = hashlib.sha256()
+    for hand in zip(federation.support, federation.query, strict=True):
+        for rows in hand:
+            digest.update(f"{len(rows)} ".encode())
+            digest.update(np.sort(rows).astype("<i8").tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _per_class(federation: Federation, held: tuple[Ints, ...]) -> Ints:
+    counted = [np.bincount(federation.labels[rows], minlength=federation.classes) for rows in held]
+    return np.array(counted, dtype=np.int64)
+
+
+def _told(named: Named) -> str:
+    """A dataset or partition with its options."""
+    options = ", ".join(f"{key}={value!r}" for key, value in named.options.items())
+    return f"{named.name}({options})" if options else named.name
