@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from rich import box
 from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
 from rich.table import Table
 
 from pflbench.report.text import ranges
@@ -24,8 +25,10 @@ MOST = 40
 _FIRST, _LAST = 30, 5
 """Clients that it shows of more than these."""
 _OFTEN = 6
-"""Classes of a client that are named where there is no room for a column each."""
+"""Classes of a client that are named at most where there is no room for a column each."""
 _HELD_OUT = "*"
+_UNLIMITED = 10**6
+"""Characters of a line."""
 
 
 class Overlaps(NamedTuple):
@@ -124,36 +127,39 @@ class Shown:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | str]:
         """A column for each class where there is room, else the classes that each client has most of."""
-        numbers = self.of.query if self.query else self.of.support
-        head = [*range(self.of.classes)]
-        widths = [max(len(str(c)), len(str(numbers[:, c].sum()))) for c in head]
-        left = len(_name(self.of, self.of.clients - 1)) + 16  # client, support, query
-        room = left + sum(width + 2 for width in widths) <= options.max_width
-        part = "query" if self.query else "support"
-        title = f"{self.of.title} · {part} rows of each class"
-        shown = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
-        for name in ("client", "support", "query", *(map(str, head) if room else ["classes"])):
-            shown.add_column(name, justify="right", no_wrap=True)
-        if not room:
-            shown.add_column("most rows (class×rows)", no_wrap=True)
-        for client in self._clients():
-            if client is None:
-                shown.add_row("…")
-                continue
-            mine = numbers[client]
-            cells = [str(n) if n else "·" for n in mine.tolist()] if room else _most(mine)
-            shown.add_row(
-                _name(self.of, client), str(self.of.support[client].sum()), str(self.of.query[client].sum()), *cells
-            )
-        every = numbers.sum(0)
-        cells = [str(n) for n in every.tolist()] if room else _most(every)
-        shown.add_section()
-        shown.add_row("all", str(self.of.support.sum()), str(self.of.query.sum()), *cells)
-        yield shown
+        for often in (None, *range(_OFTEN, 0, -1)):
+            table = self._table(often)
+            needed = Measurement.get(console, options.update(max_width=_UNLIMITED), table).maximum
+            if needed <= options.max_width:
+                break
+        yield table
         yield ""
         if not self.of.training.all():
             yield f"{_HELD_OUT} held out"
         yield from self.of.sentences
+
+    def _table(self, often: int | None) -> Table:
+        """With a column for each class or, for a number, so many of the classes that a client has most of."""
+        numbers, of = self.of.query if self.query else self.of.support, self.of
+        title = f"{of.title} · {'query' if self.query else 'support'} rows of each class"
+        shown = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+        for name in ("client", "support", "query", *(map(str, range(of.classes)) if often is None else ["classes"])):
+            shown.add_column(name, justify="right", no_wrap=True)
+        if often is not None:
+            shown.add_column("class×rows", no_wrap=True)
+
+        def add(name: str, support: int, query: int, mine: Ints) -> None:
+            cells = [str(n) if n else "·" for n in mine.tolist()] if often is None else _most(mine, often)
+            shown.add_row(name, str(support), str(query), *cells)
+
+        for client in self._clients():
+            if client is None:
+                shown.add_row("…")
+            else:
+                add(_name(of, client), of.support[client].sum(), of.query[client].sum(), numbers[client])
+        shown.add_section()
+        add("all", of.support.sum(), of.query.sum(), numbers.sum(0))
+        return shown
 
     def __str__(self) -> str:
         width = shutil.get_terminal_size().columns
@@ -174,13 +180,13 @@ def _name(of: Holdings, client: int) -> str:
     return f"{client}{' ' if of.training[client] else _HELD_OUT}" if not of.training.all() else str(client)
 
 
-def _most(numbers: Ints) -> list[str]:
-    """How many classes there are, and the ones with most rows."""
+def _most(numbers: Ints, often: int) -> list[str]:
+    """How many classes there are, and so many of those with most rows."""
     order = np.argsort(-numbers, kind="stable")[: int((numbers > 0).sum())]
-    if len(order) > _OFTEN and len(set(numbers[order].tolist())) == 1:
+    if len(order) > often and len(set(numbers[order].tolist())) == 1:
         return [str(len(order)), f"{numbers[order[0]]} of each"]
-    named = ", ".join(f"{c}×{numbers[c]}" for c in order[:_OFTEN])
-    return [str(len(order)), f"{named}, …" if len(order) > _OFTEN else named]
+    named = ", ".join(f"{c}×{numbers[c]}" for c in order[:often])
+    return [str(len(order)), f"{named}, …" if len(order) > often else named]
 
 
 def _rows(number: int) -> str:

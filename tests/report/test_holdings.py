@@ -77,8 +77,36 @@ def test_many_classes_are_those_that_a_client_has_most_of() -> None:
     found = lines(held(3, 100, support=support, query=support).shown(), 80)
     assert found["0"] == ["14", "14", "2", "3×9,", "7×5"]
     assert found["1"][2:] == ["20", "19×20,", "18×19,", "17×18,", "16×17,", "15×16,", "14×15,", "…"]
+    assert lines(held(3, 100, support=support, query=support).shown(), 60)["1"][2:] == [
+        "20",
+        "19×20,",
+        "18×19,",
+        "17×18,",
+        "…",
+    ]
     assert found["2"][2:] == ["20", "8", "of", "each"]
     assert all(len(line) <= 80 for line in text(held(3, 100).shown(), 80).splitlines() if "×" in line)
+
+
+@pytest.mark.parametrize("width", range(48, 90, 3))
+def test_no_number_is_cut(width: int) -> None:
+    of = held(12, 10)
+    found = lines(of.shown(), width)
+    assert found["client"][:2] == ["support", "query"]
+    for name, support, query, numbers in (
+        ("all", of.support.sum(), of.query.sum(), of.support.sum(0)),
+        ("7", of.support[7].sum(), of.query[7].sum(), of.support[7]),
+    ):
+        assert found[name][:2] == [str(support), str(query)]
+        if len(found["client"]) == 12:
+            assert found[name][2:] == [str(n) for n in numbers]
+        else:
+            most = int(numbers.argmax())
+            assert found[name][3].rstrip(",") == f"{most}×{numbers[most]}"
+    assert (
+        max(len(line) for line in text(of.shown(), width).splitlines() if "│" in line or "×" in line or "─" in line)
+        <= width
+    )
 
 
 def test_what_is_said_beside_the_table() -> None:
@@ -115,6 +143,18 @@ def test_a_picture_has_the_size_that_its_cells_need_and_is_the_same_each_time(
 @pytest.mark.parametrize(("format", "begins"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
 def test_formats_of_a_picture(format: str, begins: bytes) -> None:
     assert picture(held(6, 4), format).startswith(begins)
+
+
+def test_bars_leave_out_what_is_shared() -> None:
+    from pflbench.report.figures.federation import _figure
+
+    def labels(of: Holdings, query: bool) -> list[str]:
+        legend = _figure(of, query).axes[1].get_legend()
+        return [text.get_text() for text in legend.get_texts()] if legend else []
+
+    shared = held(6, 4, overlaps=Overlaps(0, 0, 9))
+    assert labels(held(6, 4), False) == labels(held(6, 4), True) == ["support", "query"]
+    assert labels(shared, False) == ["support"] and labels(shared, True) == ["query"]
 
 
 def test_an_area_is_a_count() -> None:

@@ -56,7 +56,7 @@ def _figure(of: Holdings, query: bool) -> Figure:
     bars = figure.add_axes(
         (_LEFT / width, (below + down + _GAP) / height, across / width, _SIZES / height), sharex=cells
     )
-    _bars(bars, of)
+    _bars(bars, of, query)
     aside = 1 - (_RIGHT - 0.15) / width
     if circles:
         _circles(cells, numbers, across / of.clients, down / of.classes)
@@ -88,10 +88,15 @@ def _notes(of: Holdings) -> list[str]:
     return [*held_out, of.settings, str(of.overlaps), f"Content: data {of.hash}, split {of.split}."]
 
 
-def _bars(ax: Axes, of: Holdings) -> None:
-    x, support, query = np.arange(of.clients), of.support.sum(1), of.query.sum(1)
-    ax.bar(x, support, 0.8, color=_SUPPORT, label="support")
-    ax.bar(x, query, 0.8, bottom=support, color=_QUERY, label="query")
+def _bars(ax: Axes, of: Holdings, query: bool) -> None:
+    """Sizes; of one part only where clients share what they are scored on, as that is much more than their support."""
+    x, below = np.arange(of.clients), np.zeros(of.clients, dtype=np.int64)
+    parts = {"support": (of.support.sum(1), _SUPPORT), "query": (of.query.sum(1), _QUERY)}
+    if of.overlaps.query:
+        del parts["support" if query else "query"]
+    for label, (rows, color) in parts.items():
+        ax.bar(x, rows, 0.8, bottom=below, color=color, label=label)
+        below = below + rows
     ax.set_ylabel("rows")
     ax.yaxis.set_major_locator(MaxNLocator(3, integer=True))
     ax.tick_params(labelbottom=False, length=2)
