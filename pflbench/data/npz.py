@@ -77,7 +77,10 @@ def _array(path: Path, file: IO[bytes], name: str, size: int) -> npt.NDArray[Any
     if size != wanted:
         raise PflbenchError(f"{path}: {name} has {size:,} bytes instead of {wanted:,}: the file is damaged.")
     file.seek(0)
-    array: npt.NDArray[Any] = format.read_array(file, allow_pickle=False)
+    try:
+        array: npt.NDArray[Any] = format.read_array(file, allow_pickle=False)
+    except MemoryError as error:
+        raise PflbenchError(f"{path}: {name} has {wanted:,} bytes, which is more memory than there is.") from error
     file.read()  # to its end, where an archive's checksum is compared
     return array
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
+from pflbench.data import npz
 from pflbench.data.datasets.arrays import Arrays
 from pflbench.data.pixels import as_pixels, image_shape, resized, statistics
 from pflbench.data.source import check_source
@@ -234,3 +235,12 @@ def test_what_is_refused(arrays: dict[str, Any], said: str, tmp_path: Path) -> N
     with pytest.raises(PflbenchError, match=said) as refused:
         loaded(tmp_path, **arrays)
     assert str(tmp_path / "mine.npz") in str(refused.value)
+
+
+def test_an_array_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(npz.format, "read_array", no_memory)
+    with pytest.raises(PflbenchError, match="more memory than there is"):
+        loaded(tmp_path, images=GRAY, labels=LABELS)
