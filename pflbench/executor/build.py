@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,17 @@ def partition(named: Named, places: names.Places = NOWHERE) -> Partition:
     return made
 
 
-@lru_cache(maxsize=1)
+_latest: dict[Hashable, Source] = {}
+"""The last pool that was loaded, by what it was loaded for."""
+
+
 def _source(canonical: str, places: tuple[tuple[str, str], ...], root: Path, seed: int) -> Source:
-    return dataset(Named.model_validate_json(canonical), dict(places)).load(root, seed)
+    """A dataset's pool. The one before is let go first: a worker never holds two."""
+    key = (canonical, places, root, seed)
+    if key not in _latest:
+        _latest.clear()
+        _latest[key] = dataset(Named.model_validate_json(canonical), dict(places)).load(root, seed)
+    return _latest[key]
 
 
 def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Federation:

@@ -1,15 +1,21 @@
 """One task: groups of seeds, and what becomes of a run that something keeps from finishing."""
 
+import gc
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from pflbench import names
 from pflbench.catalog import complete, describe
-from pflbench.data.datasets.digits import Digits
+from pflbench.data.datasets.digits import Digits, RotatedDigits
+from pflbench.data.source import Source
+from pflbench.engine.simulate import Simulation
 from pflbench.errors import UsageError
 from pflbench.executor import build
+from pflbench.executor import task as module
 from pflbench.executor.local import execute
 from pflbench.executor.task import Done, Place, Task, run_task
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
@@ -77,7 +83,7 @@ def test_what_is_no_fault_of_the_method_is_not_stored(tmp_path: Path, monkeypatc
         def load(self: Digits, root: Path, seed: int, error: Exception = error) -> None:
             raise error
 
-        build._source.cache_clear()
+        build._latest.clear()
         monkeypatch.setattr(Digits, "load", load)
         ((status, message),) = statuses(run_task(task(spec()), place))
         assert status == "error" and expected in message
@@ -155,14 +161,40 @@ def test_seeds_share_a_pool_that_does_not_depend_on_them(tmp_path: Path) -> None
     assert first.x is not second.x and not first.x.equal(second.x)
 
 
-def test_what_loading_leaves_is_given_back_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pflbench.executor import build
-    from pflbench.executor import task as module
+def test_a_process_holds_one_pool_and_lets_go_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the next one is loaded: the one before is gone by then, and all that its run held."""
+    held: list[weakref.ref[object]] = []
+    load = RotatedDigits.load
 
-    order, load, train = [], build.federation, module.Simulation.run
+    def loaded(self: RotatedDigits, root: Path, seed: int) -> Source:
+        assert [one() for one in held] == [None] * len(held)
+        source = load(self, root, seed)
+        held.append(weakref.ref(source.images))
+        return source
+
+    def simulated(*args: Any) -> Simulation:
+        made = Simulation(*args)
+        held.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr(RotatedDigits, "load", loaded)
+    monkeypatch.setattr(module, "Simulation", simulated)
+    rotated = Named(name="rotated-digits", options={})
+    gc.disable()
+    try:
+        for seed in (0, 1, 2):
+            (done,) = run_task(task(spec(seed=seed, dataset=rotated)), Place(tmp_path / "results", tmp_path))
+            assert done.status == "done"
+    finally:
+        gc.enable()
+    assert len(held) == 6
+
+
+def test_what_loading_leaves_is_given_back_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order, load, train = [], build.federation, Simulation.run
     monkeypatch.setattr(build, "federation", lambda *args: order.append("load") or load(*args))
     monkeypatch.setattr(module, "tidy", lambda: order.append("tidy"))
-    monkeypatch.setattr(module.Simulation, "run", lambda self: order.append("train") or train(self))
+    monkeypatch.setattr(Simulation, "run", lambda self: order.append("train") or train(self))
     run_task(task(spec()), Place(tmp_path, tmp_path))
     assert order == ["load", "tidy", "train"]
 
