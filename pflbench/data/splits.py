@@ -66,7 +66,7 @@ def read_split(path: Path) -> Split:
     """
     if not path.is_file():
         raise DataMissing(f"There is no file {path}: it says which rows each client holds.")
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         with reading(f"{path} is not a readable .npz file"), path.open("rb") as file:
             held = np.load(file, allow_pickle=False)
             arrays = {name: held[name] for name in held.files}
@@ -85,7 +85,7 @@ def write_split(path: Path, hands: Sequence[Hand]) -> None:
     Raises `OSError` if it cannot be written.
     """
     with whole(path) as file:
-        if path.suffix == ".npz":
+        if path.suffix.lower() == ".npz":
             arrays: dict[str, Any] = {}
             for name, parts in zip(("train", "test"), zip(*hands, strict=True), strict=True):
                 arrays[name] = np.concatenate(parts)
@@ -150,7 +150,7 @@ def _of_clients(path: Path, every: Sequence[Any]) -> Split:
         if type(one) not in (int, str):
             raise PflbenchError(f"{path} names a client {_shown(one)}: clients are whole numbers or texts.")
         if isinstance(one, int) and not 0 <= one < _ROOM:
-            nobody = "-1" if path.suffix == ".npz" else "null"
+            nobody = "-1" if path.suffix.lower() == ".npz" else "null"
             raise PflbenchError(
                 f"{path} names a client {_shown(one)}: numbers of clients begin at 0, and nobody is {nobody}."
             )

@@ -281,7 +281,7 @@ hands = st.lists(
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(hands=hands, form=st.sampled_from(["json", "npz"]))
+@given(hands=hands, form=st.sampled_from(["json", "npz", "NPZ"]))
 def test_what_is_written_is_read(hands: list[tuple[list[int], list[int]]], form: str, tmp_path: Path) -> None:
     path = tmp_path / f"split.{form}"
     write_split(path, [(np.array(train, dtype=np.int64), np.array(test, dtype=np.int64)) for train, test in hands])
