@@ -25,9 +25,9 @@ class DirichletEqual:
     A client's mix of the C classes is one draw from the symmetric Dirichlet distribution of C parameters `alpha`, and
     each of its rows has a class drawn from that mix. Where more rows of a class are asked for than there are, who gets
     one is drawn from all requests, and the others draw again from their mix without that class. Source:
-    arXiv:2111.04263 and its code, which asks client by client. Every row belongs to somebody; sizes differ by at
-    most one, the first clients having the larger ones. (The partition "dirichlet" divides each class by a draw, which
-    gives clients unequal sizes.)
+    arXiv:2111.04263 and its code, which deals one row after the other, each to a random client that still lacks some.
+    Every row belongs to somebody; sizes differ by at most one, the first clients having the larger ones. (The
+    partition "dirichlet" divides each class by a draw, which gives clients unequal sizes.)
 
     Attributes:
         alpha: Concentration: small ones give clients few classes each, large ones all classes alike.
