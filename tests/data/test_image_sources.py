@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from pflbench.data import prepared
 from pflbench.data.datasets.few_shot_sources import CIFAR_FS, COARSE, FC100, FINE, FewShotCIFAR100
 from pflbench.data.datasets.image_sources import SIDE, Characters
 from pflbench.data.datasets.meta_dataset import PAPER, SOURCES
@@ -145,6 +146,8 @@ def damaged(name: str, root: Path, says: str) -> None:
         SOURCES[name].load(root)
     message = str(error.value)
     assert message.startswith(SOURCES[name].title) and "https://" in message and "\n" not in message
+    kept = prepared.cache_folder() / "prepared"
+    assert not kept.exists() or not list(kept.iterdir())
 
 
 FOLDERS = {

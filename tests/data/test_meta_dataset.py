@@ -124,6 +124,25 @@ def test_the_hash_is_that_of_what_is_used(eight: Path) -> None:
     assert MetaDataset("dtd", **SMALL).load(eight, 0).hash != before
 
 
+def test_a_pool_is_drawn_once(eight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From then on it is mapped, as long as options, seed and sources are the same."""
+
+    def fail(*args: object) -> None:
+        raise AssertionError("drawn again")
+
+    dataset = MetaDataset("gtsrb, omniglot", **SMALL)
+    first = dataset.load(eight, 0)
+    monkeypatch.setattr("pflbench.data.datasets.meta_dataset.draw_task", fail)
+    again = dataset.load(eight, 0)
+    assert torch.equal(first.images, again.images) and np.array_equal(first.labels, again.labels)
+    for other in (lambda: dataset.load(eight, 1), lambda: MetaDataset("gtsrb", **SMALL).load(eight, 0)):
+        with pytest.raises(AssertionError, match="drawn again"):
+            other()
+    (eight / "gtsrb" / "GTSRB" / "Training" / "00000" / "00000.ppm").unlink()
+    with pytest.raises(AssertionError, match="drawn again"):
+        dataset.load(eight, 0)
+
+
 # ---- what is missing or wrong
 
 

@@ -233,7 +233,7 @@ class TrafficSigns(Folders):
     )
     classes: ClassVar = 43
     least: ClassVar = 1
-    places: ClassVar = ("gtsrb/train", "gtsrb/GTSRB/Training")
+    places: ClassVar = ("gtsrb/GTSRB/Training", "gtsrb/train")
 
     def fetch(self, root: Path) -> None:
         from torchvision.datasets import GTSRB

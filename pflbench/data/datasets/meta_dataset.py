@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pflbench.data.datasets.few_shot_sources import CIFARFS, FewShotCIFAR100, MiniImageNet
 from pflbench.data.datasets.image_sources import (
     SIDE,
     Aircraft,
     Birds,
+    ByClass,
     Characters,
     Flowers,
     ImageSource,
@@ -21,6 +23,8 @@ from pflbench.data.datasets.image_sources import (
     TrafficSigns,
 )
 from pflbench.data.datasets.tasks import draw_task
+from pflbench.data.partition import Rows
+from pflbench.data.prepared import prepared
 from pflbench.data.source import Source
 from pflbench.errors import DataMissing, UsageError, unknown
 from pflbench.rng import stream
@@ -95,7 +99,8 @@ class MetaDataset:
 
         The source of a task is the one in use with the largest number from the streams
         `(seed, "meta-dataset", task, "source", name)`; further draws are those of `draw_task` with the names
-        "meta-dataset", task, source. So whichever sources are used, a task of a source is the same.
+        "meta-dataset", task, source. So whichever sources are used, a task of a source is the same. The pool is
+        `prepared`, so the processes of a machine share it.
 
         Raises:
             DataMissing: Sources are not there; the message says of each how to get it.
@@ -107,9 +112,17 @@ class MetaDataset:
         if missing := [name for name in names if SOURCES[name].missing(root)]:
             raise self._lacking(missing, root)
         held = {name: SOURCES[name].load(root) for name in names}
+        content = " ".join(f"{name} {held[name].hash}" for name in names)
+        recipe = f"meta-dataset: {self.tasks} tasks, {self.ways} ways, {self.images} images, seed {seed}, {content}: 1"
+        pool, labels, kind = prepared(recipe, [], lambda: self._drawn(held, seed))
+        hash = hashlib.sha256(content.encode()).hexdigest()[:16]
+        return Source(torch.from_numpy(pool), labels, kind, self.ways, hash)
+
+    def _drawn(self, held: dict[str, ByClass], seed: int) -> tuple[npt.NDArray[np.uint8], Rows, Rows]:
+        """The tasks' images, labels and numbers."""
         drawn = []
         for task in range(self.tasks):
-            name = max(names, key=lambda name: stream(seed, "meta-dataset", task, "source", name).random())
+            name = max(held, key=lambda name: stream(seed, "meta-dataset", task, "source", name).random())
             each = self.images // self.ways
             drawn.append((name, *draw_task(held[name].counts, self.ways, each, seed, "meta-dataset", task, name)))
         labels = np.concatenate([labels for _, _, labels in drawn])
@@ -117,8 +130,7 @@ class MetaDataset:
         pool = np.empty((len(labels), *self.shape), dtype=np.uint8)
         for task, (name, rows, _) in enumerate(drawn):
             pool[kind == task] = held[name].images[rows]  # gray ones in all three channels
-        hash = hashlib.sha256(" ".join(f"{name} {held[name].hash}" for name in names).encode()).hexdigest()[:16]
-        return Source(torch.from_numpy(pool), labels, kind, self.ways, hash)
+        return pool, labels, kind
 
     def fetch(self, root: Path) -> None:
         """Download what torchvision can: all but the birds and mini-ImageNet.
