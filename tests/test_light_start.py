@@ -12,7 +12,7 @@ from textwrap import indent
 from pflbench.result import RunResult, Score
 from pflbench.store import Store
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, load
+from pflbench.suite.load import load
 
 QUEUE = Path(__file__).parents[1] / "results" / "QUEUE.toml"
 PROGRAM = """
@@ -88,7 +88,7 @@ def test_a_report_without_results_starts_without_torch(tmp_path: Path) -> None:
 
 
 def test_a_report_of_stored_runs_starts_without_torch(tmp_path: Path) -> None:
-    suite = load(next(iter(available())))
+    suite = load("cafeme-table1")
     spec = expand(suite, profile="smoke").runs[0]
     tuned = spec.scoring.finetune
     moments = [("global", 0), *(("finetuned", t) for t in range(tuned.steps + 1 if tuned else 0))]

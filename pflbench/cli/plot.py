@@ -44,11 +44,14 @@ def plot(
         Path, option("--output", "-o", help="The file to write: .png, .pdf, .svg; .csv has the numbers.")
     ],
     selection: Selection,
+    caption: Annotated[
+        bool, option("--caption", help="Write the title above the picture and the notes, printed anyway, below it.")
+    ] = False,
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """Draw a figure from the stored runs, or write the numbers behind it.
 
-    What is not there yet is left out, and a line under the figure says so.
+    What is not there yet is left out, and a line says so, on the terminal or below the picture.
     """
     from pflbench.report.figures.panels import to_csv
     from pflbench.suite.figure import Histogram
@@ -70,7 +73,7 @@ def plot(
     else:
         from pflbench.report.figures.pictures import picture  # which imports matplotlib
 
-        content = picture(drawing, format_)
+        content = picture(drawing, format_, caption=caption)
     common.write(output, content)
     for note in drawing.notes:
         console().print(note)

@@ -6,6 +6,7 @@ A figure has a panel for every column (and stage that `layout.stages` lists), an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -72,6 +73,28 @@ class Steps(TomlTable):
     kind: Literal["steps"]
 
 
+class Across(TomlTable):
+    """Accuracy against the columns, in one panel: the mean over seeds, its spread, and what the paper printed.
+
+    `x`: what the axis is called; `at`: the number that each column stands at, in their order; without it they stand
+    beside each other under their titles. `y`: the least and the most accuracy shown, where that is not all.
+    """
+
+    kind: Literal["columns"]
+    x: Annotated[str, Field(min_length=1)]
+    mark: Literal["bars", "line"] = "bars"
+    at: Annotated[list[float], Field(min_length=1)] | None = None
+    y: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Across:
+        if self.at is not None and any(a >= b for a, b in pairwise(self.at)):
+            raise fault(("at",), "numbers that rise from column to column")
+        if self.y is not None and not self.y[0] < self.y[1]:
+            raise fault(("y",), "the least accuracy shown, then the most")
+        return self
+
+
 class Tsne(TomlTable):
     """Each client's mean features after each of the first `rounds` rounds, a point a round, laid out by t-SNE.
 
@@ -111,8 +134,8 @@ class Statistics(TomlTable):
     reference: dict[str, Sizes] = Field(default_factory=dict)
 
 
-FromRuns = Scatter | Kde | Curve | Steps | Tsne
-KINDS = ("scatter", "histogram", "kde", "curve", "steps", "tsne")
+FromRuns = Scatter | Kde | Curve | Steps | Across | Tsne
+KINDS = ("scatter", "histogram", "kde", "curve", "steps", "columns", "tsne")
 _NEEDED = {"steps": "finetuned", "tsne": "personalized"}
 """The stage that a kind of figure shows, whatever stages its rows have."""
 
@@ -142,6 +165,8 @@ def check(figure: FromRuns | Histogram | None, rows: Sequence[Row], columns: Seq
     if isinstance(figure, Kde | Curve | Steps | Tsne):
         for i, row in enumerate(rows):
             _check_row(figure, i, row)
+    if isinstance(figure, Across) and figure.at is not None and len(figure.at) != len(columns):
+        raise fault(("figure", "at"), f"{len(figure.at)} numbers for {len(columns)} columns")
     if isinstance(figure, Tsne) and len(columns) > 1:
         raise fault(("column", 1), f"a tsne shows one column, not {len(columns)}")
     if isinstance(figure, Scatter | Kde | Tsne):

@@ -23,6 +23,7 @@ GOOD = (
     {"kind": "steps"},
     {"kind": "tsne", "rounds": [30, 100], "perplexity": 10.0, "seed": 0},
     SIZES,
+    {"kind": "columns", "x": "size", "mark": "line", "at": [1.0]},
 )
 SHOWN = {"steps": "finetuned", "tsne": "personalized"}
 """The stage that a kind of figure needs, where it needs one."""
@@ -60,7 +61,7 @@ def test_every_kind(figure: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("figure", "message"),
     [
-        ({"bins": 3}, "s.toml: figure.kind: missing (known: scatter, histogram, kde, curve, steps, tsne)"),
+        ({"bins": 3}, "s.toml: figure.kind: missing (known: scatter, histogram, kde, curve, steps, columns, tsne)"),
         ({"kind": "kdo"}, "s.toml: figure.kind: Unknown kind of figure 'kdo'. Did you mean 'kde'?"),
         ({"kind": "scatter"}, "s.toml: figure.scatter.bins: missing"),
         ({"kind": "scatter", "bins": 0}, "figure.scatter.bins: Input should be greater than 0, not 0"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pflbench.report.cells import read, spread_word, summarize
+from pflbench.report.figures.across import across
 from pflbench.report.figures.clients import Slicing, densities, histogram, scatter
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.tsne import draw as draw_tsne
@@ -16,7 +17,7 @@ from pflbench.report.text import grouped, ranges
 from pflbench.report.used import COUNTED, beside, costs, runs_used, unknown_costs
 from pflbench.report.versions import mixtures
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
-from pflbench.suite.figure import FromRuns, Histogram, Kde, Scatter, Steps, Tsne
+from pflbench.suite.figure import Across, FromRuns, Histogram, Kde, Scatter, Steps, Tsne
 from pflbench.suite.schema import Spread
 
 Remarks = list[tuple[str, str]]
@@ -28,6 +29,8 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
     """A figure from runs, with a panel for each column and stage. Where nothing is done, there are no series."""
     if isinstance(figure, Tsne):
         return draw_tsne(table, figure, shelf, _mixed(table, shelf))
+    if isinstance(figure, Across):
+        return _against_columns(table, figure, shelf)
     if isinstance(figure, Steps):
         table = _of_stage(table, "finetuned")
     stages = list(dict.fromkeys(head.stage for head in table.heads))
@@ -56,6 +59,31 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
         tuple(filter(None, notes)),
         tuple(row.title for row in table.rows),
         beside=beside(shown),
+    )
+
+
+def _against_columns(table: Expansion, figure: Across, shelf: Shelf) -> Drawing:
+    """A panel for each stage, and in it for each row its numbers over the columns, beside the paper's."""
+    panels = []
+    alike = len({column.group for column in table.columns}) == 1
+    span = (figure.y[0], figure.y[1]) if figure.y else None
+    for stage in dict.fromkeys(head.stage for head in table.heads):
+        heads = [head for head in table.heads if head.stage == stage]
+        ticks = () if figure.at else tuple(head.column.title if alike else head.column.setting for head in heads)
+        panels.append(Panel(heads[0].label, across(table, figure, heads, shelf), ticks, span))
+    missing, seeds = _missing(table, table.heads, shelf)
+    notes = (
+        *_mixed(table, shelf),
+        _listed("Missing or failed runs", missing, table),
+        f"Paper: {table.paper}. Protocol: {table.protocol}. Seeds: {ranges(seeds)}.",
+        f"Mean over seeds; the error bar is the {spread_word(table.spread)}.",
+        *table.notes,
+    )
+    titles = tuple(row.title for row in table.rows)
+    return Drawing(
+        *(table.suite, table.heading, table.profile, figure.x, "accuracy (%)", tuple(panels), _across(len(panels))),
+        tuple(filter(None, notes)),
+        titles,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Mark = Literal["points", "line", "bars", "spike", "cloud"]
+Mark = Literal["points", "line", "bars", "spike", "cloud", "printed"]
 
 
 class Point(NamedTuple):
@@ -24,8 +24,9 @@ class Point(NamedTuple):
 class Series:
     """Points with a common label.
 
-    `width` is that of bars. The mark "spike" is a density of values that are all the same: a line at `x`. `hues`: for a
-    cloud, the number that each point's color stands for. `numbers`: further numbers of the series, by name.
+    `width` is that of bars. The mark "spike" is a density of values that are all the same: a line at `x`; "printed" are
+    the paper's numbers. `like`: the label of the series whose color it has. `hues`: for a cloud, the number that each
+    point's color stands for. `numbers`: further numbers of the series, by name.
     """
 
     label: str
@@ -34,14 +35,21 @@ class Series:
     width: float = 0.0
     hues: tuple[float, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
+    like: str = ""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Series over common axes."""
+    """Series over common axes.
+
+    `ticks`: what stands at 0, 1, … of the first axis, where that is no number. `span`: the part of the second axis that
+    is shown; None: all.
+    """
 
     title: str
     series: tuple[Series, ...]
+    ticks: tuple[str, ...] = ()
+    span: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,11 +89,13 @@ def to_csv(drawing: Drawing) -> str:
     hue = [drawing.hue] if drawing.hue else []
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["figure", "profile", "panel", "series", drawing.x, drawing.y, "spread", "n", *hue, *names])
+    ticks = ["column"] if any(panel.ticks for panel in drawing.panels) else []
+    writer.writerow(["figure", "profile", "panel", "series", drawing.x, drawing.y, "spread", "n", *hue, *names, *ticks])
     for panel, series in everything:
         own = [series.numbers.get(name) for name in names]
         for i, point in enumerate(series.points):
             hues = [series.hues[i] if series.hues else None for _ in hue]
             numbers = ["" if value is None else repr(value) for value in (*point, *hues, *own)]
-            writer.writerow([drawing.suite, drawing.profile, panel.title, series.label, *numbers])
+            at = [panel.ticks[round(point.x)] for _ in ticks]
+            writer.writerow([drawing.suite, drawing.profile, panel.title, series.label, *numbers, *at])
     return text.getvalue()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import matplotlib
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,9 +21,12 @@ METADATA: Mapping[str, dict[str, Any]] = {
 }
 """The formats there are, and what their files shall not say."""
 STYLE = {
+    "axes.spines.right": False,
+    "axes.spines.top": False,
     "axes.titlesize": 9,
     "font.size": 8,
     "legend.frameon": False,
+    "pdf.fonttype": 42,  # fonts as such, which journals ask for
     "savefig.dpi": 150,
     "svg.hashsalt": "pflbench",
     "text.parse_math": False,
@@ -32,56 +34,91 @@ STYLE = {
 _WIDTH, _HEIGHT = 3.6, 2.7
 _LINE, _LEGEND, _MARGIN = 0.15, 0.25, 0.55
 _NARROWEST = 6.8
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
+"""Told apart by color-blind readers, too (Okabe and Ito, but for a yellow that is too light for a line)."""
 _MARKERS = "o^sDvPX*"
+_LINES: tuple[Any, ...] = (
+    "-",
+    "--",
+    "-.",
+    (0, (5, 1)),
+    (0, (3, 1, 1, 1)),
+    (0, (7, 3)),
+    (0, (1, 1)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
+_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
 
 
-_Looks = Mapping[str, tuple[Any, str]]
-"""How the series of each label look: their color and, in a cloud, their marker."""
+class _Look(NamedTuple):
+    """How the series of a label look: in gray, lines, markers and hatches still tell them apart."""
+
+    color: str
+    marker: str
+    line: Any
+    hatch: str
+
+    @classmethod
+    def of(cls, i: int) -> _Look:
+        """The look of the i-th label: as many as colors, and then again with other lines, markers and hatches."""
+        other = i + i // len(_COLORS)
+        return cls(
+            *(_COLORS[i % len(_COLORS)], _MARKERS[other % len(_MARKERS)]),
+            *(_LINES[other % len(_LINES)], _HATCHES[other % len(_HATCHES)]),
+        )
 
 
-def picture(drawing: Drawing, format: str) -> bytes:
-    """The figure as a file of this format."""
+_Looks = Mapping[str, _Look]
+
+
+def picture(drawing: Drawing, format: str, *, caption: bool = False) -> bytes:
+    """The figure as a file of this format. `caption`: its title above it, and its notes below it."""
     with style.context(["default", STYLE]):  # whatever this user's own settings are
         file = io.BytesIO()
-        _figure(drawing).savefig(file, format=format, metadata=METADATA[format])
+        _figure(drawing, caption).savefig(file, format=format, metadata=METADATA[format])
         return file.getvalue()
 
 
-def _figure(drawing: Drawing) -> Figure:
+def _figure(drawing: Drawing, caption: bool) -> Figure:
     across = drawing.across
     down = -(-len(drawing.panels) // across)
     width = max(_NARROWEST, across * _WIDTH)
-    lines = [line for note in drawing.notes for line in textwrap.wrap(note, int(width * 17))]
+    lines = [line for note in drawing.notes if caption for line in textwrap.wrap(note, int(width * 17))]
     labels = drawing.labels
     entries = {label: f"{label}: {beside}" if (beside := drawing.beside.get(label)) else label for label in labels}
     # As many entries of the legend beside each other as there is room for, all as wide as the longest.
     widest = max(1.3, 0.4 + 0.06 * max(map(len, entries.values()), default=0))
     columns = max(1, min(len(entries), int(width / widest)))
     below = _MARGIN + _LEGEND * -(-len(labels) // columns) + _LINE * len(lines)
-    height = _MARGIN + down * _HEIGHT + below
+    above = 1.2 * _MARGIN if caption else 0.3 if any(panel.title for panel in drawing.panels) else 0.1
+    height = above + down * _HEIGHT + below
     figure = Figure(figsize=(width, height))
-    figure.suptitle(drawing.title, y=1 - 0.15 / height, va="top", fontsize=11)
+    if caption:
+        figure.suptitle(drawing.title, y=1 - 0.15 / height, va="top", fontsize=11)
     axes = figure.subplots(down, across, squeeze=False)
     figure.subplots_adjust(
         left=0.8 / width,
         right=1 - 0.15 / width,
-        top=1 - 1.2 * _MARGIN / height,
+        top=1 - above / height,
         bottom=(below + 0.1) / height,
         wspace=0.32,
         hspace=0.35,
     )
-    twenty = matplotlib.colormaps["tab20"]
-    looks = {
-        label: (f"C{i}" if len(labels) <= 10 else twenty(i % 20), _MARKERS[i % len(_MARKERS)])
-        for i, label in enumerate(labels)
-    }
+    looks = _looks(drawing)
     for panel, ax in zip(drawing.panels, axes.flat, strict=False):
         _fill(ax, panel, drawing, looks)
     for ax in axes.flat[len(drawing.panels) :]:
         ax.set_axis_off()
     _legend(figure, entries, (_LINE * len(lines) + 0.05) / height, columns)
-    figure.text(0.1 / width, 0.06 / height, "\n".join(lines), fontsize=6.5, va="bottom", linespacing=1.35)
+    if lines:
+        figure.text(0.1 / width, 0.06 / height, "\n".join(lines), fontsize=6.5, va="bottom", linespacing=1.35)
     return figure
+
+
+def _looks(drawing: Drawing) -> _Looks:
+    """How each label's series look, and those that only the paper's numbers are there of."""
+    alike = {series.like: None for panel in drawing.panels for series in panel.series if series.like}
+    return {label: _Look.of(i) for i, label in enumerate(dict.fromkeys((*drawing.labels, *alike)))}
 
 
 def _legend(figure: Figure, entries: Mapping[str, str], bottom: float, columns: int) -> None:
@@ -104,11 +141,16 @@ def _fill(ax: Axes, panel: Panel, drawing: Drawing, looks: _Looks) -> None:
     ax.set_ylabel(drawing.y)
     hues = [hue for series in panel.series for hue in series.hues]
     for series in panel.series:
-        _add(ax, series, *looks[series.label], hues)
+        _add(ax, series, looks[series.like or series.label], hues)
     if hues:
         assert ax.figure is not None
         colorbar = ax.figure.colorbar(ax.collections[0], ax=ax, label=drawing.hue)
         colorbar.ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    if panel.span:
+        ax.set_ylim(*panel.span)
+    if panel.ticks:
+        ax.set_xticks(range(len(panel.ticks)), panel.ticks)
+        return
     whole = all(float(point.x).is_integer() for series in panel.series for point in series.points)
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=whole))
     if not panel.series:
@@ -116,24 +158,46 @@ def _fill(ax: Axes, panel: Panel, drawing: Drawing, looks: _Looks) -> None:
         ax.text(0.5, 0.5, "nothing done", ha="center", va="center", transform=ax.transAxes)
 
 
-def _add(ax: Axes, series: Series, color: Any, marker: str, hues: Sequence[float]) -> None:
+def _add(ax: Axes, series: Series, look: _Look, hues: Sequence[float]) -> None:
+    color, marker = look.color, look.marker
     x = [point.x for point in series.points]
     y = [float("nan") if point.y is None else point.y for point in series.points]
     around = [point.spread or 0.0 for point in series.points]
     if series.mark == "cloud":
-        shades: Any = {"c": series.hues, "vmin": min(hues), "vmax": max(hues), "cmap": "viridis"}
-        ax.scatter(x, y, marker=marker, s=14, linewidths=0, **shades)
-        # The legend tells methods apart by their markers: its colors would be those of single points.
-        ax.plot([], [], color="0.4", marker=marker, markersize=4, linestyle="", label=series.label)
+        _cloud(ax, series, marker, hues)
     elif series.mark == "spike":
         ax.axvline(x[0], color=color, linestyle="--", label=series.label)
     elif series.mark == "bars":
-        ax.bar(x, y, series.width, color=color, alpha=0.5, label=series.label)
+        bars: Any = {"yerr": around, "capsize": 2, "error_kw": {"linewidth": 1}} if any(around) else {}
+        shade: Any = {"color": color, "alpha": 0.55, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
+        ax.bar(x, y, series.width, label=series.label, **shade, **bars)
+    elif series.mark == "printed":
+        _printed(ax, series, color)
     elif series.mark == "points":
-        ax.errorbar(x, y, around, color=color, marker="o", markersize=3, linewidth=1, capsize=2, label=series.label)
+        line: Any = {"marker": marker, "markersize": 3, "linestyle": look.line, "linewidth": 1, "capsize": 2}
+        ax.errorbar(x, y, around, color=color, label=series.label, **line)
     else:
-        alone = "o" if len(x) == 1 else ""
-        ax.plot(x, y, color=color, linewidth=1.2, marker=alone, markersize=3, label=series.label)
+        alone = marker if len(x) == 1 else ""
+        ax.plot(x, y, color=color, linestyle=look.line, linewidth=1.2, marker=alone, markersize=3, label=series.label)
         if any(around):
             low, high = ([b + side * s for b, s in zip(y, around, strict=True)] for side in (-1, 1))
             ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def _cloud(ax: Axes, series: Series, marker: str, hues: Sequence[float]) -> None:
+    shades: Any = {"c": series.hues, "vmin": min(hues), "vmax": max(hues), "cmap": "viridis"}
+    ax.scatter(
+        [p.x for p in series.points], [p.y or 0.0 for p in series.points], marker=marker, s=14, linewidths=0, **shades
+    )
+    # The legend tells methods apart by their markers: its colors would be those of single points.
+    ax.plot([], [], color="0.4", marker=marker, markersize=4, linestyle="", label=series.label)
+
+
+def _printed(ax: Axes, series: Series, color: str) -> None:
+    hollow: Any = {"marker": "D", "markersize": 4, "markerfacecolor": "white", "linestyle": "", "linewidth": 1}
+    around = [point.spread or 0.0 for point in series.points]
+    ax.errorbar(
+        [p.x for p in series.points], [p.y or 0.0 for p in series.points], around, color=color, capsize=0, **hollow
+    )
+    one = series.label.startswith(series.like)  # else the label is that of several colors
+    ax.plot([], [], color=color if one else "0.3", label=series.label, **hollow)

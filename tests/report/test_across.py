@@ -1,0 +1,109 @@
+"""Figures of accuracy against a suite's columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pflbench.errors import UsageError
+from pflbench.report.figures.make import draw_runs
+from pflbench.report.figures.panels import Drawing, to_csv
+from pflbench.report.figures.pictures import picture
+from pflbench.report.reading import Shelf
+from pflbench.store import Store
+from pflbench.suite.cells import Reference
+from pflbench.suite.figure import Across
+from pflbench.suite.load import load
+from pflbench.suite.shortfall import Shortfall
+
+if TYPE_CHECKING:
+    from conftest import Build
+
+REFERENCES = {
+    ("fedavg", "digits-a"): Reference(33.0, 1.0),
+    ("fedavg-ft", "digits-a"): Reference(70.0, 2.0),
+    ("fedavg-ft", "digits-b"): Reference(80.0),
+}
+
+
+def across(**changes: Any) -> Across:
+    return Across(kind="columns", x="heterogeneity", **changes)
+
+
+def draw(build: Build, store: Store, figure: Across, **changes: Any) -> Drawing:
+    return draw_runs(build.table(references=REFERENCES, **changes), figure, Shelf(store))
+
+
+def test_bars_stand_side_by_side_in_their_columns_below_the_papers_numbers(build: Build, store: Store) -> None:
+    build.fill(store)
+    drawing = draw(build, store, across(y=[70, 100]))
+    ((ours, tuned, *printed),) = [panel.series for panel in drawing.panels]
+    (panel,) = drawing.panels
+    assert panel.ticks == ("Dir 0.3", "Dir 5") and panel.span == (70, 100) and drawing.x == "heterogeneity"
+    assert [(p.x, p.y, p.n) for p in ours.points] == [(-0.2, pytest.approx(30), 3), (0.8, pytest.approx(40), 3)]
+    assert [p.x for p in tuned.points] == [0.2, 1.2] and ours.width == tuned.width == 0.4
+    assert ours.points[0].spread == pytest.approx((200 / 3) ** 0.5)  # standard deviation of 20, 30, 40 with ddof 0
+    assert [(one.label, one.like, [tuple(p)[:3] for p in one.points]) for one in printed] == [
+        ("the paper", "FedAvg", [(-0.2, 33.0, 1.0)]),
+        ("the paper", "FedAvg-FT", [(0.2, 70.0, 2.0), (1.2, 80.0, None)]),
+    ]
+    assert drawing.labels == ("FedAvg", "FedAvg-FT", "the paper")
+
+
+def test_a_line_stands_at_the_numbers_of_its_columns(build: Build, store: Store) -> None:
+    build.fill(store)
+    drawing = draw(build, store, across(mark="line", at=[100, 600]))
+    (panel,) = drawing.panels
+    assert panel.ticks == () and [p.x for p in panel.series[0].points] == [100, 600]
+    assert {one.mark for one in panel.series} == {"line", "printed"}
+
+
+def test_what_is_not_done_is_said_and_the_paper_stands_alone(build: Build, store: Store) -> None:
+    drawing = draw(build, store, across())
+    assert [one.label for one in drawing.panels[0].series] == ["FedAvg, the paper", "FedAvg-FT, the paper"]
+    assert "Missing or failed runs: FedAvg, FedAvg-FT." in drawing.notes
+    assert b"FedAvg-FT, the paper" in picture(drawing, "svg")
+
+
+def test_where_runs_do_not_compare_the_paper_has_no_marks(build: Build, store: Store) -> None:
+    build.fill(store)
+    short = Shortfall(rounds="3 of 1000 rounds")
+    assert {one.mark for one in draw(build, store, across(), shortfall=short).panels[0].series} == {"bars"}
+
+
+def test_the_csv_names_the_columns(build: Build, store: Store) -> None:
+    build.fill(store)
+    head, *rows = csv.reader(io.StringIO(to_csv(draw(build, store, across()))))
+    assert head[-1] == "column" and {row[-1] for row in rows} == {"Dir 0.3", "Dir 5"}
+    assert [row[-1] for row in rows[:2]] == ["Dir 0.3", "Dir 5"]
+
+
+def test_a_caption_is_written_if_it_is_asked_for(build: Build, store: Store) -> None:
+    build.fill(store)
+    drawing = draw(build, store, across())
+    bare, told = picture(drawing, "svg"), picture(drawing, "svg", caption=True)
+    assert b"Demo, Table 1" not in bare and b"Mean over seeds" not in bare
+    assert b"Demo, Table 1" in told and b"Mean over seeds" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"at": [2, 1]}, "rise from column to column"), ({"y": [100, 70]}, "the least accuracy shown, then the most")],
+)
+def test_numbers_out_of_order_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        across(**changes)
+
+
+def test_each_column_needs_its_number(tmp_path: Any) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[suite]\nextends = "cafeme-fig3"\nname = "mine"\ntitle = "Mine"\n'
+        '[[column]]\nid = "a"\nlike = "rmnist-shards"\n[figure]\nkind = "columns"\nx = "size"\nat = [1, 2]\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(UsageError, match=r"figure\.at: 2 numbers for 1 columns"):
+        load(str(file))
