@@ -24,7 +24,7 @@ def lab(folder: Path) -> Path:
         if language != "sh":
             file = folder / block.splitlines()[0].removeprefix("# ")
             file.parent.mkdir(exist_ok=True)
-            file.write_text(block.replace("rounds = 5", "rounds = 1"), encoding="utf-8")
+            file.write_text(block.replace("rounds = 10", "rounds = 1"), encoding="utf-8")
     return folder
 
 
