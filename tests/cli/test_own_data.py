@@ -24,7 +24,8 @@ def lab(folder: Path) -> Path:
         if language != "sh":
             file = folder / block.splitlines()[0].removeprefix("# ")
             file.parent.mkdir(exist_ok=True)
-            file.write_text(block.replace("rounds = 10", "rounds = 1"), encoding="utf-8")
+            quick = block.replace("rounds = 10", "rounds = 1").replace("batch = 10\n", "batch = 100\n")
+            file.write_text(quick, encoding="utf-8")
     return folder
 
 
