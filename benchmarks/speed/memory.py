@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("-s", "--suite", default="cafeme-table1")
     parser.add_argument("--column", action="append", help="default: rmnist-shards and rmnist-dirichlet")
     parser.add_argument("-m", "--method", action="append", help="default: those of CAFeMe's table")
+    parser.add_argument("--profile", default="paper")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2, help="workers, and seeds of each method")
     parser.add_argument("--together", action="store_true", help="all methods in the same workers")
@@ -87,8 +88,8 @@ def main() -> None:
     for column in columns:
         for some in [methods] if options.together else [[method] for method in methods]:
             with tempfile.TemporaryDirectory() as results:
-                command = [sys.executable, "-m", "pflbench", "run", "-s", options.suite, "--column", column]
-                command += ["--rounds", str(options.rounds), "--seeds", f"0-{options.jobs - 1}"]
+                command = [sys.executable, "-m", "pflbench", "run", "-s", options.suite, "--profile", options.profile]
+                command += ["--column", column, "--rounds", str(options.rounds), "--seeds", f"0-{options.jobs - 1}"]
                 command += ["--jobs", str(options.jobs), "--device", "cpu", "--quiet", "--results", results]
                 found, seconds = peak(command + [part for method in some for part in ("-m", method)])
             print(

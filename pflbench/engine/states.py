@@ -19,7 +19,7 @@ from pflbench.data.root import cache_folder
 from pflbench.errors import PflbenchError
 
 Tree = Any
-IN_MEMORY = 256 << 20
+IN_MEMORY = 128 << 20
 """Bytes of the states of one run that stay in memory. Small networks' states all do."""
 SPARE = 1 << 30
 """Bytes of the disk that are left to others: results are to be written, too."""

@@ -11,7 +11,7 @@ import torch
 
 from pflbench.engine import memory
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # malloc.h
 _MADV_HUGEPAGE = 14  # sys/mman.h
 _HUGE_PAGE, _HEAP = 2 << 20, 768 << 20
 
@@ -21,6 +21,8 @@ def tune_allocator() -> bool:
 
     Activations are larger than glibc's thresholds, so that each step maps, faults in and unmaps all of them: up to
     half of a convolutional network's step on a CPU, depending on what was allocated before.
+
+    All threads share one heap: else each keeps as much as it ever needed, and other threads have no use of it.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -29,6 +31,7 @@ def tune_allocator() -> bool:
         # The largest block kept: 1 GiB. The most that may lie free at the heap's end: just below 2 GiB, as an int.
         kept = bool(libc.mallopt(_MMAP_THRESHOLD, 1 << 30)) and bool(libc.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1))
         if kept:
+            libc.mallopt(_ARENA_MAX, 1)
             _ask_for_huge_pages(libc)
         return kept
     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -61,6 +62,34 @@ def test_tuned_memory_is_kept_for_the_next_step() -> None:
     for _ in range(5):
         step()
     assert faults() - before < 100
+
+
+ONE_HEAP = """
+import ctypes, threading
+from pflbench.executor.allocator import tune_allocator
+assert tune_allocator()
+libc = ctypes.CDLL("libc.so.6")
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+found = []
+def keep():
+    block = libc.malloc(64 << 20)
+    ctypes.memset(block, 1, 64 << 20)
+    libc.free(block)
+    found.append(block)
+for _ in range(3):
+    thread = threading.Thread(target=keep)
+    thread.start()
+    thread.join()
+keep()
+print(len(set(found)))
+"""
+
+
+@pytest.mark.skipif(not glibc(), reason="tuned with glibc only")
+def test_what_a_thread_gave_back_is_used_by_the_next() -> None:
+    """Clients that train on a thread each take no memory of their own for good."""
+    said = subprocess.run([sys.executable, "-c", ONE_HEAP], capture_output=True, text=True, check=True)
+    assert said.stdout == "1\n"
 
 
 @pytest.mark.skipif(not glibc(), reason="tuned with glibc only")
