@@ -48,13 +48,14 @@ def plot(
         bool, option("--caption", help="Write the title above the picture and the notes, printed anyway, below it.")
     ] = False,
     results: options.Results = options.DEFAULT_RESULTS,
+    data_dir: options.DataDir = None,
 ) -> int:
     """Draw a figure from the stored runs, or write the numbers behind it.
 
     What is not there yet is left out, and a line says so, on the terminal or below the picture.
     """
     from pflbench.report.figures.panels import to_csv
-    from pflbench.suite.figure import Histogram
+    from pflbench.suite.figure import Classes, Histogram
 
     format_ = output.suffix.lower().removeprefix(".")
     if format_ not in FORMATS:
@@ -62,7 +63,12 @@ def plot(
     suite = _load(name, results)
     document = suite.document(selection.profile or "paper")
     assert document.figure is not None
-    if isinstance(document.figure, Histogram):
+    if isinstance(document.figure, Classes):
+        from pflbench.running.federations import classes
+
+        seed = selection.seeds[0] if selection.seeds else None
+        drawing = classes(suite, selection.profile or "paper", document.figure, seed, data_dir)
+    elif isinstance(document.figure, Histogram):
         if selection.profile not in (None, "paper") or selection.rounds is not None:
             raise UsageError(f"{suite.name} shows partitions, no runs: --profile and --rounds say nothing to it.")
         drawing = _from_sizes(suite, document, document.figure, selection.seeds)

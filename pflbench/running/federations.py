@@ -12,10 +12,15 @@ from pflbench.data.federation import Federation, dealt
 from pflbench.data.root import data_root
 from pflbench.data.splits import FORMATS, write_split
 from pflbench.errors import StoreError, UsageError, unknown
+from pflbench.report.figures.make import draw_classes
+from pflbench.report.figures.panels import Drawing
 from pflbench.report.holdings import Holdings, Ints, Overlaps
 from pflbench.selection import Selection
 from pflbench.spec import Named, RunSpec
+from pflbench.suite.counting import untrained
+from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
+from pflbench.suite.figure import Classes
 from pflbench.suite.load import loaded
 
 
@@ -80,6 +85,24 @@ def look(
     seeded = bool(getattr(build.dataset(spec.dataset, table.locations.get(spec.id, {})), "seeded", True))
     title = f"{table.suite} · {cell.column.called}, profile {table.profile}, seed {spec.seed}"
     return Looked(spec, federation, holdings(federation, spec, title), seeded)
+
+
+def classes(suite: Suite, profile: str, figure: Classes, seed: int | None, data_dir: str | Path | None) -> Drawing:
+    """The figure of a suite's federations: who holds which classes, with a seed (None: the suite's first).
+
+    Raises as `look`.
+    """
+    from pflbench.executor import build  # which imports torch
+
+    document = suite.document(profile)
+    chosen = document.suite.seeds[0] if seed is None else seed
+    panels = []
+    for index, column in enumerate(document.column):
+        (spec,), places = untrained(suite, document, index, [chosen])
+        made = build.federation(spec, data_root(data_dir), places)
+        title = f"{column.group} {column.title}".strip()
+        panels.append((title, _per_class(made, made.support) + _per_class(made, made.query)))
+    return draw_classes(expand(suite, profile=profile), figure.clients, panels, chosen)
 
 
 def holdings(federation: Federation, spec: RunSpec, title: str) -> Holdings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import MethodSpec, RunSpec, Scoring
 from pflbench.suite.cells import Caption
-from pflbench.suite.document import Suite
+from pflbench.suite.document import Document, Suite
 from pflbench.suite.figure import Sizes
 from pflbench.suite.resolve import places, shared
 from pflbench.suite.select import select_columns
@@ -53,6 +54,14 @@ class CountTable(Caption):
     datasets: tuple[ToCount, ...]
 
 
+def untrained(suite: Suite, document: Document, index: int, seeds: Sequence[int]) -> tuple[tuple[RunSpec, ...], Places]:
+    """For each seed a spec with the federation of a column's runs, and where that is what it has of the user's own."""
+    settings, code = shared(suite, document, index), places(suite, document, index)
+    divided = {key: settings[key] for key in _DIVIDED}
+    specs = (RunSpec(**_UNTRAINED | divided | suite.own.contents(settings, code, seed), seed=seed) for seed in seeds)
+    return tuple(specs), code
+
+
 def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
     """What is to be counted of a suite of statistics. Raises `UsageError` for an unknown column or profile."""
     document = suite.document(part.profile or "paper")
@@ -62,13 +71,10 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
     indices = select_columns(suite, document, part)
     datasets = []
     for index in indices:
-        column, settings, code = document.column[index], shared(suite, document, index), places(suite, document, index)
+        column = document.column[index]
         instead = stand_in(suite.document().column[index], column)
         title = f"{instead} for {column.title}" if instead else column.title
-        divided = {key: settings[key] for key in _DIVIDED}
-        federations = tuple(
-            RunSpec(**_UNTRAINED | divided | suite.own.contents(settings, code, seed), seed=seed) for seed in seeds
-        )
+        federations, code = untrained(suite, document, index, seeds)
         datasets.append(ToCount(column.id, title, federations, code, statistics.reference.get(column.id)))
     return CountTable(
         suite=suite.name,

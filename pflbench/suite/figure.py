@@ -45,6 +45,13 @@ class Histogram(TomlTable):
         return self
 
 
+class Classes(TomlTable):
+    """How many rows of each class the first so many clients have: a stacked bar for each. Nothing is trained."""
+
+    kind: Literal["classes"]
+    clients: Positive = 10
+
+
 class Kde(TomlTable):
     """The density of a metric over the clients of all seeds, a curve for each of `rounds`.
 
@@ -135,9 +142,14 @@ class Statistics(TomlTable):
 
 
 FromRuns = Scatter | Kde | Curve | Steps | Across | Tsne
-KINDS = ("scatter", "histogram", "kde", "curve", "steps", "columns", "tsne")
+Untrained = Histogram | Classes
+"""Figures of partitions, which have no rows."""
+KINDS = ("scatter", "histogram", "classes", "kde", "curve", "steps", "columns", "tsne")
 _NEEDED = {"steps": "finetuned", "tsne": "personalized"}
 """The stage that a kind of figure shows, whatever stages its rows have."""
+
+
+_OF = {"histogram": "sizes", "classes": "classes"}
 
 
 def _of_a_kind(value: Any) -> Any:
@@ -149,19 +161,15 @@ def _of_a_kind(value: Any) -> Any:
     return value
 
 
-Figure = Annotated[FromRuns | Histogram, Field(discriminator="kind"), BeforeValidator(_of_a_kind)]
+Figure = Annotated[FromRuns | Untrained, Field(discriminator="kind"), BeforeValidator(_of_a_kind)]
 
 
-def check(figure: FromRuns | Histogram | None, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+def check(figure: FromRuns | Untrained | None, rows: Sequence[Row], columns: Sequence[Column]) -> None:
     """Raise the error for rows or columns that the figure (None: a table) cannot be made from."""
-    if isinstance(figure, Histogram):
-        if rows:
-            raise fault(("row",), "a histogram of sizes trains nothing: write row = []")
-        for i, column in enumerate(columns):
-            if column.partition.name != "random-slicing":
-                raise fault(("column", i, "partition", "name"), "sizes are drawn of random-slicing only")
+    if isinstance(figure, Untrained):
+        _check_untrained(figure, rows, columns)
     elif not rows:
-        raise fault(("row",), "List should have at least 1 item, except for a histogram of sizes")
+        raise fault(("row",), "List should have at least 1 item, except for a histogram of sizes or of classes")
     if isinstance(figure, Kde | Curve | Steps | Tsne):
         for i, row in enumerate(rows):
             _check_row(figure, i, row)
@@ -173,6 +181,15 @@ def check(figure: FromRuns | Histogram | None, rows: Sequence[Row], columns: Seq
         for i, column in enumerate(columns):
             if column.subset:
                 raise fault(("column", i, "subset"), f"a {figure.kind} shows all clients")
+
+
+def _check_untrained(figure: Untrained, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    """Reject rows, and for a histogram of sizes a partition whose sizes have no exact law."""
+    if rows:
+        raise fault(("row",), f"a histogram of {_OF[figure.kind]} trains nothing: write row = []")
+    for i, column in enumerate(columns if isinstance(figure, Histogram) else ()):
+        if column.partition.name != "random-slicing":
+            raise fault(("column", i, "partition", "name"), "sizes are drawn of random-slicing only")
 
 
 def _check_row(figure: Kde | Curve | Steps | Tsne, i: int, row: Row) -> None:

@@ -18,6 +18,7 @@ from pflbench.report.used import DOWN, GRADIENTS, SECONDS, UP, beside, costs, un
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.figure import Steps
+from pflbench.suite.schema import LayoutTable
 
 if TYPE_CHECKING:
     from conftest import Build
@@ -27,9 +28,10 @@ FIGURE = Steps(kind="steps")
 
 @pytest.fixture
 def table(build: Build) -> Expansion:
-    """The fine-tuned row alone, in two columns."""
+    """The fine-tuned row alone, in two columns; the suite asks for costs."""
     whole = build.table()
-    return replace(whole, rows=whole.rows[1:], cells=tuple(c for c in whole.cells if c.row.id == "fedavg-ft"))
+    cells = tuple(c for c in whole.cells if c.row.id == "fedavg-ft")
+    return replace(whole, rows=whole.rows[1:], cells=cells, layout=LayoutTable(costs=True))
 
 
 def test_curves_are_means_over_seeds_after_each_step(build: Build, store: Store, table: Expansion) -> None:
@@ -49,6 +51,14 @@ def test_curves_are_means_over_seeds_after_each_step(build: Build, store: Store,
     assert any("Hessian-vector product 3" in note for note in drawing.notes) and SECOND == 3
     assert any("Device: cpu." in note for note in drawing.notes)
     assert len(picture(drawing, "png")) > 5000
+
+
+def test_costs_stand_in_the_legend_only_where_the_suite_asks_for_them(
+    build: Build, store: Store, table: Expansion
+) -> None:
+    build.fill(store, client_seconds=6.0)
+    drawing = draw_runs(replace(table, layout=LayoutTable()), FIGURE, Shelf(store))
+    assert drawing.beside == {} and not any("Hessian" in note for note in drawing.notes)
 
 
 def test_missing_runs_are_left_out_and_named(build: Build, store: Store, table: Expansion) -> None:

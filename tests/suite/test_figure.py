@@ -24,6 +24,7 @@ GOOD = (
     {"kind": "tsne", "rounds": [30, 100], "perplexity": 10.0, "seed": 0},
     SIZES,
     {"kind": "columns", "x": "size", "mark": "line", "at": [1.0]},
+    {"kind": "classes", "clients": 4},
 )
 SHOWN = {"steps": "finetuned", "tsne": "personalized"}
 """The stage that a kind of figure needs, where it needs one."""
@@ -31,7 +32,7 @@ SHOWN = {"steps": "finetuned", "tsne": "personalized"}
 
 def suite(figure: Any, **changes: Any) -> Suite:
     """A suite of one column and one row with this figure; of no row for sizes."""
-    sizes = isinstance(figure, dict) and figure.get("kind") == "histogram"
+    sizes = isinstance(figure, dict) and figure.get("kind") in ("histogram", "classes")
     column = raw()["column"][0] | {"hyper": {}, "finetune": {}}
     evaluation: dict[str, Any] = {"clients": "all", "average": "examples"}
     row = raw()["row"][0]
@@ -61,7 +62,10 @@ def test_every_kind(figure: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("figure", "message"),
     [
-        ({"bins": 3}, "s.toml: figure.kind: missing (known: scatter, histogram, kde, curve, steps, columns, tsne)"),
+        (
+            {"bins": 3},
+            "s.toml: figure.kind: missing (known: scatter, histogram, classes, kde, curve, steps, columns, tsne)",
+        ),
         ({"kind": "kdo"}, "s.toml: figure.kind: Unknown kind of figure 'kdo'. Did you mean 'kde'?"),
         ({"kind": "scatter"}, "s.toml: figure.scatter.bins: missing"),
         ({"kind": "scatter", "bins": 0}, "figure.scatter.bins: Input should be greater than 0, not 0"),

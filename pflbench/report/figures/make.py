@@ -12,6 +12,7 @@ from pflbench.report.figures.across import across
 from pflbench.report.figures.clients import Slicing, densities, histogram, scatter
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.tsne import draw as draw_tsne
+from pflbench.report.holdings import Ints
 from pflbench.report.reading import Shelf, by_round, by_step
 from pflbench.report.text import grouped, ranges
 from pflbench.report.used import COUNTED, beside, costs, runs_used, unknown_costs
@@ -41,7 +42,7 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
         for head in heads
     )
     x, y, drawn = _said(figure, table.spread)
-    shown = [(one.label, one.numbers) for panel in panels for one in panel.series if isinstance(figure, Steps)]
+    shown = [(one.label, one.numbers) for panel in panels for one in panel.series if table.layout.costs]
     missing, seeds = _missing(table, heads, shelf)
     runs = [run for cell in table.cells for spec in cell.runs if (run := shelf.read(spec))]
     devices = ", ".join(sorted({str(run.provenance.get("device", "unknown")) for run in runs}))
@@ -93,6 +94,24 @@ def _of_stage(table: Expansion, stage: str) -> Expansion:
         return table
     kept = {one: label for one, label in table.stages.items() if one == stage}
     return replace(table, stages=kept, cells=tuple(cell for cell in table.cells if cell.stage == stage))
+
+
+def draw_classes(table: Expansion, clients: int, panels: Sequence[tuple[str, Ints]], seed: int) -> Drawing:
+    """A figure of who holds which classes; `panels`: titles, and how many rows of each class each client has."""
+    made = tuple(
+        Panel(title, tuple(_stacked(label, counts) for label, counts in enumerate(held[:clients].T)))
+        for title, held in panels
+    )
+    notes = (f"Paper: {table.paper}.", f"The first {clients} clients, support and query together; seed {seed}.")
+    axes = "client", "rows"
+    return Drawing(
+        *(table.suite, table.heading, table.profile, *axes, made, _across(len(made))), (*notes, *table.notes)
+    )
+
+
+def _stacked(label: int, counts: Ints) -> Series:
+    points = tuple(Point(float(client), float(count)) for client, count in enumerate(counts))
+    return Series(f"class {label}", "stacked", points, 0.8)
 
 
 def draw_sizes(table: Expansion, figure: Histogram, columns: Sequence[Slicing], seeds: Sequence[int]) -> Drawing:

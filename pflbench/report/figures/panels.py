@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Mark = Literal["points", "line", "bars", "spike", "cloud", "printed"]
+Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked"]
 
 
 class Point(NamedTuple):
@@ -25,8 +25,9 @@ class Series:
     """Points with a common label.
 
     `width` is that of bars. The mark "spike" is a density of values that are all the same: a line at `x`; "printed" are
-    the paper's numbers. `like`: the label of the series whose color it has. `hues`: for a cloud, the number that each
-    point's color stands for. `numbers`: further numbers of the series, by name.
+    the paper's numbers; "stacked" are bars that stand on those of the series before. `like`: the label of the series
+    whose color it has. `hues`: for a cloud, the number that each point's color stands for. `numbers`: further numbers
+    of the series, by name.
     """
 
     label: str

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import matplotlib
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -141,7 +142,9 @@ def _fill(ax: Axes, panel: Panel, drawing: Drawing, looks: _Looks) -> None:
     ax.set_ylabel(drawing.y)
     hues = [hue for series in panel.series for hue in series.hues]
     for series in panel.series:
-        _add(ax, series, looks[series.like or series.label], hues)
+        if series.mark != "stacked":
+            _add(ax, series, looks[series.like or series.label], hues)
+    _stack(ax, [series for series in panel.series if series.mark == "stacked"])
     if hues:
         assert ax.figure is not None
         colorbar = ax.figure.colorbar(ax.collections[0], ax=ax, label=drawing.hue)
@@ -182,6 +185,19 @@ def _add(ax: Axes, series: Series, look: _Look, hues: Sequence[float]) -> None:
         if any(around):
             low, high = ([b + side * s for b, s in zip(y, around, strict=True)] for side in (-1, 1))
             ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def _stack(ax: Axes, stacked: Sequence[Series]) -> None:
+    """Bars on each other. Their many colors go from dark to light; classes have an order and no names."""
+    shades = matplotlib.colormaps["cividis"]
+    below: dict[float, float] = {}
+    for i, series in enumerate(stacked):
+        x, y = [point.x for point in series.points], [point.y or 0.0 for point in series.points]
+        color = shades(i / max(1, len(stacked) - 1))
+        bars: Any = {"color": color, "label": series.label, "edgecolor": "white", "linewidth": 0.3}
+        ax.bar(x, y, series.width, bottom=[below.get(place, 0.0) for place in x], **bars)
+        for place, height in zip(x, y, strict=True):
+            below[place] = below.get(place, 0.0) + height
 
 
 def _cloud(ax: Axes, series: Series, marker: str, hues: Sequence[float]) -> None:
