@@ -112,7 +112,7 @@ def apart(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Iterator[tuple
     That is compared within a seed: what a seeded partition deals has another hash for each. Of a seed that is not asked
     for, what is read counts only if it is not made from the seed; where nothing counts, the text is empty.
     """
-    named = grouped((_bare(run), run) for run in asked if any(part.version for part in _parts(run)))
+    named = grouped((_bare(run), run) for run in asked if any(part.version or part.content for part in _parts(run)))
     settings = {run.setting() for several in named.values() for run in several}
     candidates = ((_bare(run), run) for run in stored if not run.validation) if named else ()
     for bare, runs in grouped((bare, run) for bare, run in candidates if bare in named).items():

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pflbench.executor import build
+from pflbench.report.versions import instead
 from pflbench.suite.expand import expand
 from pflbench.suite.load import loaded
 
@@ -119,3 +121,19 @@ def test_a_number_is_no_path(tmp_path: Path) -> None:
     file.write_text(SUITE.replace('"GIVEN"', "7"), encoding="utf-8")
     with pytest.raises(Exception, match=r"dataset\.file: .*Some\.file must be Path, not 7"):
         expand(loaded([str(file)], tmp_path)[0])
+
+
+def test_an_edited_file_of_a_built_in_dataset_makes_new_runs_and_is_told(tmp_path: Path) -> None:
+    ids, runs = [], []
+    for value in (0, 1, 0):
+        images = np.full((40, 6, 6), value, dtype=np.uint8)
+        np.savez(tmp_path / "mine.npz", images=images, labels=np.arange(40) % 4)
+        file = tmp_path / "s.toml"
+        file.write_text(
+            SUITE.replace('"lab.py:Some", file = "GIVEN"', '"arrays", file = "mine.npz"').replace("cnn2", "mlp"),
+            encoding="utf-8",
+        )
+        runs.append(expand(loaded([str(file)], tmp_path)[0]).runs)
+        ids.append(runs[-1][0].id)
+    assert ids[0] == ids[2] != ids[1] and runs[0][0].dataset.version is None
+    assert instead(runs[1], runs[0]) == "1 stored run was made with another version of what is read by arrays"
