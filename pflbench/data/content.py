@@ -119,7 +119,7 @@ def _of_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> s
 def _stamp(files: Iterable[tuple[str, Path]]) -> tuple[str, int]:
     """By what a set of many files is known, and the time of the last change of any of them in nanoseconds."""
     status = [(name, path, path.stat()) for name, path in files]
-    told = (f"{name}\0{path.absolute()}\0{one.st_size} {one.st_mtime_ns}\n" for name, path, one in status)
+    told = (f"{name}\0{path.absolute()}\0{' '.join(map(str, stamp(one)))}\n" for name, path, one in status)
     return f"{len(status)} files {_digest(map(os.fsencode, told))}", max(one.st_mtime_ns for *_, one in status)
 
 
@@ -148,33 +148,40 @@ def _own_folders(reader: object) -> list[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Every file below a folder, also behind links to other folders, each folder once on the way down to a file."""
-    seen: set[Path] = set()
-    for here, folders, names in os.walk(folder, followlinks=True):
-        real = Path(here).resolve()
-        if real in seen:  # a link that leads back up, or twice to the same place
-            folders.clear()
-            continue
-        seen.add(real)
+    """Every file below a folder, also behind links to other folders, but for those that lead back up."""
+    above = {folder.absolute(): {folder.resolve()}}
+    for here, folders, names in os.walk(folder.absolute(), followlinks=True):
+        passed = above.pop(Path(here))
+        deeper = {name: (Path(here) / name).resolve() for name in folders}
+        folders[:] = [name for name, real in deeper.items() if real not in passed]
+        above.update({Path(here) / name: passed | {deeper[name]} for name in folders})
         yield from (Path(here) / name for name in names)
 
 
 _known: dict[str, list[Any]] = {}
-"""Of files by path: size, time of the last change in nanoseconds, and hash."""
+"""Of files by path: `stamp`, and hash."""
+
+
+def stamp(status: os.stat_result) -> tuple[int, int, int]:
+    """By what a change of a file is seen: its size, and the times of the last change of its bytes and of its status.
+
+    Programs that replace a file may set the former time back, but not the latter.
+    """
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def of_file(path: Path) -> str:
-    """The SHA-256 of a file's bytes, computed once for each path, size and time of the last change."""
+    """The SHA-256 of a file's bytes, computed once for each path and `stamp`."""
     status, name = path.stat(), str(path.absolute())
-    stamp, large = [status.st_size, status.st_mtime_ns], status.st_size >= _LARGE
-    if large and _known.get(name, [])[:2] != stamp:
+    stamped, large = [*stamp(status)], status.st_size >= _LARGE
+    if large and _known.get(name, [])[:-1] != stamped:
         _known.update(_remembered())
-    if _known.get(name, [])[:2] == stamp:
-        return str(_known[name][2])
+    if _known.get(name, [])[:-1] == stamped:
+        return str(_known[name][-1])
     with path.open("rb") as file:
         hash = _sha256(file)
     if time.time_ns() - status.st_mtime_ns > SETTLED:  # else it could still change without showing
-        _known[name] = [*stamp, hash]
+        _known[name] = [*stamped, hash]
         if large:
             with contextlib.suppress(OSError):  # without a place for it, do without
                 write_json(_cache(), _remembered() | {name: _known[name]})
@@ -196,4 +203,4 @@ def _remembered() -> dict[str, list[Any]]:
     """What other processes kept for this one, but for what somebody wrote into it."""
     kept = read_json(_cache())
     known = kept.items() if isinstance(kept, dict) else ()
-    return {path: one for path, one in known if isinstance(one, list) and len(one) == 3}
+    return {path: one for path, one in known if isinstance(one, list) and len(one) in (3, 4)}

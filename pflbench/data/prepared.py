@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.content import SETTLED
+from pflbench.data.content import SETTLED, stamp
 from pflbench.data.root import cache_folder, whole
 from pflbench.errors import DataMissing
 
@@ -36,8 +36,8 @@ def prepared(recipe: str, files: Sequence[Path], make: Callable[[], Arrays]) -> 
     """The arrays that `make` returns for these files: made once, from then on mapped into memory.
 
     Processes that map the same arrays share one copy. Writing into one is possible, but changes neither the file nor
-    what others see. They are made anew where a file has another size, another time of its last change, or lies
-    elsewhere, and where what was kept is damaged. Files changed less than two seconds ago may change again without
+    what others see. They are made anew where a file has another `stamp` or lies elsewhere, and where what was kept is
+    damaged. Files changed less than two seconds ago may change again without
     showing, so nothing is kept of them. Nor is it where the cache cannot be written to; that costs time alone.
 
     Args:
@@ -76,7 +76,8 @@ def _key(recipe: str, files: Sequence[Path]) -> str:
             status = file.stat()
         except OSError as error:
             raise DataMissing(f"There is no file {str(file)!r} ({error.strerror}).") from error
-        digest.update(f"\0{file.absolute()}\0{status.st_size} {status.st_mtime_ns}".encode("utf-8", "surrogateescape"))
+        known = " ".join(map(str, stamp(status)))
+        digest.update(f"\0{file.absolute()}\0{known}".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:32]
 
 

@@ -98,6 +98,18 @@ def test_files_behind_a_link_to_a_folder_count_and_a_loop_ends(tmp_path: Path) -
     assert before != now()
 
 
+def test_a_folder_counts_under_each_of_its_names(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "m").mkdir(parents=True)
+    (data / "m" / "mine.npz").write_bytes(b"one")
+    found = [of(tmp_path, "data")]
+    for name in ("a", "z"):
+        (data / name).symlink_to(data / "m")
+        (data / "m" / name).symlink_to(data)  # both ways: a loop
+        found.append(of(tmp_path, "data"))
+    assert len(set(found)) == 3
+
+
 def test_a_file_elsewhere_counts_by_its_name_alone(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -132,6 +144,20 @@ def test_a_large_file_is_hashed_once_for_all_processes(tmp_path: Path, monkeypat
     path.write_bytes(bytes([1]) + bytes(content._LARGE - 1))
     assert of(tmp_path, path.name) != first
     assert len(hashed) == 2
+
+
+@pytest.mark.parametrize("bytes_", [3, content._LARGE])
+@pytest.mark.parametrize("files", [1, content._MANY])
+def test_a_file_of_the_same_size_and_time_is_told(bytes_: int, files: int, tmp_path: Path) -> None:
+    names = ["mine.bin", *(f"{k}.bin" for k in range(files - 1))]
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(bytes_ if name == "mine.bin" else 0))
+        os.utime(tmp_path / name, (OLD, OLD))
+    first = of(tmp_path, *names)
+    time.sleep(0.05)
+    (tmp_path / "mine.bin").write_bytes(bytes([1]) + bytes(bytes_ - 1))
+    os.utime(tmp_path / "mine.bin", (OLD, OLD))
+    assert of(tmp_path, *names) != first
 
 
 def test_a_file_that_was_just_written_is_looked_at_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,17 @@ def test_other_files_and_recipes_are_other_arrays(file: Path, tmp_path: Path) ->
     os.utime(file, ns=(5, 5))
     prepared("r", [file], make)
     assert make.times == 7
+
+
+def test_a_file_of_the_same_size_and_time_is_told(file: Path) -> None:
+    make = Making()
+    os.utime(file, ns=(5, 5))
+    prepared("r", [file], make)
+    time.sleep(0.05)
+    file.write_bytes(b"54321")
+    os.utime(file, ns=(5, 5))
+    prepared("r", [file], make)
+    assert make.times == 2
 
 
 def test_nothing_is_kept_of_files_that_may_change_without_showing(
