@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from typing import IO, NamedTuple
 
 from pflbench.data.content import of_file
 from pflbench.data.published import reading
-from pflbench.data.root import cache_folder
+from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.errors import DataMissing, PflbenchError
 
 LONGEST = 255
@@ -46,17 +47,36 @@ def unpacked(archive: Path) -> Path:
         raise DataMissing(f"There is no file {str(archive)!r}.")
     with reading(f"Cannot unpack {archive}"):
         folder = cache_folder() / "unpacked" / f"{archive.name.partition('.')[0]}-{of_file(archive)[:16]}"
-        if folder.is_dir():
+        listed = cache_folder() / "listed" / f"{folder.name}.json"
+        if _is_whole(folder, listed):
             return folder
         temporary = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
         try:
             temporary.mkdir(parents=True)
             _unpack(archive, temporary)
-            if not folder.is_dir():  # else another process was faster
+            write_json(listed, _sizes(temporary))
+            if not _is_whole(folder, listed):  # else another process was faster
+                shutil.rmtree(folder, ignore_errors=True)
                 temporary.rename(folder)
+        except OSError:
+            if not _is_whole(folder, listed):
+                raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return folder
+
+
+def _is_whole(folder: Path, listed: Path) -> bool:
+    """Whether all is there that was unpacked, and nothing else; somebody may have cleared up in the cache."""
+    with contextlib.suppress(OSError):  # another process may be replacing it
+        return folder.is_dir() and read_json(listed) == _sizes(folder)
+    return False
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """The files below a folder, each with its bytes."""
+    files = (Path(here) / name for here, _, names in os.walk(folder) for name in names)
+    return {str(path.relative_to(folder)): path.stat().st_size for path in files}
 
 
 def _unpack(archive: Path, folder: Path) -> None:

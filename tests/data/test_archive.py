@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,29 @@ def test_what_it_holds_is_unpacked_once(
     monkeypatch.setattr(archive, "_unpack", None)
     assert unpacked(path) == folder
     monkeypatch.undo()
+
+
+@pytest.mark.parametrize("spoil", [lambda f: (f / "empty").unlink(), lambda f: (f / "a" / "more.png").touch()])
+def test_what_somebody_cleared_up_or_added_in_the_cache_is_unpacked_anew(
+    spoil: Callable[[Path], None], tmp_path: Path, cache: Path
+) -> None:
+    path = as_zip(tmp_path / "files.zip", FILES)
+    spoil(unpacked(path))
+    assert held(unpacked(path)) == FILES
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_another_process_may_be_faster(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = as_zip(tmp_path / "files.zip", FILES)
+    rename = Path.rename
+
+    def late(temporary: Path, folder: Path) -> Path:
+        shutil.copytree(temporary, folder)
+        return rename(temporary, folder)
+
+    monkeypatch.setattr(Path, "rename", late)
+    assert held(unpacked(path)) == FILES
+    assert len(list(cache.iterdir())) == 1
 
 
 def test_another_content_is_another_folder(tmp_path: Path) -> None:
