@@ -228,6 +228,13 @@ def unequal_users(folder: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"users": ["nobody"]}))
 
 
+def user_twice(folder: Path) -> None:
+    leaf(folder)
+    path = next((folder / "train").iterdir())
+    held = json.loads(path.read_text())
+    path.write_text(json.dumps(held | {"users": [*held["users"], held["users"][0]]}))
+
+
 def without_data(folder: Path) -> None:
     (fl_bench(folder) / "data.npy").unlink()
 
@@ -249,6 +256,10 @@ WRONG: dict[str, Any] = {
     "holds no images and labels: it must be an object": text("[1, 2]"),
     "x has rows of several lengths": text('{"x": [[1, 2], [3]], "y": [0, 1]}'),
     "users and user_data do not name the same users": unequal_users,
+    "do not name the same users": user_twice,
+    "client 1 has a row twice": lambda f: fl_bench(
+        f, data_indices=[{"train": [0], "test": [1]}, {"train": [2, 3], "test": [3]}]
+    ),
     "the partition given": without_data,
     "client 0 has rows that data.npy does not have": lambda f: fl_bench(f, data_indices=[{"train": [99], "test": []}]),
     "Cannot read .*partition.pkl": lambda f: fl_bench(f, data_indices=[Evil()]),

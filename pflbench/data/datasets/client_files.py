@@ -102,7 +102,7 @@ def _of_json(path: Path, part: Part) -> Iterator[Share]:
 
 def _of_leaf(path: Path, part: Part, held: Mapping[str, Any]) -> Iterator[Share]:
     users, data = held.get("users"), held["user_data"]
-    if not (isinstance(data, dict) and isinstance(users, list) and set(map(str, users)) == data.keys()):
+    if not (isinstance(data, dict) and isinstance(users, list) and sorted(map(str, users)) == sorted(data)):
         raise PflbenchError(f"{path}: users and user_data do not name the same users.")
     for user in map(str, users):
         if not isinstance(data[user], dict):
@@ -165,6 +165,9 @@ def _of_fl_bench(data: Path, targets: Path, partition: Path) -> Iterator[Share]:
                 raise PflbenchError(f"{partition}: client {client} has rows that {data.name} does not have.")
             where = f"{data} (client {client})"
             yield Share(where, client, part == "test", images[rows], flat(str(targets), labels)[rows])
+        every = [row for rows in mine.values() for row in rows.tolist()]
+        if len(set(every)) < len(every):
+            raise PflbenchError(f"{partition}: client {client} has a row twice, in one part or in both.")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
