@@ -64,7 +64,9 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
     if spec.dataset.version is not None:
         check_source(source, data, spec.dataset.name)
     if content.reads(data, spec.dataset):
-        _unchanged(spec.dataset, content.of_dataset(data, root, spec.seed, source))
+        if (read := content.of_dataset(data, root, spec.seed, source)) != spec.dataset.content:
+            _latest.clear()  # else what was read last would stand for what the spec says
+        _unchanged(spec.dataset, read)
     made = build(
         source,
         division,
