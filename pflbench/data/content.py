@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from pflbench.data.partition import Dealer, Partition, Rows
+from pflbench.data.published import Published
 from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import DataMissing, PflbenchError
@@ -127,9 +128,10 @@ def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -
     """What `files` declares, folders with all that is in them, by name: below the data root, else below the folder.
 
     Names count because some datasets keep labels in them. What an option of the object names is seen from there, as
-    where it lies is no part of it.
+    where it lies is no part of it; nor is where a published dataset's `folders` lie.
     """
-    own = _own_folders(getattr(declared, "__self__", None))
+    reader = getattr(declared, "__self__", None)
+    own = [*_own_folders(reader), *(reader.folders(root) if isinstance(reader, Published) else ())]
     found: set[tuple[str, Path]] = set()
     for path in (root / path for path in declared(root)):
         files = list(_below(path)) if path.is_dir() else [path]

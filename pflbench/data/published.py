@@ -37,6 +37,10 @@ class Published:
         """The files and folders that are needed, in the order in which they are read."""
         raise NotImplementedError
 
+    def folders(self, root: Path) -> list[Path]:
+        """Those whose place is no part of a run's identity: the names of the files in them are seen from there."""
+        return []
+
     def missing(self, root: Path) -> list[str]:
         """What is not there, for a message."""
         return [str(path) for path in self.parts(root) if not path.exists()]

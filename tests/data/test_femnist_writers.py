@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from pflbench.data import content
 from pflbench.data.datasets.femnist import FEMNIST
 from pflbench.data.federation import build
 from pflbench.data.partitions.natural import Natural
@@ -195,6 +196,19 @@ def test_the_hubs_cache_is_found(tmp_path: Path, no_hub: Path, monkeypatch: pyte
     assert dataset.load(tmp_path, 0).images.shape == (54, 1, 28, 28)
     write_parquet(local(tmp_path))
     assert dataset.files(tmp_path) == [local(tmp_path)]  # the data root's comes first
+
+
+def test_one_file_of_hugging_face_is_one_content_wherever_it_lies(tmp_path: Path, no_hub: Path) -> None:
+    name = "train-00000-of-00001.parquet"
+    places = {
+        "a": tmp_path / "a" / "flwrlabs-femnist" / name,
+        "b": tmp_path / "b" / "flwrlabs-femnist" / "data" / name,
+        "c": no_hub / "snapshots" / "aaa" / "data" / name,
+    }
+    for path in places.values():
+        write_parquet(path)
+    found = {content.of_dataset(FEMNIST("hugging-face"), tmp_path / root, 0) for root in places}
+    assert len(found) == 1 and None not in found
 
 
 # ---- pixels

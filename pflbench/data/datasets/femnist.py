@@ -99,6 +99,10 @@ class FEMNIST(Published):
         """What is read: part of a run's identity, as LEAF's scripts draw writers and splits anew for everyone."""
         return list(self.parts(root))
 
+    def folders(self, root: Path) -> list[Path]:
+        """The folder of Hugging Face's files, of which there may be one of several: files are known by their names."""
+        return [] if self.source == "leaf" else sorted({path.parent for path in self.parts(root)})
+
     def fetch(self, root: Path) -> None:
         """Nothing to do if it is there; otherwise it is left to the user. Raises `DataMissing` saying how."""
         if self.missing(root):
