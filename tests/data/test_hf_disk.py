@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from pflbench.data import content
 from pflbench.data.datasets.hf_disk import HfDisk
 from pflbench.data.source import Source, check_source
 from pflbench.errors import DataMissing, PflbenchError, UsageError
@@ -91,8 +92,16 @@ def test_splits_and_whose_each_image_is(tmp_path: Path) -> None:
     assert source.kind is not None and source.kind.tolist() == [0, 1, 0, 1, 0, 1, 1, 0, 1]
     assert loaded(folder, train="other", test="train").test == 6
     read = {path.relative_to(folder).as_posix() for path in HfDisk(path=folder).files(tmp_path)}
-    part = {"dataset_info.json", "data-00000-of-00001.arrow"}
+    part = {"dataset_info.json", "state.json", "data-00000-of-00001.arrow"}
     assert read == {f"{split}/{name}" for split in ("train", "test") for name in part}
+
+
+def test_the_order_of_its_files_is_content(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "mine", columns(), shards=2)
+    before = content.of_dataset(HfDisk(path=folder), tmp_path, 0), loaded(folder).labels.tolist()
+    edit(folder / "state.json", _data_files=[{"filename": f"data-0000{k}-of-00002.arrow"} for k in (1, 0)])
+    after = content.of_dataset(HfDisk(path=folder), tmp_path, 0), loaded(folder).labels.tolist()
+    assert before[0] != after[0] and before[1] == LABELS and after[1] == [*LABELS[3:], *LABELS[:3]]
 
 
 def test_a_validation_split_in_place_of_a_test_split(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ class HfDisk(OwnImages):
         return len(self._pool.labels) - self._pool.test
 
     def files(self, root: Path) -> list[Path]:
-        """The splits' data files, and what says their columns."""
-        return [path for folder in self._splits for path in (folder / INFO, *_data_files(folder))]
+        """The splits' data files, and what says their columns and their order."""
+        return [path for folder in self._splits for path in (folder / INFO, folder / STATE, *_data_files(folder))]
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed, in the order of the rows.
