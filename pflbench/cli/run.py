@@ -53,7 +53,7 @@ def train_part(part: Selection, results: Path, execution: Execution, *, quiet: b
     say_failures(outcome)
     if outcome.dones:
         out.print(outcome.summary)
-    if outcome.names and (outcome.finished or not outcome.runnable):
+    if outcome.names and (outcome.finished or not (outcome.runnable or outcome.problems)):
         out.print(f"The table: {common.command('report', part.but(methods=None, overrides=None), results)}")
     return outcome.good
 

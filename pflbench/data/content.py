@@ -136,7 +136,7 @@ def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -
     for path in (root / path for path in declared(root)):
         files = list(_below(path)) if path.is_dir() else [path]
         if not all(file.is_file() for file in files or [path]):
-            raise DataMissing(f"There is no file {str(path)!r}, or none in it.")
+            raise DataMissing(f"There is no file {'in ' if path.is_dir() else ''}{str(path)!r}.")
         above = root if path.is_relative_to(root) else path if path.is_dir() else path.parent
         above = next((folder for folder in own if path.is_relative_to(folder)), above)
         found.update((file.relative_to(above).as_posix(), file) for file in files)

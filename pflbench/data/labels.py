@@ -39,8 +39,10 @@ def numbered(where: str, train: npt.NDArray[Any], test: npt.NDArray[Any] | None,
         gaps = np.flatnonzero(trained != np.arange(len(trained)))
         lacking = int(gaps[0]) if len(gaps) else len(trained)
         name = names[lacking] if len(names) == classes else lacking
+        if name == 0 and both.min() == 1:
+            raise PflbenchError(f"{where}: the classes are numbered from 1 on; subtract 1, so that the first one is 0.")
         raise PflbenchError(
-            f"{where} has labels of {classes} classes, and no training image of class {name!r}: number the classes "
+            f"{where} goes up to class {classes - 1}, and no training image is of class {name!r}: number the classes "
             f"from 0 on without a gap, or say how many there are, as in known_classes = {classes}."
         )
     if classes < 2:

@@ -149,8 +149,10 @@ def _of_clients(path: Path, every: Sequence[Any]) -> Split:
     for one in names:
         if type(one) not in (int, str):
             raise PflbenchError(f"{path} names a client {_shown(one)}: clients are whole numbers or texts.")
+        nobody = "-1" if path.suffix.lower() == ".npz" else "null"
+        if one == "":
+            raise PflbenchError(f"{path} names a client with an empty text: nobody is {nobody}.")
         if isinstance(one, int) and not 0 <= one < _ROOM:
-            nobody = "-1" if path.suffix.lower() == ".npz" else "null"
             raise PflbenchError(
                 f"{path} names a client {_shown(one)}: numbers of clients begin at 0, and nobody is {nobody}."
             )

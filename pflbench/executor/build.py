@@ -95,16 +95,16 @@ def network(spec: RunSpec, places: names.Places = NOWHERE) -> Network:
     reference = names.place("models", spec.model, places)
     made = names.load(reference, spec.model_version)
     channels, height, width = data.shape
-    shape = (channels, height, width)
+    shape, classes = (channels, height, width), data.classes  # what the data's own files lack is no fault of a network
     try:
-        network = module.seeded(made, shape, data.classes, 0, 0)
+        network = module.seeded(made, shape, classes, 0, 0)
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(f"{reference} makes no network of {shape} images: {error}") from error
     if module.is_module(network):
         try:
-            network = module.wrap(made, shape, data.classes, reference)
+            network = module.wrap(made, shape, classes, reference)
         except UsageError:
             raise
         except Exception as error:
@@ -112,7 +112,7 @@ def network(spec: RunSpec, places: names.Places = NOWHERE) -> Network:
     if not isinstance(network, Network):
         raise UsageError(f"{reference} returns neither a pflbench.models.network.Network nor a torch.nn.Module.")
     if spec.model_version is not None:
-        _check_forward(network, shape, data.classes, reference)
+        _check_forward(network, shape, classes, reference)
     return network
 
 

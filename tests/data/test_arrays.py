@@ -16,6 +16,9 @@ from pflbench.data.datasets.arrays import Arrays
 from pflbench.data.pixels import as_pixels, image_shape, resized, statistics
 from pflbench.data.source import check_source
 from pflbench.errors import DataMissing, PflbenchError, UsageError
+from pflbench.executor import build
+from pflbench.spec import Named
+from pflbench.testing import tiny_spec
 
 RANDOM = np.random.default_rng(0)
 GRAY = RANDOM.integers(256, size=(6, 5, 4), dtype=np.uint8)
@@ -160,9 +163,20 @@ def test_normalization_from_the_data_looks_at_no_test_row(tmp_path: Path) -> Non
     assert source.normalization == statistics("it", GRAY[:, None])
 
 
+def test_labels_from_1_on_are_to_be_shifted(tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", images=np.zeros((6, 4, 4), np.uint8), labels=np.array([1, 2, 3, 3, 1, 2]))
+    with pytest.raises(PflbenchError, match=r"numbered from 1 on; subtract 1") as caught:
+        assert Arrays(file=tmp_path / "mine.npz").classes
+    options = {"file": str(tmp_path / "mine.npz")}
+    spec = tiny_spec(dataset=Named(name="arrays", options={"file": "mine.npz"}), model="mlp")
+    with pytest.raises(PflbenchError) as of_network:  # it is no fault of the network's
+        build.network(spec, {"datasets.file": options["file"]})
+    assert str(of_network.value) == str(caught.value)
+
+
 def test_classes_without_training_images_must_be_said(tmp_path: Path) -> None:
     labels = np.array([0, 1, 3, 3, 1, 0])
-    with pytest.raises(PflbenchError, match=r"no training image of class 2: .* known_classes = 4"):
+    with pytest.raises(PflbenchError, match=r"no training image is of class 2: .* known_classes = 4"):
         loaded(tmp_path, images=GRAY, labels=labels)
     assert loaded(tmp_path, {"known_classes": 62}, images=GRAY, labels=labels).classes == 62
 

@@ -322,3 +322,9 @@ def test_damaged_bytes_are_one_message(cut: int, flips: list[tuple[int, int]], t
         made(path, "partition")
     except PflbenchError as error:
         assert "\n" not in str(error)
+
+
+def test_nobody_is_no_empty_text(tmp_path: Path) -> None:
+    (tmp_path / "split.json").write_text('["ann", "", "bob"]', encoding="utf-8")
+    with pytest.raises(PflbenchError, match="names a client with an empty text: nobody is null"):
+        read_split(tmp_path / "split.json")
