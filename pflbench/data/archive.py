@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 
 from pflbench.data.content import of_file
 from pflbench.data.published import reading
-from pflbench.data.root import cache_folder, read_json, write_json
+from pflbench.data.root import cache_folder, clear_halves, read_json, write_json
 from pflbench.errors import DataMissing, PflbenchError
 
 LONGEST = 255
@@ -53,6 +53,7 @@ def unpacked(archive: Path) -> Path:
         temporary = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
         try:
             temporary.mkdir(parents=True)
+            clear_halves(folder.parent)
             _unpack(archive, temporary)
             write_json(listed, _sizes(temporary))
             if not _is_whole(folder, listed):  # else another process was faster

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.content import SETTLED, stamp
-from pflbench.data.root import cache_folder, whole
+from pflbench.data.root import cache_folder, clear_halves, whole
 from pflbench.errors import DataMissing
 
 Arrays = tuple[npt.NDArray[Any], ...]
@@ -57,6 +57,7 @@ def prepared(recipe: str, files: Sequence[Path], make: Callable[[], Arrays]) -> 
     if _settled(files) and _key(recipe, files) == key:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
+            clear_halves(path.parent)
             _keep(path, made)
     return _kept(path) or made
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+_DAY = 24 * 60 * 60
+"""Seconds."""
 
 
 def data_root(override: str | Path | None = None) -> Path:
@@ -39,6 +44,14 @@ def write_json(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole(path) as file:
         file.write(json.dumps(value, indent=2, sort_keys=True).encode())
+
+
+def clear_halves(folder: Path) -> None:
+    """Delete what processes that were killed a day ago or earlier left half-written in a folder of the cache."""
+    with suppress(OSError):
+        for path in folder.glob(".*"):
+            if time.time() - path.stat().st_mtime > _DAY:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @contextmanager

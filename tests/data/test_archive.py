@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,14 @@ def test_what_somebody_cleared_up_or_added_in_the_cache_is_unpacked_anew(
     spoil(unpacked(path))
     assert held(unpacked(path)) == FILES
     assert len(list(cache.iterdir())) == 1
+
+
+def test_what_a_killed_process_left_goes_after_a_day(tmp_path: Path, cache: Path) -> None:
+    for name, age in ((".old-1", 2), (".new-1", 0.5)):
+        (cache / name / "a").mkdir(parents=True)
+        os.utime(cache / name, (time.time() - age * 86400,) * 2)
+    folder = unpacked(as_zip(tmp_path / "files.zip", FILES))
+    assert {path.name for path in cache.iterdir()} == {".new-1", folder.name}
 
 
 def test_another_process_may_be_faster(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

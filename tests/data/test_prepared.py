@@ -208,6 +208,16 @@ print(images.sum(), numbers.tolist())
 """
 
 
+def test_what_a_killed_process_left_goes_after_a_day(file: Path, cache: Path) -> None:
+    cache.mkdir(parents=True)
+    for name, age in ((".old.bin", 2), (".new.bin", 0.5)):
+        (cache / name).write_bytes(b"half")
+        os.utime(cache / name, (time.time() - age * 86400,) * 2)
+    os.utime(file, ns=(5, 5))
+    prepared("r", [file], Making())
+    assert {path.name for path in cache.iterdir() if path.name[0] == "."} == {".new.bin"}
+
+
 def test_two_processes_at_once(file: Path, tmp_path: Path) -> None:
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "xdg")}
     both = [
