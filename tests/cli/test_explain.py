@@ -313,7 +313,7 @@ def test_a_row_of_ones_own_is_explained_without_its_file(cli, results: Path, fol
         (("tiny.toml", "ditto", "shard"), "Did you mean 'shards'?"),
         (("tiny.toml", "ditto", "shards", "--profile", "smoek"), "Did you mean 'smoke'?"),
         (("tiny.toml", "ditto", "shards", "--stage", "global"), "Unknown stage 'global'"),
-        (("cafeme-table2", "ditto", "shards"), "Unknown suite"),
+        (("cafeme-table9", "ditto", "shards"), "Unknown suite"),
     ],
 )
 @pytest.mark.usefixtures("results")

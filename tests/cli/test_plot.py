@@ -24,7 +24,8 @@ def numbers(path: Path) -> list[dict[str, str]]:
 
 
 def test_the_figures_there_are(cli) -> None:
-    shipped = [*SHIPPED, "fedec-fig2", "meta-learning-steps"]
+    cafeme = [f"cafeme-{name}" for name in ("fig3", "fig4", "fig4-table2", "fig6")]
+    shipped = [*SHIPPED, *cafeme, "fedec-fig2", "meta-learning-steps"]
     assert sorted(figures()) == sorted(shipped)
     assert all(name in cli("plot", "--help").out for name in shipped)
 
@@ -36,6 +37,13 @@ def test_figures_share_table_1s_runs(name: str) -> None:
         runs = {run.id for run in expand(suite, profile=profile).runs}
         assert runs <= {run.id for run in expand(table, profile=profile).runs}
         assert bool(runs) == (name not in SHIPPED[1:5])
+
+
+def test_cafemes_curves_are_its_tables_runs() -> None:
+    for figure, table in (("cafeme-fig4", "cafeme-table1"), ("cafeme-fig4-table2", "cafeme-table2")):
+        for profile in load(figure).profiles:
+            runs = {run.id for run in expand(load(figure), profile=profile).runs}
+            assert runs and runs <= {run.id for run in expand(load(table), profile=profile).runs}
 
 
 def test_what_the_figures_show() -> None:
@@ -53,7 +61,7 @@ def test_what_the_figures_show() -> None:
         (("pfedvem-fg12", "-o", "a.png"), "Unknown figure 'pfedvem-fg12'. Did you mean 'pfedvem-fig12'"),
         (
             ("pfedvem-table1", "-o", "a.png"),
-            "`pflbench report --suite pfedvem-table1` prints it. Figures: fedec-fig2,",
+            "`pflbench report --suite pfedvem-table1` prints it. Figures: cafeme-fig3,",
         ),
         (("nowhere.toml", "-o", "a.png"), "There is no suite file 'nowhere.toml'"),
         (("pfedvem-fig12", "-o", "a.jpg"), "Unknown format of a figure 'jpg'. Did you mean 'png'"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +249,12 @@ def test_gtsrb_as_a_folder_of_images() -> None:
         pytest.skip(f"missing: {root}")
     source = loaded(root)
     assert (source.images.shape, source.classes, source.test) == ((12_849, 3, 32, 32), 43, 6_315)
+
+
+def test_a_damaged_image_of_an_archive_names_the_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "photos.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in ("ant/0.png", "bee/0.png"):
+            file.writestr(name, b"no image")
+    with pytest.raises(PflbenchError, match=re.escape(f"{archive} has a damaged image. Cannot read ")):
+        assert ImageFolder(root=archive).shape

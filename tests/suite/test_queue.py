@@ -71,7 +71,7 @@ def test_what_is_left_out_is_the_suites(tmp_path: Path, monkeypatch: pytest.Monk
         (ENTRY + 'profile = "smok"', "entry[0]: Unknown profile 'smok'. Did you mean 'smoke'?"),
         (ENTRY + ENTRY + 'columns = ["aa"]', "entry[1]: Unknown column 'aa'. Did you mean 'a'?"),
         (ENTRY + 'methods = ["cafem"]', "entry[0]: Unknown method 'cafem'. Did you mean 'cafeme'?"),
-        ('[[entry]]\nsuite = "cafeme-table"', "entry[0]: Unknown suite 'cafeme-table'. Did you mean 'cafeme-table1'"),
+        ('[[entry]]\nsuite = "cafeme-table"', "entry[0]: Unknown suite 'cafeme-table'. Did you mean 'cafeme-table"),
         ('[[entry]]\nsuite = "no.toml"', "There is no suite file"),
         ("[[entry", "QUEUE.toml: "),
     ],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,7 +73,9 @@ class ImageFolder(OwnImages):
     @cached_property
     def original(self) -> Shape:
         """Shape of the images; what they are resized to, where they have several sizes."""
-        found = Headers(*prepared("image-folder headers 1", self._found.paths, lambda: headers(self._pictures)))
+        paths = self._found.paths
+        with _naming(self.root):
+            found = Headers(*prepared("image-folder headers 1", paths, lambda: headers(self._pictures)))
         return common_shape(str(self.root), self._pictures, found, self.size, self.channels)
 
     @cached_property
@@ -98,7 +101,8 @@ class ImageFolder(OwnImages):
             PflbenchError: It is damaged or in no such layout, or an image is damaged, or of another size.
         """
         shape, paths = self.shape, self._found.paths
-        (images,) = prepared(f"image-folder pixels 1, {shape}", paths, lambda: (decoded(self._pictures, shape),))
+        with _naming(self.root):
+            (images,) = prepared(f"image-folder pixels 1, {shape}", paths, lambda: (decoded(self._pictures, shape),))
         return self.source(images, self._found.test)
 
     @cached_property
@@ -111,6 +115,17 @@ class ImageFolder(OwnImages):
     @property
     def _pictures(self) -> list[Picture]:
         return [Picture(str(path), path) for path in self._found.paths]
+
+
+@contextmanager
+def _naming(root: Path) -> Iterator[None]:
+    """Let what is said of an unpacked image name the archive, which is what its user knows."""
+    try:
+        yield
+    except PflbenchError as error:
+        if root.is_dir() or str(root) in str(error):
+            raise
+        raise PflbenchError(f"{root} has a damaged image. {error}") from error
 
 
 def _top(folder: Path) -> Path:
