@@ -132,6 +132,22 @@ class OwnImages:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnPictures(OwnImages):
+    """Base of those whose images are files of pictures.
+
+    Attributes:
+        channels: 1: images are made gray, 3: colored; None: gray if all of them are, else colored.
+    """
+
+    channels: Literal[1, 3] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.channels not in (None, 1, 3):
+            raise UsageError(f"{self.name}: channels = {self.channels} must be 1 (gray) or 3 (colored).")
+
+
+@dataclass(frozen=True, kw_only=True)
 class OwnArrays(OwnImages):
     """Base of those whose images are arrays of numbers.
 

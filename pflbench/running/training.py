@@ -174,8 +174,8 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     data = DataCheck(data_root(execution.data_dir))
     lacks = {spec: data.problems(spec, work.places.get(spec.id, {})) for spec in todo}
     problems = list(dict.fromkeys(chain(*lacks.values())))
-    for problem in problems:
-        on_event(Note(problem, lacking=True))
+    if problems:  # one message for all that is missing
+        on_event(Note("\n".join(problems), lacking=True))
     left = [by_id[id] for id, state in states.items() if state == "failed"] if execution.redo == "missing" else []
     earlier = {spec: store.read(spec.id).failure or "" for spec in left}
     return Outcome([spec for spec in todo if not lacks[spec]], problems, earlier, work.names)

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.labels import Labels, groups, numbered
-from pflbench.data.own import OwnImages
+from pflbench.data.own import OwnPictures
 from pflbench.data.pictures import Picture, common_shape, decoded, headers
 from pflbench.data.pixels import Pixels, Shape, as_pixels, resized
 from pflbench.data.prepared import prepared
 from pflbench.data.published import reading
 from pflbench.data.source import Source
-from pflbench.errors import PflbenchError, UsageError
+from pflbench.errors import PflbenchError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ class _Pool(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HfDisk(OwnImages):
+class HfDisk(OwnPictures):
     """Your own images as `save_to_disk` of the Hugging Face library datasets writes them.
 
     A `Dataset`, which has no test split, or a `DatasetDict`, whose splits are named `train` and `test` (or
@@ -56,7 +56,6 @@ class HfDisk(OwnImages):
         client: The column that says whose each image is, as numbers or text: the kinds; None: there are none.
         train: The split to train on; None: "train", or the only one.
         test: The split to be tested on; None: "test" or "validation", if it is there.
-        channels: 1: images are made gray, 3: colored; None: gray if all of them are, else colored.
     """
 
     path: Path
@@ -65,14 +64,8 @@ class HfDisk(OwnImages):
     client: str | None = None
     train: str | None = None
     test: str | None = None
-    channels: Literal[1, 3] | None = None
 
     name: ClassVar = "hf-disk"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.channels not in (None, 1, 3):
-            raise UsageError(f"{self.name}: channels = {self.channels} must be 1 (gray) or 3 (colored).")
 
     @property
     def place(self) -> Path:

@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from pflbench.data.archive import unpacked
 from pflbench.data.labels import Labels
-from pflbench.data.own import OwnImages
+from pflbench.data.own import OwnPictures
 from pflbench.data.pictures import Headers, Picture, common_shape, decoded, headers
 from pflbench.data.pixels import Shape
 from pflbench.data.prepared import prepared
 from pflbench.data.published import reading
 from pflbench.data.source import Source
-from pflbench.errors import PflbenchError, UsageError
+from pflbench.errors import PflbenchError
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """How the names of images end, in small or capital letters."""
@@ -43,7 +43,7 @@ class _Found(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageFolder(OwnImages):
+class ImageFolder(OwnPictures):
     """Your own images from a folder with a folder for each class, or with `train` and `test` that have one each.
 
     Classes are numbered in the order of their folders' names. `val` in place of `test` will do. Tiny-ImageNet's layout
@@ -52,18 +52,11 @@ class ImageFolder(OwnImages):
 
     Attributes:
         root: The folder, or an archive of it.
-        channels: 1: images are made gray, 3: colored; None: gray if all of them are, else colored.
     """
 
     root: Path
-    channels: Literal[1, 3] | None = None
 
     name: ClassVar = "image-folder"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.channels not in (None, 1, 3):
-            raise UsageError(f"{self.name}: channels = {self.channels} must be 1 (gray) or 3 (colored).")
 
     @property
     def place(self) -> Path:
