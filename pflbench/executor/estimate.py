@@ -73,20 +73,22 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
     if examples is None:
         return None
     try:
-        return _rows(spec, reference, examples)
+        divided = getattr(build.partition(spec.partition), "rows", None) or examples  # limited data (pFedVEM, Table 6)
+        return _rows(spec, reference, examples, divided)
     except Exception:  # a user's method may look at its numbers; what is wrong with it the run itself says
         return None
 
 
-def _rows(spec: RunSpec, reference: str, examples: int) -> float:
-    client = MeanClient(spec, reference, examples)
+def _rows(spec: RunSpec, reference: str, examples: int, divided: int) -> float:
+    """`examples` the dataset has outside of its test split, of which the clients hold `divided`."""
+    client = MeanClient(spec, reference, divided)
     method = client.method
     idle = (1 - spec.arrival) * client.trains(used=False) if method.commits == "trained" else 0.0
     asked = spec.training_clients if method.joins == "everyone" else spec.cohort
     training = spec.rounds * asked * (spec.arrival * client.trains() + idle)
     # A test split is usually a fifth or a sixth as large, and a client holds half of the labels.
-    shares = {"test-split": examples / 10, "partition": examples / 6 / spec.clients}
-    query = round(shares[spec.query] if isinstance(spec.query, str) else examples / spec.clients * spec.query)
+    shares = {"test-split": examples / 10, "partition": divided / 6 / spec.clients}
+    query = round(shares[spec.query] if isinstance(spec.query, str) else divided / spec.clients * spec.query)
     one = 0.0
     if "global" in spec.scoring.stages or "finetuned" in spec.scoring.stages:
         updates = spec.scoring.finetune.steps if spec.scoring.finetune and "finetuned" in spec.scoring.stages else 0

@@ -56,6 +56,24 @@ def test_rows_by_hand(method: str, hyper: dict[str, Any], per_participation: flo
     assert rows(method, **hyper) == pytest.approx(4 * 3 * per_participation + SCORING)
 
 
+def test_limited_data_counts_by_the_rows_that_are_divided() -> None:
+    whole = spec("fedavg", epochs=2).model_copy(
+        update={
+            "dataset": Named(name="digits", options={"size": 28, "test": 100}),
+            "partition": Named(name="random-slicing", options={"skew": "labels"}),
+            "scoring": Scoring(stages=("global",), global_on="test-set"),
+            "query": "test-split",
+        }
+    )
+    options = whole.partition.options | {"rows": 1000}
+    limited = whole.model_copy(update={"partition": Named(name="random-slicing", options=options)})
+    where = names.locate("methods", "fedavg")
+    scored = 5 * (1797 - 100) / 10 / 3  # each held-out client, on about half of the test split
+    found = [gradient_rows(run, where) for run in (whole, limited)]
+    assert None not in found
+    assert [rows - scored for rows in found if rows] == pytest.approx([4 * 3 * 2 * 80, 4 * 3 * 2 * 50], rel=0.01)
+
+
 def test_a_larger_network_counts_by_its_size() -> None:
     plain = build.network(spec("cafeme"))
     modulated = build.construct(names.locate("methods", "cafeme"), {}).network(plain)
