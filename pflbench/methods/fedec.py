@@ -72,7 +72,7 @@ class FedEC(LocalEpochs, TwoRates, SGDOptions, Method[Params, State, Params], ep
         return upload
 
     def personal_draws(self) -> tuple[Draw, ...]:
-        return (Draw(epochs=self.epochs, batch=self.batch),)
+        return (self.drawn(),)
 
     def personalize(self, f: Objective, server: Params, state: State, *batches: Batches, round: Round) -> Params:
         """The server's model after one inner update under the client's constraint."""

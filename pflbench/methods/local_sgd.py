@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pflbench.methods.base import Batch, Batches, Draw, Objective, Round, descend, hyper
 from pflbench.optim import SGD
@@ -25,14 +25,29 @@ class LocalSteps:
 
 
 @dataclass(frozen=True)
-class LocalEpochs(OwnBatch):
-    """Local updates of whole passes."""
+class StepsInstead(OwnBatch):
+    """Local updates that may be of so many minibatches."""
+
+    steps: int | None = hyper(None, "Minibatches of a local update, in place of epochs; none: epochs.", least=0)
+
+
+@dataclass(frozen=True)
+class LocalEpochs(StepsInstead):
+    """Local updates of passes, or of `steps`.
+
+    Static steps are the next ones of the client's stream and move its cursor for good, as CAFeMe's do and epochs do
+    not (CAFeMe's sheet, Sec. 4); reshuffled ones are the first of the passes.
+    """
 
     epochs: int = hyper(5, "Local epochs per round.", least=0)
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
-        """`epochs` passes."""
-        return (Draw(epochs=self.epochs, batch=self.batch),)
+        return (self.drawn(),)
+
+    def drawn(self) -> Draw:
+        """`steps` minibatches or, where none are said, `epochs` passes."""
+        amount = Draw(epochs=self.epochs) if self.steps is None else Draw(steps=self.steps, in_passes=True)
+        return replace(amount, batch=self.batch)
 
 
 @dataclass(frozen=True)
@@ -122,7 +137,6 @@ class Adapted(OwnBatch):
     personal_epochs: int | None = hyper(None, "Epochs that make a personal model; none: there are none.", least=0)
 
     def personal_draws(self) -> tuple[Draw, ...]:
-        """`personal_epochs` passes."""
         return (Draw(epochs=self.personal_epochs, batch=self.batch),) if self.personal_epochs is not None else ()
 
 
@@ -133,5 +147,4 @@ class PersonalRate:
     personal_lr: float | None = hyper(None, "Learning rate of personal models; none: the local one.", least=0)
 
     def personal_rate(self, local: float) -> float:
-        """`personal_lr`, or the local rate where none is said."""
         return local if self.personal_lr is None else self.personal_lr

@@ -18,18 +18,17 @@ import torch
 
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Draw, Empty, Method, Objective, Round, Weights, hyper
-from pflbench.methods.local_sgd import OwnBatch, SGDOptions, TwoRates
+from pflbench.methods.local_sgd import SGDOptions, StepsInstead, TwoRates
 from pflbench.typing import Float, Params, Tensor
 
 
 @dataclass(frozen=True)
-class EpochsOrSteps(OwnBatch):
+class EpochsOrSteps(StepsInstead):
     """Inner updates of epochs or of steps."""
 
     epochs: int | None = hyper(
         None, "Epochs of an inner update; none: the method's own, unless `steps` are given.", least=0
     )
-    steps: int | None = hyper(None, "Minibatches of an inner update, in place of epochs.", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()  # type: ignore[misc]  # the method's

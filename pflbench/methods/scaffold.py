@@ -51,8 +51,10 @@ class Scaffold(LocalSGD, ServerRate, Method[ScaffoldServer, Params, ScaffoldUplo
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.epochs < 1:
-            raise UsageError("Scaffold needs at least one epoch: its control variates are divided by the steps made.")
+        if (self.epochs if self.steps is None else self.steps) < 1:
+            raise UsageError(
+                "Scaffold needs at least one epoch or step: its control variates are divided by the steps made."
+            )
 
     def init(self, new: Initializer, clients: int) -> ScaffoldServer:
         """The seed's model, and a control variate of 0."""

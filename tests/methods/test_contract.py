@@ -39,6 +39,8 @@ OPTIONS = {
     "cafeme exact": ("cafeme", {"order": "exact", "modulation": "c2", "modulator_batch_norm": False}),
     "fedavg momentum": ("fedavg", {"momentum": 0.9}),
     "ifca shared": ("ifca", {"clusters": 2, "shared": "base", "momentum": 0.9}),
+    "fedavg steps": ("fedavg", {"steps": 4, "momentum": 0.5}),
+    "ifca steps": ("ifca", {"steps": 3, "clusters": 3}),
     "per-fedavg personal": ("per-fedavg", {"batch": 7, "personal_epochs": 1}),
     "fedrep-averaged sgd": ("fedrep-averaged", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
     "local kept": ("local", {"epochs": 3, "momentum": 0.9, "keep_momentum": True}),
