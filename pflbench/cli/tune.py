@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
@@ -13,11 +15,13 @@ from pflbench.cli.run import say_failures
 from pflbench.errors import UsageError
 from pflbench.running.execution import Execution
 from pflbench.selection import Selection
-from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.running.tuning import Tuning
+    from pflbench.suite.document import Suite
+    from pflbench.suite.tuning import Search
 
+Seeds = Annotated[str | None, option("--seeds", help="Several seeds for tuning, 41-43: means over them count.")]
 Columns = Annotated[list[str] | None, option("--column", help="This column, by id (default: those of the suite).")]
 
 
@@ -25,6 +29,7 @@ Columns = Annotated[list[str] | None, option("--column", help="This column, by i
     ("overrides", "rounds", "profile", "precision"),
     ("device", "jobs", "memory_limit", "deterministic", "redo", "data_dir", "unchecked"),
     columns=Columns,
+    seeds=Seeds,
 )
 def tune(
     selection: Selection,
@@ -40,6 +45,10 @@ def tune(
         bool, option("--full/--reduced", help="All of the suite's grid, or the keys that matter most.")
     ] = False,
     seed: Annotated[int | None, option("--seed", min=0, help="Instead of the suite's for tuning, or 41.")] = None,
+    halving: Annotated[
+        str | None,
+        option("--halving", help="12@3,4@10: all trials after 3 rounds, the best 4 again after 10; none: no halving."),
+    ] = None,
     results: options.Results = options.DEFAULT_RESULTS,
     dry_run: options.DryRun = False,
     quiet: Annotated[bool, option("--quiet", "-q", help="Print the chosen values and problems only.")] = False,
@@ -51,31 +60,62 @@ def tune(
     last round, of personal models if it shows them, else of the global one; the first of equals wins, and what
     diverges loses. Where a table scores clients that never train, they fine-tune on the rest of their support.
 
+    With halving, all trials are trained for a few rounds, and only the best of them again for more. A suite that says so
+    tunes each of its rows for itself: without --method, all that have a grid.
+
     The reduced search is for values that build on each other: tune FedAvg first and paste what it prints, also as the
     rates and batches of the methods that extend it, then tune the others.
     """
-    from pflbench.cli.progress import Display
-    from pflbench.running.training import train
-    from pflbench.running.tuning import judged, work_of_searches
-    from pflbench.store.store import Store
     from pflbench.suite.load import loaded
-    from pflbench.suite.tuning import searches
+    from pflbench.suite.tuning import searches, tuned_rows
 
     execution.check(selection.precision)
     if full and grid:
         raise UsageError("Either --full, which is the suite's grid, or a --grid of your own.")
-    if method is None:
-        raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
+    if seed is not None and selection.seeds:
+        raise UsageError("Either --seed or --seeds.")
+    if method is None and grid:
+        raise UsageError("Which method? A --grid is that of one: write --method ID.")
     (asked,) = loaded([suite] if suite else [], execution.data_dir)
-    found = searches(asked, method, selection, full=full, grid=grid or (), seed=seed)
-    profile = selection.profile or "paper"
-    work = work_of_searches(asked, profile, found)
-    with Display(quiet) as display:
-        outcome = train(work, results, execution, display.event, dry=dry_run)
-    errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
-    say_failures(outcome._replace(earlier={}, dones=errors_only))
-    chosen = [_conclude(one, quiet, dry_run) for one in judged(asked, profile, found, Store(results))]
-    return 1 if outcome.problems or not (dry_run or all(chosen)) else 0
+    rungs = "" if halving == "none" else halving
+    methods = tuned_rows(asked, selection.profile) if method is None else [method]
+    typed = selection.but(columns=[], seeds=selection.seeds or ([] if seed is None else [seed]))
+    command = f"pflbench tune -s {asked.called}{typed.options}"
+    code = 0
+    for one in methods:
+        found = searches(asked, one, selection, full=full, grid=grid or (), seed=seed, halving=rungs)
+        code = max(code, _tune(asked, selection.profile or "paper", found, command, results, execution, quiet, dry_run))
+    return code
+
+
+def _tune(
+    suite: Suite,
+    profile: str,
+    found: Sequence[Search],
+    command: str,
+    results: Path,
+    execution: Execution,
+    quiet: bool,
+    dry_run: bool,
+) -> int:
+    """Train the trials of a method, rung by rung, and print what is best; the exit code."""
+    from pflbench.cli.progress import Display
+    from pflbench.running.training import train
+    from pflbench.running.tuning import judged, work_of_searches
+    from pflbench.store.store import Store
+
+    problems = False
+    for _ in found[0].trials[0].rungs:
+        there = judged(suite, profile, found, Store(results))
+        with Display(quiet) as display:
+            outcome = train(work_of_searches(there), results, execution, display.event, dry=dry_run)
+        errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
+        say_failures(outcome._replace(earlier={}, dones=errors_only))
+        problems = bool(outcome.problems)
+        if dry_run or problems or all(one.complete for one in there):
+            break
+    chosen = [_conclude(one, quiet, dry_run) for one in judged(suite, profile, found, Store(results), command)]
+    return 1 if problems or not (dry_run or all(chosen)) else 0
 
 
 def _conclude(tuning: Tuning, quiet: bool, dry_run: bool) -> bool:
@@ -85,9 +125,7 @@ def _conclude(tuning: Tuning, quiet: bool, dry_run: bool) -> bool:
     if dry_run:
         return False
     if tuning.best is None:
-        missing = tuning.missing
-        lacking = f"{count(missing, 'trial')} without a result" if missing else "every trial failed"
-        errors().print(f"Error: {tuning.title}: {lacking}, so nothing is chosen.")
+        errors().print(f"Error: {tuning.title}: {tuning.lacking}, so nothing is chosen.")
         return False
     console().print(tuning.toml)
     return True
@@ -100,11 +138,16 @@ def _table(tuning: Tuning) -> Table:
     grid = Table(title=tuning.title)
     for key in search.grid:
         grid.add_column(key, justify="right")
-    grid.add_column(f"{search.reading.stage}, %", justify="right")
+    for runs in search.trials[0].rungs:
+        after = f", {runs[0].rounds} rounds" if search.rungs else ""
+        grid.add_column(f"{search.reading.stage}, %{after}", justify="right")
     grid.add_column("")
-    for i, (trial, (accuracy, failure)) in enumerate(zip(search.trials, tuning.verdicts, strict=True)):
+    for i, trial in enumerate(search.trials):
+        verdicts = [rung[i] for rung in tuning.rungs if i in rung]
+        accuracy, failure, *_ = verdicts[-1]
         lacks = f"failed: {failure}" if failure else "" if accuracy is not None else "to do"
         note = "best" if i == tuning.best else lacks
-        cells = [*map(text, trial.values.values()), "" if accuracy is None else f"{accuracy:.2f}", note]
-        grid.add_row(*cells, style="bold" if i == tuning.best else None)
+        scores = ["" if one.accuracy is None else f"{one.accuracy:.2f}" for one in verdicts]
+        scores += [""] * (len(trial.rungs) - len(scores))
+        grid.add_row(*map(text, trial.values.values()), *scores, note, style="bold" if i == tuning.best else None)
     return grid

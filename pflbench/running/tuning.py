@@ -3,126 +3,242 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pflbench.report.reading import Shelf, average, scored
+import numpy as np
+
+from pflbench.report.reading import Shelf, average, by_client, scored
 from pflbench.running.training import Work
+from pflbench.spec import RunSpec
 from pflbench.store.store import Store
+from pflbench.suite.cells import Reading
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import row_labels
-from pflbench.suite.tuning import Search, Trial, text
-from pflbench.units import count
+from pflbench.suite.tuning import FINETUNE, Search, Trial, text
+from pflbench.units import count, seed_text
 
 
 class Verdict(NamedTuple):
-    """A trial's accuracy on the validation rows in percent; without one, why it has none (empty: not run yet)."""
+    """A trial's accuracy on the validation rows in percent, the mean over its seeds; without one, why it has none.
+
+    `failure` is empty where a run is not there yet. `seeds`: each seed's accuracy; `clients`: of a single seed, each
+    scored client's.
+    """
 
     accuracy: float | None
     failure: str = ""
+    seeds: tuple[float, ...] = ()
+    clients: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """A search with its outcome: what its method is called, each trial's verdict, and where the chosen values go.
+    """A search with its outcome: what its method is called, the trials' verdicts, and where the chosen values go.
 
-    `target`: KEY of `[column.hyper.KEY]`: the method, but the row where it has values of its own and its id is no
-    method of the suite's: only a column's values by row id are stronger then.
+    `rungs`: the verdicts by trial in each rung that trials have come to, all of them in the first.
+    `target`: KEY of `[column.hyper.KEY]`: the method, but the row where it has values of its own, or is tuned for
+    itself, and its id is no method of the suite's: only a column's values by row id are stronger then.
+    `command`: what found the values; empty: it is not told.
     """
 
     search: Search
     label: str
     target: str
-    verdicts: tuple[Verdict, ...]
+    rungs: tuple[Mapping[int, Verdict], ...]
+    command: str = ""
 
     @property
     def title(self) -> str:
         """What was searched, in a line."""
-        return f"{self.search.column.id} · {self.label} · seed {self.search.trials[0].run.seed}"
+        seeds = [run.seed for run in self.search.trials[0].rungs[0]]
+        return f"{self.search.column.id} · {self.label} · seed{'s' if len(seeds) > 1 else ''} {seed_text(seeds)}"
 
     @property
     def missing(self) -> int:
-        """How many trials have neither a result nor a failure."""
-        return sum(verdict == Verdict(None) for verdict in self.verdicts)
+        """How many of the trials that came furthest have neither a result nor a failure."""
+        return sum(verdict == Verdict(None) for verdict in self.rungs[-1].values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rung is there, and nothing in it is missing."""
+        return len(self.rungs) == len(self.search.trials[0].rungs) and not self.missing
 
     @property
     def best(self) -> int | None:
-        """The trial with the best accuracy, the first of equals; None if one is missing or all failed."""
-        there = [i for i, verdict in enumerate(self.verdicts) if verdict.accuracy is not None]
-        return max(there, key=lambda i: self.verdicts[i].accuracy or 0.0) if there and not self.missing else None
+        """The trial with the best accuracy in the last rung, the first of equals; None if one is missing or none is.
+
+        Where all trials of the last rung failed, nothing is chosen.
+        """
+        return next(iter(_ranked(self.rungs[-1])), None) if self.complete else None
+
+    @property
+    def lacking(self) -> str:
+        """Why there is no best."""
+        return f"{count(self.missing, 'trial')} without a result" if self.missing else "every trial failed"
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences on how far the best can be trusted: what lies at the grid's edge, and a lead within noise."""
+        if self.best is None:
+            return []
+        return [*edges(self.search, self.best), *within_noise(self.rungs[-1])]
 
     @property
     def toml(self) -> str:
-        """The best values as a table of the column, under comments that say how they were found; empty without a best.
+        """The best values as tables of the column, under comments that say how they were found; empty without a best.
 
         Values of None stand as comments, since TOML has none.
         """
         if self.best is None:
             return ""
-        search, trials = self.search, count(len(self.verdicts), "trial")
-        values, spec = search.trials[self.best]
-        failed = sum(verdict.accuracy is None for verdict in self.verdicts)
-        of = f"{trials}, {failed} of which failed" if failed else trials
-        tried = " × ".join(f"{key} of {', '.join(map(text, choice))}" for key, choice in search.grid.items())
-        lines = [
-            f"# Column {search.column.id}, {count(spec.rounds, 'round')}, seed {spec.seed}: "
-            f"{self.verdicts[self.best].accuracy:.2f} % ({search.reading.stage}) on {100 * spec.validation:g} % of the "
-            "training rows,",
-            f"# the best of {of}: {tried}.",
-        ]
+        search, values = self.search, self.search.trials[self.best].values
+        lines = [f"# {self.command}"] * bool(self.command) + self._found(self.best)
+        lines += [f"# Warning: {warning}" for warning in self.warnings]
         if self.target == search.name:
             own = (key for key in search.grid if key in search.own)
             lines += [f"# Row {search.selected.row.id} has its own {key}, which wins." for key in own]
         if search.guest:
             name = search.selected.info.reference.rpartition(":")[2]
-            lines.append(f"# Or: {' '.join(f'--set {name}.{key}={text(value)}' for key, value in values.items())}")
+            sets = (f"{'' if key.startswith(FINETUNE) else f'{name}.'}{key}={text(v)}" for key, v in values.items())
+            lines.append(f"# Or: {' '.join(f'--set {one}' for one in sets)}")
         plain = re.fullmatch(r"[A-Za-z0-9_-]+", self.target)
-        lines.append(f"[column.hyper.{self.target if plain else json.dumps(self.target)}]")
-        for key, value in values.items():
-            written = json.dumps(value) if isinstance(value, str | bool) else repr(value)
-            lines.append(f"# {key}: none" if value is None else f'{key} = {{ value = {written}, source = "tuned" }}')
+        target = self.target if plain else json.dumps(self.target)
+        for table, prefix in (("hyper", ""), ("finetune", FINETUNE)):
+            chosen = {k.removeprefix(FINETUNE): v for k, v in values.items() if k.startswith(FINETUNE) == bool(prefix)}
+            lines += [f"[column.{table}.{target}]"] * bool(chosen) + [_assigned(*one) for one in chosen.items()]
         return "\n".join(lines)
 
+    def _found(self, best: int) -> list[str]:
+        """How the best trial was found, as comments."""
+        search, (first, *more) = self.search, self.search.trials[best].rungs[-1]
+        failed = sum(bool(verdict.failure) for rung in self.rungs for verdict in rung.values())
+        trials = count(len(search.trials), "trial")
+        of = f"{trials}, {failed} of which failed" if failed else trials
+        seeds = f"seeds {seed_text([first.seed, *(run.seed for run in more)])}" if more else f"seed {first.seed}"
+        if search.rungs:
+            climbed = zip(self.rungs, search.trials[best].rungs, strict=True)
+            told = (f"{len(rung)} after {count(runs[0].rounds, 'round')}" for rung, runs in climbed)
+            of += f" ({', '.join(told)})"
+        if search.listed:
+            tried = "the suite's points"
+        else:
+            tried = " × ".join(f"{key} of {', '.join(map(text, choice))}" for key, choice in search.grid.items())
+        return [
+            f"# Column {search.column.id}, {count(first.rounds, 'round')}, {seeds}: "
+            f"{self.rungs[-1][best].accuracy:.2f} % ({search.reading.stage}) on {100 * first.validation:g} % of the "
+            "training rows,",
+            f"# the best of {of}: {tried}.",
+        ]
 
-def work_of_searches(suite: Suite, profile: str, searches: Collection[Search]) -> Work:
-    """All trials, as runs to train."""
-    labels = row_labels(suite, profile)
+
+def edges(search: Search, best: int) -> list[str]:
+    """A sentence for each key of which the best trial has the least or the greatest of the numbers that were tried."""
+    found = []
+    for key, value in search.trials[best].values.items():
+        tried = [one for one in search.grid[key] if isinstance(one, int | float) and not isinstance(one, bool)]
+        if len(tried) < 2 or value not in tried:
+            continue
+        for which, way, edge in (("smallest", "below", min(tried)), ("largest", "above", max(tried))):
+            if value == edge:
+                found.append(f"{key} = {text(value)} is the {which} that was tried: what is best may lie {way} it.")
+    return found
+
+
+def within_noise(verdicts: Mapping[int, Verdict]) -> list[str]:
+    """A sentence where the best trial's lead over the next is less than twice its standard error, or has none.
+
+    The error is that of the mean of the two trials' differences: over seeds if there are several, else over the scored
+    clients, each counting the same. A plain one: seeds and clients are taken to be independent.
+    """
+    ranked = _ranked(verdicts)
+    if len(ranked) < 2:
+        return []
+    first, second = (verdicts[trial] for trial in ranked[:2])
+    over, pairs = "seeds", (first.seeds, second.seeds)
+    if len(first.seeds) < 2:
+        over, pairs = "scored clients", (first.clients, second.clients)
+    lead = (first.accuracy or 0.0) - (second.accuracy or 0.0)
+    if len(pairs[0]) < 2 or len(pairs[0]) != len(pairs[1]):
+        return [f"the lead over the next best is {lead:.2f} points, of one score: its noise is not known."]
+    differences = np.subtract(*pairs)
+    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    if lead > 0 and lead >= 2 * error:
+        return []
+    told = f"less than twice its standard error of {error:.2f} over {len(differences)} {over} (paired differences)"
+    return [f"the lead over the next best is {lead:.2f} points, {told if lead else 'none'}: within noise."]
+
+
+def _ranked(verdicts: Mapping[int, Verdict]) -> list[int]:
+    """The trials that have an accuracy, the best first, the first of equals."""
+    found = {trial: verdict.accuracy for trial, verdict in verdicts.items() if verdict.accuracy is not None}
+    return sorted(found, key=lambda trial: (-found[trial], trial))
+
+
+def _assigned(key: str, value: Any) -> str:
+    written = json.dumps(value) if isinstance(value, str | bool) else repr(value)
+    return f"# {key}: none" if value is None else f'{key} = {{ value = {written}, source = "tuned" }}'
+
+
+def work_of_searches(found: Collection[Tuning]) -> Work:
+    """The runs of all trials in the furthest rung that they have come to."""
+    runs = {
+        run.id: (run, one, trial)
+        for one in found
+        for trial in one.rungs[-1]
+        for run in one.search.trials[trial].rungs[len(one.rungs) - 1]
+    }
     return Work(
-        [trial.run for search in searches for trial in search.trials],
-        {trial.run.id: search.places for search in searches for trial in search.trials},
-        {t.run.id: _name(search, t, _label(search, labels)) for search in searches for t in search.trials},
+        [run for run, *_ in runs.values()],
+        {id: one.search.places for id, (_, one, _) in runs.items()},
+        {id: _name(one, one.search.trials[trial]) for id, (_, one, trial) in runs.items()},
     )
 
 
-def judged(suite: Suite, profile: str, searches: Collection[Search], store: Store) -> list[Tuning]:
-    """The outcome of each search, from the stored results of its trials."""
+def judged(suite: Suite, profile: str, searches: Collection[Search], store: Store, command: str = "") -> list[Tuning]:
+    """The outcome of each search, from the stored results of its trials. `command`: what is told to have found it."""
     shelf, labels = Shelf(store), row_labels(suite, profile)
     methods = {row.method for row in suite.document(profile).row}
     found = []
     for one in searches:
-        row, own = one.selected.row.id, any(key in one.own for key in one.grid)
-        target = row if own and row not in methods else one.name
-        found.append(Tuning(one, _label(one, labels), target, _verdicts(one, shelf)))
+        row, own = one.selected.row.id, one.apart or any(key in one.own for key in one.grid)
+        target = row if own and not one.guest and row not in methods else one.name
+        told = f"{command} -m {one.selected.key if one.guest else row} --column {one.column.id}" if one.rungs else ""
+        label = labels.get(row, one.selected.info.name)
+        found.append(Tuning(one, label, target, _climbed(one, shelf), told if command else ""))
     return found
 
 
-def _label(search: Search, labels: dict[str, str]) -> str:
-    return labels.get(search.selected.row.id, search.selected.info.name)
-
-
-def _name(search: Search, trial: Trial, label: str) -> str:
-    values = " ".join(f"{key}={text(value)}" for key, value in trial.values.items())
-    return f"{search.column.id} {values} · {label}"
-
-
-def _verdicts(search: Search, shelf: Shelf) -> tuple[Verdict, ...]:
-    reading, found = search.reading, []
-    for _, spec in search.trials:
-        result = shelf.read(spec)
-        if result is not None:
-            found.append(Verdict(float(average(scored(result, reading), reading, result).mean())))
-        else:
-            found.append(Verdict(None, (shelf.stored[spec.id].failure or "") if shelf.failed(spec) else ""))
+def _climbed(search: Search, shelf: Shelf) -> tuple[dict[int, Verdict], ...]:
+    """The verdicts of each rung, up to the first that lacks a result."""
+    there, found = list(range(len(search.trials))), list[dict[int, Verdict]]()
+    for rung in range(len(search.trials[0].rungs)):
+        if rung:
+            there = sorted(_ranked(found[-1])[: search.rungs[rung].trials])
+        if not there:
+            break
+        found.append({trial: _verdict(search.trials[trial].rungs[rung], search.reading, shelf) for trial in there})
+        if Verdict(None) in found[-1].values():
+            break
     return tuple(found)
+
+
+def _name(tuning: Tuning, trial: Trial) -> str:
+    values = " ".join(f"{key}={text(value)}" for key, value in trial.values.items())
+    return f"{tuning.search.column.id} {values} · {tuning.label}"
+
+
+def _verdict(runs: Sequence[RunSpec], reading: Reading, shelf: Shelf) -> Verdict:
+    """Of a trial's runs, one for each seed: if one failed, the trial has."""
+    results = [shelf.read(run) for run in runs]
+    failures = [shelf.stored[run.id].failure for run in runs if shelf.failed(run)]
+    there = [result for result in results if result is not None]
+    if failures or len(there) < len(runs):
+        return Verdict(None, next((one for one in failures if one), ""))
+    rounds = [scored(result, reading) for result in there]
+    seeds = [float(average(one, reading, result).mean()) for one, result in zip(rounds, there, strict=True)]
+    clients = 100 * by_client(rounds[0]).values.mean(axis=0) if len(there) == 1 else np.empty(0)
+    return Verdict(float(np.mean(seeds)), "", tuple(seeds), tuple(clients.tolist()))

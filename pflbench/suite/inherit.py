@@ -227,7 +227,7 @@ def _without(raw: Raw, names: set[str]) -> Raw:
     """A suite without what it says of these methods and row ids, of which the extending file has no row."""
 
     def kept(table: Raw) -> Raw:
-        about = [key for key in ("hyper", "sources", "finetune", "grid", "reduced") if key in table]
+        about = [key for key in ("hyper", "sources", "finetune", "grid", "points", "reduced") if key in table]
         return table | {key: {name: v for name, v in table[key].items() if name not in names} for key in about}
 
     def columns(profile: Raw) -> Raw:

@@ -21,7 +21,7 @@ from pflbench.suite.schema import Candidates, FederationKeys, FinetuneKeys, Name
 from pflbench.suite.select import SelectedRow, all_known, references
 from pflbench.suite.strict import at
 
-_FINETUNE = Info(
+FINETUNE = Info(
     "finetune",
     "pflbench.spec:Finetune",
     {key: FieldInfo(kind) for key, kind in (("steps", "int"), ("lr", "float"), ("decay", "float"), ("every", "int"))},
@@ -36,7 +36,7 @@ def overridden(document: Document, sets: Sequence[str], rows: Sequence[SelectedR
     """The rows with what `method.key=value` and `finetune.key=value` set; a target that none of them has is refused."""
     targets: dict[str, Info] = {alias: selected.info for selected in rows for alias in selected.aliases}
     if document.evaluation.finetune:
-        targets["finetune"] = _FINETUNE
+        targets["finetune"] = FINETUNE
     given: list[tuple[str, str, Any]] = []
     for text in sets:
         with at(f"--set {text}"):
@@ -60,7 +60,7 @@ def check_method_keys(suite: Suite, document: Document, rows: Sequence[SelectedR
     tables = {"hyper": (list(document.hyper), keys)}
     for i, column in enumerate(document.column):
         tables[f"column[{i}].hyper"] = list(column.hyper), keys | {selected.row.id for selected in rows}
-        tables[f"column[{i}].finetune"] = list(column.finetune.model_extra or {}), keys
+        tables[f"column[{i}].finetune"] = list(column.finetune.model_extra or {}), tables[f"column[{i}].hyper"][1]
     for place, (methods, known) in tables.items():
         with at(f"{suite.path}: {place}"):
             all_known("method", methods, known)
@@ -152,9 +152,14 @@ def _layers(
         (f"{head}.{row.method}", own.get(row.method, {})),
         (f"{place}.hyper", row.hyper),
     ]
-    if row.id not in {other.method for other in document.row}:
-        layers.append((f"{head}.{row.id}", own.get(row.id, {})))
+    if id_ := _alone(document, row):
+        layers.append((f"{head}.{id_}", own.get(id_, {})))
     return layers
+
+
+def _alone(document: Document, row: Row) -> str:
+    """The row's id where a column's values may go by it; empty where it is the name of a method."""
+    return "" if row.id in {other.method for other in document.row} else row.id
 
 
 def _alike(suite: Suite, document: Document, index: int, entry: Sourced, place: str) -> Sourced:
@@ -190,14 +195,18 @@ def check_distinct(values: Sequence[Any]) -> None:
 def finetuning(
     suite: Suite, document: Document, index: int, selected: SelectedRow
 ) -> tuple[Finetune | None, dict[str, str]]:
-    """The fine-tuning of one method in one column, and its values' sources; None and empty if the suite has none."""
+    """The fine-tuning of one row in one column, and its values' sources; None and empty if the suite has none.
+
+    A column's own values go by a method, or by the id of a row that is no method's name, which is stronger.
+    """
     if document.evaluation.finetune is None:
         return None, {}
     column = document.column[index].finetune
-    own = (column.model_extra or {}).get(selected.key, FinetuneKeys())
+    named = column.model_extra or {}
+    own = [named[name] for name in (selected.key, _alone(document, selected.said)) if name in named]
     keys: dict[str, Any] = {}
     sources: dict[str, str] = {key: source for key, source in document.sources.items() if key.startswith("finetune.")}
-    for layer in (document.evaluation.finetune, column, own):
+    for layer in (document.evaluation.finetune, column, *own):
         values = layer.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True)
         keys |= values
         sources |= {f"finetune.{key}": layer.given.get(key, "") for key in values}

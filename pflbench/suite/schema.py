@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from pflbench.errors import UsageError
 from pflbench.spec import Positive
 from pflbench.stages import SHOWN, Shown
+from pflbench.suite.halving import parse_halving
 from pflbench.suite.said import Note, Settled, Source, Sources
 from pflbench.suite.strict import TomlTable, check_keys, check_names, fault
 
@@ -349,23 +351,65 @@ Numbers = list[float | str]
 Printed = Annotated[Numbers | dict[Shown, Numbers], BeforeValidator(_printed)]
 
 
+def _with_finetuning(value: Any) -> Any:
+    """A grid in which `finetune.lr = […]`, a table in TOML, is a key like the others."""
+    if not isinstance(value, dict) or not isinstance(value.get("finetune"), dict):
+        return value
+    rest = {key: one for key, one in value.items() if key != "finetune"}
+    return rest | {f"finetune.{key}": one for key, one in value["finetune"].items()}
+
+
+def _halving(text: str) -> str:
+    try:
+        parse_halving(text)
+    except UsageError as error:
+        raise fault((), str(error)) from None
+    return text
+
+
+TunedGrid = Annotated[Grid, Field(min_length=1), BeforeValidator(_with_finetuning)]
+Point = Annotated[
+    dict[str, Annotated[Any, AfterValidator(_scalar)]], Field(min_length=1), BeforeValidator(_with_finetuning)
+]
+
+
 class Tune(TomlTable):
     """`[tune]`: what `pflbench tune` tries. `reduced` names the keys of a method's grid that its cheap search varies.
 
-    `columns` are tuned if none is asked for, with `seed`; trials are scored on a `validation` share of the support.
+    `columns` are tuned if none is asked for, with `seed` or with all `seeds`; trials are scored on a `validation` share
+    of the support. `points` are in place of a grid: the trials one by one. `finetune.lr` is a key like the others.
+    With `halving` (`"12@3,4@10"`, see `halving`), grids are taken whole, and each row is tuned for itself.
     """
 
     seed: Annotated[int, Field(ge=0)] = 41
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
     validation: Share = 0.1
     columns: list[str] = Field(default_factory=list)
-    grid: dict[str, Annotated[Grid, Field(min_length=1)]] = Field(default_factory=dict)
+    grid: dict[str, TunedGrid] = Field(default_factory=dict)
+    points: dict[str, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
     reduced: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
+    halving: Annotated[str, AfterValidator(_halving)] | None = None
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """Those of its trials."""
+        return tuple(dict.fromkeys(self.seeds)) if self.seeds else (self.seed,)
 
     @model_validator(mode="after")
     def _consistent(self) -> Tune:
         check_keys(("reduced",), self.reduced, self.grid)
         for method, keys in self.reduced.items():
             check_names(("reduced", method), "hyperparameter", keys, self.grid[method])
+        if {"seed", "seeds"} <= self.model_fields_set:
+            raise fault(("seeds",), "there is a seed already")
+        for name, points in self.points.items():
+            if name in self.grid:
+                raise fault(("points", name), "there is a grid of it already")
+            for i, point in enumerate(points):
+                if point.keys() != points[0].keys():
+                    raise fault(("points", name, i), f"other keys than the first point's, {', '.join(points[0])}")
+                if point in points[:i]:
+                    raise fault(("points", name, i), "a point is there twice")
         return self
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,8 @@ def _of_suite(
 
 def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
     """What makes a row's runs what they are: all but how it is called and which of their stages it shows."""
-    tables = (document.hyper, *(column.hyper for column in document.column))
+    of_columns = ((column.hyper, column.finetune.model_extra or {}) for column in document.column)
+    tables = (document.hyper, *chain.from_iterable(of_columns))
     own_values = selected.row.id != selected.info.name and any(selected.row.id in table for table in tables)
     return selected.said.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if own_values else ""
 

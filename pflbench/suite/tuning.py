@@ -3,45 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
 from typing_extensions import Unpack
 
-from pflbench.catalog import MethodInfo, parse
+from pflbench.catalog import Info, MethodInfo, coerce, parse
 from pflbench.errors import UsageError
 from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Choices, Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
 from pflbench.suite import resolve
-from pflbench.suite.cells import Reading, TableColumn
+from pflbench.suite.cells import Expansion, Reading, TableColumn
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
+from pflbench.suite.halving import Rung, parse_halving
 from pflbench.suite.own import Own
 from pflbench.suite.select import SelectedRow, all_known, select_rows, suite_rows
 from pflbench.suite.strict import at
 
 Grid = dict[str, list[Any]]
+Points = list[dict[str, Any]]
+"""The values of each trial."""
 
 _PREFERRED: tuple[str, ...] = ("personalized", "global", "finetuned", "stored", "sampled", "local")
 """The stage of a row whose scores choose its values is the first of these that it has."""
 
 
+FINETUNE = "finetune."
+"""How those keys of a grid begin that are fine-tuning's, not the method's."""
+
+
 class Trial(NamedTuple):
-    """A point of the grid, and the run that is scored on the validation rows."""
+    """A point of the grid, and the runs that are scored on the validation rows: in each rung, one for each seed."""
 
     values: Mapping[str, Any]
-    run: RunSpec
+    rungs: tuple[tuple[RunSpec, ...], ...]
+
+    @property
+    def run(self) -> RunSpec:
+        """The first."""
+        return self.rungs[0][0]
 
 
 @dataclass(frozen=True)
 class Search:
-    """The trials of a method in a column, the first key of the grid changing slowest.
+    """The trials of a method in a column, of a grid with its first key changing slowest.
 
-    They are compared by their scores, read as `reading` says.
-    `selected` is the method's row; `guest`: it is none of the suite's. `places`: where the user's own code is.
+    They are compared by their scores, read as `reading` says. `grid`: the values of each key that are tried; `listed`:
+    in points that the suite names one by one. `rungs`: of which the trials are halved, empty without. `apart`: the
+    suite tunes each row for itself. `selected` is the method's row; `guest`: it is none of the suite's. `places`: where
+    the user's own code is.
     """
 
     column: TableColumn
@@ -51,6 +66,9 @@ class Search:
     reading: Reading
     trials: list[Trial]
     places: Places
+    rungs: tuple[Rung, ...] = ()
+    listed: bool = False
+    apart: bool = False
 
     @property
     def name(self) -> str:
@@ -68,10 +86,24 @@ def check_tuning(suite: Suite) -> None:
     document = suite.document()
     rows = suite_rows(suite, document)
     named = {selected.key: selected for selected in rows} | {selected.row.id: selected for selected in rows}
-    with at(f"{suite.path}: tune.grid"):
-        all_known("method", document.tune.grid, named)
-    for name in document.tune.grid:
-        _suites_grid(suite, document, named[name])
+    for key, tables in (("grid", document.tune.grid), ("points", document.tune.points)):
+        with at(f"{suite.path}: tune.{key}"):
+            all_known("method", tables, named)
+        for name in tables:
+            _suites_points(suite, document, named[name])
+
+
+def tuned_rows(suite: Suite, profile: str | None = None) -> list[str]:
+    """The ids of the rows that a suite with halving has trials for, in the table's order.
+
+    Raises `UsageError` for any other suite: its searches may build on each other.
+    """
+    document = suite.document(profile or "paper")
+    rows = suite_rows(suite, document) if document.tune.halving else []
+    found = [one.row.id for one in rows if _suites_points(suite, document, one)[1] and not one.said.grid]
+    if not found:
+        raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
+    return found
 
 
 def searches(
@@ -82,6 +114,7 @@ def searches(
     full: bool = False,
     grid: Sequence[str] = (),
     seed: int | None = None,
+    halving: str | None = None,
     **choices: Unpack[Choices],
 ) -> list[Search]:
     """The searches for a method, one in each column.
@@ -89,46 +122,81 @@ def searches(
     Args:
         suite: The suite.
         method: A row's id, a method that has a single row, or `file.py:Class`.
-        part: Columns instead of those that the suite tunes, profile, rounds, precision, and overrides: what these fix
-            of the suite's grid is not varied.
+        part: Columns instead of those that the suite tunes, seeds instead of those for tuning, profile, rounds,
+            precision, and overrides: what these fix of the suite's grid is not varied.
         full: All keys of the suite's grid, not only those of its reduced one.
         grid: `key=value,value`, instead of the suite's grid.
-        seed: Instead of the suite's for tuning; none of those that it reports.
+        seed: The one seed for tuning.
+        halving: As `parse_halving` takes it, instead of the suite's; empty: none.
         **choices: Fields in place of those of `part`.
+
+    Raises:
+        UsageError: Something is unknown or does not fit, or a seed is one that the suite reports.
     """
     part = part.but(**choices)
     document = suite.document(part.profile or "paper")
     tune = document.tune
-    seed = tune.seed if seed is None else seed
-    if seed in (*document.suite.seeds, *suite.document().suite.seeds):
-        raise UsageError(f"Nothing is chosen on seed {seed}, which the suite reports: take another with --seed.")
+    seeds = part.seeds or (tune.all_seeds if seed is None else (seed,))
+    for one in seeds:
+        if one in (*document.suite.seeds, *suite.document().suite.seeds):
+            raise UsageError(f"Nothing is chosen on seed {one}, which the suite reports: take another with --seed.")
     if not (part.columns or tune.columns):
         raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
+    said = tune.halving if halving is None else halving
+    rungs = parse_halving(said) if said else ()
     own = suite_rows(suite, document)
     selected = _row(own, method, document, suite.own)
     guest = selected not in own
-    fixed = set(resolve.overridden(document, part.overrides, [selected])[0].hyper)
-    varied = _asked(selected.info, grid, fixed) if grid else _suggested(suite, document, selected, full, fixed)
-
+    (fixed,) = resolve.overridden(document, part.overrides, [selected])
+    varied = _Varied(suite, document, selected, {*fixed.hyper, *(f"{FINETUNE}{key}" for key in fixed.finetune)})
+    points = varied.asked(grid) if grid else varied.suggested(full)
+    if rungs and len(points) > rungs[0].trials:
+        raise UsageError(f"There are {len(points)} trials, and halving begins with {rungs[0].trials}.")
+    tried = {key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]}
     rows, methods = ((), (method,)) if guest else ((selected.row.id,), ())
-    asked = part.but(rows=rows, methods=methods, columns=part.columns or tune.columns, seeds=[seed])
-    found: dict[str, Search] = {}
-    for values in product(*varied.values()):
-        point = dict(zip(varied, values, strict=True))
-        sets = [f"{selected.info.name}.{key}={text(value)}" for key, value in point.items()]
-        table = expand(suite, asked, overrides=[*asked.overrides, *sets])
-        for column in table.columns:
-            cells = {cell.stage: cell for cell in table.cells if cell.column.id == column.id}
-            cell = cells[judged_by(list(cells))]
-            run, places = cell.runs[0], table.locations.get(cell.runs[0].id, {})
-            search = found.setdefault(column.id, Search(column, selected, guest, varied, cell.reading, [], places))
-            search.trials.append(Trial(point, run.model_copy(update={"validation": tune.validation})))
-    return list(found.values())
+    asked = part.but(rows=rows, methods=methods, columns=part.columns or tune.columns, seeds=seeds)
+    found = []
+    for column in expand(suite, asked, overrides=[*asked.overrides, *_sets(selected, points[0])]).columns:
+        alone = asked.but(columns=[column.id])
+        capped = [alone.but(rounds=min(rung.rounds, column.rounds)) for rung in rungs] or [alone]
+        tables = [
+            [expand(suite, one, overrides=[*one.overrides, *_sets(selected, p)]) for one in capped] for p in points
+        ]
+        shown = tables[0][-1]
+        cells = {cell.stage: cell for cell in shown.cells}
+        stage = judged_by(list(cells), selected.said.stage)
+        trials = [
+            Trial(point, tuple(_runs(table, stage, tune.validation) for table in several))
+            for point, several in zip(points, tables, strict=True)
+        ]
+        places = shown.locations.get(cells[stage].runs[0].id, {})
+        listed = not grid and varied.name in tune.points
+        found.append(
+            Search(
+                shown.columns[0], selected, guest, tried, cells[stage].reading, trials, places, rungs, listed,
+                tune.halving is not None,
+            )
+        )  # fmt: skip
+    return found
 
 
-def judged_by(stages: Sequence[Shown]) -> Shown:
-    """The one of a row's stages whose scores choose its values."""
-    return min(stages, key=_PREFERRED.index)
+def _runs(table: Expansion, stage: Shown, validation: float) -> tuple[RunSpec, ...]:
+    """The runs of a table of one row and column, one for each seed, scored on a share of the training rows."""
+    (cell,) = (cell for cell in table.cells if cell.stage == stage)
+    return tuple(run.model_copy(update={"validation": validation}) for run in cell.runs)
+
+
+def _sets(selected: SelectedRow, point: Mapping[str, Any]) -> list[str]:
+    """What gives a row's runs the values of a point, as `--set` takes it."""
+    named = (
+        (key if key.startswith(FINETUNE) else f"{selected.info.name}.{key}", value) for key, value in point.items()
+    )
+    return [f"{key}={text(value)}" for key, value in named]
+
+
+def judged_by(stages: Sequence[Shown], said: Shown | None = None) -> Shown:
+    """The one of a row's stages whose scores choose its values: the one that the suite says, if it says one."""
+    return said if said is not None and said in stages else min(stages, key=_PREFERRED.index)
 
 
 def _row(rows: list[SelectedRow], method: str, document: Document, own: Own) -> SelectedRow:
@@ -144,42 +212,93 @@ def _row(rows: list[SelectedRow], method: str, document: Document, own: Own) -> 
     return selected
 
 
-def _asked(info: MethodInfo, texts: Sequence[str], fixed: set[str]) -> Grid:
-    """The grid of the command line."""
-    grid: Grid = {}
-    for text in texts:
-        with at(f"--grid {text}"):
-            key, _, values = (part.strip() for part in text.partition("="))
-            if not (key and values):
-                raise UsageError("Write key=value,value.")
-            if key in grid or key in fixed:
-                raise UsageError(f"{key} is given twice.")
-            grid[key] = [parse(info, key, value.strip()) for value in values.split(",")]
-            resolve.check_distinct(grid[key])
-    return grid
+@dataclass(frozen=True)
+class _Varied:
+    """What the trials of a row vary; `fixed`: keys that the selection gives a value."""
+
+    suite: Suite
+    document: Document
+    selected: SelectedRow
+    fixed: set[str]
+
+    @property
+    def name(self) -> str:
+        """What the suite calls the row's grid."""
+        return _suites_points(self.suite, self.document, self.selected)[0]
+
+    def asked(self, texts: Sequence[str]) -> Points:
+        """The grid of the command line."""
+        grid: Grid = {}
+        for text in texts:
+            with at(f"--grid {text}"):
+                key, _, values = (part.strip() for part in text.partition("="))
+                if not (key and values):
+                    raise UsageError("Write key=value,value.")
+                if key in grid or key in self.fixed:
+                    raise UsageError(f"{key} is given twice.")
+                info, plain = _of(self.selected.info, self.document, key)
+                grid[key] = [parse(info, plain, value.strip()) for value in values.split(",")]
+                resolve.check_distinct(grid[key])
+        return _product(grid)
+
+    def suggested(self, full: bool) -> Points:
+        """The suite's trials of the row, or those of its reduced grid, without what is fixed."""
+        tune, give = self.document.tune, "Give one with --grid key=value,value"
+        name, points = _suites_points(self.suite, self.document, self.selected)
+        if not points:
+            raise UsageError(f"{self.suite.path} has no grid for {self.selected.info.name}. {give}.")
+        keys = list(points[0])
+        if not (full or name in tune.points or (tune.halving and name not in tune.reduced)):
+            if name not in tune.reduced:
+                raise UsageError(
+                    f"{self.suite.path} has no reduced grid for {self.selected.info.name}. {give}, or take all of it: "
+                    "--full."
+                )
+            keys = tune.reduced[name]
+        keys = [key for key in keys if key not in self.fixed]
+        if not keys:
+            raise UsageError("There is nothing to tune: --set fixes all of it.")
+        if name in tune.grid:
+            return _product({key: list(dict.fromkeys(point[key] for point in points)) for key in keys})
+        left = [{key: point[key] for key in keys} for point in points]
+        return [point for i, point in enumerate(left) if point not in left[:i]]
 
 
-def _suggested(suite: Suite, document: Document, selected: SelectedRow, full: bool, fixed: set[str]) -> Grid:
-    """The suite's grid of a method, or the part of it that its reduced search varies."""
-    tune, give = document.tune, "Give one with --grid key=value,value"
-    name, whole = _suites_grid(suite, document, selected)
-    if not whole:
-        raise UsageError(f"{suite.path} has no grid for {selected.info.name}. {give}.")
-    if not full and name not in tune.reduced:
-        raise UsageError(
-            f"{suite.path} has no reduced grid for {selected.info.name}. {give}, or take all of it: --full."
-        )
-    varied = {key: whole[key] for key in (whole if full else tune.reduced[name]) if key not in fixed}
-    if not varied:
-        raise UsageError("There is nothing to tune: --set fixes all of it.")
-    return varied
+def _product(grid: Grid) -> Points:
+    """All points of a grid, the first key changing slowest."""
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-def _suites_grid(suite: Suite, document: Document, selected: SelectedRow) -> tuple[str, Grid]:
-    """The key of a row's grid, its id if there is a grid of that name, else its method; and the grid, maybe empty."""
-    grids = document.tune.grid
-    name = selected.row.id if selected.row.id in grids else selected.key
-    return name, resolve.candidates(selected.info, grids.get(name, {}), f"{suite.path}: tune.grid.{name}")
+def _suites_points(suite: Suite, document: Document, selected: SelectedRow) -> tuple[str, Points]:
+    """The key of a row's grid or points, its id if there are some of that name, else its method; and the points.
+
+    There may be none.
+    """
+    tune = document.tune
+    name = next((one for one in (selected.row.id,) if one in tune.grid or one in tune.points), selected.key)
+    place, grid, points = f"{suite.path}: tune.grid.{name}", Grid(), []
+    for key, entry in tune.grid.get(name, {}).items():
+        prefix, _, plain = key.rpartition(".")
+        with at(place) if prefix else nullcontext():
+            info, _ = _of(selected.info, document, key)
+        grid[key] = resolve.candidates(info, {plain: entry}, f"{place}.{prefix}" if prefix else place)[plain]
+    for i, point in enumerate(tune.points.get(name, ())):
+        values = {}
+        for key, value in point.items():
+            with at(f"{suite.path}: tune.points.{name}[{i}].{key}"):
+                info, plain = _of(selected.info, document, key)
+                values[key] = coerce(info, plain, value)
+        points.append(values)
+    return name, points or (_product(grid) if grid else [])
+
+
+def _of(info: MethodInfo, document: Document, key: str) -> tuple[Info, str]:
+    """Whose a key of a grid is, the method's or fine-tuning's, and what it is called there."""
+    if not key.startswith(FINETUNE):
+        return info, key
+    if document.evaluation.finetune is None:
+        raise UsageError("The suite has no fine-tuning.")
+    return resolve.FINETUNE, key.removeprefix(FINETUNE)
 
 
 def text(value: Any) -> str:

@@ -125,6 +125,8 @@ def test_the_best_after_the_last_round_wins(cli, there: Stub) -> None:
     assert toml(result.out) == (
         "# Column shards, 2 rounds, seed 41: 70.00 % (global) on 10 % of the training rows,\n"
         "# the best of 4 trials: lr of 0.05, 0.01 × epochs of 1, 2.\n"
+        "# Warning: lr = 0.05 is the largest that was tried: what is best may lie above it.\n"
+        "# Warning: epochs = 2 is the largest that was tried: what is best may lie above it.\n"
         "[column.hyper.fedavg]\n"
         'lr = { value = 0.05, source = "tuned" }\n'
         'epochs = { value = 2, source = "tuned" }\n'

@@ -1,0 +1,123 @@
+"""`pflbench tune` with halving and several seeds: which trials climb, what wins, and what is said of how sure that is."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tomli
+from cli_kit import SUITE, stored
+
+from pflbench.result import RunResult, Score
+from pflbench.running.tuning import Verdict, within_noise
+from pflbench.store import Store
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
+from pflbench.suite.tuning import searches
+
+TUNE = """
+[tune]
+columns = ["shards"]
+halving = "4@1,2@2"
+[tune.grid.fedavg-ft]
+lr = [0.05, 0.01]
+finetune.lr = [0.1, 0.2]
+"""
+COMMAND = ("tune", "-s", "tuned.toml")
+Put = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def tuned(folder: Path) -> Path:
+    path = folder / "tuned.toml"
+    path.write_text(SUITE + TUNE)
+    return path
+
+
+@pytest.fixture
+def put(folder: Path) -> Put:
+    """Store a rung of the search with given accuracies in percent of two clients; None: it diverged."""
+
+    def write(rung: int, *accuracies: tuple[float, float] | None, seed: int = 0, **options: object) -> None:
+        (search,) = searches(load("tuned.toml"), "fedavg-ft", **options)  # type: ignore[arg-type]
+        for trial, percents in zip(search.trials, accuracies, strict=True):
+            run = trial.rungs[rung][seed]
+            scores = [
+                Score(stage, run.rounds, step, client, 0, 1, 0.0, percent / 100)
+                for stage in run.scoring.stages
+                for step in ((0, 1, 2) if stage == "finetuned" else (0,))
+                for client, percent in enumerate(percents or ())
+            ]
+            failure = None if percents else "diverged in round 1"
+            Store(folder / "results").write(RunResult(run, tuple(scores), {"data_hash": "d"}, failure))
+
+    return write
+
+
+def test_the_best_of_a_rung_climb_and_the_last_rung_decides(cli, folder: Path, tuned: Path) -> None:
+    first = cli(*COMMAND)
+    assert (first.code, first.err) == (0, "")
+    runs = [run.spec for run in Store(folder / "results").list()]
+    assert sorted((run.rounds, run.seed, run.validation) for run in runs) == [(1, 41, 0.1)] * 4 + [(2, 41, 0.1)] * 2
+    pasted = first.out[first.out.index("# pflbench") :]
+    assert pasted.startswith("# pflbench tune -s tuned.toml -m fedavg-ft --column shards\n# Column shards, 2 rounds, ")
+    assert "the best of 4 trials (4 after 1 round, 2 after 2 rounds): lr of 0.05, 0.01 × finetune.lr of" in pasted
+    kept = stored(folder / "results")
+    assert cli(*COMMAND, "--quiet").out == pasted and stored(folder / "results") == kept
+
+    head, tail = SUITE.split('[[column]]\nid = "dirichlet"')
+    tuned.write_text(f'{head}{pasted}\n[[column]]\nid = "dirichlet"{tail}')
+    values = tomli.loads(pasted)["column"]
+    found = {cell.row.id: cell for cell in expand(load("tuned.toml"), columns=["shards"]).cells}
+    run = found["fedavg-ft"].runs[0]
+    assert run.method.hyper["lr"] == values["hyper"]["fedavg-ft"]["lr"]["value"]
+    assert run.scoring.finetune.lr == values["finetune"]["fedavg-ft"]["lr"]["value"]
+    assert found["fedavg"].runs[0].method.hyper["lr"] == 0.05  # another row of the method keeps its own
+
+
+@pytest.mark.usefixtures("no_training")
+def test_who_leads_after_few_rounds_need_not_win(cli, put: Put) -> None:
+    put(0, (50, 50), (70, 70), None, (60, 60))
+    put(1, (99, 99), (40, 40), (99, 99), (80, 80))  # of which only the second and the fourth are looked at
+    result = cli(*COMMAND)
+    assert (result.code, result.err) == (0, "")
+    rows = [line.strip("│ ").split() for line in result.out.splitlines() if line.startswith("│")]
+    assert [[part for part in row if part != "│"][2:] for row in rows] == [
+        ["50.00"], ["70.00", "40.00"], ["failed:", "diverged", "in", "round", "1"], ["60.00", "80.00", "best"],
+    ]  # fmt: skip
+    assert "finetune.lr = 0.2 is the largest that was tried" in result.out
+    assert "[column.finetune.fedavg-ft]\nlr = { value = 0.2," in result.out
+
+
+@pytest.mark.usefixtures("no_training")
+def test_seeds_count_by_their_mean(cli, put: Put) -> None:
+    for seed, trials in enumerate([((50, 50), (60, 60), (0, 0), (0, 0)), ((90, 90), (60, 60), (0, 0), (0, 0))]):
+        for rung in (0, 1):
+            put(rung, *trials, seed=seed, seeds=[41, 43])
+    out = cli(*COMMAND, "--seeds", "41,43").out
+    assert "# pflbench tune -s tuned.toml --seeds 41,43 -m fedavg-ft --column shards\n" in out
+    assert "seeds 41,43: 70.00 % (finetuned)" in out and "lr = { value = 0.05" in out
+    assert "10.00 points, less than twice its standard error of 20.00 over 2 seeds" in out
+    one = cli(*COMMAND, "--seed", "43")
+    assert "seed 43: 90.00 %" in one.out
+    assert cli(*COMMAND, "--seed", "43", "--seeds", "41").err == "Error: Either --seed or --seeds.\n"
+
+
+def test_a_lead_within_noise() -> None:
+    best, near = Verdict(61.0, "", (61.0,), (62.0, 60.0, 61.0)), Verdict(60.0, "", (60.0,), (61.0, 59.0, 60.0))
+    assert within_noise({0: near, 1: best}) == []  # every client gains one point
+    uneven = Verdict(60.0, "", (60.0,), (50.0, 65.0, 65.0))
+    (told,) = within_noise({0: uneven, 1: best})  # differences 12, -5, -4: 1 ± 5.5
+    assert "1.00 points, less than twice its standard error of 5.51 over 3 scored clients" in told
+    assert "none: within noise" in within_noise({0: best, 1: best})[0]
+    assert (
+        "its noise is not known"
+        in within_noise({0: Verdict(1.0, "", (1.0,), (1.0,)), 1: Verdict(2.0, "", (2.0,), (2.0,))})[0]
+    )
+    assert within_noise({0: best}) == []
+
+
+def test_halving_off_and_wrong(cli) -> None:
+    whole = cli(*COMMAND, "--halving", "none", "--dry-run", "-m", "fedavg-ft")
+    assert "4 runs: 0 done, 0 failed before, 4 to do." in whole.out and "rounds" not in whole.out
+    assert cli(*COMMAND, "--halving", "4").err.startswith("Error: '4' is no list of rungs")
+    assert cli(*COMMAND, "--grid", "lr=1,2").err.startswith("Error: Which method? A --grid is that of one")
