@@ -60,8 +60,8 @@ def tune(
     last round, of personal models if it shows them, else of the global one; the first of equals wins, and what
     diverges loses. Where a table scores clients that never train, they fine-tune on the rest of their support.
 
-    With halving, all trials are trained for a few rounds, and only the best of them again for more. A suite that says so
-    tunes each of its rows for itself: without --method, all that have a grid.
+    With halving, all trials are trained for a few rounds, and only the best of them again for more. A suite that says
+    so tunes each of its rows for itself: without --method, all that have a grid.
 
     The reduced search is for values that build on each other: tune FedAvg first and paste what it prints, also as the
     rates and batches of the methods that extend it, then tune the others.
