@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from typing_extensions import Unpack
 
-from pflbench.catalog import Info, MethodInfo, coerce, parse
 from pflbench.errors import UsageError
 from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Choices, Selection
@@ -22,19 +19,12 @@ from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.halving import Rung, parse_halving
 from pflbench.suite.own import Own
+from pflbench.suite.points import FINETUNE, Points, Varied, suites_points
 from pflbench.suite.select import SelectedRow, all_known, select_rows, suite_rows
 from pflbench.suite.strict import at
 
-Grid = dict[str, list[Any]]
-Points = list[dict[str, Any]]
-"""The values of each trial."""
-
 _PREFERRED: tuple[str, ...] = ("personalized", "global", "finetuned", "stored", "sampled", "local")
 """The stage of a row whose scores choose its values is the first of these that it has."""
-
-
-FINETUNE = "finetune."
-"""How those keys of a grid begin that are fine-tuning's, not the method's."""
 
 
 class Trial(NamedTuple):
@@ -90,7 +80,7 @@ def check_tuning(suite: Suite) -> None:
         with at(f"{suite.path}: tune.{key}"):
             all_known("method", tables, named)
         for name in tables:
-            _suites_points(suite, document, named[name])
+            suites_points(suite, document, named[name])
 
 
 def tuned_rows(suite: Suite, profile: str | None = None) -> list[str]:
@@ -100,7 +90,7 @@ def tuned_rows(suite: Suite, profile: str | None = None) -> list[str]:
     """
     document = suite.document(profile or "paper")
     rows = suite_rows(suite, document) if document.tune.halving else []
-    found = [one.row.id for one in rows if _suites_points(suite, document, one)[1] and not one.said.grid]
+    found = [one.row.id for one in rows if suites_points(suite, document, one)[1] and not one.said.grid]
     if not found:
         raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
     return found
@@ -137,47 +127,62 @@ def searches(
     document = suite.document(part.profile or "paper")
     tune = document.tune
     seeds = part.seeds or (tune.all_seeds if seed is None else (seed,))
-    for one in seeds:
-        if one in (*document.suite.seeds, *suite.document().suite.seeds):
-            raise UsageError(f"Nothing is chosen on seed {one}, which the suite reports: take another with --seed.")
+    _check_seeds(seeds, (*document.suite.seeds, *suite.document().suite.seeds))
     if not (part.columns or tune.columns):
         raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
-    said = tune.halving if halving is None else halving
-    rungs = parse_halving(said) if said else ()
     own = suite_rows(suite, document)
     selected = _row(own, method, document, suite.own)
     guest = selected not in own
     (fixed,) = resolve.overridden(document, part.overrides, [selected])
-    varied = _Varied(suite, document, selected, {*fixed.hyper, *(f"{FINETUNE}{key}" for key in fixed.finetune)})
+    varied = Varied(suite, document, selected, {*fixed.hyper, *(f"{FINETUNE}{key}" for key in fixed.finetune)})
     points = varied.asked(grid) if grid else varied.suggested(full)
-    if rungs and len(points) > rungs[0].trials:
-        raise UsageError(f"There are {len(points)} trials, and halving begins with {rungs[0].trials}.")
-    tried = {key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]}
+    rungs = _rungs(tune.halving if halving is None else halving, len(points))
     rows, methods = ((), (method,)) if guest else ((selected.row.id,), ())
     asked = part.but(rows=rows, methods=methods, columns=part.columns or tune.columns, seeds=seeds)
-    found = []
-    for column in expand(suite, asked, overrides=[*asked.overrides, *_sets(selected, points[0])]).columns:
-        alone = asked.but(columns=[column.id])
-        capped = [alone.but(rounds=min(rung.rounds, column.rounds)) for rung in rungs] or [alone]
-        tables = [
-            [expand(suite, one, overrides=[*one.overrides, *_sets(selected, p)]) for one in capped] for p in points
-        ]
-        shown = tables[0][-1]
-        cells = {cell.stage: cell for cell in shown.cells}
-        stage = judged_by(list(cells), selected.said.stage)
-        trials = [
-            Trial(point, tuple(_runs(table, stage, tune.validation) for table in several))
-            for point, several in zip(points, tables, strict=True)
-        ]
-        places = shown.locations.get(cells[stage].runs[0].id, {})
-        listed = not grid and varied.name in tune.points
-        found.append(
-            Search(
-                shown.columns[0], selected, guest, tried, cells[stage].reading, trials, places, rungs, listed,
-                tune.halving is not None,
-            )
-        )  # fmt: skip
-    return found
+    table = expand(suite, asked, overrides=[*asked.overrides, *_sets(selected, points[0])])
+    found = (_search(suite, asked.but(columns=[one.id]), selected, points, rungs, one.rounds) for one in table.columns)
+    listed = not grid and varied.name in tune.points
+    return [replace(one, guest=guest, listed=listed, apart=tune.halving is not None) for one in found]
+
+
+def _rungs(halving: str | None, trials: int) -> tuple[Rung, ...]:
+    rungs = parse_halving(halving) if halving else ()
+    if rungs and trials > rungs[0].trials:
+        raise UsageError(f"There are {trials} trials, and halving begins with {rungs[0].trials}.")
+    return rungs
+
+
+def _check_seeds(seeds: Sequence[int], reported: Sequence[int]) -> None:
+    for one in seeds:
+        if one in reported:
+            raise UsageError(f"Nothing is chosen on seed {one}, which the suite reports: take another with --seed.")
+
+
+def _search(
+    suite: Suite, asked: Selection, selected: SelectedRow, points: Points, rungs: tuple[Rung, ...], most: int
+) -> Search:
+    """The trials of a row in the one column that is asked for; no rung has more than `most` rounds."""
+    capped = [asked.but(rounds=min(rung.rounds, most)) for rung in rungs] or [asked]
+    tables = [
+        [expand(suite, one, overrides=[*one.overrides, *_sets(selected, point)]) for one in capped] for point in points
+    ]
+    shown, validation = tables[0][-1], suite.document(asked.profile or "paper").tune.validation
+    cells = {cell.stage: cell for cell in shown.cells}
+    cell = cells[judged_by(list(cells), selected.said.stage)]
+    trials = [
+        Trial(point, tuple(_runs(table, cell.stage, validation) for table in several))
+        for point, several in zip(points, tables, strict=True)
+    ]
+    return Search(
+        column=shown.columns[0],
+        selected=selected,
+        guest=False,
+        grid={key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]},
+        reading=cell.reading,
+        trials=trials,
+        places=shown.locations.get(cell.runs[0].id, {}),
+        rungs=rungs,
+    )
 
 
 def _runs(table: Expansion, stage: Shown, validation: float) -> tuple[RunSpec, ...]:
@@ -210,95 +215,6 @@ def _row(rows: list[SelectedRow], method: str, document: Document, own: Own) -> 
         chosen = f"in row {selected.row.id} each client chooses {' and '.join(selected.said.grid)} for itself"
         raise UsageError(f"There is nothing to tune: {chosen}.")
     return selected
-
-
-@dataclass(frozen=True)
-class _Varied:
-    """What the trials of a row vary; `fixed`: keys that the selection gives a value."""
-
-    suite: Suite
-    document: Document
-    selected: SelectedRow
-    fixed: set[str]
-
-    @property
-    def name(self) -> str:
-        """What the suite calls the row's grid."""
-        return _suites_points(self.suite, self.document, self.selected)[0]
-
-    def asked(self, texts: Sequence[str]) -> Points:
-        """The grid of the command line."""
-        grid: Grid = {}
-        for text in texts:
-            with at(f"--grid {text}"):
-                key, _, values = (part.strip() for part in text.partition("="))
-                if not (key and values):
-                    raise UsageError("Write key=value,value.")
-                if key in grid or key in self.fixed:
-                    raise UsageError(f"{key} is given twice.")
-                info, plain = _of(self.selected.info, self.document, key)
-                grid[key] = [parse(info, plain, value.strip()) for value in values.split(",")]
-                resolve.check_distinct(grid[key])
-        return _product(grid)
-
-    def suggested(self, full: bool) -> Points:
-        """The suite's trials of the row, or those of its reduced grid, without what is fixed."""
-        tune, give = self.document.tune, "Give one with --grid key=value,value"
-        name, points = _suites_points(self.suite, self.document, self.selected)
-        if not points:
-            raise UsageError(f"{self.suite.path} has no grid for {self.selected.info.name}. {give}.")
-        keys = list(points[0])
-        if not (full or name in tune.points or (tune.halving and name not in tune.reduced)):
-            if name not in tune.reduced:
-                raise UsageError(
-                    f"{self.suite.path} has no reduced grid for {self.selected.info.name}. {give}, or take all of it: "
-                    "--full."
-                )
-            keys = tune.reduced[name]
-        keys = [key for key in keys if key not in self.fixed]
-        if not keys:
-            raise UsageError("There is nothing to tune: --set fixes all of it.")
-        if name in tune.grid:
-            return _product({key: list(dict.fromkeys(point[key] for point in points)) for key in keys})
-        left = [{key: point[key] for key in keys} for point in points]
-        return [point for i, point in enumerate(left) if point not in left[:i]]
-
-
-def _product(grid: Grid) -> Points:
-    """All points of a grid, the first key changing slowest."""
-    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-
-
-def _suites_points(suite: Suite, document: Document, selected: SelectedRow) -> tuple[str, Points]:
-    """The key of a row's grid or points, its id if there are some of that name, else its method; and the points.
-
-    There may be none.
-    """
-    tune = document.tune
-    name = next((one for one in (selected.row.id,) if one in tune.grid or one in tune.points), selected.key)
-    place, grid, points = f"{suite.path}: tune.grid.{name}", Grid(), []
-    for key, entry in tune.grid.get(name, {}).items():
-        prefix, _, plain = key.rpartition(".")
-        with at(place) if prefix else nullcontext():
-            info, _ = _of(selected.info, document, key)
-        grid[key] = resolve.candidates(info, {plain: entry}, f"{place}.{prefix}" if prefix else place)[plain]
-    for i, point in enumerate(tune.points.get(name, ())):
-        values = {}
-        for key, value in point.items():
-            with at(f"{suite.path}: tune.points.{name}[{i}].{key}"):
-                info, plain = _of(selected.info, document, key)
-                values[key] = coerce(info, plain, value)
-        points.append(values)
-    return name, points or (_product(grid) if grid else [])
-
-
-def _of(info: MethodInfo, document: Document, key: str) -> tuple[Info, str]:
-    """Whose a key of a grid is, the method's or fine-tuning's, and what it is called there."""
-    if not key.startswith(FINETUNE):
-        return info, key
-    if document.evaluation.finetune is None:
-        raise UsageError("The suite has no fine-tuning.")
-    return resolve.FINETUNE, key.removeprefix(FINETUNE)
 
 
 def text(value: Any) -> str:
