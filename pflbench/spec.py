@@ -87,6 +87,13 @@ class Scoring(_Strict):
     features: bool = False
 
 
+class Link(_Strict):
+    """A training before a run's own, in the same federation: the method, and for how many rounds."""
+
+    method: MethodSpec
+    rounds: Positive
+
+
 class RunSpec(_Strict):
     """One training with one seed. Two runs with equal specs are the same run, wherever they are selected.
 
@@ -98,6 +105,10 @@ class RunSpec(_Strict):
     `batches`: cut once and visited in a fixed order, or "reshuffled" every epoch (single ones drawn independently).
     `augment`: what training does to its images, anew at every use: nothing, or a random crop of the image padded with 4
     black pixels on each side and a horizontal flip with probability 1/2.
+    `after`: other methods that train the initial model first, each going on from what the one before it left; the run's
+    own method starts from what the last one left. None of it is scored.
+    `draws`: whether all methods have the same split of a client's rows into support and query, minibatches, cohorts and
+    arrivals, or each method its own, from streams that bear its name, too (CAFeMe's code).
     """
 
     method: MethodSpec
@@ -121,6 +132,29 @@ class RunSpec(_Strict):
     scoring: Scoring
     precision: Precision = "fp32"
     seed: Annotated[int, Field(ge=0)]
+    after: tuple[Link, ...] = ()
+    draws: Literal["shared", "per-method"] = "shared"
+
+    @property
+    def total_rounds(self) -> int:
+        """Its own rounds and those of the trainings before."""
+        return self.rounds + sum(link.rounds for link in self.after)
+
+    @property
+    def links(self) -> tuple[RunSpec, ...]:
+        """The trainings before its own, in their order, each as a run of which nothing is read."""
+        return tuple(one.model_copy(update={"scoring": Scoring()}) for one in self.pieces[:-1])
+
+    @property
+    def pieces(self) -> tuple[RunSpec, ...]:
+        """The trainings before its own and then its own, each as a run by itself."""
+        every = (*self.after, Link(method=self.method, rounds=self.rounds))
+        return tuple(self.model_copy(update={**vars(one), "after": ()}) for one in every)
+
+    @property
+    def drawn_for(self) -> tuple[str, ...]:
+        """What the names of the streams end with that draw splits, minibatches, cohorts and arrivals."""
+        return (self.method.name,) if self.draws == "per-method" else ()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed. What was computed from the original's fields is computed anew."""
@@ -154,12 +188,15 @@ class RunSpec(_Strict):
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
 
     def setting(self) -> str:
-        """What two runs must share to stand in one column: all but method, seed, fine-tuning rate, and stages."""
+        """What two runs must share to stand in one column.
+
+        All but method, what was trained before it, seed, fine-tuning rate, and stages.
+        """
         return self._setting
 
     @cached_property
     def _setting(self) -> str:
-        fields = self.model_dump(mode="json", exclude={"method": True, "seed": True})
+        fields = self.model_dump(mode="json", exclude={"method": True, "after": True, "seed": True})
         del fields["scoring"]["stages"]
         if fields["scoring"]["finetune"]:
             fields["scoring"]["finetune"].pop("lr")

@@ -77,7 +77,7 @@ class Display(AbstractContextManager["Display"]):
 
     def _moved(self, moved: Moved) -> None:
         task, now = moved.task, time.monotonic()
-        total = task.specs[0].rounds
+        total = task.specs[0].total_rounds
         if task not in self.started:
             self.started[task] = self.spoken[task] = now
             if self.progress:
@@ -97,7 +97,7 @@ class Display(AbstractContextManager["Display"]):
     def _count(self, task: Task | None, rounds: int) -> str:
         """Each of a task's runs has finished so many rounds; how long all runs still take at this pace, if known."""
         if task:
-            self.worked[task] = sum(self.work[spec.id] * rounds / spec.rounds for spec in task.specs)
+            self.worked[task] = sum(self.work[spec.id] * rounds / spec.total_rounds for spec in task.specs)
         done, total = sum(self.worked.values()), sum(self.work.values())
         seconds = (time.monotonic() - self.begun) * (total - done) / done if done else 0.0
         left = f", about {duration(seconds)} left" if seconds else ""
@@ -108,10 +108,10 @@ class Display(AbstractContextManager["Display"]):
     def _done(self, done: Done) -> None:
         self.finished += 1
         task = next((one for one in self.started if done.spec in one.specs), None)
-        left = self._count(task, done.spec.rounds)
+        left = self._count(task, done.spec.total_rounds)
         if self.progress and task in self.bars:
             self.progress.remove_task(self.bars.pop(task))
-        rate = f", {done.spec.rounds / done.seconds:.2f} rounds/s" if done.seconds else ""
+        rate = f", {done.spec.total_rounds / done.seconds:.2f} rounds/s" if done.seconds else ""
         what = f"{done.headline} in {done.seconds:.1f} s{rate}" if done.headline else "FAILED"
         if self.finished < len(self.work) and not self.progress:
             what += left

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -67,6 +68,7 @@ def build(
     query: float | Literal["test-split", "partition"],
     seed: int,
     validation: float = 0.0,
+    drawn_for: tuple[str, ...] = (),
 ) -> Federation:
     """Divide a pool among clients, each client's rows into support and query, and hold clients out.
 
@@ -85,6 +87,8 @@ def build(
     `(seed, "validation", client)`. They are the client's query, and those of all clients are the test rows, in place of
     the ones that `query` alone would give.
 
+    `drawn_for`: what the names of both streams end with, see `RunSpec.drawn_for`.
+
     Raises:
         UsageError: The partition is impossible or not one, a client would lack support or query rows, there is no
             test split where one is asked for, or `query` and the partition do not go together.
@@ -97,17 +101,18 @@ def build(
     if not 0 <= validation < 1:
         raise UsageError(f"validation must lie between 0 (none) and 1, not {validation}.")
     training = split_clients(clients, training_clients, seed)
+    drawn = partial(_stream, seed, drawn_for)
     test = np.arange(len(source.labels) - source.test, len(source.labels), dtype=np.int64)
     if query == "partition":
-        parts = _deal(source, partition, clients, seed)
+        parts = _deal(source, partition, clients, seed, drawn)
     else:
         held = _divide(source, partition, clients, seed)
         if query == "test-split":
-            parts = _split_by_type(held, source.labels if source.kind is None else source.kind, test, seed)
+            parts = _split_by_type(held, source.labels if source.kind is None else source.kind, test, drawn)
         else:
-            parts = [_split_rows(rows, query, seed, client) for client, rows in enumerate(held)]
+            parts = [_split_rows(rows, query, drawn, client) for client, rows in enumerate(held)]
     if validation:
-        parts = [_hold_out(support, validation, seed, client) for client, (support, _) in enumerate(parts)]
+        parts = [_hold_out(support, validation, drawn, client) for client, (support, _) in enumerate(parts)]
         test = np.concatenate([scored for _, scored in parts])
     return Federation(
         x=source.images,
@@ -121,6 +126,14 @@ def build(
         test=test,
         normalization=source.normalization,
     )
+
+
+_Drawn = Callable[[str, int], np.random.Generator]
+"""The stream of this name that is a client's own."""
+
+
+def _stream(seed: int, drawn_for: tuple[str, ...], name: str, client: int) -> np.random.Generator:
+    return rng.stream(seed, name, client, *drawn_for)
 
 
 def split_clients(clients: int, training_clients: int, seed: int) -> npt.NDArray[np.bool_]:
@@ -150,7 +163,9 @@ def _divide(source: Source, partition: Partition | Dealer, clients: int, seed: i
     return held
 
 
-def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int) -> list[Hand]:
+def _deal(
+    source: Source, partition: Partition | Dealer, clients: int, seed: int, drawn: _Drawn
+) -> list[Hand]:
     if not isinstance(partition, Dealer):
         raise UsageError(
             'query = "partition" needs a partition that says which rows a client is scored on, such as class-shards or '
@@ -160,22 +175,22 @@ def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int
     most = {"support rows": len(source.labels) - source.test, "query rows": len(source.labels)}
     _check(hands, clients, most, partition.shares)
     return [
-        (support[rng.stream(seed, "query", client).permutation(len(support))], scored)
+        (support[drawn("query", client).permutation(len(support))], scored)
         for client, (support, scored) in enumerate(hands)
     ]
 
 
-def dealt(federation: Federation, seed: int) -> list[Hand]:
+def dealt(federation: Federation, seed: int, drawn_for: tuple[str, ...] = ()) -> list[Hand]:
     """The hands of which `build` makes the same support and query, in the same order, with this seed and a dealer."""
     hands = []
     for client, (support, scored) in enumerate(zip(federation.support, federation.query, strict=True)):
         rows = np.empty_like(support)
-        rows[rng.stream(seed, "query", client).permutation(len(support))] = support
+        rows[_stream(seed, drawn_for, "query", client).permutation(len(support))] = support
         hands.append((rows, scored))
     return hands
 
 
-def _split_rows(rows: Rows, query: float, seed: int, client: int) -> tuple[Rows, Rows]:
+def _split_rows(rows: Rows, query: float, drawn: _Drawn, client: int) -> tuple[Rows, Rows]:
     scored = int(query * len(rows))
     if not 0 < scored < len(rows):
         lacking = "query" if scored == 0 else "support"
@@ -183,21 +198,21 @@ def _split_rows(rows: Rows, query: float, seed: int, client: int) -> tuple[Rows,
             f"Client {client} holds {len(rows)} rows, so query = {query} leaves it without a {lacking} row. "
             "Use fewer clients, another query share, or a partition with a larger minimum."
         )
-    order = rows[rng.stream(seed, "query", client).permutation(len(rows))]
+    order = rows[drawn("query", client).permutation(len(rows))]
     return order[scored:], order[:scored]
 
 
-def _split_by_type(held: list[Rows], types: Rows, test: Rows, seed: int) -> list[tuple[Rows, Rows]]:
+def _split_by_type(held: list[Rows], types: Rows, test: Rows, drawn: _Drawn) -> list[tuple[Rows, Rows]]:
     parts = []
     for client, rows in enumerate(held):
         scored = test[np.isin(types[test], types[rows])]
         if not len(scored):
             raise UsageError(f"Client {client} holds {len(rows)} rows, and the test split has none of their types.")
-        parts.append((rows[rng.stream(seed, "query", client).permutation(len(rows))], scored))
+        parts.append((rows[drawn("query", client).permutation(len(rows))], scored))
     return parts
 
 
-def _hold_out(support: Rows, validation: float, seed: int, client: int) -> tuple[Rows, Rows]:
+def _hold_out(support: Rows, validation: float, drawn: _Drawn, client: int) -> tuple[Rows, Rows]:
     # The rest keeps its order.
     scored = max(1, round(validation * len(support)))
     if scored >= len(support):
@@ -205,7 +220,7 @@ def _hold_out(support: Rows, validation: float, seed: int, client: int) -> tuple
             f"Client {client} has {len(support)} support rows, so validation = {validation} leaves it without one. "
             "Use fewer clients, a smaller share, or a partition with larger clients."
         )
-    chosen = rng.stream(seed, "validation", client).permutation(len(support))[:scored]
+    chosen = drawn("validation", client).permutation(len(support))[:scored]
     return np.delete(support, chosen), support[chosen]
 
 

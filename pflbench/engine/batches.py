@@ -64,18 +64,20 @@ class Reshuffled:
     A single minibatch is uniform without replacement, of min(size, rows) rows, or the next of such passes
     where it is drawn `in_passes`; how pFedVEM's baselines draw single ones is not published, this is our choice. All
     draws come from the stream (seed, "minibatches", client, moment), so they depend on nothing that happened before.
+    `drawn_for`: what its name ends with, see `RunSpec.drawn_for`.
     """
 
     support: np.ndarray
     size: int
     seed: int
     client: int
+    drawn_for: tuple[str, ...] = ()
 
     def draw(
         self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
     ) -> tuple[list[Drawn], int]:
         """See `Static.draw`; there is no cursor to move."""
-        random = rng.stream(self.seed, "minibatches", self.client, *moment)
+        random = rng.stream(self.seed, "minibatches", self.client, *moment, *self.drawn_for)
         drawn: list[Drawn] = []
         for draw in draws:
             picked = [] if draw.for_upload and not used else self._places(draw, random)
@@ -110,7 +112,8 @@ def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
     `"error"` it raises `UsageError`.
     """
     if spec.batches == "reshuffled":
-        return [Reshuffled(rows, spec.batch, spec.seed, client) for client, rows in enumerate(federation.support)]
+        own = spec.drawn_for
+        return [Reshuffled(rows, spec.batch, spec.seed, client, own) for client, rows in enumerate(federation.support)]
     streams: list[Stream] = []
     for client, rows in enumerate(federation.support):
         batches = support_batches(rows, spec)

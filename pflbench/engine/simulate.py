@@ -29,6 +29,7 @@ from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network
 from pflbench.result import Metric, Score
 from pflbench.spec import RunSpec
+from pflbench.typing import Params
 
 Tree = Any
 Clients = dict[int, list[int]]
@@ -80,7 +81,8 @@ class Simulation:
     """A group of runs that differ by seed only, in lockstep, round by round.
 
     `network` is the plain one; the method may wrap it. A run whose server state stops being finite ends with a
-    `Diverged` failure; the others go on.
+    `Diverged` failure; the others go on. `left`: for each run the model that it starts from in place of the seed's, or
+    how the trainings before it failed, which is its failure; see `chain`.
     """
 
     def __init__(
@@ -90,12 +92,14 @@ class Simulation:
         method: Method[Any, Any, Any],
         network: Network,
         setup: Setup | None = None,
+        left: Sequence[Params | Diverged | None] | None = None,
     ):
         self.setup = setup or Setup()
         self.method = method
         network = method.network(network)
         self.clients = _client_map(network, federations, specs[0], self.setup)
-        self.runs = [_start(s, f, method, network, self.setup.device) for s, f in zip(specs, federations, strict=True)]
+        starts = zip(specs, federations, left or [None] * len(specs), strict=True)
+        self.runs = [_start(s, f, method, network, self.setup.device, w) for s, f, w in starts]
         self.costs = Costs(method, self.clients.data.task, specs[0].batch)
         self.rounds = 0
         """Finished rounds."""
@@ -107,13 +111,7 @@ class Simulation:
 
     def run(self) -> list[RunOutcome]:
         """All rounds, then the scores; one outcome per spec."""
-        total = self.runs[0].spec.rounds
-        while self.rounds < total and self.alive:
-            self.step()
-            if self._scored_after(self.rounds) and self.rounds < total:
-                self.score(last=False)
-            if self.setup.on_round:
-                self.setup.on_round(self.rounds)
+        self.train(score=True)
         self.score()
         return [
             RunOutcome((), run.failure, run.server, costs=run.tally.means())
@@ -121,6 +119,16 @@ class Simulation:
             else RunOutcome(tuple(run.scores), None, run.server, tuple(run.metrics), run.tally.means())
             for run in self.runs
         ]
+
+    def train(self, *, score: bool = False) -> None:
+        """All rounds; `score`: with the scores after those before the last that are to be scored."""
+        total = self.runs[0].spec.rounds
+        while self.rounds < total and self.alive:
+            self.step()
+            if score and self._scored_after(self.rounds) and self.rounds < total:
+                self.score(last=False)
+            if self.setup.on_round:
+                self.setup.on_round(self.rounds)
 
     def step(self) -> None:
         """One more round of every run that has not failed: train clients, score what they leave, aggregate."""
@@ -298,9 +306,15 @@ def _client_map(network: Network, federations: Sequence[Federation], spec: RunSp
 
 
 def _start(
-    spec: RunSpec, federation: Federation, method: Method[Any, Any, Any], network: Network, device: torch.device
+    spec: RunSpec,
+    federation: Federation,
+    method: Method[Any, Any, Any],
+    network: Network,
+    device: torch.device,
+    left: Params | Diverged | None,
 ) -> Run:
-    new = Initial(network, spec.seed, device, DTYPES.get(spec.precision, torch.float32))
+    failure, model = (left, None) if isinstance(left, Diverged) else (None, left)
+    new = Initial(network, spec.seed, device, DTYPES.get(spec.precision, torch.float32), model)
     server = returned.state(method.init(new, spec.training_clients), "the server's state", "init()")
     return Run(
         spec=spec,
@@ -309,6 +323,7 @@ def _start(
         server=server,
         fresh=returned.state(method.init_client(server, new), "a client's state", "init_client()"),
         cursors=np.zeros(spec.clients, np.int64),
+        failure=failure,
     )
 
 

@@ -14,6 +14,7 @@ from pflbench.data.federation import Federation, build
 from pflbench.data.partition import Partition
 from pflbench.data.source import Dataset, Source, check_source
 from pflbench.engine.blame import line, where
+from pflbench.engine.chain import check
 from pflbench.errors import UsageError
 from pflbench.hyper import check_declared
 from pflbench.methods.base import Method
@@ -75,6 +76,7 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
         query=spec.query,
         validation=spec.validation,
         seed=spec.seed,
+        drawn_for=spec.drawn_for,
     )
     if content.reads(division, spec.partition):  # last: a partition that deals no clients has no content
         _unchanged(spec.partition, content.of_partition(division, root, lambda: source, spec.clients, spec.seed))
@@ -143,6 +145,11 @@ def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, An
     return construct(reference, spec.method.hyper, spec.method.version if own else None)
 
 
+def chain(spec: RunSpec) -> list[Method[Any, Any, Any]]:
+    """The methods that are trained before a run's own: none is of a user's file."""
+    return [construct(names.locate("methods", link.method.name), link.method.hyper) for link in spec.after]
+
+
 def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method[Any, Any, Any]:
     """The method that a reference and hyperparameters make; `version`: what a user's code must have come to.
 
@@ -163,9 +170,11 @@ def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
     """
     seen: set[str] = set()
     for spec, places in specs:
-        named = spec.model_dump_json(include={"method", "dataset", "partition", "model", "model_version"})
+        named = spec.model_dump_json(include={"method", "after", "dataset", "partition", "model", "model_version"})
         key = f"{named} {sorted(places.items())}"
         if key not in seen:
             seen.add(key)
-            method(spec, places).network(network(spec, places))
+            own, plain = method(spec, places), network(spec, places)
+            own.network(plain)
+            check(spec, chain(spec), own, plain)
             partition(spec.partition, places)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pflbench import names
 from pflbench.engine.batches import Reshuffled, Static, Stream, support_batches
 from pflbench.engine.costs import FORWARD, META, Counting, Shapes, without_content
 from pflbench.engine.evaluate import before_aggregation, leaves_models
@@ -83,9 +84,6 @@ def _rows(spec: RunSpec, reference: str, examples: int, divided: int) -> float:
     """`examples` the dataset has outside of its test split, of which the clients hold `divided`."""
     client = MeanClient(spec, reference, divided)
     method = client.method
-    idle = (1 - spec.arrival) * client.trains(used=False) if method.commits == "trained" else 0.0
-    asked = spec.training_clients if method.joins == "everyone" else spec.cohort
-    training = spec.rounds * asked * (spec.arrival * client.trains() + idle)
     # A test split is usually a fifth or a sixth as large, and a client holds half of the labels.
     shares = {"test-split": examples / 10, "partition": divided / 6 / spec.clients}
     query = round(shares[spec.query] if isinstance(spec.query, str) else divided / spec.clients * spec.query)
@@ -101,8 +99,17 @@ def _rows(spec: RunSpec, reference: str, examples: int, divided: int) -> float:
         one += query * FORWARD
     scored = {"held-out": spec.clients - spec.training_clients, "training": spec.training_clients, "all": spec.clients}
     clients = min(scored[spec.scoring.clients], spec.scoring.first or spec.clients)
-    total = training + min(spec.scoring.last, spec.rounds) * clients * one
+    before = ((link, names.locate("methods", link.method.name)) for link in spec.links)
+    training = sum(_training(link, MeanClient(link, where, examples)) for link, where in before)
+    total = training + _training(spec, client) + min(spec.scoring.last, spec.rounds) * clients * one
     return float(total * client.network.layout.size / client.plain.layout.size)
+
+
+def _training(spec: RunSpec, client: MeanClient) -> float:
+    """The same rows for the rounds of a run's own method."""
+    idle = (1 - spec.arrival) * client.trains(used=False) if client.method.commits == "trained" else 0.0
+    asked = spec.training_clients if client.method.joins == "everyone" else spec.cohort
+    return spec.rounds * asked * (spec.arrival * client.trains() + idle)
 
 
 def timed_as(spec: RunSpec) -> str:

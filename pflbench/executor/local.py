@@ -34,7 +34,7 @@ class Progress:
     def __str__(self) -> str:
         if self.rounds is None:
             return f"{self.task}: started"
-        return f"{self.task}: round {self.rounds} of {self.task.specs[0].rounds}"
+        return f"{self.task}: round {self.rounds} of {self.task.specs[0].total_rounds}"
 
 
 OnEvent = Callable[["Progress | Done"], None]

@@ -14,7 +14,7 @@ import torch
 
 from pflbench import names
 from pflbench.data.federation import Federation
-from pflbench.engine import blame, memory
+from pflbench.engine import blame, chain, memory
 from pflbench.engine.client_map import Execution, one_lane
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import PflbenchError, UsageError
@@ -116,6 +116,7 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
     provenance.checkout()  # remembered now: the checkout may change while this runs
     try:
         federations, method, network = _build(task, place)
+        before = _before(task, place, federations)
         source = _sources(task)  # now: the file may be edited or gone before this ends
     except Exception as error:
         return _not_trained(error, task, place, on_round, lanes)
@@ -129,44 +130,67 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
     )
     memory.reset_peak(setup.device)
     simulation: Simulation | None = None
+    walked = chain.Walked([None] * len(task.specs), [[] for _ in task.specs])
     detail = ""
     try:
         if (limit := place.memory_limit) is not None and limit <= (used := memory.in_use(setup.device)):
             less = f"{limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use"
             raise UsageError(f"--memory-limit: {less} before training begins.")
         with limited(place.memory_limit, setup.device):
-            simulation = Simulation(task.specs, federations, method, network, setup)
+            walked = chain.walk(before, len(task.specs), network, setup)
+            heard = replace(setup, on_round=_after(on_round, walked.rounds))
+            simulation = Simulation(task.specs, federations, method, network, heard, walked.left)
             outcomes = simulation.run()
     except (Exception, SystemExit) as error:
         if isinstance(error, PflbenchError) or len(task.specs) > 1 or memory.out_of_memory(error):
             return _not_trained(error, task, place, on_round, lanes)
         outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
-    record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, simulation) | source
+    record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, simulation, walked) | source
     record |= {"unchecked": True} if task.unchecked else {}
     dones = []
-    for spec, outcome, federation in zip(task.specs, outcomes, federations, strict=True):
+    for spec, outcome, federation, told in zip(task.specs, outcomes, federations, walked.told, strict=True):
         asked = {"asked": dict(task.asked[spec.id])} if task.asked.get(spec.id) else {}
-        shared = {"shared_rows": rows} if (rows := federation.shared) else {}
+        shared: dict[str, Any] = {"shared_rows": rows} if (rows := federation.shared) else {}
+        shared |= {"before": told} if told else {}
         dones.append(_store(spec, outcome, place, record | asked | shared | dict(outcome.costs), detail))
     return dones
 
 
-def _cost(task: Task, place: Place, started: float, simulation: Simulation | None) -> dict[str, Any]:
+def _before(task: Task, place: Place, federations: list[Federation]) -> list[chain.Training]:
+    """What is trained before the runs' own method, with federations of its own where each method draws its own."""
+    found = []
+    for specs, method in zip(zip(*(spec.links for spec in task.specs), strict=True), build.chain(task.specs[0]), strict=True):
+        own = federations
+        if task.specs[0].drawn_for:
+            own = [build.federation(spec, place.data_root, task.places) for spec in specs]
+        found.append(chain.Training(specs, own, method))
+    return found
+
+
+def _after(on_round: OnRound | None, before: int) -> OnRound | None:
+    return None if on_round is None else lambda rounds: on_round(before + rounds)
+
+
+def _cost(
+    task: Task, place: Place, started: float, simulation: Simulation | None, walked: chain.Walked
+) -> dict[str, Any]:
     """What each run of a group took, and how it was computed, for its record.
 
     `simulation` is None where the method raised before the first round. `client_seconds`: of the wall seconds, those
-    spent training and scoring clients. `padding`: rows computed over rows asked for. `peak_memory` is in bytes of this
+    spent training and scoring clients, in the runs' own rounds; `walked`: what went before these, which counts in all
+    else. `padding`: rows computed over rows asked for. `peak_memory` is in bytes of this
     process on the host, `peak_device_memory` on a GPU.
     """
     number, on_gpu = len(task.specs), place.device.startswith("cuda")
     seconds = (time.perf_counter() - started) / number
-    highest = simulation.clients.room.highest if simulation else 0
+    highest = max(walked.highest, simulation.clients.room.highest if simulation else 0)
+    rounds = walked.rounds + (simulation.rounds if simulation else 0)
     return {
         "execution": place.execution,
         "seeds_together": ",".join(str(spec.seed) for spec in task.specs),
         "wall_seconds": round(seconds, 3),
         "client_seconds": round(simulation.clients.seconds / number if simulation else 0.0, 3),
-        "rounds_per_second": round((simulation.rounds if simulation else 0) / seconds, 4),
+        "rounds_per_second": round(rounds / seconds, 4),
         "padding": round(simulation.clients.padding if simulation else 1.0, 4),
         "deterministic": place.deterministic,
         "evaluate_every": place.evaluate_every,

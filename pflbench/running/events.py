@@ -45,7 +45,7 @@ class Training:
         from pflbench.executor.estimate import relative_work
 
         known = relative_work({spec: task.reference for task in self.tasks for spec in task.specs})
-        return known or {spec.id: spec.rounds for spec in self.specs}
+        return known or {spec.id: spec.total_rounds for spec in self.specs}
 
     def __str__(self) -> str:
         return f"Running on {self.where}."

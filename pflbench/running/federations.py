@@ -46,7 +46,7 @@ class Looked:
         if (form := path.suffix.lower().removeprefix(".")) not in FORMATS:
             raise unknown("format of a split", form, FORMATS)
         try:
-            write_split(path, dealt(self.federation, self.spec.seed))
+            write_split(path, dealt(self.federation, self.spec.seed, self.spec.drawn_for))
         except OSError as error:
             raise StoreError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
         overlaps = self.holdings.overlaps

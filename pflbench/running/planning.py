@@ -213,8 +213,10 @@ def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tup
     for table in tables:
         for line in table.lines:
             for spec in line.unknown:
-                one = Unknown(spec, table.table.locations.get(spec.id, {}), line.lacks)
-                kinds.setdefault(spec.group(), (f"{line.column} · {line.label}", one))
+                places = table.table.locations.get(spec.id, {})
+                for piece in spec.pieces:
+                    one = Unknown(piece, places, line.lacks)
+                    kinds.setdefault(piece.group(), (f"{line.column} · {line.label}", one))
     reasons = measure([one for _, one in kinds.values()], root, on_event)
     named = {one.spec.id: name for name, one in kinds.values()}
     return tuple(f"The time of {named[id]} is unknown: {why}." for id, why in reasons.items())
@@ -257,8 +259,15 @@ class Times:
     def of(self, spec: RunSpec, places: Places) -> Estimate | None:
         """What one run takes; None if nothing tells. Seeds differ in nothing that costs time."""
         if spec.group() not in self.known:
-            self.known[spec.group()] = self._of(spec, places)
+            self.known[spec.group()] = self._of(spec, places) if not spec.after else self._chained(spec, places)
         return self.known[spec.group()]
+
+    def _chained(self, spec: RunSpec, places: Places) -> Estimate | None:
+        """A run's own training and those before it, as long as each takes by itself."""
+        found = [self.of(piece, places) for piece in spec.pieces]
+        known = [one for one in found if one is not None]
+        least_sure = max((one.source for one in known), key=(MEASURED, RUNS, ELSEWHERE).index, default="")
+        return Estimate(_total(known), least_sure) if len(known) == len(found) else None
 
     def _of(self, spec: RunSpec, places: Places) -> Estimate | None:
         if self.speeds:
@@ -288,7 +297,7 @@ def _history(store: Store) -> History:
     """What finished runs took, scoring included: the median of the longest ones, as loading weighs on short ones."""
     found: dict[tuple[str, bool], list[tuple[int, float]]] = {}
     for run in store.list():
-        if run.failure is None and (took := run.provenance.get("wall_seconds")):
+        if run.failure is None and not run.spec.after and (took := run.provenance.get("wall_seconds")):
             key = _kind(run.spec), run.provenance.get("device") == processor()
             found.setdefault(key, []).append((run.spec.rounds, took / run.spec.rounds))
     longest = {key: max(values)[0] for key, values in found.items()}
