@@ -163,9 +163,7 @@ def _divide(source: Source, partition: Partition | Dealer, clients: int, seed: i
     return held
 
 
-def _deal(
-    source: Source, partition: Partition | Dealer, clients: int, seed: int, drawn: _Drawn
-) -> list[Hand]:
+def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int, drawn: _Drawn) -> list[Hand]:
     if not isinstance(partition, Dealer):
         raise UsageError(
             'query = "partition" needs a partition that says which rows a client is scored on, such as class-shards or '

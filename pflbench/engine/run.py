@@ -30,7 +30,9 @@ FEWEST = 2
 
 def sample_cohort(spec: RunSpec, training: np.ndarray, index: int) -> np.ndarray:
     """The cohort of round `index`: `spec.cohort` distinct training clients, uniformly; `training`: bool ["clients"]."""
-    return stream(spec.seed, "cohort", index, *spec.drawn_for).choice(np.flatnonzero(training), spec.cohort, replace=False)
+    return stream(spec.seed, "cohort", index, *spec.drawn_for).choice(
+        np.flatnonzero(training), spec.cohort, replace=False
+    )
 
 
 def coin(spec: RunSpec, index: int) -> float:

@@ -145,7 +145,9 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
         if isinstance(error, PflbenchError) or len(task.specs) > 1 or memory.out_of_memory(error):
             return _not_trained(error, task, place, on_round, lanes)
         outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
-    record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, simulation, walked) | source
+    record = (
+        provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, simulation, walked) | source
+    )
     record |= {"unchecked": True} if task.unchecked else {}
     dones = []
     for spec, outcome, federation, told in zip(task.specs, outcomes, federations, walked.told, strict=True):
@@ -159,7 +161,9 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
 def _before(task: Task, place: Place, federations: list[Federation]) -> list[chain.Training]:
     """What is trained before the runs' own method, with federations of its own where each method draws its own."""
     found = []
-    for specs, method in zip(zip(*(spec.links for spec in task.specs), strict=True), build.chain(task.specs[0]), strict=True):
+    for specs, method in zip(
+        zip(*(spec.links for spec in task.specs), strict=True), build.chain(task.specs[0]), strict=True
+    ):
         own = federations
         if task.specs[0].drawn_for:
             own = [build.federation(spec, place.data_root, task.places) for spec in specs]

@@ -47,6 +47,7 @@ def text(of: Explanation, width: int = 100) -> str:
         _section("What speaks for and against the number", [(line, "- ") for line in said.reasons], width),
         _section("How it is read", [(line, "") for line in of.reading], width),
         _section(f"Hyperparameters of {of.cell.needed[0].method.name}", _given(of.hyper), width),
+        *(_section(f"Trained before it: {name}", _given(given), width) for name, given in of.before),
         _section("Everything else that was set, by where it comes from", _by_source(of.settings), width),
         _section("Trials behind what is tuned", _trials(of), width),
         _section("What is followed, and what differs", _departures(of), width),

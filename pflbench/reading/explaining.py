@@ -28,6 +28,7 @@ from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 from pflbench.suite.said import Departure
+from pflbench.units import count
 
 
 class Given(NamedTuple):
@@ -131,6 +132,7 @@ class Explanation:
             footer.clients(table),
             footer.seeds(table.cells, [self.value], table.spread if table.shows_spread else None),
             footer.rounds(table),
+            footer.chains(table),
             footer.plain(table, grid),
             footer.left_out(table, grid),
             *footer.choices(table, grid),
@@ -150,12 +152,26 @@ class Explanation:
         return found
 
     @cached_property
+    def before(self) -> list[tuple[str, list[Given]]]:
+        """The trainings before the run's own, each with its method's hyperparameters."""
+        found = []
+        for link in self.run.after:
+            name, sources = link.method.name, self.cell.sources
+            given = [Given(k, written(v), sources.get(f"{name}.{k}", "")) for k, v in link.method.hyper.items()]
+            found.append((f"{name}, {count(link.rounds, 'round')}", given))
+        return found
+
+    @cached_property
     def settings(self) -> list[Given]:
         """What all methods of the column share, and test-time fine-tuning where the cell is read after it."""
         run, sources, found = self.run, self.cell.sources, dict[str, Any]()
         for kind, named in (("dataset", run.dataset), ("partition", run.partition)):
             found |= {kind: named.name, **{f"{kind}.{key}": value for key, value in named.options.items()}}
         found |= {key: getattr(run, key) for key in _SHARED}
+        if run.draws != "shared":
+            found["draws"] = run.draws
+        if run.after:
+            found["after"] = footer.before(run)
         if self.cell.stage == "finetuned" and run.scoring.finetune is not None:
             rule = run.scoring.finetune
             found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
@@ -189,7 +205,7 @@ class Explanation:
         if not self.named:
             return True
         paper = expand(self.suite, rows=[self.cell.row.id], columns=[self.cell.column.id])
-        apart = {"seed", "rounds", "method", "scoring", "precision"}
+        apart = {"seed", "rounds", "method", "after", "scoring", "precision"}
         ours, whole = (cell.runs[0].model_dump(exclude=apart) for cell in (self.cell, paper.cells[0]))
         return ours == whole
 

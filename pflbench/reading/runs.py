@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pflbench.reading.stored import is_trial
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
+from pflbench.units import count
 
 
 class Listed(NamedTuple):
@@ -66,8 +67,14 @@ def lines(runs: Sequence[Stored], store: Store) -> list[Listed]:
         keys = dict.fromkeys(key for _, parts in group for key in parts)
         differing = [key for key in keys if len({parts.get(key) for _, parts in group}) > 1]
         for line, parts in group:
-            found.append(line._replace(differs=", ".join(f"{key}={parts.get(key, 'none')}" for key in differing)))
+            found.append(line._replace(differs=_differs(parts, differing)))
     return sorted(found, key=attrgetter(*_ALIKE, "seed", "run"))
+
+
+def _differs(parts: Mapping[str, str], differing: Sequence[str]) -> str:
+    """What to tell of a run, `differing` being where it is unlike others; what was trained before it always."""
+    told = dict.fromkeys([*differing, *(["after"] if parts["after"] else [])])
+    return ", ".join(f"{key}={parts.get(key, 'none')}" for key in told)
 
 
 _CODE = {"version", "content"}
@@ -77,10 +84,17 @@ _TOLD: dict[str, object] = {"seed": True, "model_version": True, "dataset": _COD
 
 def _parts(spec: RunSpec) -> dict[str, str]:
     """What else a run's identity holds, by name: `lr` of the method, `scoring.finetune.lr`, `cohort`."""
-    found = dict(_flat(spec.model_dump(mode="json", exclude=_TOLD), ""))  # type: ignore[arg-type]
+    told = spec.model_dump(mode="json", exclude=_TOLD)  # type: ignore[arg-type]
+    told["after"] = _before(spec)
+    found = dict(_flat(told, ""))
     short = {key: key.removeprefix("method.hyper.") for key in found}
     short = {key: key.replace(".hyper.", ".") if name in found and name != key else name for key, name in short.items()}
     return {short[key]: value for key, value in found.items()}
+
+
+def _before(spec: RunSpec) -> str:
+    """What is trained before a run's own method: `per-fedavg (1000 rounds), fedavg (1000 rounds)`."""
+    return ", ".join(f"{link.method.name} ({count(link.rounds, 'round')})" for link in spec.after)
 
 
 def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:

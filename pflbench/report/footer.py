@@ -66,6 +66,7 @@ def footer(
         plain(table, grid),
         left_out(table, grid),
         rounds(table),
+        chains(table),
         *gaps,
         *recent(table, grid),
         *choices(table, grid),
@@ -233,6 +234,20 @@ def rounds(table: Expansion) -> str:
             own[cell.row.id][cell.column.id] = f"{cell.needed[0].rounds}"
     differing = "; ".join(f"{row.title}: {per_column(table, own[row.id])}" for row in table.rows if own[row.id])
     return f"Rounds: {per_column(table, usual)}{f' ({differing})' if differing else ''}."
+
+
+def chains(table: Expansion) -> str:
+    """Which rows go on from what other methods left."""
+    found = grouped(
+        (f"what {before(run)} left", cell.row.title) for cell in table.cells if (run := cell.needed[0]).after
+    )
+    told = "; ".join(f"{', '.join(dict.fromkeys(titles))} from {start}" for start, titles in found.items())
+    return f"Started from trained models, with the same seed: {told}; costs are of their own rounds." if told else ""
+
+
+def before(run: RunSpec) -> str:
+    """What is trained before a run's own method: `per-fedavg in 1000 rounds, then fedavg in 1000 rounds`."""
+    return ", then ".join(f"{link.method.name} in {count(link.rounds, 'round')}" for link in run.after)
 
 
 def recent(table: Expansion, grid: Grid) -> list[str]:

@@ -29,7 +29,7 @@ class Variant(NamedTuple):
     name: str
     version: str
     options: str
-    """Hyperparameters and fine-tuning rate as JSON with sorted keys."""
+    """Hyperparameters, fine-tuning rate, and what is trained before, as JSON with sorted keys."""
 
 
 _Runs = Mapping[Variant, Mapping[str, list[RunSpec]]]
@@ -78,6 +78,8 @@ def _variant(spec: RunSpec) -> Variant:
     options: dict[str, Any] = dict(spec.method.hyper)
     if spec.scoring.finetune is not None:
         options["finetune lr"] = spec.scoring.finetune.lr
+    if spec.after:
+        options["after"] = [link.model_dump(mode="json") for link in spec.after]
     return Variant(spec.method.name, spec.method.version, json.dumps(options, sort_keys=True))
 
 
@@ -142,6 +144,8 @@ def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
     if key.startswith("finetune."):
         rules, name = (run.scoring.finetune, other.scoring.finetune), key.removeprefix("finetune.")
         return None not in rules and getattr(rules[0], name) == getattr(rules[1], name)
+    if key.partition(".")[0] in ("after", *(link.method.name for link in other.after)):
+        return run.after == other.after
     if key == "batch" and run.method.name in BUILT_IN["methods"]:
         return describe(run.method.name).minibatches
     return key != "rounds" or run.rounds == other.rounds

@@ -214,8 +214,8 @@ def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tup
         for line in table.lines:
             for spec in line.unknown:
                 places = table.table.locations.get(spec.id, {})
-                for piece in spec.pieces:
-                    one = Unknown(piece, places, line.lacks)
+                for piece, where in _pieces(spec, places):
+                    one = Unknown(piece, where, line.lacks)
                     kinds.setdefault(piece.group(), (f"{line.column} · {line.label}", one))
     reasons = measure([one for _, one in kinds.values()], root, on_event)
     named = {one.spec.id: name for name, one in kinds.values()}
@@ -264,7 +264,7 @@ class Times:
 
     def _chained(self, spec: RunSpec, places: Places) -> Estimate | None:
         """A run's own training and those before it, as long as each takes by itself."""
-        found = [self.of(piece, places) for piece in spec.pieces]
+        found = [self.of(piece, where) for piece, where in _pieces(spec, places)]
         known = [one for one in found if one is not None]
         least_sure = max((one.source for one in known), key=(MEASURED, RUNS, ELSEWHERE).index, default="")
         return Estimate(_total(known), least_sure) if len(known) == len(found) else None
@@ -285,6 +285,13 @@ class Times:
             if LONG_ENOUGH * rounds >= spec.rounds:
                 return Estimate(took * spec.rounds, source)
         return None
+
+
+def _pieces(spec: RunSpec, places: Places) -> Iterator[tuple[RunSpec, Places]]:
+    """A run's own training and those before it, each with where its code is: of these no method is the user's own."""
+    others = {kind: place for kind, place in places.items() if kind != "methods"}
+    for piece in spec.pieces:
+        yield piece, places if piece.method == spec.method else others
 
 
 def _kind(spec: RunSpec) -> str:

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from pflbench import names
 from pflbench.errors import UsageError
 from pflbench.selection import EVERYTHING, Choices, Selection
-from pflbench.spec import MethodSpec, RunSpec, Scoring
+from pflbench.spec import Link, MethodSpec, RunSpec, Scoring
 from pflbench.suite import origins, resolve
 from pflbench.suite.cells import Cell, Choice, Derived, Expansion, Reading, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
@@ -82,8 +82,14 @@ def _rows(suite: Suite, document: Document, part: Selection) -> list[SelectedRow
     resolve.check_method_keys(suite, document, every)
     rows = select_rows(every, part, document, suite.own)
     if part.rounds is not None:
-        rows = [replace(row, rounds=min(row.rounds, part.rounds)) if row.rounds else row for row in rows]
+        rows = [_cut(row, part.rounds) for row in rows]
     return [staged(suite, document, row) for row in resolve.overridden(document, part.overrides, rows)]
+
+
+def _cut(row: SelectedRow, most: int) -> SelectedRow:
+    """The row, and those before it, with at most so many rounds, where they have rounds of their own."""
+    before = tuple(_cut(one, most) for one in row.before)
+    return replace(row, before=before, rounds=min(row.rounds, most) if row.rounds else None)
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,7 @@ class _Filler:
         points, values = resolve.hyperparameters(*where)
         finetune, tuning = resolve.finetuning(*where) if "finetuned" in selected.scored else (None, {})
         own = self.shared | ({} if selected.rounds is None else {"rounds": selected.rounds})
+        own["after"], of_links = self._links(selected)
         rule = self.document.evaluation
         plain = rule.model_dump(include={"clients", "first", "average", "global_on", "moment", "features"})
         last = max(1, min(rule.last, own["rounds"]))
@@ -136,10 +143,11 @@ class _Filler:
         settings = dict(self.told)
         if selected.rounds is not None:
             settings.pop("rounds", None)
-            settings |= selected.said.given if selected.rounds == selected.said.rounds else {}
+        own_rounds = selected.rounds == selected.said.rounds
+        settings |= {key: source for key, source in selected.said.given.items() if own_rounds or key != "rounds"}
         # A method's own batch, say, stands in place of the column's, and some methods draw no minibatches.
         unread = points[0].keys() | (set() if selected.info.minibatches else {"batch"})
-        sources = {key: source for key, source in settings.items() if key not in unread} | values
+        sources = {key: source for key, source in settings.items() if key not in unread} | values | of_links
         followed = origins.follows(self.document, selected.row, self.column.id)
         cells = []
         for stage in selected.row.stages:
@@ -151,6 +159,16 @@ class _Filler:
             own_sources = sources | tuning if stage == "finetuned" else sources
             cells.append(Cell(selected.row, self.column, reading, runs, reference, own_sources, choices, followed))
         return cells
+
+    def _links(self, selected: SelectedRow) -> tuple[tuple[Link, ...], dict[str, str]]:
+        """What is trained before a row's own method, and the sources of the values, by method and hyperparameter."""
+        links, sources = list[Link](), dict[str, str]()
+        for one in selected.before:
+            points, told = resolve.hyperparameters(self.suite, self.document, self.index, one)
+            method = MethodSpec(name=one.info.name, version=one.info.version, hyper=points[0])
+            links.append(Link(method=method, rounds=one.rounds or self.shared["rounds"]))
+            sources |= {f"{one.info.name}.{key}": source for key, source in told.items()}
+        return tuple(links), sources
 
     def _runs(
         self, selected: SelectedRow, points: Sequence[Mapping[str, Any]], own: Mapping[str, Any]

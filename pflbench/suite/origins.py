@@ -81,7 +81,8 @@ def suspicion(document: Document, row: str, column: str) -> str | None:
     rows = [one for one in document.row if one.id in parts.get(row, (row,))]
     columns = [one for one in document.column if one.id in parts.get(column, (column,))]
     reasons = [suspect for suspect in (*(r.suspect for r in rows), *(c.suspect for c in columns)) if suspect]
-    reasons += [one.why for one in document.suspect if one.concerns(rows, [c.id for c in columns])]
+    others = [row for row in rows if row.suspect is None]
+    reasons += [one.why for one in document.suspect if one.concerns(others, [c.id for c in columns])]
     return "; ".join(dict.fromkeys(reasons)) or None
 
 

@@ -33,8 +33,12 @@ _KEYS: dict[names.Kind, str] = {"datasets": "dataset.name", "partitions": "parti
 
 
 def overridden(document: Document, sets: Sequence[str], rows: Sequence[SelectedRow]) -> list[SelectedRow]:
-    """The rows with what `method.key=value` and `finetune.key=value` set; a target that none of them has is refused."""
-    targets: dict[str, Info] = {alias: selected.info for selected in rows for alias in selected.aliases}
+    """The rows, and those before them, with what `method.key=value` and `finetune.key=value` set.
+
+    A target that none of them has is refused.
+    """
+    every = [one for selected in rows for one in (*selected.before, selected)]
+    targets: dict[str, Info] = {alias: one.info for one in every for alias in one.aliases}
     if document.evaluation.finetune:
         targets["finetune"] = FINETUNE
     given: list[tuple[str, str, Any]] = []
@@ -51,7 +55,11 @@ def overridden(document: Document, sets: Sequence[str], rows: Sequence[SelectedR
     def of(names: Collection[str]) -> dict[str, Any]:
         return {key: value for target, key, value in given if target in names}
 
-    return [replace(one, hyper=of(one.aliases), finetune=of(["finetune"])) for one in rows]
+    def settled(one: SelectedRow) -> SelectedRow:
+        before = tuple(map(settled, one.before))
+        return replace(one, before=before, hyper=of(one.aliases), finetune=of(["finetune"]))
+
+    return list(map(settled, rows))
 
 
 def check_method_keys(suite: Suite, document: Document, rows: Sequence[SelectedRow]) -> None:

@@ -116,6 +116,7 @@ class FederationKeys(Settled):
     augment: Literal["none", "crop-flip"] | None = None
     tail: Literal["drop", "keep"] | None = None
     tiny_client: Literal["single-batch", "error"] | None = None
+    draws: Literal["shared", "per-method"] | None = None
 
 
 class FederationTable(FederationKeys):
@@ -229,7 +230,9 @@ class Row(Settled):
 
     With both, its runs are scored at all `stages`, of which the table shows `stage`. `scored`: stages that its runs are
     scored at as far as the method has them, shown or not; a row that is like one of an extended suite has that suite's,
-    so that the two have the same runs. `suspect`: as a column's.
+    so that the two have the same runs.
+    `after`: the row from whose last model its runs start, in place of the seed's initial one; that row may be after
+    another one. `suspect`: as a column's, in place of every `[[suspect]]` on the row.
     With a grid, `select` says how each client's point of it is chosen, on the `validation` share of its support.
     """
 
@@ -240,6 +243,7 @@ class Row(Settled):
     stages: Annotated[list[Shown], Field(min_length=1)] | None = None
     scored: list[Shown] = Field(default_factory=list)
     rounds: Positive | None = None
+    after: str | None = None
     hyper: Hyper = Field(default_factory=dict)
     grid: Grid = Field(default_factory=dict)
     select: Literal["hold-out"] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class SelectedRow:
         scored: The stages that its runs are scored at.
         place: Where in the suite file the row stands; empty for a guest.
         rounds: Of its runs, if it does not have the column's.
+        before: The rows that are trained before it, each going on from the one before, see `schema.Row.after`.
         hyper: The hyperparameters that the selection sets, stronger than all that the file says.
         finetune: What it sets of fine-tuning.
     """
@@ -41,6 +42,7 @@ class SelectedRow:
     scored: tuple[Stage, ...]
     place: str = ""
     rounds: int | None = None
+    before: tuple[SelectedRow, ...] = ()
     hyper: Mapping[str, Any] = field(default_factory=dict)
     finetune: Mapping[str, Any] = field(default_factory=dict)
 
@@ -81,7 +83,28 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
             info = suite.own.method(anchored(row.method, suite.path.parent))
         shown = TableRow(row.id, row.title, info.name, document.shown(row))
         rows.append(SelectedRow(shown, info, row, document.scored(row), place, row.rounds))
-    return rows
+    return [replace(row, before=_before(row, rows)) for row in rows]
+
+
+def _before(row: SelectedRow, rows: Sequence[SelectedRow]) -> tuple[SelectedRow, ...]:
+    """The rows that are trained before a row, the first one first. Raises `UsageError` where one cannot be."""
+    named = {one.row.id: one for one in rows}
+    found = [row]
+    while (name := found[-1].said.after) is not None:
+        with at(f"{found[-1].place}.after"):
+            if name not in named:
+                raise unknown("row", name, named)
+            if named[name] in found:
+                ids = " → ".join(repr(one.row.id) for one in (*found, named[name]))
+                raise UsageError(f"goes round in a circle: {ids}")
+            if named[name].said.grid:
+                raise UsageError(
+                    f"{name!r} has a grid, of which each client takes a point, so it leaves several models"
+                )
+            if named[name].location:
+                raise UsageError(f"{name!r} has a method of a file; what goes before a row must be known by a name")
+        found.append(named[name])
+    return tuple(found[:0:-1])
 
 
 def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
