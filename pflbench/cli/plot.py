@@ -37,13 +37,41 @@ class Command(TyperCommand):
 Profile = Annotated[str | None, option("--profile", help="Of the runs (default: the first that has results).")]
 
 
-@asking(("seeds", "rounds"), profile=Profile)
+_PARTS = ("suites", "methods", "datasets", "clients", "partitions", "columns", "seeds", "rounds", "precision")
+_CURVES = "Of any stored runs"
+
+
+@asking(_PARTS, profile=Profile)
 def plot(
-    name: Annotated[str, typer.Argument(help="A figure's name, or its .toml file.")],
     output: Annotated[
         Path, option("--output", "-o", help="The file to write: .png, .pdf, .svg; .csv has the numbers.")
     ],
     selection: Selection,
+    name: Annotated[str | None, typer.Argument(help="A figure's or any suite's name, or its .toml file.")] = None,
+    curve: Annotated[
+        bool,
+        option(
+            "--curve",
+            help="Accuracy against the round: a line for each row, a panel for each column.",
+            rich_help_panel=_CURVES,
+        ),
+    ] = False,
+    against: Annotated[
+        str | None,
+        option(
+            "--against",
+            help="With --curve: round (as a rule), steps, gradients, seconds, or bytes.",
+            rich_help_panel=_CURVES,
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        option(
+            "--metric",
+            help="With --curve: accuracy (as a rule), loss, or what the methods report about clients (tau).",
+            rich_help_panel=_CURVES,
+        ),
+    ] = None,
     caption: Annotated[
         bool, option("--caption", help="Write the title above the picture and the notes, printed anyway, below it.")
     ] = False,
@@ -55,25 +83,17 @@ def plot(
     What is not there yet is left out, and a line says so, on the terminal or below the picture.
     """
     from pflbench.report.figures.panels import to_csv
-    from pflbench.suite.figure import Classes, Histogram
 
     format_ = output.suffix.lower().removeprefix(".")
     if format_ not in FORMATS:
         raise unknown("format of a figure", format_, FORMATS)
-    suite = _load(name, results)
-    document = suite.document(selection.profile or "paper")
-    assert document.figure is not None
-    if isinstance(document.figure, Classes):
-        from pflbench.running.federations import classes
-
-        seed = selection.seeds[0] if selection.seeds else None
-        drawing = classes(suite, selection.profile or "paper", document.figure, seed, data_dir)
-    elif isinstance(document.figure, Histogram):
-        if selection.profile not in (None, "paper") or selection.rounds is not None:
-            raise UsageError(f"{suite.name} shows partitions, no runs: --profile and --rounds say nothing to it.")
-        drawing = _from_sizes(suite, document, document.figure, selection.seeds)
+    part = selection.but(suites=[*filter(None, [name]), *selection.suites])
+    if curve:
+        drawing = _curves(part, against or "round", metric or "accuracy", results, data_dir)
+    elif against or metric:
+        raise UsageError("--against and --metric say something to --curve alone.")
     else:
-        drawing = _from_runs(suite, document.figure, selection, results)
+        drawing = _figure(part, results, data_dir)
     if format_ == "csv":
         content = to_csv(drawing).encode()
     else:
@@ -84,6 +104,46 @@ def plot(
     for note in drawing.notes:
         console().print(note)
     return 0
+
+
+def _curves(part: Selection, against: str, metric: str, results: Path, data_dir: Path | None) -> Drawing:
+    """The curves of stored runs, whatever suite or selection asks for them."""
+    from pflbench.reading.drawn import one_table
+    from pflbench.report.figures.curves import curves, often
+    from pflbench.report.reading import Shelf, readable
+
+    store = Store(results)
+    table = one_table(part, store, readable(store, data_dir))
+    drawing = curves(table, Shelf(store), against, metric)
+    if not drawing.panels:
+        why = next((note for note in drawing.notes if note.startswith("Left out")), "")
+        makes = f"`{common.command('run', table.part, results)} --evaluate-every {often(table)}` makes its runs."
+        raise UsageError(f"No curve of {table.suite} can be drawn from {str(results)!r}. {why or makes}")
+    return drawing
+
+
+def _figure(part: Selection, results: Path, data_dir: Path | None) -> Drawing:
+    """The figure that this suite is."""
+    from pflbench.suite.figure import Classes, Histogram
+    from pflbench.suite.load import figures
+
+    if len(part.suites) != 1:
+        raise UsageError(f"Which figure? One of {', '.join(figures())}; or of any suite's runs, --curve.")
+    suite = _load(part.suites[0], results)
+    document = suite.document(part.profile or "paper")
+    assert document.figure is not None
+    if not isinstance(document.figure, Classes | Histogram):
+        return _from_runs(suite, document.figure, part, results)
+    if part.but(suites=(), seeds=(), profile=None, rounds=None) != Selection(precision="fp32"):
+        raise UsageError(f"{suite.name} shows partitions, no runs: of the selection only --seeds says something to it.")
+    if isinstance(document.figure, Classes):
+        from pflbench.running.federations import classes
+
+        seed = part.seeds[0] if part.seeds else None
+        return classes(suite, part.profile or "paper", document.figure, seed, data_dir)
+    if part.profile not in (None, "paper") or part.rounds is not None:
+        raise UsageError(f"{suite.name} shows partitions, no runs: --profile and --rounds say nothing to it.")
+    return _from_sizes(suite, document, document.figure, part.seeds)
 
 
 def _load(name: str, results: Path) -> Suite:

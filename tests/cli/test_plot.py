@@ -70,6 +70,12 @@ def test_what_the_figures_show() -> None:
         (("pfedvem-fig12", "-o", "a.png", "--profile", "smok"), "Unknown profile 'smok'. Did you mean 'smoke'"),
         (("pfedvem-fig3", "-o", "a.png", "--rounds", "3"), "--profile and --rounds say nothing to it"),
         (("pfedvem-fig3", "-o", "a.png", "--profile", "smoke"), "--profile and --rounds say nothing to it"),
+        (("pfedvem-fig3", "-o", "a.png", "-m", "fedavg"), "of the selection only --seeds says something to it"),
+        (("-o", "a.png"), "Which figure? One of cafeme-fig3,"),
+        (("pfedvem-fig3", "-o", "a.png", "--against", "steps"), "--against and --metric say something to --curve"),
+        (("pfedvem-fig3", "-o", "a.png", "--curve"), "pfedvem-fig3 has no table: `pflbench plot` draws it"),
+        (("-o", "a.png", "--curve", "-s", "cafeme-table1"), "No results of cafeme-table1 in 'results'"),
+        (("-o", "a.png", "--curve"), "No results of any suite in 'results'"),
     ],
 )
 def test_wrong_requests(cli, arguments: tuple[str, ...], words: str) -> None:
@@ -208,3 +214,26 @@ except SystemExit as end:
 sys.exit("torch" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", program], cwd=folder, check=False).returncode == 0
+
+
+def test_curves_of_any_suite_end_to_end(cli, folder: Path) -> None:
+    made = cli("run", "-s", "tiny.toml", "--column", "shards", "-m", "fedavg", "-m", "ditto", "-q",
+               "--evaluate-every", "1")  # fmt: skip
+    assert made.code == 0, made.err
+    for arguments in (("tiny.toml", "--curve"), ("--curve",), ("--curve", "-s", "tiny.toml", "--column", "shards")):
+        assert cli("plot", *arguments, "-o", "curves.csv").code == 0
+        rows = numbers(folder / "curves.csv")
+        assert [(r["panel"], r["series"], r["round"], r["n"]) for r in rows] == [
+            ("Shards", name, round, "2") for name in ("FedAvg", "FedAvg-FT", "Ditto") for round in ("1.0", "2.0")
+        ]
+    table = cli("report", "-s", "tiny.toml", "--format", "csv").out
+    means = {r["row"]: float(r["mean"]) for r in csv.DictReader(table.splitlines()) if r["mean"]}
+    assert {r["series"]: float(r["accuracy (%)"]) for r in rows if r["round"] == "2.0"} == pytest.approx(means)
+    assert cli("plot", "--curve", "-m", "ditto", "--against", "gradients", "-o", "curves.csv").code == 0
+    run = next(run for run in Store(folder / "results").list() if run.spec.method.name == "ditto")
+    each = run.provenance["client_gradients"]
+    assert [float(r["minibatch gradients of a client"]) for r in numbers(folder / "curves.csv")] == [each, 2 * each]
+    wrong = cli("plot", "--curve", "-m", "dito", "-o", "curves.csv")
+    assert wrong.code == 2 and "Unknown method 'dito'. Did you mean 'ditto'" in wrong.err
+    untold = cli("plot", "--curve", "-m", "fedavg", "--against", "steps", "-o", "curves.csv")
+    assert untold.code == 2 and "No curve of tiny can be drawn" in untold.err and "counted in epochs" in untold.err

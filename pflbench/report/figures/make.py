@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from pflbench.report.cells import read, spread_word, summarize
+from pflbench.report.cells import read, spread_word
 from pflbench.report.figures.across import across
 from pflbench.report.figures.clients import Slicing, densities, histogram, scatter
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
+from pflbench.report.figures.parts import (
+    Remarks,
+    cells_of,
+    in_a_line,
+    line,
+    listed,
+    mixed,
+    not_done,
+    unevenly_scored,
+)
 from pflbench.report.figures.tsne import draw as draw_tsne
 from pflbench.report.holdings import Ints
 from pflbench.report.reading import Shelf, by_round, by_step
-from pflbench.report.text import grouped, ranges
-from pflbench.report.used import COUNTED, beside, costs, runs_used, unknown_costs
-from pflbench.report.versions import mixtures
-from pflbench.suite.cells import Cell, ColumnHead, Expansion
+from pflbench.report.text import ranges
+from pflbench.report.used import COUNTED, beside, costs, unknown_costs
+from pflbench.suite.cells import ColumnHead, Expansion
 from pflbench.suite.figure import Across, FromRuns, Histogram, Kde, Scatter, Steps, Tsne
 from pflbench.suite.schema import Spread
 
-Remarks = list[tuple[str, str]]
-"""What is missing, and in which column."""
 _SCALES = {"none": "", "share": " / sum over clients", "dimension": " / d"}
 
 
 def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
     """A figure from runs, with a panel for each column and stage. Where nothing is done, there are no series."""
     if isinstance(figure, Tsne):
-        return draw_tsne(table, figure, shelf, _mixed(table, shelf))
+        return draw_tsne(table, figure, shelf, mixed(table, shelf))
     if isinstance(figure, Across):
         return _against_columns(table, figure, shelf)
     if isinstance(figure, Steps):
@@ -43,20 +48,20 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
     )
     x, y, drawn = _said(figure, table.spread)
     shown = [(one.label, one.numbers) for panel in panels for one in panel.series if table.layout.costs]
-    missing, seeds = _missing(table, heads, shelf)
+    missing, seeds = not_done(table, heads, shelf)
     runs = [run for cell in table.cells for spec in cell.runs if (run := shelf.read(spec))]
     devices = ", ".join(sorted({str(run.provenance.get("device", "unknown")) for run in runs}))
     notes = (
-        *_mixed(table, shelf),
-        _listed("Missing or failed runs", missing, table),
-        _listed("Not scored, see --evaluate-every", unscored, table),
+        *mixed(table, shelf),
+        listed("Missing or failed runs", missing, table),
+        listed("Not scored, see --evaluate-every", unscored, table),
         f"Paper: {table.paper}. Protocol: {table.protocol}. Seeds: {ranges(seeds)}.",
         drawn,
         *((f"{COUNTED} Device: {devices}.", unknown_costs(shown)) if shown else ()),
         *table.notes,
     )
     return Drawing(
-        *(table.suite, table.heading, table.profile, x, y, panels, _across(len(panels) // len(stages))),
+        *(table.suite, table.heading, table.profile, x, y, panels, in_a_line(len(panels) // len(stages))),
         tuple(filter(None, notes)),
         tuple(row.title for row in table.rows),
         beside=beside(shown),
@@ -72,17 +77,17 @@ def _against_columns(table: Expansion, figure: Across, shelf: Shelf) -> Drawing:
         heads = [head for head in table.heads if head.stage == stage]
         ticks = () if figure.at else tuple(head.column.title if alike else head.column.setting for head in heads)
         panels.append(Panel(heads[0].label, across(table, figure, heads, shelf), ticks, span))
-    missing, seeds = _missing(table, table.heads, shelf)
+    missing, seeds = not_done(table, table.heads, shelf)
     notes = (
-        *_mixed(table, shelf),
-        _listed("Missing or failed runs", missing, table),
+        *mixed(table, shelf),
+        listed("Missing or failed runs", missing, table),
         f"Paper: {table.paper}. Protocol: {table.protocol}. Seeds: {ranges(seeds)}.",
         f"Mean over seeds; the error bar is the {spread_word(table.spread)}.",
         *table.notes,
     )
     titles = tuple(row.title for row in table.rows)
     return Drawing(
-        *(table.suite, table.heading, table.profile, figure.x, "accuracy (%)", tuple(panels), _across(len(panels))),
+        *(table.suite, table.heading, table.profile, figure.x, "accuracy (%)", tuple(panels), in_a_line(len(panels))),
         tuple(filter(None, notes)),
         titles,
     )
@@ -105,7 +110,7 @@ def draw_classes(table: Expansion, clients: int, panels: Sequence[tuple[str, Int
     notes = (f"Paper: {table.paper}.", f"The first {clients} clients, support and query together; seed {seed}.")
     axes = "client", "rows"
     return Drawing(
-        *(table.suite, table.heading, table.profile, *axes, made, _across(len(made))), (*notes, *table.notes)
+        *(table.suite, table.heading, table.profile, *axes, made, in_a_line(len(made))), (*notes, *table.notes)
     )
 
 
@@ -120,23 +125,14 @@ def draw_sizes(table: Expansion, figure: Histogram, columns: Sequence[Slicing], 
     drawn = f"Drawn: the clients of {len(seeds)} partitions (seeds {ranges(seeds)}); no data are read."
     notes = (f"Paper: {table.paper}.", drawn, *table.notes)
     axes = "training rows of a client", "density"
-    return Drawing(table.suite, table.heading, table.profile, *axes, panels, _across(len(panels)), notes)
-
-
-def _across(panels: int) -> int:
-    return panels if panels <= 3 else 2 if panels == 4 else 3
-
-
-def _cells(table: Expansion, head: ColumnHead) -> dict[str, Cell]:
-    """The cells of a panel by their rows' titles, in the suite's order."""
-    return {row.title: cell for row in table.rows if (cell := table.places.get((row.id, head.id)))}
+    return Drawing(table.suite, table.heading, table.profile, *axes, panels, in_a_line(len(panels)), notes)
 
 
 def _series(
     table: Expansion, figure: FromRuns, head: ColumnHead, shelf: Shelf, unscored: Remarks
 ) -> tuple[Series, ...]:
     """What a panel shows: rows as far as they are done. `unscored` is told which rounds they lack."""
-    cells = _cells(table, head)
+    cells = cells_of(table, head)
     if isinstance(figure, Scatter):
         return scatter({title: read(cell, shelf) for title, cell in cells.items()}, figure.bins)
     found: list[Series] = []
@@ -146,30 +142,13 @@ def _series(
         if isinstance(figure, Kde):
             found += densities(f"{title}, " if len(cells) > 1 else "", runs, figure, rare)
         elif isinstance(figure, Steps):
-            found.append(_line(title, [by_step(run, cell.reading) for run in runs], table.spread, costs(runs)))
+            found.append(line(title, [by_step(run, cell.reading) for run in runs], table.spread, costs(runs)))
         else:
             walks = [by_round(run, cell.reading) for run in runs]
-            found.append(_line(title, walks, table.spread, {}))
-            rare += _rare(title, walks)
+            found.append(line(title, walks, table.spread, {}))
+            rare += unevenly_scored(title, walks)
     unscored += [(what, head.column.setting) for what in rare]
     return tuple(one for one in found if one.points)
-
-
-def _rare(title: str, walks: Sequence[Mapping[int, float]]) -> list[str]:
-    """What a curve lacks."""
-    rounds = {round for walk in walks for round in walk}
-    if len(rounds) == 1:
-        return [f"{title} but after round {min(rounds)}"]
-    return [f"{title} after some rounds of some seeds"] if any(len(walk) < len(rounds) for walk in walks) else []
-
-
-def _line(title: str, walks: Sequence[Mapping[int, float]], spread: Spread, numbers: Mapping[str, float]) -> Series:
-    """Mean and spread over seeds, at each place that one of their walks comes by."""
-    points = []
-    for x in sorted({x for walk in walks for x in walk}):
-        summary = summarize(np.array([[walk[x]] for walk in walks if x in walk]), spread)
-        points.append(Point(float(x), summary.mean, summary.spread, summary.n))
-    return Series(title, "line", tuple(points), numbers=numbers)
 
 
 def _said(figure: FromRuns, spread: Spread) -> tuple[str, str, str]:
@@ -182,34 +161,3 @@ def _said(figure: FromRuns, spread: Spread) -> tuple[str, str, str]:
         return f"{figure.metric}{_SCALES[figure.scale]}", "density", kernels
     x = "fine-tuning step" if isinstance(figure, Steps) else "round"
     return x, "accuracy (%)", f"Mean over seeds; the band is the {spread_word(spread)}."
-
-
-def _missing(table: Expansion, heads: Sequence[ColumnHead], shelf: Shelf) -> tuple[Remarks, set[int]]:
-    """Which seeds of which rows are not done, and the seeds that are done of some row."""
-    missing: Remarks = []
-    seeds: set[int] = set()
-    for head in heads:
-        for title, cell in _cells(table, head).items():
-            asked = {needed[0].seed for needed in cell.by_seed}
-            done = {needed[0].seed for needed in cell.by_seed if all(shelf.read(run) for run in needed)}
-            seeds |= done
-            if lacking := asked - done:
-                which = f" (seeds {ranges(lacking)})" if done else ""
-                missing.append((f"{title}{which}", head.column.setting))
-    return missing, seeds
-
-
-def _listed(title: str, remarks: Remarks, table: Expansion) -> str:
-    """`round 1; FedAvg in A, B`: what, and in which columns unless in all; empty without remarks."""
-    alike = grouped((tuple(columns), what) for what, columns in grouped(remarks).items())
-    said = "; ".join(
-        ", ".join(several) + ("" if len(columns) == len(table.columns) else f" in {', '.join(columns)}")
-        for columns, several in alike.items()
-    )
-    return f"{title}: {said}." if said else ""
-
-
-def _mixed(table: Expansion, shelf: Shelf) -> list[str]:
-    """Warnings of columns whose runs saw different data, or are of different versions of a method."""
-    used = runs_used(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
-    return list(mixtures(table, used).values())

@@ -1,0 +1,69 @@
+"""The one table whose stored runs a curve shows, whatever suite or selection asks for it. Never imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pflbench.errors import UsageError, unknown
+from pflbench.names import is_reference, split_reference, without_folder
+from pflbench.reading.tables import latest, none_there, with_results
+from pflbench.report.unlisted import EXTRA, extra_rows
+from pflbench.selection import Selection
+from pflbench.store import Store
+from pflbench.store.asked import askers
+from pflbench.suite.cells import Expansion, TableRow
+from pflbench.suite.own import Own
+
+
+def one_table(part: Selection, store: Store, own: Own) -> Expansion:
+    """The table that is asked for, with the rows that stored runs have of their own below the suite's.
+
+    Where nothing is asked for, the one that was run last; of several profiles the first that has results.
+
+    Raises:
+        UsageError: Something is unknown, nothing that is asked for has results, or several tables have them.
+    """
+    if part in (Selection(), Selection(precision="fp32")) and (last := latest(store, own)) is not None:
+        return _with_extra_rows(last, store)
+    found = with_results(part.but(methods=None), store, own)
+    tables = [table for one in found if (table := _of_methods(_with_extra_rows(one, store), part.methods)).rows]
+    done = {run.spec.id for run in store.list() if run.failure is None}
+    tables = [table for table in tables if any(run.id in done for cell in table.cells for run in cell.needed)]
+    if not tables and found and part.methods:
+        known = {name for one in found for row in _with_extra_rows(one, store).rows for name in _names(row)}
+        for name in part.methods:
+            if without_folder(name) not in known:
+                raise unknown("method", name, known)
+    if not tables:
+        raise none_there(part, store, own)
+    suites = dict.fromkeys(table.part.suites[0] for table in tables)
+    if len(suites) > 1:
+        raise UsageError(f"Several tables have such runs, name one with --suite: {', '.join(suites)}.")
+    return tables[0]
+
+
+def _with_extra_rows(table: Expansion, store: Store) -> Expansion:
+    stored = [run.spec for run in store.list() if run.failure is None and not run.spec.validation]
+    cells, _ = extra_rows(table, stored, askers(store))
+    rows = dict.fromkeys(cell.row for cell in cells)
+    return replace(table, rows=(*table.rows, *rows), cells=(*table.cells, *cells))
+
+
+def _of_methods(table: Expansion, methods: Iterable[str]) -> Expansion:
+    """The rows of these methods or ids; a name that is a row's id is that row, and those that show its runs."""
+    wanted = {without_folder(name) for name in methods}
+    if not wanted:
+        return table
+    ids = {row.id for row in table.rows}
+    kept = {row.id for row in table.rows if any(n in wanted and (n == row.id or n not in ids) for n in _names(row))}
+    runs = {run.id for cell in table.cells if cell.row.id in kept for run in cell.needed}
+    cells = [cell for cell in table.cells if cell.row.id in kept or runs.issuperset(run.id for run in cell.needed)]
+    kept |= {cell.row.id for cell in cells}
+    rows = tuple(row for row in table.rows if row.id in kept)
+    return replace(table, rows=rows, cells=tuple(cells))
+
+
+def _names(row: TableRow) -> set[str]:
+    own = {split_reference(row.method)[1]} if is_reference(row.method) else set[str]()
+    return {row.method, *own, *(() if row.id.startswith(EXTRA) else (row.id,))}
