@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pflbench.errors import UsageError, unknown
@@ -12,7 +12,7 @@ from pflbench.report.unlisted import EXTRA, extra_rows
 from pflbench.selection import Selection
 from pflbench.store import Store
 from pflbench.store.asked import askers
-from pflbench.suite.cells import Expansion, TableRow
+from pflbench.suite.cells import Cell, Expansion, TableRow
 from pflbench.suite.own import Own
 
 
@@ -26,21 +26,24 @@ def one_table(part: Selection, store: Store, own: Own) -> Expansion:
     """
     if part in (Selection(), Selection(precision="fp32")) and (last := latest(store, own)) is not None:
         return _with_extra_rows(last, store)
-    found = with_results(part.but(methods=None), store, own)
-    tables = [table for one in found if (table := _of_methods(_with_extra_rows(one, store), part.methods)).rows]
+    found = [_with_extra_rows(one, store) for one in with_results(part.but(methods=None), store, own)]
+    _check_methods(found, part.methods)
     done = {run.spec.id for run in store.list() if run.failure is None}
-    tables = [table for table in tables if any(run.id in done for cell in table.cells for run in cell.needed)]
-    if not tables and found and part.methods:
-        known = {name for one in found for row in _with_extra_rows(one, store).rows for name in _names(row)}
-        for name in part.methods:
-            if without_folder(name) not in known:
-                raise unknown("method", name, known)
+    tables = [_of_methods(table, part.methods) for table in found]
+    tables = [table for table in tables if not done.isdisjoint(_runs(table.cells))]
     if not tables:
         raise none_there(part, store, own)
     suites = dict.fromkeys(table.part.suites[0] for table in tables)
     if len(suites) > 1:
         raise UsageError(f"Several tables have such runs, name one with --suite: {', '.join(suites)}.")
     return tables[0]
+
+
+def _check_methods(tables: Sequence[Expansion], methods: Iterable[str]) -> None:
+    known = {name for table in tables for row in table.rows for name in _names(row)}
+    for name in methods if tables else ():
+        if without_folder(name) not in known:
+            raise unknown("method", name, known)
 
 
 def _with_extra_rows(table: Expansion, store: Store) -> Expansion:
@@ -55,13 +58,16 @@ def _of_methods(table: Expansion, methods: Iterable[str]) -> Expansion:
     wanted = {without_folder(name) for name in methods}
     if not wanted:
         return table
-    ids = {row.id for row in table.rows}
-    kept = {row.id for row in table.rows if any(n in wanted and (n == row.id or n not in ids) for n in _names(row))}
-    runs = {run.id for cell in table.cells if cell.row.id in kept for run in cell.needed}
-    cells = [cell for cell in table.cells if cell.row.id in kept or runs.issuperset(run.id for run in cell.needed)]
-    kept |= {cell.row.id for cell in cells}
-    rows = tuple(row for row in table.rows if row.id in kept)
-    return replace(table, rows=rows, cells=tuple(cells))
+    of_rows = wanted.intersection(row.id for row in table.rows)
+    named = {row.id for row in table.rows if row.id in of_rows or _names(row) & (wanted - of_rows)}
+    runs = _runs(cell for cell in table.cells if cell.row.id in named)
+    cells = tuple(cell for cell in table.cells if cell.row.id in named or runs >= _runs([cell]))
+    kept = named.union(cell.row.id for cell in cells)
+    return replace(table, rows=tuple(row for row in table.rows if row.id in kept), cells=cells)
+
+
+def _runs(cells: Iterable[Cell]) -> set[str]:
+    return {run.id for cell in cells for run in cell.needed}
 
 
 def _names(row: TableRow) -> set[str]:
