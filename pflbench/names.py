@@ -80,6 +80,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "dirichlet": "pflbench.data.partitions.cafeme:Dirichlet",
         "kinds": "pflbench.data.partitions.cafeme:Kinds",
         "random-slicing": "pflbench.data.partitions.slicing:RandomSlicing",
+        "filtered-slicing": "pflbench.data.partitions.filtered:FilteredSlicing",
         "pair-slicing": "pflbench.data.partitions.slicing:PairSlicing",
         "class-shards": "pflbench.data.partitions.fedec:ClassShards",
         "letter-users": "pflbench.data.partitions.fedec:LetterUsers",

@@ -8,10 +8,12 @@ Departures:
 2. The whole cohort trains and keeps its early layers, whether its upload arrives or not.
 3. The server's mean is weighted as the suite says.
 4. `private_init` is none of the paper's: see `partly_shared`.
+5. `private_layers`: the first layers are shared and so many of the last ones stay at the client, the reverse of the
+   paper's idea. The original code's CIFAR-10 script does that: convolutions are sent, dense layers are not.
 The global model, which the paper does not have, is the initial early layers under the shared ones: a start for
 fine-tuning.
 Special cases: with all layers shared, FedAvg; a client's local update is one in FedAvg from its early layers under the
-shared ones.
+shared ones. With one private layer, FedPer, if the last layer is the head.
 """
 
 from __future__ import annotations
@@ -30,13 +32,21 @@ class LGFedAvg(LocalEpochs, PartlyShared):
     """All layers trained together; the last ones are averaged, the others stay at the client."""
 
     version: ClassVar[int] = 1
-    shared_first = False
     shared_layers: int = hyper(2, "How many of the last layers are shared.")
+    private_layers: int | None = hyper(
+        None, "How many of the last layers are private, with the others shared; none: shared_layers counts.", least=1
+    )
+
+    @property
+    def shared_first(self) -> bool:
+        return self.private_layers is not None
 
     def network(self, base: Network) -> Network:
-        """The suite's. Raises `UsageError` if it has fewer layers than are to be shared."""
-        base.layout.last(self.shared_layers)
+        """The suite's. Raises `UsageError` if it has too few layers for both parts."""
+        base.layout.last(self.shared_layers if self.private_layers is None else self.private_layers + 1)
         return base
 
     def shared(self, of: Objective | Initializer) -> slice:
-        return of.last(self.shared_layers)
+        if self.private_layers is None:
+            return of.last(self.shared_layers)
+        return slice(0, of.last(self.private_layers).start)

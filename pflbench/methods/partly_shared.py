@@ -8,7 +8,7 @@ aliasing accident: the server's, the mean of the last cohort's private parts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -67,8 +67,11 @@ class PartlyShared(OwnBatch, LocalRate, SGDOptions, PrivateStart, Method[Params,
     personal = "local"
     global_model = "start"
     personal_of = "training"
-    shared_first: ClassVar[bool] = True
-    """Whether the shared part comes before the private one in the vector."""
+
+    @property
+    def shared_first(self) -> bool:
+        """Whether the shared part comes before the private one in the vector."""
+        return True
 
     def shared(self, of: Objective | Initializer) -> slice:
         """Where the shared part lies; the private one is all before it, or all behind it."""

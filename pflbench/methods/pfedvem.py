@@ -18,7 +18,7 @@ Departures, all but 8 and 9 as in the authors' code:
 9. `confidence="uncertainty"` has one term in the prior and in the weights alike, "deviation" in the weights alone: as
    the prior's variance, a small distance pulls the mean closer, which makes it smaller still, until the head's steps
    explode (seen in round 3 of Table 3's setting). Its tau is 1 / scale² in a client's first local update, where the
-   distance is 0, and never more than 1e8.
+   distance is 0, and never more than 1e8. "deviation-prior" has it in the prior, too, as the paper's words can be read.
 The head's loss is a sum over a client's rows, and at the published rates its descent is chaotic: rounding in float32
 moves parameters by some percent within two rounds, so that runs on other devices, or looped and stacked, agree in
 their accuracy and not in their digits.
@@ -82,8 +82,10 @@ class PFedVEM(
     personal_of = "training"
     needs_features = True
     samples: int = hyper(5, "Samples K of the head per step.", least=1)
-    confidence: Literal["full", "uncertainty", "deviation"] = hyper(
-        "full", "What tau is made of: both terms, the posterior's width, or (in the weights) its distance from w."
+    confidence: Literal["full", "uncertainty", "deviation", "deviation-prior"] = hyper(
+        "full",
+        "What tau is made of: both terms, the posterior's width, or its distance from w (in the weights alone, or in "
+        "the prior, too).",
     )
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
@@ -123,10 +125,10 @@ class PFedVEM(
         trace = state.posterior.std.square().sum()
         deviation = (state.posterior.mean - w).square().sum()
         variance = (trace if self.confidence == "uncertainty" else trace + deviation) / len(w)
-        if self.confidence != "deviation":
+        if self.confidence in ("full", "uncertainty"):
             return trace, deviation, variance, 1 / variance
         tau = torch.where(state.tau == 0, self.scale**-2, 1 / (deviation / len(w)).clamp(min=FLOOR))
-        return trace, deviation, variance, tau
+        return trace, deviation, variance if self.confidence == "deviation" else 1 / tau, tau
 
     def server(self, server: Params, uploads: PFedVEMUpload, n: Weights, round: Round) -> Params:
         """The base by the clients' weights, w by their confidence."""

@@ -52,6 +52,9 @@ OPTIONS = {
     "fedrep private": ("fedrep", {**DECAYING, "private_init": "server"}),
     "lg-fedavg private": ("lg-fedavg", {**DECAYING, "private_init": "server"}),
     "apfl momentum": ("apfl", DECAYING),
+    "apfl adaptive": ("apfl", {**DECAYING, "adaptive": True, "lr": 0.05}),
+    "fedrep one optimizer": ("fedrep", {**DECAYING, "one_optimizer": True}),
+    "lg-fedavg reverse": ("lg-fedavg", {**DECAYING, "private_layers": 2}),
     "apfl released": ("apfl", {**DECAYING, "released": True, "private_init": "server"}),
     # In so few rounds, with so few clients, the default p and a hardly train, or at a rate of 1.7.
     "l2gd": ("l2gd", {**DECAYING, "p": 0.5, "a": 0.1}),

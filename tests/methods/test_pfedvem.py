@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ D = CLASSES * WIDTH + CLASSES
 FEDERATION = tiny_federation(0)
 F_ = LoopObjective(Task(NETWORK, FEDERATION.x))
 EXECUTIONS = ["loop", "vectorized"]
+CONFIDENCES = ["full", "uncertainty", "deviation", "deviation-prior"]
 SMALL = {"head_steps": 4, "base_epochs": 2, "base_lr": 0.01, "samples": 3}
 
 
@@ -132,16 +134,17 @@ def kept(stds: Tensor, mean: Tensor, tau: float = 1.0) -> PFedVEMClient:
 
 
 @pytest.mark.parametrize(
-    ("confidence", "variance", "weight"), [("full", 7, 7), ("uncertainty", 2.5, 2.5), ("deviation", 7, 4.5)]
+    ("confidence", "variance", "weight"),
+    [("full", 7, 7), ("uncertainty", 2.5, 2.5), ("deviation", 7, 4.5), ("deviation-prior", 4.5, 4.5)],
 )
 def test_confidence_is_of_the_kept_posterior_and_the_new_mean(confidence: Any, variance: float, weight: float) -> None:
-    """By deviation alone, the prior keeps both terms, and the weights have one."""
+    """By deviation alone, the prior keeps both terms, and the weights have one, or the prior has that one, too."""
     method = PFedVEM(confidence=confidence)
     found = method.prior(kept(numbers(1, 2), numbers(1, 4)), numbers(1, 1))
     close(torch.stack(found), numbers(5, 9, variance, 1 / weight))
 
 
-@pytest.mark.parametrize("confidence", ["full", "uncertainty", "deviation"])
+@pytest.mark.parametrize("confidence", CONFIDENCES)
 @pytest.mark.parametrize("scale", [1.0, 0.1**0.5, 0.1])
 def test_the_first_rounds_variance_is_the_initial_one(confidence: Any, scale: float) -> None:
     method = PFedVEM(confidence=confidence, scale=scale, **SMALL)
@@ -157,9 +160,20 @@ def test_deviation_alone_has_a_floor_once_a_client_took_part() -> None:
 
 
 def test_deviation_alone_stays_finite() -> None:
-    """With the deviation as the prior's variance this run comes to 1e33."""
-    outcome = run(PFedVEM(confidence="deviation", **SMALL), rounds=12)
-    assert outcome.server.abs().max() < 100 and sum(recorded(outcome, "guards")) == 0
+    """In the weights. With the deviation as the prior's variance, too, this run comes to 1e9."""
+    found = {c: run(PFedVEM(confidence=c, head_lr=0.01, **SMALL), rounds=12) for c in CONFIDENCES[2:]}
+    assert found["deviation"].server.abs().max() < 100 and sum(recorded(found["deviation"], "guards")) == 0
+    assert found["deviation-prior"].server.abs().max() > 1e6
+
+
+def test_the_deviation_in_the_prior_changes_the_prior_alone() -> None:
+    """A first local update is that of both terms; after it tau is that of the deviation, and the head another."""
+    methods = {c: PFedVEM(confidence=c, **SMALL) for c in CONFIDENCES}
+    server, fresh = start(methods["full"])
+    (both, _), (sent, state) = (take_part(methods[c], server, fresh) for c in ("full", "deviation-prior"))
+    assert torch.equal(both.mean, sent.mean) and torch.equal(both.base, sent.base) and both.tau == sent.tau
+    (weights, _), (prior, _) = (take_part(methods[c], server, state) for c in ("deviation", "deviation-prior"))
+    assert weights.tau == prior.tau and not torch.equal(weights.mean, prior.mean)
 
 
 def test_the_server_weighs_heads_by_confidence_and_bases_by_examples() -> None:
@@ -258,7 +272,7 @@ def recorded(outcome: RunOutcome, name: str) -> list[float]:
     return [m.value for m in outcome.metrics if m.name == name]
 
 
-@pytest.mark.parametrize("confidence", ["full", "uncertainty", "deviation"])
+@pytest.mark.parametrize("confidence", CONFIDENCES)
 def test_loop_and_stacks_agree(confidence: Any) -> None:
     method = PFedVEM(confidence=confidence, head_lr=1e-3, batch=4, **SMALL)
     looped, stacked = (run(method, execution) for execution in EXECUTIONS)
@@ -271,8 +285,8 @@ def test_loop_and_stacks_agree(confidence: Any) -> None:
 
 
 def test_the_ablations_are_other_methods() -> None:
-    found = [run(PFedVEM(confidence=c, **SMALL)).server for c in ("full", "uncertainty", "deviation")]
-    assert all((a - b).norm() > 1e-6 for a, b in zip(found, found[1:] + found[:1], strict=True))
+    found = [run(PFedVEM(confidence=c, **SMALL)).server for c in CONFIDENCES]
+    assert all((a - b).norm() > 1e-6 for a, b in combinations(found, 2))
 
 
 @dataclass(frozen=True)
