@@ -92,6 +92,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "models": {
         "cnn2": "pflbench.models.convnet:cnn2",
+        "cnn2-paper": "pflbench.models.convnet:cnn2_paper",
         "cnn3": "pflbench.models.convnet:cnn3",
         "cnn6": "pflbench.models.plain_cnn:cnn6",
         "fedrep-cnn": "pflbench.models.plain_cnn:fedrep_cnn",

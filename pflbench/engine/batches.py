@@ -9,21 +9,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
+from typing import TypeVar
 
 import numpy as np
 
 from pflbench import rng
 from pflbench.data.federation import Federation
 from pflbench.errors import UsageError
-from pflbench.methods.base import Draw
+from pflbench.methods.base import Draw, Half
 from pflbench.spec import RunSpec
 
 SCORED_TOGETHER = 500
 """Rows scored in one forward pass, where the network treats each row alone."""
 
 
+Item = TypeVar("Item")
 Drawn = list["np.ndarray"]
 """One `Draw`'s minibatches: row numbers ["rows"]; or ["two", "rows"], their places in the client's support below."""
+
+
+HALVES: tuple[Half, ...] = ("second", "first", None)
+"""The parts of a client's data that a `Draw` may be of; None: all of it."""
+
+
+def halved(items: Sequence[Item], half: Half) -> Sequence[Item]:
+    """A half of these items, or all: the first half is the smaller one; where there is one item, it is both."""
+    if half is None or len(items) < 2:
+        return items
+    middle = len(items) // 2
+    return items[:middle] if half == "first" else items[middle:]
 
 
 @dataclass(frozen=True)
@@ -37,24 +51,30 @@ class Static:
     ) -> tuple[list[Drawn], int]:
         """The minibatches of one local update, and where the cursor stands afterwards.
 
-        `moment` names the local update; `used`: whether its upload is used or scored.
+        `moment` names the local update; `used`: whether its upload is used or scored. The cursor is one number that
+        says where the walks through all minibatches and through either half of them stand.
         """
         drawn: list[Drawn] = []
+        walks = [halved(self.batches, half) for half in HALVES]
+        sizes = [len(batches) for batches in walks]
+        places = [int(at) for at in np.unravel_index(cursor, sizes)]
         for draw in draws:
+            which = HALVES.index(draw.half)
+            batches, at = walks[which], places[which]
             if draw.batch is not None or draw.indexed:
                 raise UsageError("Static minibatches have the suite's size and no index: use batches = 'reshuffled'.")
             if draw.for_upload and not used:
                 drawn.append([])
             elif draw.whole:
-                drawn.append([np.concatenate(self.batches)])
+                drawn.append([np.concatenate(batches)])
             elif draw.epochs is not None:
-                drawn.append(list(self.batches) * draw.epochs)
+                drawn.append(list(batches) * draw.epochs)
             else:
                 assert draw.steps is not None
-                mine = [self.batches[(cursor + i) % len(self.batches)] for i in range(draw.steps)]
-                cursor = (cursor + draw.steps) % len(self.batches)
+                mine = [batches[(at + i) % len(batches)] for i in range(draw.steps)]
+                places[which] = (at + draw.steps) % len(batches)
                 drawn.append([np.concatenate(mine)] if draw.merge else mine)
-        return drawn, cursor
+        return drawn, int(np.ravel_multi_index(places, sizes))
 
 
 @dataclass(frozen=True)
@@ -86,7 +106,7 @@ class Reshuffled:
 
     def _places(self, draw: Draw, random: np.random.Generator) -> list[np.ndarray]:
         """The places in the support of each minibatch's rows."""
-        size, everyone = draw.batch or self.size, np.arange(len(self.support))
+        size, everyone = draw.batch or self.size, np.array(halved(range(len(self.support)), draw.half))
         if draw.whole:
             return [everyone]
         passes = (_cut(random.permutation(everyone), size, True) for _ in repeat(None))

@@ -16,12 +16,13 @@ from pflbench.engine.batches import Drawn, pieces, query_batches
 from pflbench.engine.client_map import ClientMap, Item, Owner, Watched, keyed
 from pflbench.engine.run import Run
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Draw, Method, Objective, keep
+from pflbench.methods.base import Batch, Batches, Draw, Method, Objective, keep
 from pflbench.optim import sgd
 from pflbench.result import Metric, Score
 from pflbench.spec import Scoring
 from pflbench.stages import of_class
 from pflbench.typing import Params
+from pflbench.vector import replace
 
 Tree = Any
 AnyMethod = Method[Any, Any, Any]
@@ -72,13 +73,26 @@ def curve(method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *take
     """
     support, tuning, query = taken
     w = returned.model(method.deploy(f, server, support), "deploy()")
-    points = [score(f, w, query)]
+    points = [score(f, w, seen(method, query, support[0]))]
     for t, b in enumerate(tuning):
         assert scoring.finetune is not None
         lr = scoring.finetune.lr * scoring.finetune.decay ** (t // scoring.finetune.every)
-        w = keep(b, sgd(w, f.grad(w, b), lr=lr), w)
-        points.append(score(f, w, query))
+        w = keep(b, tuned(f, w, b, lr, method.tuned(t)), w)
+        points.append(score(f, w, seen(method, query, b)))
     return Hits(*[torch.stack(values) for values in zip(*points, strict=True)])
+
+
+def seen(method: AnyMethod, query: Batches, last: Batch | None) -> Batches:
+    """The query as a model is given it that was fine-tuned on `last` (see `Method.predicting`)."""
+    return tuple(method.predicting(b, last) for b in query)
+
+
+def tuned(f: Objective, w: Params, b: Batch, lr: float, part: str | None) -> Params:
+    """A model after one step of fine-tuning of this part (None: of all)."""
+    if part is None:
+        return sgd(w, f.grad(w, b), lr=lr)
+    where = f.part(part)
+    return replace(w, where, sgd(w[where], f.grad(w, b, wrt=part), lr=lr))
 
 
 def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
@@ -224,7 +238,7 @@ def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap
     servers = {index: run.server for index, run in runs.items()}
 
     def one(f: Objective, server: Tree, own: tuple[()], query: Batches) -> Hits:
-        return score(f, returned.model(method.deploy(f, server, ()), "deploy()"), query)
+        return score(f, returned.model(method.deploy(f, server, ()), "deploy()"), seen(method, query, None))
 
     tallies = clients(one, servers, items, key="test rows")
     for (index, run), tally in zip(runs.items(), tallies, strict=True):

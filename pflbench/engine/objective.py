@@ -22,6 +22,7 @@ from pflbench.data.source import Normalization
 from pflbench.engine.augment import crop_flip
 from pflbench.methods.base import Batch, Loss
 from pflbench.models.network import Network
+from pflbench.models.ops import Context
 from pflbench.typing import Params, Part, Pool, Scalar
 from pflbench.vector import Kind, Layout
 
@@ -67,14 +68,16 @@ class Task(NamedTuple):
     def logits(self, pieces: list[Tensor], b: Batch, key: Tensor | None = None) -> Tensor:
         """One client's logits ["batch", "classes"] on the images of a batch; with dropout where there is a key."""
         x = self.images(b, pieces[0].dtype)
+        context = self._context(b, x)
         with self._precision():
-            return self.network.logits(pieces, x, key).to(pieces[0].dtype)
+            return self.network.logits(pieces, x, key, context).to(pieces[0].dtype)
 
     def stacked_logits(self, pieces: list[Tensor], b: Batch, key: Tensor | None = None) -> Tensor:
         """The same for a stack of clients: ["clients", "batch", "classes"]."""
         x = self.images(b, pieces[0].dtype)
+        context = self._context(b, x)
         with self._precision():
-            return self.network.stacked_logits(pieces, x, b.mask, self.stack, key).to(pieces[0].dtype)
+            return self.network.stacked_logits(pieces, x, b.mask, self.stack, key, context).to(pieces[0].dtype)
 
     def features(self, pieces: list[Tensor], b: Batch) -> Tensor:
         """One client's features ["batch", "features"]; pieces: the vector, from its start to the end of the base."""
@@ -87,6 +90,13 @@ class Task(NamedTuple):
         x = self.images(b, pieces[0].dtype)
         with self._precision():
             return self.network.stacked_represent(pieces, x, b.mask, self.stack).to(pieces[0].dtype)
+
+    def _context(self, b: Batch, x: Tensor) -> Context | None:
+        """What a contextual network has its gates from; x: the batch's own images."""
+        if not self.network.contextual:
+            return None
+        c = b.context
+        return Context(x, b.labels, b.mask) if c is None else Context(self.images(c, x.dtype), c.labels, c.mask)
 
     def _precision(self) -> contextlib.AbstractContextManager[object]:
         if not self.bf16:
@@ -315,19 +325,22 @@ class StackedObjective(Known):
 
 def _apply(fn: Callable[..., Tensor], w: Tensor, b: Batch, *more: Tensor) -> Tensor:
     """`fn` on the physical stack behind vmapped arguments."""
-    optional = [b.mask, b.key]
-    form = _Form(len(more), *[tensor is not None for tensor in optional])
+    c = b.context
+    optional = [b.mask, b.key, *((None,) * 4 if c is None else (c.rows, c.labels, c.mask, c.key))]
+    form = _Form(len(more), tuple(tensor is not None for tensor in optional))
     there = [tensor for tensor in optional if tensor is not None]
     result: Tensor = _OnStack.apply(fn, form, w, *more, b.rows, b.labels, *there)
     return result
 
 
 class _Form(NamedTuple):
-    """What a flat list of tensors is: so many arguments, and whether the batch's optional ones are there."""
+    """What a flat list of tensors is: so many arguments, and whether the batch's optional ones are there.
+
+    These are its mask and its key, then rows, labels, mask and key of its context.
+    """
 
     more: int
-    mask: bool
-    key: bool
+    there: tuple[bool, ...]
 
 
 class _OnStack(torch.autograd.Function):
@@ -358,5 +371,8 @@ class _OnStack(torch.autograd.Function):
 def _call(fn: Callable[..., Tensor], form: _Form, tensors: list[Tensor]) -> Tensor:
     w, *rest = tensors
     more, (rows, labels, *optional) = rest[: form.more], rest[form.more :]
-    mask, key = (optional.pop(0) if there else None for there in (form.mask, form.key))
-    return fn(w, Batch(rows, labels, mask, key=key), *more)
+    mask, key, *seen = (optional.pop(0) if there else None for there in form.there)
+    context = None
+    if seen[0] is not None and seen[1] is not None:
+        context = Batch(seen[0], seen[1], seen[2], key=seen[3])
+    return fn(w, Batch(rows, labels, mask, key=key, context=context), *more)

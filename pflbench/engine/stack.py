@@ -97,10 +97,12 @@ class Unpacking:
         """One client's minibatches from its part of the padded tensors."""
         rows, labels, *rest = packed
         optional = [rest.pop(0) if there else None for there in (self.masked, self.padded, self.indexed)]
-        return tuple(
-            Batch(rows[s], labels[s], *[None if tensor is None else tensor[s] for tensor in optional])
-            for s in range(self.steps)
-        )
+
+        def one(s: int) -> Batch:
+            mask, real, places = (None if tensor is None else tensor[s] for tensor in optional)
+            return Batch(rows[s], labels[s], mask, real, places)
+
+        return tuple(map(one, range(self.steps)))
 
 
 def shape(drawn: Drawn) -> Shape:

@@ -53,6 +53,8 @@ U = TypeVar("U")
 """What a client uploads."""
 Empty = tuple[()]
 """The state, `()`, of a client that keeps nothing."""
+Half = Literal["first", "second"] | None
+"""A half of a client's data; None: all."""
 Weights = Float[Tensor, "cohort"]
 """The cohort's weights in a server mean, float64; they sum to one."""
 
@@ -71,6 +73,8 @@ class Draw:
         indexed: Each minibatch has its `places`.
         in_passes: With reshuffled minibatches, `steps` go through passes over all examples, each in a fresh order,
             instead of being drawn independently.
+        half: Of a half of the minibatches (reshuffled ones: of the examples) alone, as if the client had no others; the
+            first is the smaller one, and one minibatch is both halves. Its stream goes on by itself.
         for_upload: Nothing is drawn where the result would be neither uploaded nor scored (pFedVEM's base).
     """
 
@@ -82,6 +86,7 @@ class Draw:
     indexed: bool = False
     in_passes: bool = False
     for_upload: bool = False
+    half: Half = None
 
     def __post_init__(self) -> None:
         amounts = [amount for amount in (self.steps, self.epochs) if amount is not None]
@@ -186,6 +191,18 @@ class Method(Generic[S, C, U]):
         `support`: one pass over the client's minibatches; none where the model is scored on the test set.
         """
         return cast(Params, server)
+
+    def tuned(self, step: int) -> str | None:
+        """The part of the model that the suite's fine-tuning trains in this step, from 0; None: all of it."""
+        return None
+
+    def predicting(self, query: Batch, last: Batch | None) -> Batch:
+        """A query minibatch of this client as the global model, fine-tuned or not, is given it.
+
+        `last`: the minibatch that it was fine-tuned on last or, before that, the first of a pass; None where the model
+        is scored on the test set.
+        """
+        return query
 
     def local_model(self, upload: U, state: C) -> Params | dict[str, Params]:
         """The client's model after a local update that returned (upload, state): stages "stored" and "sampled".

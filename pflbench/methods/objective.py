@@ -22,6 +22,8 @@ class Batch(NamedTuple):
             every client makes the step.
         places: Where the examples stand in the client's support; only for a `Draw` that is `indexed`.
         key: The random key of augmentation and dropout; None where there are none.
+        context: Another minibatch, which CAFeMe's gates are computed from where they are not from this one; None: this
+            one. Networks that are not contextual do not look at it.
     """
 
     rows: Rows
@@ -30,6 +32,7 @@ class Batch(NamedTuple):
     real: Tensor | None = None
     places: Rows | None = None
     key: Int[Tensor, ""] | None = None
+    context: Batch | None = None
 
     @property
     def examples(self) -> Int[Tensor, ""] | int:

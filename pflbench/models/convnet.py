@@ -19,6 +19,26 @@ from pflbench.vector import Parameter
 
 
 @dataclass(frozen=True)
+class Modulator:
+    """What a modulator computes gates from, and what they do (CAFeMe Eqs. 4.3-4.4).
+
+    `mode`: "c1" a·sigmoid(z), "c0" a + z, "c2" z_a·a + z_b. `batch_norm`: in its convolution blocks. `extra_gate`: also
+    on the flattened vector (authors' code). `contextual`: from the rows of a context, not from the batch itself.
+    `labels`: from these rows' one-hot labels, too, which join the convolutions' features (the paper's text).
+    """
+
+    mode: str
+    batch_norm: bool
+    extra_gate: bool = True
+    contextual: bool = False
+    labels: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("c0", "c1", "c2"):
+            raise UsageError(f"Unknown modulation {self.mode!r}; known: c0, c1, c2.")
+
+
+@dataclass(frozen=True)
 class ConvNet:
     """The sizes of one architecture.
 
@@ -54,7 +74,7 @@ class ConvNet:
             return ops.linear(h, p["head.out.weight"], p["head.out.bias"])
 
         plain = Network(tuple(parameters()), forward, shape, classes, gated=(*self.channels, *dense))
-        return replace(plain, modulated=lambda mode, batch_norm: self._modulated(plain, mode, batch_norm))
+        return replace(plain, modulated=lambda *how, **options: self._modulated(plain, Modulator(*how, **options)))
 
     def _conv_parameters(self, prefix: str, inputs: int, batch_norm: bool) -> Iterable[Parameter]:
         sizes = (inputs, *self.channels)
@@ -76,26 +96,29 @@ class ConvNet:
             h = gate(i, ops.pool(h).relu())
         return ops.flatten(h)
 
-    def _modulated(self, base: Network, mode: str, batch_norm: bool) -> Network:
-        """`base` with gates computed from the same batch (CAFeMe Eq. 4.3–4.4; authors' code: no labels in the context).
-
-        `mode`: "c1" a·sigmoid(z), "c0" a + z, "c2" z_a·a + z_b. The context is the mean over the batch.
-        """
-        if mode not in ("c0", "c1", "c2"):
-            raise UsageError(f"Unknown modulation {mode!r}; known: c0, c1, c2.")
-        per_unit = 2 if mode == "c2" else 1
-        widths = [per_unit * n for n in base.gated]
-        before, after = (self.flat, *self.before), (self.before[-1], *self.after, sum(widths))
+    def _modulated(self, base: Network, how: Modulator) -> Network:
+        """`base` with gates computed from a context, the batch itself or others; it is the mean over their rows."""
+        per_unit = 2 if how.mode == "c2" else 1
+        gates = [i for i in range(len(base.gated)) if how.extra_gate or i != len(self.channels)]
+        widths = [per_unit * base.gated[i] for i in gates]
+        labels = base.classes if how.labels else 0
+        before, after = (self.flat + labels, *self.before), (self.before[-1], *self.after, sum(widths))
 
         def parameters() -> Iterable[Parameter]:
-            yield from self._conv_parameters("modulator", base.shape[0], batch_norm)
+            yield from self._conv_parameters("modulator", base.shape[0], how.batch_norm)
             for i in range(len(before) - 1):
                 yield from linear_parameters(f"modulator.before{i}", before[i], before[i + 1])
             for i in range(len(after) - 1):
                 yield from linear_parameters(f"modulator.after{i}", after[i], after[i + 1])
 
         def context(ops: Ops, p: dict[str, Tensor], x: Tensor) -> Tensor:
-            h = self._blocks(ops, p, "modulator", x, ungated, batch_norm=batch_norm)
+            rows = ops.context
+            if rows is not None:
+                ops, x = ops.beside(rows.mask), rows.x
+            h = self._blocks(ops, p, "modulator", x, ungated, batch_norm=how.batch_norm)
+            if how.labels:
+                assert rows is not None, "labels come with a context"
+                h = ops.labelled(h, rows.labels, base.classes)
             for i in range(len(before) - 1):
                 h = ops.linear(h, p[f"modulator.before{i}.weight"], p[f"modulator.before{i}.bias"]).relu()
             h = ops.mean(h)
@@ -105,13 +128,15 @@ class ConvNet:
             return h
 
         def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
-            zeta = torch.split(context(ops, p, x), widths, dim=-1)
+            zeta = dict(zip(gates, torch.split(context(ops, p, x), widths, dim=-1), strict=True))
 
             def modulate(i: int, a: Tensor) -> Tensor:
+                if i not in zeta:
+                    return gate(i, a)
                 z = zeta[i]
-                if mode == "c1":
+                if how.mode == "c1":
                     return gate(i, a * ops.over(a, torch.sigmoid(z)))
-                if mode == "c0":
+                if how.mode == "c0":
                     return gate(i, a + ops.over(a, z))
                 scale, shift = torch.split(z, base.gated[i], dim=-1)
                 return gate(i, a * ops.over(a, scale) + ops.over(a, shift))
@@ -124,6 +149,7 @@ class ConvNet:
             shape=base.shape,
             classes=base.classes,
             gated=base.gated,
+            contextual=how.contextual or how.labels,
             streams={"modulator": "modulator"},
         )
 
@@ -135,6 +161,17 @@ def cnn2(shape: tuple[int, int, int], classes: int) -> Network:
     """
     require_shape("cnn2", (1, 28, 28), shape)
     sizes = ConvNet((32, 64), kernel=5, padding=0, flat=1024, hidden=(512,), before=(100, 200), after=(200,))
+    return sizes.network(shape, classes)
+
+
+def cnn2_paper(shape: tuple[int, int, int], classes: int) -> Network:
+    """Two 5×5 convolutions (32, 32), dense 576; 1×28×28 images (CAFeMe, Sec. 5.1, the text).
+
+    329,002 parameters with 10 classes. The text gives filters and the dense layer alone: kernel, padding and pooling
+    are those of `cnn2`, the authors' code.
+    """
+    require_shape("cnn2-paper", (1, 28, 28), shape)
+    sizes = ConvNet((32, 32), kernel=5, padding=0, flat=512, hidden=(576,), before=(100, 200), after=(200,))
     return sizes.network(shape, classes)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pflbench.errors import UsageError
-from pflbench.models.ops import STACKS, Ops
+from pflbench.models.ops import STACKS, Context, Ops
 from pflbench.rng import torch_stream
 from pflbench.typing import Params
 from pflbench.vector import Layout, Parameter
@@ -51,7 +51,8 @@ class Network:
     """A differentiable function of (parameters, images), without state.
 
     `gated`: sizes of the layers that a modulator may gate, in order of application; `modulated` builds the network
-    with a modulator in front (None where the architecture defines none).
+    with a modulator in front (None where the architecture defines none). `contextual`: whether it has its gates from
+    labelled rows that it is handed beside the batch's, CAFeMe's context (else from the batch itself, if it has any).
     `streams`: the random stream that each part's initial values come from (default: "model").
     `gradient`: the gradient of one client's loss derived by hand, where it beats autograd on a CPU (None: autograd).
     `features`: the base alone, from images to `width` features, where the head is one linear layer `head.out` on them
@@ -65,7 +66,8 @@ class Network:
     shape: tuple[int, int, int]
     classes: int
     gated: tuple[int, ...] = ()
-    modulated: Callable[[str, bool], Network] | None = None
+    modulated: Callable[..., Network] | None = None
+    contextual: bool = False
     streams: dict[str, str] = field(default_factory=dict)
     gradient: Gradient | None = None
     features: Forward | None = None
@@ -99,12 +101,17 @@ class Network:
             pieces += [p.draw(generator) for p in self.parameters if p.part == part]
         return torch.cat(pieces).to(torch.float32)
 
-    def logits(self, pieces: Sequence[Tensor], x: Tensor, key: Tensor | None = None) -> Tensor:
+    def logits(
+        self, pieces: Sequence[Tensor], x: Tensor, key: Tensor | None = None, context: Context | None = None
+    ) -> Tensor:
         """Logits ["batch", "classes"] of images x ["batch", "channels", "height", "width"].
 
-        `pieces`: the parameter vector, whole or cut at part boundaries. `key`: for dropout; None: without.
+        `pieces`: the parameter vector, whole or cut at part boundaries. `key`: for dropout; None: without. `context`:
+        for a network that is `contextual`.
         """
-        return self.forward(Ops(key), self.layout.views(pieces), x, ungated)
+        ops = Ops(key)
+        ops.context = context
+        return self.forward(ops, self.layout.views(pieces), x, ungated)
 
     def stacked_logits(
         self,
@@ -113,13 +120,16 @@ class Network:
         mask: Tensor | None,
         stack: str = "grouped",
         key: Tensor | None = None,
+        context: Context | None = None,
     ) -> Tensor:
         """Logits ["clients", "batch", "classes"] of x ["clients", "batch", "channels", "height", "width"].
 
         `pieces`: ["clients", "piece"] each; `mask` ["clients", "batch"]: real rows, None for all; `stack`: one of
-        `ops.STACKS`, the same numbers to rounding; `key` ["clients"]: for dropout.
+        `ops.STACKS`, the same numbers to rounding; `key` ["clients"]: for dropout; `context`: as in `logits`.
         """
-        return self.forward(STACKS[stack](x.shape[0], mask, key), self.layout.views(pieces), x, ungated)
+        ops = STACKS[stack](x.shape[0], mask, key)
+        ops.context = context
+        return self.forward(ops, self.layout.views(pieces), x, ungated)
 
     def represent(self, pieces: Sequence[Tensor], x: Tensor) -> Tensor:
         """Features ["batch", "features"] of images x ["batch", "channels", "height", "width"]: what `head.out` takes.
@@ -146,11 +156,11 @@ class Network:
             )
         return self.features
 
-    def with_modulator(self, mode: str, batch_norm: bool) -> Network:
-        """This network behind a modulator. Raises `UsageError` where the architecture defines none."""
+    def with_modulator(self, mode: str, batch_norm: bool, **options: bool) -> Network:
+        """This network behind a modulator (`convnet.Modulator`). Raises `UsageError` where there is none."""
         if self.modulated is None:
             raise UsageError("This network defines no modulator, so CAFeMe cannot use it; cnn2 and cnn3 do.")
-        return self.modulated(mode, batch_norm)
+        return self.modulated(mode, batch_norm, **options)
 
 
 def with_linear_head(

@@ -9,6 +9,8 @@ products too, over every pixel's neighborhood written out as a row: what a GPU's
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,15 +20,29 @@ from pflbench import noise
 EPS = 1e-5
 
 
+class Context(NamedTuple):
+    """The rows that CAFeMe's gates are computed from: images as in `Network.logits`, labels, and which are real."""
+
+    x: Tensor
+    labels: Tensor
+    mask: Tensor | None = None
+
+
 class Ops:
     """What a forward pass may use, here for one client.
 
     Images are ["batch", "channels", "height", "width"], features ["batch", "features"]. `key`: what dropout draws from
-    (int64 scalar), None in tests.
+    (int64 scalar), None in tests. `context`: where a network that is `contextual` has its gates from.
     """
+
+    context: Context | None = None
 
     def __init__(self, key: Tensor | None = None):
         self.key = key
+
+    def beside(self, mask: Tensor | None) -> Ops:
+        """The same for other rows of the client, without dropout; `mask`: which of them are real."""
+        return Ops()
 
     def images(self, x: Tensor) -> Tensor:
         """Bring gathered images into the layout that `conv` takes: channels-last, which pooling on a CPU likes."""
@@ -83,6 +99,11 @@ class Ops:
         drawn = noise.uniform(self.key, ("dropout",), x.shape[-2] * x.shape[-1], x.dtype).view_as(x)
         return x * (drawn > rate) / (1 - rate)
 
+    def labelled(self, x: Tensor, labels: Tensor, classes: int) -> Tensor:
+        """Features with each row's one-hot label behind them."""
+        hot = labels[..., None] == torch.arange(classes, device=labels.device)
+        return torch.cat([x, hot.to(x.dtype)], -1)
+
     def mean(self, x: Tensor) -> Tensor:
         """Mean of features over the batch."""
         return x.mean(0)
@@ -106,6 +127,10 @@ class Stacked(Ops):
         super().__init__(key)
         self.clients = clients
         self.mask = mask
+
+    def beside(self, mask: Tensor | None) -> Ops:
+        """See `Ops`; mask ["clients", "batch"]."""
+        return type(self)(self.clients, mask)
 
     def images(self, x: Tensor) -> Tensor:
         """["clients", "batch", "channels", "height", "width"] → ["batch", "clients*channels", "height", "width"]."""

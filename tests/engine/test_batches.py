@@ -83,6 +83,31 @@ def test_draws_are_one_cyclic_walk(count: int, cursor: int, sizes: list[int]) ->
     assert after == (cursor + sum(sizes)) % count
 
 
+@given(count=st.integers(1, 9), rounds=st.lists(st.tuples(*[st.integers(0, 6)] * 3), max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_each_half_is_a_walk_by_itself(count: int, rounds: list[tuple[int, int, int]]) -> None:
+    """Beside each other and beside the walk through all; one minibatch is both halves."""
+    s, cursor, walked = stream(count), 0, {"first": [], "second": [], None: []}  # type: ignore[var-annotated]
+    for amounts in rounds:
+        draws = [Draw(steps=n, half=half) for n, half in zip(amounts, walked, strict=True)]  # type: ignore[arg-type]
+        drawn, cursor = s.draw(draws, cursor)
+        for draw, d in zip(draws, drawn, strict=True):
+            walked[draw.half] += numbers(d)
+    middle = count // 2
+    parts = {"first": range(middle), "second": range(middle, count), None: range(count)}
+    for half, numbers_ in walked.items():
+        part = parts[half] if count > 1 else range(1)
+        assert numbers_ == [part[i % len(part)] for i in range(len(numbers_))]
+
+
+def test_reshuffled_halves_are_of_the_examples() -> None:
+    (stream, *_) = support_streams(of_sizes([11, 20]), spec(batches="reshuffled"))
+    for half, rows in (("first", range(5)), ("second", range(5, 11))):
+        (steps, epochs), _ = stream.draw([Draw(steps=9, half=half), Draw(epochs=1, half=half)], 0, "round", 1)  # type: ignore[arg-type]
+        assert set(np.concatenate(steps).tolist()) == set(rows)
+        assert sorted(np.concatenate(epochs).tolist()) == list(rows)
+
+
 CAFEME = (Draw(steps=5), Draw(steps=6, merge=True))
 
 

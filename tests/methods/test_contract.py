@@ -34,6 +34,7 @@ from pflbench.testing import (
 
 EXAMPLE = str(Path(__file__).parents[1] / "examples" / "fednova.py") + ":FedNova"
 DECAYING = {"momentum": 0.9, "weight_decay": 0.01}
+LIVELY = {"head_lr": 0.01, "base_lr": 0.01, "base_steps": 5}
 OPTIONS = {
     "per-fedavg exact": ("per-fedavg", {"order": "exact"}),
     "cafeme exact": ("cafeme", {"order": "exact", "modulation": "c2", "modulator_batch_norm": False}),
@@ -41,6 +42,12 @@ OPTIONS = {
     "ifca shared": ("ifca", {"clusters": 2, "shared": "base", "momentum": 0.9}),
     "fedavg steps": ("fedavg", {"steps": 4, "momentum": 0.5}),
     "ifca steps": ("ifca", {"steps": 3, "clusters": 3}),
+    "cafeme reset": ("cafeme", {"optimizer_state": "reset", "extra_gate": False, "disjoint": True}),
+    "cafeme context": ("cafeme", {"context": "personalization", "order": "exact"}),
+    "cafeme labels": ("cafeme", {"context": "personalization", "labels": True, "modulation": "c0"}),
+    "ditto stale": ("ditto", {"anchor": "stale", "optimizer_state": "reset"}),
+    "fedrep-averaged local": ("fedrep-averaged", {"heads": "local", "head_first": 2, **LIVELY}),
+    "fedrep-averaged reset": ("fedrep-averaged", {"optimizer_state": "reset", "base_steps": 2}),
     "per-fedavg personal": ("per-fedavg", {"batch": 7, "personal_epochs": 1}),
     "fedrep-averaged sgd": ("fedrep-averaged", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
     "local kept": ("local", {"epochs": 3, "momentum": 0.9, "keep_momentum": True}),

@@ -11,18 +11,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pflbench.errors import UsageError
-from pflbench.models.convnet import cnn2, cnn3
+from pflbench.models.convnet import cnn2, cnn2_paper, cnn3
 from pflbench.models.network import Network, conv_parameters
-from pflbench.models.ops import STACKS, Columns, Ops, Stacked
+from pflbench.models.ops import STACKS, Columns, Context, Ops, Stacked
 from pflbench.testing import tiny_network
 from pflbench.vector import Layout, Parameter, replace
 
-SHAPES = {"cnn2": (1, 28, 28), "cnn3": (3, 32, 32)}
+SHAPES = {"cnn2": (1, 28, 28), "cnn2-paper": (1, 28, 28), "cnn3": (3, 32, 32)}
 MODES = ("c0", "c1", "c2")
 
 
 def network(name: str, classes: int = 10) -> Network:
-    return {"cnn2": cnn2, "cnn3": cnn3}[name](SHAPES[name], classes)
+    return {"cnn2": cnn2, "cnn2-paper": cnn2_paper, "cnn3": cnn3}[name](SHAPES[name], classes)
 
 
 def part_size(net: Network, *parts: str) -> int:
@@ -44,7 +44,12 @@ def images(net: Network, *lead: int, seed: int = 1) -> Tensor:
 
 @pytest.mark.parametrize(
     ("name", "classes", "size", "head"),
-    [("cnn2", 10, 583_242, 530_954), ("cnn2", 62, 609_918, 557_630), ("cnn3", 10, 1_006_858, 930_826)],
+    [
+        ("cnn2", 10, 583_242, 530_954),
+        ("cnn2", 62, 609_918, 557_630),
+        ("cnn2-paper", 10, 329_002, 302_410),
+        ("cnn3", 10, 1_006_858, 930_826),
+    ],
 )
 def test_plain_networks_have_the_sheets_parameter_counts(name: str, classes: int, size: int, head: int) -> None:
     net = network(name, classes)
@@ -63,6 +68,7 @@ def test_plain_networks_have_the_sheets_parameter_counts(name: str, classes: int
         ("cnn2", 10, "c1", False, 543_028, 1_126_270),
         ("cnn3", 10, "c1", True, 725_000, 1_731_858),
         ("cnn3", 10, "c2", True, 1_200_968, 2_207_826),
+        ("cnn2-paper", 10, "c1", True, 369_844, 698_846),
     ],
 )
 def test_cafeme_has_the_sheets_parameter_counts(
@@ -72,6 +78,16 @@ def test_cafeme_has_the_sheets_parameter_counts(
     assert part_size(net, "modulator") == modulator
     assert net.layout.size == full
     assert list(net.layout.parts) == ["modulator", "base", "head"]
+
+
+def test_readings_of_the_modulator_have_other_sizes() -> None:
+    """Labels are ten more inputs of the first linear layer; without the extra gate 1024 outputs of the last are less."""
+    size = part_size(network("cnn2").with_modulator("c1", True), "modulator")
+    labelled = network("cnn2").with_modulator("c1", True, labels=True)
+    hidden = network("cnn2").with_modulator("c1", True, extra_gate=False)
+    assert part_size(labelled, "modulator") == size + 10 * 100
+    assert part_size(hidden, "modulator") == size - 1024 * 201
+    assert labelled.contextual and not hidden.contextual
 
 
 # The forward pass.
@@ -88,15 +104,26 @@ def norm1d(n: int) -> nn.Module:
 class Reference(nn.Module):
     """Sheet §3.1–§3.5, written as a torch module; parameters in the order modulator, convolutions, dense."""
 
-    def __init__(self, name: str, classes: int, mode: str | None = None, batch_norm: bool = True):
+    def __init__(
+        self,
+        name: str,
+        classes: int,
+        mode: str | None = None,
+        batch_norm: bool = True,
+        extra_gate: bool = True,
+        labels: bool = False,
+    ):
         super().__init__()
-        self.mode = mode
+        self.mode, self.extra_gate, self.classes = mode, extra_gate, classes if labels else 0
         if name == "cnn2":
             convs, dense, before, after = [(1, 32, 5, 0), (32, 64, 5, 0)], [1024, 512], [1024, 100, 200], [200, 200]
+        elif name == "cnn2-paper":
+            convs, dense, before, after = [(1, 32, 5, 0), (32, 32, 5, 0)], [512, 576], [512, 100, 200], [200, 200]
         else:
             convs = [(3, 64, 3, 1), (64, 64, 3, 1), (64, 64, 3, 1)]
             dense, before, after = [1024, 576, 576], [1024, 100, 100, 200], [200, 200]
-        self.gates = [c[1] for c in convs] + dense
+        before[0] += self.classes
+        self.gates = [c[1] for c in convs] + dense[0 if extra_gate else 1 :]
         if mode:
             outputs = sum(self.gates) * (2 if mode == "c2" else 1)
             self.context_blocks = self.blocks(convs, batch_norm)
@@ -136,16 +163,20 @@ class Reference(nn.Module):
         shift, zeta[0] = zeta[0][:n].reshape(shape), zeta[0][n:]
         return z * a + shift
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, seen: Tensor | None = None, y: Tensor | None = None) -> Tensor:
+        """`seen`: the images of another context than x, and their labels y."""
         zeta = []
         if self.mode:
-            h = x
+            h = x if seen is None else seen
             for block in self.context_blocks:
                 h = block(h)
-            zeta = [self.context_after(self.context_before(h.flatten(1)).mean(0))]
+            h = h.flatten(1)
+            if self.classes and y is not None:
+                h = torch.cat([h, F.one_hot(y, self.classes)], 1)
+            zeta = [self.context_after(self.context_before(h).mean(0))]
         for block in self.convolutions:
             x = self.gate(block(x), zeta)
-        x = self.gate(x.flatten(1), zeta)
+        x = self.gate(x.flatten(1), zeta) if self.extra_gate else x.flatten(1)
         for layer in self.dense:
             x = self.gate(layer(x), zeta)
         assert not zeta or len(zeta[0]) == 0
@@ -155,6 +186,7 @@ class Reference(nn.Module):
 CASES = [
     ("cnn2", None, True),
     ("cnn3", None, True),
+    ("cnn2-paper", None, True),
     *[("cnn2", mode, True) for mode in MODES],
     ("cnn2", "c1", False),
     ("cnn3", "c1", True),
@@ -173,6 +205,35 @@ def test_the_forward_pass_is_the_sheets(name: str, mode: str | None, batch_norm:
     fill(module, net, w)
     with torch.no_grad():
         torch.testing.assert_close(net.logits([w], x), module(x), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("options", [{"extra_gate": False}, {"contextual": True}, {"labels": True}], ids=str)
+@pytest.mark.parametrize(("name", "mode"), [("cnn2", "c1"), ("cnn2", "c2"), ("cnn2-paper", "c1"), ("cnn3", "c0")])
+def test_the_forward_pass_of_a_reading_is_the_papers(name: str, mode: str, options: dict[str, bool]) -> None:
+    """With a context of other rows than the batch's, more of them, and their labels."""
+    net = network(name, 7).with_modulator(mode, True, **options)
+    module = Reference(name, 7, mode, **{k: v for k, v in options.items() if k != "contextual"}).double()
+    w, x, seen, y = weights(net), images(net, 4), images(net, 6, seed=2), torch.arange(6)
+    assert [tuple(p.shape) for p in module.parameters()] == [p.shape for p in net.parameters]
+    fill(module, net, w)
+    given = (seen, y) if net.contextual else (None, None)
+    with torch.no_grad():
+        found = net.logits([w], x, context=Context(seen, y) if net.contextual else None)
+        torch.testing.assert_close(found, module(x, *given), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_stack_of_contexts_is_its_clients(masked: bool, stack: str) -> None:
+    """Batches and contexts are padded each by its own mask, and nothing of the padding is seen."""
+    net = tiny_network().with_modulator("c1", True, labels=True)
+    w, x, mask = one_stack(net, (5, 3), 5)
+    seen, y = images(net, 2, 4, seed=5), torch.tensor([[0, 1, 2, 0], [2, 2, 1, 0]])
+    real = torch.tensor([[True] * 4, [True, True, False, False]]) if masked else None
+    stacked = net.stacked_logits([w], x, mask, stack, context=Context(seen, y, real))
+    for i, (n, m) in enumerate(((5, 4), (3, 2 if masked else 4))):
+        alone = net.logits([w[i]], x[i, :n], context=Context(seen[i, :m], y[i, :m]))
+        torch.testing.assert_close(stacked[i, :n], alone, rtol=1e-9, atol=1e-9)
 
 
 def fill(module: nn.Module, net: Network, w: Tensor) -> None:

@@ -1,0 +1,31 @@
+"""What a client does with its Adam's state between local updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from pflbench.hyper import hyper
+from pflbench.methods.base import Empty
+from pflbench.optim import Optimizer, State
+from pflbench.typing import Part
+
+Memory = TypeVar("Memory")
+"""What an optimizer remembers."""
+
+
+@dataclass(frozen=True)
+class LocalAdam:
+    """Clients that keep their optimizer's state over rounds (CAFeMe's code), or begin each local update at rest."""
+
+    optimizer_state: Literal["kept", "reset"] = hyper(
+        "kept", "A client's Adam state over rounds: kept, or reset in each local update.", added=True
+    )
+
+    def kept(self, state: Memory) -> Memory | Empty:
+        """What a client keeps of an optimizer's state until its next local update; `()` for nothing."""
+        return () if self.optimizer_state == "reset" else state
+
+    def begun(self, by: Optimizer, w: Part, kept: State) -> State:
+        """The state that a local update of w begins with, from what was kept."""
+        return by.init(w) if self.optimizer_state == "reset" else kept
