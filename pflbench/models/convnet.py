@@ -37,6 +37,15 @@ class Modulator:
         if self.mode not in ("c0", "c1", "c2"):
             raise UsageError(f"Unknown modulation {self.mode!r}; known: c0, c1, c2.")
 
+    def gated(self, ops: Ops, a: Tensor, z: Tensor) -> Tensor:
+        """A layer's activations behind their gate; z: what the modulator says of them."""
+        if self.mode == "c1":
+            return a * ops.over(a, torch.sigmoid(z))
+        if self.mode == "c0":
+            return a + ops.over(a, z)
+        scale, shift = torch.chunk(z, 2, dim=-1)
+        return a * ops.over(a, scale) + ops.over(a, shift)
+
 
 @dataclass(frozen=True)
 class ConvNet:
@@ -131,15 +140,7 @@ class ConvNet:
             zeta = dict(zip(gates, torch.split(context(ops, p, x), widths, dim=-1), strict=True))
 
             def modulate(i: int, a: Tensor) -> Tensor:
-                if i not in zeta:
-                    return gate(i, a)
-                z = zeta[i]
-                if how.mode == "c1":
-                    return gate(i, a * ops.over(a, torch.sigmoid(z)))
-                if how.mode == "c0":
-                    return gate(i, a + ops.over(a, z))
-                scale, shift = torch.split(z, base.gated[i], dim=-1)
-                return gate(i, a * ops.over(a, scale) + ops.over(a, shift))
+                return gate(i, how.gated(ops, a, zeta[i]) if i in zeta else a)
 
             return base.forward(ops, p, x, modulate)
 
