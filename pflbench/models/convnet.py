@@ -37,6 +37,15 @@ class Modulator:
         if self.mode not in ("c0", "c1", "c2"):
             raise UsageError(f"Unknown modulation {self.mode!r}; known: c0, c1, c2.")
 
+    @property
+    def per_unit(self) -> int:
+        """Numbers per gated unit."""
+        return 2 if self.mode == "c2" else 1
+
+    def gates(self, layers: int, flat: int) -> list[int]:
+        """Which of so many layers have a gate; `flat`: the flattened vector's number."""
+        return [i for i in range(layers) if self.extra_gate or i != flat]
+
     def gated(self, ops: Ops, a: Tensor, z: Tensor) -> Tensor:
         """A layer's activations behind their gate; z: what the modulator says of them."""
         if self.mode == "c1":
@@ -107,9 +116,8 @@ class ConvNet:
 
     def _modulated(self, base: Network, how: Modulator) -> Network:
         """`base` with gates computed from a context, the batch itself or others; it is the mean over their rows."""
-        per_unit = 2 if how.mode == "c2" else 1
-        gates = [i for i in range(len(base.gated)) if how.extra_gate or i != len(self.channels)]
-        widths = [per_unit * base.gated[i] for i in gates]
+        gates = how.gates(len(base.gated), flat=len(self.channels))
+        widths = [how.per_unit * base.gated[i] for i in gates]
         labels = base.classes if how.labels else 0
         before, after = (self.flat + labels, *self.before), (self.before[-1], *self.after, sum(widths))
 
