@@ -132,12 +132,12 @@ def smallest_detectable(sd: float | None, n: int, power: float = POWER, level: f
         return None
     if sd == 0:
         return 0.0
-    from scipy.stats import nct  # scipy.special's nctdtr is wrong for one degree of freedom
+    from scipy.special import nctdtr
 
     bound = _quantile(n - 1, level)
 
     def found(shift: float) -> float:
-        return float(nct.sf(bound, n - 1, shift) + nct.cdf(-bound, n - 1, shift))
+        return float(1 - nctdtr(n - 1, shift, bound))  # the other tail is below 1e-6 where this is the power
 
     low, high = 0.0, 1.0
     while found(high) < power:
