@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from pflbench.reading.evidence import Facts
 from pflbench.reading.explaining import Explanation
 from pflbench.reading.runs import commit
-from pflbench.report.cells import ENOUGH_SEEDS
 from pflbench.report.reading import WINDOW
-from pflbench.report.text import number, ranges
+from pflbench.report.text import apart, number, ranges
+from pflbench.report.verdict import ENOUGH_SEEDS, Label
 from pflbench.units import count
 
 _WORDS = {
@@ -39,16 +38,16 @@ _DIFFERS = (
     "Differs",
     "and until the authors' values are known, the difference speaks neither against the paper nor against the method.",
 )
-_LABELS = {
-    "within 1": (
-        "Agrees within both spreads",
+_LABELS: dict[Label | None, tuple[str, str]] = {
+    "agrees": (
+        "Agrees",
         "so the agreement does not show that the paper's experiment was repeated.",
     ),
-    "within 2": (
+    "inconclusive": (
         "Cannot be told whether it agrees",
         "so more seeds alone would not show whether the paper's experiment was repeated.",
     ),
-    "off": _DIFFERS,
+    "differs": _DIFFERS,
 }
 """By the label of a verdict: what it says, and what that is worth where the number rests on a guess."""
 _DOMINATES = 2.0
@@ -110,13 +109,15 @@ def _verdict(of: Explanation) -> list[str]:
 
 
 def _compared(of: Explanation) -> str:
-    """The difference from the paper's number, its size in spreads, and how large our ± is beside the paper's."""
-    value, reference, ours = of.value, of.value.reference, _own(of)
-    label, _ = _LABELS.get(value.verdict.label if value.verdict else "", ("Not comparable", ""))
+    """The difference from the paper's number with its interval, and how large our ± is beside the paper's."""
+    value, reference, ours, decimals = of.value, of.value.reference, _own(of), of.table.layout.decimals
+    label, _ = _LABELS.get(value.verdict.label if value.verdict else None, ("Not comparable", ""))
     if reference and reference.suspect is not None:
         label = "Beside the suspect number"
     so_far = "" if value.complete else f" (so far: {value.done} of {count(value.expected, 'seed')})"
-    apart = _beside(of, value.difference or 0.0) + _in_spreads(of)
+    interval = value.verdict.interval if value.verdict else None
+    to = "" if interval is None else f", 95 % interval {interval.low:+.{decimals}f} to {interval.high:+.{decimals}f}"
+    away = _beside(of, value.difference or 0.0) + to
     theirs = reference.spread if reference else None
     own, paper = of.printed(ours), of.printed(theirs or 0.0)
     if theirs is None:
@@ -127,19 +128,19 @@ def _compared(of: Explanation) -> str:
         sizes = f"pflbench's ± ({own}) is {_times(ours / theirs)} the paper's ({paper})"
         if ours / theirs >= _DOMINATES and value.difference:
             sizes += f", and the difference {_times(abs(value.difference) / theirs)} the paper's alone"
-    return f"{label}{so_far}: {apart}; {sizes}."
+    return f"{label}{so_far}: {away}; {sizes}."
 
 
 def _meaning(of: Explanation) -> str:
     """What the agreement or difference shows, given where the run's values come from."""
-    label = of.value.verdict.label if of.value.verdict else ""
+    label = of.value.verdict.label if of.value.verdict else None
     guesses = _in_words(of, "guess") or [one.what for one in of.departures if one.source == "guess"]
     if guesses:
         return f"{_rests(guesses)}, {_LABELS.get(label, _DIFFERS)[1]}"
     known = f"o value behind it is {'known to be a guess' if of.of_source('') else 'a guess'}"
-    if label == "within 2":
+    if label == "inconclusive":
         return f"N{known}; more seeds would tell."
-    if label == "off":
+    if label == "differs":
         return (
             f"Not reproduced, though n{known}: what differs from the paper's text and "
             "from the code that is followed, or the paper's own runs, must make the difference."
@@ -248,14 +249,11 @@ def _of_the_last_rounds(of: Explanation) -> Iterator[str]:
         )
 
 
-def spreads_apart(of: Explanation) -> str:
-    """The difference to the paper's number, and how large it is beside both spreads; empty without one."""
-    value, spreads = of.value, _in_spreads(of)
-    if value.difference is None or value.reference is None:
+def difference(of: Explanation) -> str:
+    """The difference to the paper's number with its interval; empty without one."""
+    if of.value.difference is None:
         return ""
-    joint = of.printed(math.hypot(_own(of), value.reference.spread or 0.0))
-    difference = f"{value.difference:+.{of.table.layout.decimals}f}"
-    return f"pflbench minus paper: {difference} points{spreads}{spreads and f' ({joint})'}."
+    return f"pflbench minus paper, in points: {apart(of.value.difference, of.value.verdict, of.table.layout.decimals)}."
 
 
 def _beside(of: Explanation, difference: float) -> str:
@@ -264,15 +262,6 @@ def _beside(of: Explanation, difference: float) -> str:
 
 def _own(of: Explanation) -> float:
     return (of.value.std if of.table.spread.kind == "std" else of.value.sem) or 0.0
-
-
-def _in_spreads(of: Explanation) -> str:
-    """How many spreads the numbers are apart; empty where that is no number."""
-    ratio, reference = of.value.verdict.ratio if of.value.verdict else None, of.value.reference
-    if ratio is None or math.isinf(ratio):
-        return ""
-    both = reference is not None and reference.spread is not None
-    return f", {ratio:.1f} times {'both spreads taken together' if both else 'our spread alone'}"
 
 
 def _times(ratio: float) -> str:

@@ -6,13 +6,13 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from pflbench.reading.conclusion import KINDS, conclusion, spreads_apart
+from pflbench.reading.conclusion import KINDS, conclusion, difference
 from pflbench.reading.evidence import Facts
 from pflbench.reading.explaining import Explanation, Given, written
 from pflbench.reading.runs import commit
 from pflbench.report import footer
-from pflbench.report.table import SUSPECT
 from pflbench.report.text import ranges
+from pflbench.report.verdict import SUSPECT
 from pflbench.store import Stored
 from pflbench.units import count
 
@@ -25,12 +25,6 @@ SOURCES = {
     "": "the suite does not say where it comes from",
 }
 """What the sources of values mean, in the order in which they are told."""
-_MEASURED = {
-    "within 1": "the difference is at most as large as both spreads taken together",
-    "within 2": "the difference is between one and two times both spreads taken together",
-    "off": "the difference is more than twice both spreads taken together",
-}
-"""Why a verdict is what it is."""
 _PREPARED = {"dataset": "how the {}, {}, is prepared", "partition": "how the {}, {}, is drawn"}
 """Settings whose source is not that of their name."""
 _OPTION = re.compile(r"(?:\d+\. )?With `(\w+)`")
@@ -99,11 +93,10 @@ def _numbers(of: Explanation) -> list[str]:
         paper = of.printed(reference.mean, reference.spread)
     elif not of.table.published:
         paper = "none has this table"
-    lines = [f"pflbench  {ours}", f"Paper     {paper}", spreads_apart(of)]
+    lines = [f"pflbench  {ours}", f"Paper     {paper}", difference(of)]
     if value.verdict is not None:
-        why = _MEASURED.get(value.verdict.label, value.verdict.reason)
         suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
-        lines.append(f"Verdict of the report: {value.verdict.label} ({why}){suspect}.")
+        lines.append(f"Verdict of the report: {value.verdict.label}{suspect} ({value.verdict.reason}).")
         lines.append(f"But {value.verdict.at_best}." if value.verdict.at_best else "")
     if reference is not None and reference.spread is not None and of.table.spread.paper:
         lines.append(f"The paper's ± is {of.table.spread.paper}.")

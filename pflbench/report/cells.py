@@ -13,14 +13,13 @@ import numpy.typing as npt
 from pflbench.errors import PflbenchError
 from pflbench.report.gap import gap
 from pflbench.report.reading import WINDOW, Floats, Rounds, Shelf, average, by_round, concerned, scored
-from pflbench.report.table import CellValue, Recent, Verdict
+from pflbench.report.table import CellValue, Recent
 from pflbench.report.text import ranges
+from pflbench.report.verdict import COMPARED, verdict
 from pflbench.result import RunResult
-from pflbench.suite.cells import Caption, Cell, Choice, Expansion, Reading, Reference
+from pflbench.suite.cells import Cell, Choice, Expansion, Reading, Reference
 from pflbench.suite.schema import Spread
 
-ENOUGH_SEEDS = 3
-_ROUNDING = 1e-9
 _MIXED = "the column mixes data or method versions (see †)"
 
 
@@ -89,26 +88,27 @@ def value(cell: Cell, done: list[Read], shelf: Shelf, table: Expansion, *, mixed
     return replace(filled, on_test=Reference(optimistic.mean, optimistic.spread))
 
 
-def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Reading, table: Caption) -> CellValue:
+def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Reading, table: Expansion) -> CellValue:
     """The value with what its other scored rounds say."""
     if reading.read_as != "last":
         return replace(value, gap=gap(results, reading))
     value = replace(value, recent=recent(results, reading))
     verdict_, theirs = value.verdict, value.reference
-    if verdict_ is None or theirs is None or verdict_.label not in ("within 2", "off"):
+    if verdict_ is None or theirs is None or verdict_.label not in COMPARED[1:]:
         return value
     other = gap(results, reading)
     if other is None or len(other.best) < len(results):
         return value
-    best = summarize(np.array([[one] for one in other.best.values()]), table.spread)
-    there = verdict(best, theirs)
-    if there.label != "within 1":
+    best = list(other.best.values())
+    there = verdict(best, theirs, table.spread, table.layout.decimals)
+    if COMPARED.index(there.label) >= COMPARED.index(verdict_.label):
         return value
-    said = f"at our best round (optimistic; rounds {ranges(other.at.values())}) it is {best.mean:.1f}: {there.label}"
+    mean = float(np.mean(best))
+    said = f"at our best round (optimistic; rounds {ranges(other.at.values())}) it is {mean:.1f}: {there.label}"
     return replace(value, verdict=replace(verdict_, at_best=said))
 
 
-def settle(value: CellValue, seeds: dict[int, Floats], table: Caption) -> CellValue:
+def settle(value: CellValue, seeds: dict[int, Floats], table: Expansion) -> CellValue:
     """The value with its mean, its spreads and its verdict; `seeds`: for each seed its numbers, one per step."""
     ours = summarize(np.array(list(seeds.values())), table.spread)
     barred = None
@@ -116,14 +116,16 @@ def settle(value: CellValue, seeds: dict[int, Floats], table: Caption) -> CellVa
         barred = _MIXED
     elif table.shortfall.runs:
         barred = f"less than the whole protocol: {table.shortfall.runs}"
+    means = {seed: float(numbers.mean()) for seed, numbers in seeds.items()}
+    theirs = value.reference
     return replace(
         value,
-        seeds={seed: float(numbers.mean()) for seed, numbers in seeds.items()},
+        seeds=means,
         mean=ours.mean,
         std=ours.std,
         sem=ours.sem,
         spread=ours.spread if table.shows_spread else None,
-        verdict=verdict(ours, value.reference, barred) if value.reference else None,
+        verdict=verdict([*means.values()], theirs, table.spread, table.layout.decimals, barred) if theirs else None,
     )
 
 
@@ -211,18 +213,3 @@ def recent(results: Sequence[RunResult], reading: Reading) -> Recent | None:
         step=float(np.abs(np.diff(values)).max()),
         last=float(values[:, -1].mean()),
     )
-
-
-def verdict(ours: Summary, theirs: Reference, not_comparable: str | None = None) -> Verdict:
-    """How our cell compares to the paper's. `not_comparable`: the reason if they must not be compared."""
-    if not_comparable is not None:
-        return Verdict("not comparable", not_comparable)
-    if ours.n < ENOUGH_SEEDS:
-        return Verdict("too few seeds", f"fewer than {ENOUGH_SEEDS} seeds are done", suspect=theirs.suspect)
-    spreads = "√(ours² + paper's²)" if theirs.spread is not None else "ours alone, as the paper prints no ±"
-    reason = f"the difference is within one, within two, or more (off) joint ± (how many: in parentheses), {spreads}"
-    joint = math.hypot(ours.spread or 0.0, theirs.spread or 0.0)
-    difference = abs(ours.mean - theirs.mean)
-    ratio = difference / joint if joint else math.inf if difference > _ROUNDING else 0.0
-    within = [n for n in (1, 2) if difference <= n * joint + _ROUNDING]
-    return Verdict("off" if not within else "within 1" if 1 in within else "within 2", reason, ratio, theirs.suspect)

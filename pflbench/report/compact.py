@@ -89,15 +89,15 @@ def _scored(rows: Sequence[Row]) -> str:
 
 
 def _against(table: Table) -> list[str]:
-    """How many cells have which verdict, and the differences of the first that are off."""
+    """How many cells have which verdict, and the differences of the first that differ."""
     told: dict[str, list[str]] = {}
     for row, head, value in table.shown if table.compared else ():
         if value.verdict is not None:
             where = told.setdefault(value.verdict.word, [])
             where.append(f"{row.title}, {head.name}: {value.difference:+.{table.decimals}f}")
-    off = told.get("off", ())
-    first = f" ({'; '.join(off[:3])}{f', and {len(off) - 3} more' if len(off) > 3 else ''})"
-    counts = (f"{word} {len(cells)}{first if word == 'off' else ''}" for word, cells in told.items())
+    far = told.get("differs", ())
+    first = f" ({'; '.join(far[:3])}{f', and {len(far) - 3} more' if len(far) > 3 else ''})"
+    counts = (f"{word} {len(cells)}{first if word == 'differs' else ''}" for word, cells in told.items())
     return [f"Against the paper, cells: {'; '.join(counts)}."] if told else []
 
 

@@ -9,9 +9,11 @@ from pflbench.report import used as made
 from pflbench.report.cells import spread_word
 from pflbench.report.gap import gap_lines
 from pflbench.report.reading import WINDOW, concerned
+from pflbench.report.statistics import LEVEL
 from pflbench.report.table import CellValue, Grid
 from pflbench.report.text import MARKS, grouped, number, ranges
 from pflbench.report.used import Used, per_column
+from pflbench.report.verdict import COMPARED
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import Caption, Cell, ColumnHead, Expansion, TableRow
 from pflbench.suite.schema import Spread
@@ -72,6 +74,7 @@ def footer(
         *choices(table, grid),
         *unprinted(grid, titles),
         *differences(table),
+        by_chance(grid),
         f"Precision: {precision}." if precision else "",
         progress,
         made.provenance(done),
@@ -323,6 +326,14 @@ def unprinted(grid: Grid, titles: Mapping[str, str]) -> list[str]:
         said = [f"{', '.join(rows)} ({names})" for names, rows in grouped(found).items()]
         lines += [f"{MARKS[source]} rests on {words}: {'; '.join(said)}."] if said else []
     return lines
+
+
+def by_chance(grid: Grid) -> str:
+    """How many of the cells that are held against the paper would differ if none did."""
+    compared = sum(value.verdict is not None and value.verdict.label in COMPARED for value in grid.values())
+    expected = number((1 - LEVEL) * compared, None, 1)
+    said = f"Of {count(compared, 'cell')} held against the paper, {expected} would differ by chance alone."
+    return said if compared else ""
 
 
 def differences(table: Expansion) -> list[str]:

@@ -19,7 +19,7 @@ from pflbench.report.versions import apart, mixtures, outdated
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import askers
-from pflbench.suite.cells import Caption, ColumnHead, Derived, Expansion, ReadAs, Reference, TableColumn
+from pflbench.suite.cells import ColumnHead, Derived, Expansion, ReadAs, Reference, TableColumn
 
 _READ: dict[ReadAs, str] = {"last": "", "last-10": " [last ten scored rounds]", "best": " [best round: optimistic]"}
 """What the title says of the rounds that a table is read in."""
@@ -125,7 +125,7 @@ def derive(table: Expansion, extra: Sequence[str], grid: Grid) -> tuple[tuple[Co
     return tuple(columns), found
 
 
-def difference(a: CellValue, b: CellValue, reference: Reference | None, table: Caption) -> CellValue:
+def difference(a: CellValue, b: CellValue, reference: Reference | None, table: Expansion) -> CellValue:
     """The first minus the second, over the seeds that are done on both sides: its runs are those of these seeds."""
     common = [seed for seed in a.seeds if seed in b.seeds]
     empty = CellValue(

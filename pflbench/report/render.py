@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import os
 import shutil
 import sys
@@ -28,7 +27,8 @@ Format = Literal["terminal", "markdown", "latex", "csv"]
 CSV_COLUMNS = (
     *("suite", "profile", "row", "method", "column", "dataset", "partition", "clients", "stage"),
     *("mean", "std", "sem", "n", "reference_mean", "reference_spread"),
-    *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs", "seeds", "rests_on", "spreads"),
+    *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs", "seeds", "rests_on"),
+    *("difference_low", "difference_high"),
 )
 
 _PADDING = 3  # a space on either side of a column and the line between two
@@ -116,7 +116,7 @@ def _csv(table: Table) -> str:
 
 def _record(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Sequence[object]:
     reference, verdict, setting = value.reference, value.verdict, head.column
-    ratio = verdict.ratio if verdict and verdict.ratio is not None and math.isfinite(verdict.ratio) else None
+    low, high = verdict.interval if verdict and verdict.interval else (None, None)
     return (
         *(table.suite, table.profile, row.title, value.method, setting.id, setting.dataset, setting.partition),
         *(setting.clients or None, value.stage, _short(value.mean), _short(value.std), _short(value.sem), value.done),
@@ -124,7 +124,7 @@ def _record(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Seque
         *(value.rounds, value.expected, value.failed, _short(value.difference)),
         *(verdict.word if verdict else None, value.mixed, " ".join(run for ids in value.runs.values() for run in ids)),
         *(" ".join(map(str, value.seeds)), " ".join(f"{key}={source}" for key, source in value.rests_on.items())),
-        _short(ratio),
+        *(_short(low), _short(high)),
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from pflbench.report.verdict import Verdict
 from pflbench.suite.cells import ColumnHead, ReadAs, Reference
 
 
@@ -45,29 +46,6 @@ class Gap(NamedTuple):
         """A reading's mean over the seeds."""
         found = {"last": self.last, "last-10": self.recent, "best": self.best}[which]
         return float(np.mean(list(found.values())))
-
-
-SUSPECT = "reference suspect"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How a cell compares to the paper, and why; `ratio` is the difference in joint spreads.
-
-    `suspect`: why the paper's number may be wrong, which stands beside the comparison and does not hide it.
-    `at_best`: what the comparison would be at our best round, where that is nearer to the paper's than our last.
-    """
-
-    label: Literal["within 1", "within 2", "off", "too few seeds", "not comparable"]
-    reason: str
-    ratio: float | None = None
-    suspect: str | None = None
-    at_best: str | None = None
-
-    @property
-    def word(self) -> str:
-        """The verdict in a word; "reference suspect" where the paper's number is, whatever the difference."""
-        return self.label if self.suspect is None else SUSPECT
 
 
 @dataclass(frozen=True)

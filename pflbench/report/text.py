@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import codecs
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from textwrap import wrap
 from typing import NamedTuple, TypeVar
 
-from pflbench.report.table import SUSPECT, CellValue, Row, Table, Verdict
+from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.verdict import COMPARED, RULE, SUSPECT, Verdict
 from pflbench.units import consecutive
 
 NONE = "–"
@@ -92,16 +92,24 @@ def comparison(table: Table) -> tuple[list[Compared], list[str]]:
         if printed is not None:
             spread = "" if printed.spread is None else f" ± {printed.spread:.{table.decimals}f}"
             paper = (printed.text or number(printed.mean, None, table.decimals)) + spread
-        difference = NONE if value.difference is None else f"{value.difference:+.{table.decimals}f}"
+        difference = NONE if value.difference is None else apart(value.difference, value.verdict, table.decimals)
         verdict = _judged(value.verdict, notes) if value.verdict else NONE
         lines.append(Compared(row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
-    return lines, [f"[{mark}] {reason}" for reason, mark in notes.items()]
+    judged = any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)
+    rule = [f"Verdicts: {RULE}."] if lines and judged else []
+    return lines, [*rule, *(f"[{mark}] {reason}" for reason, mark in notes.items())]
+
+
+def apart(difference: float, verdict: Verdict | None, decimals: int) -> str:
+    """`-0.14 (-0.50 to 0.22)`: a difference with its interval, as far as there is one."""
+    shown = f"{difference:+.{decimals}f}"
+    interval = verdict.interval if verdict else None
+    return shown if interval is None else f"{shown} ({interval.low:+.{decimals}f} to {interval.high:+.{decimals}f})"
 
 
 def _judged(verdict: Verdict, notes: dict[str, int]) -> str:
-    """`off (6.1) [1], reference suspect [2]`; `notes`: the numbers of the reasons so far."""
-    shown = "" if verdict.ratio is None or math.isinf(verdict.ratio) else f" ({verdict.ratio:.1f})"
-    said = f"{verdict.label}{shown} [{notes.setdefault(verdict.reason, len(notes) + 1)}]"
+    """`differs [1], reference suspect [2]`; `notes`: the numbers of the reasons so far."""
+    said = f"{verdict.label} [{notes.setdefault(verdict.reason, len(notes) + 1)}]"
     for word, why in ((SUSPECT, verdict.suspect), ("nearer at our best round", verdict.at_best)):
         if why is not None:
             said += f", {word} [{notes.setdefault(why, len(notes) + 1)}]"

@@ -63,16 +63,24 @@ Hyper = dict[str, Annotated[Sourced, _short_for("value")]]
 Grid = dict[str, Annotated[Candidates, _short_for("value")]]
 
 
+class Runs(TomlTable):
+    """How many runs a paper's numbers are of."""
+
+    value: Annotated[int, Field(ge=2)]
+    source: Source
+
+
 class Spread(TomlTable):
     """What ± means. `each-step`: the spread at each reported step, averaged; `mean`: the spread of the seeds' means.
 
-    `paper`: what the ± that the paper printed is, in words.
+    `paper`: what the ± that the paper printed is, in words; `n`: over how many runs that is, with its source.
     """
 
     kind: Literal["std", "sem"]
     ddof: Literal[0, 1] = 1
     of: Literal["mean", "each-step"] = "mean"
     paper: str = ""
+    n: Runs | None = None
 
 
 class SuiteTable(TomlTable):

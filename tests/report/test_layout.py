@@ -134,7 +134,7 @@ def test_verdicts(build: Build, store: Store) -> None:
     table = lay_out(build.table(references=references), store)
     assert value(table, "fedavg").difference == pytest.approx(-1)
     labels = [v.verdict and v.verdict.label for row in table.rows for v in row.cells if v]
-    assert labels == ["within 1", "off", "within 1", None]
+    assert labels == ["inconclusive", "differs", "inconclusive", None]
     suspect = value(table, "fedavg-ft").verdict
     assert suspect and (suspect.word, suspect.suspect) == ("reference suspect", "a misprint")
 
@@ -155,7 +155,7 @@ def test_less_than_the_whole_is_marked_once(build: Build, store: Store) -> None:
     other = build.table(references=references, profile="smoke", shortfall=Shortfall(seeds="3 of 5 seeds"))
     table = lay_out(other, store)  # fewer seeds alone: each cell is what it says
     assert table.title == "Demo, Table 1 [profile: smoke; 3 of 5 seeds]"
-    assert "off" in render(table, "markdown")
+    assert "differs" in render(table, "markdown")
 
 
 def test_no_verdict_without_runs(build: Build, store: Store) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -34,18 +33,20 @@ def table(build: Build, store: Store) -> Table:
 
 
 def test_terminal(table: Table) -> None:
-    shown = render(table, "terminal", width=120, color=False)
+    shown = render(table, "terminal", width=140, color=False)
     assert "\x1b" not in shown
-    assert max(map(len, shown.splitlines())) <= 120
+    assert max(map(len, shown.splitlines())) <= 140
     lines = [line.split() for line in shown.splitlines()]
     assert ["┃", "Digits", "┃", "Digits"] in lines
     assert ["FedAvg", "│", "30.00", "±", "8.16", "│", "40.00", "±", "8.16"] in lines
     assert ["Foo", "│", "70.00", "(1/3)", "│", "–"] in lines
     order = [shown.index(part) for part in ("Demo, Table 1", "FedAvg-FT", "not in the suite", "Foo", "Seeds:", "Ours")]
     assert order == sorted(order)
-    assert "30.00 ± 8.16  31.00 ± 1.00       -1.00  within 1 (0.1) [1]" in shown
-    assert "40.00 ± 8.16  90.00 ± 1.00      -50.00  off (6.1) [1]" in shown
-    assert "75.00 ± 8.16         70.00       +5.00  within 1 (0.6) [2], reference suspect [3]" in shown
+    # Seeds 10 apart: Student's interval reaches 24.84 on either side, and half a digit further.
+    assert "30.00 ± 8.16  31.00 ± 1.00   -1.00 (-25.85 to +23.85)  inconclusive [1]" in shown
+    assert "40.00 ± 8.16  90.00 ± 1.00  -50.00 (-74.85 to -25.15)  differs [1]" in shown
+    assert "75.00 ± 8.16         70.00   +5.00 (-19.85 to +29.85)  inconclusive [2], reference suspect [3]" in shown
+    assert "Of 3 cells held against the paper, 0.2 would differ by chance alone." in shown
     assert "85.00 ± 8.16             –           –  –" in shown
     assert "[3] a misprint" in shown
 
@@ -57,7 +58,7 @@ def test_a_reference_of_other_decimals_is_shown_as_printed(build: Build, store: 
         ("fedavg", "digits-b"): Reference(41.0, 1.0, text="41"),
     }
     shown = render(lay_out(build.table(references=references), store), "terminal", width=100)
-    assert "30.00 ± 8.16       31.1       -1.10" in shown and "40.00 ± 8.16  41 ± 1.00       -1.00" in shown
+    assert "30.00 ± 8.16       31.1  -1.10 (" in shown and "40.00 ± 8.16  41 ± 1.00  -1.00 (" in shown
 
 
 def test_comparing_is_optional(table: Table) -> None:
@@ -109,7 +110,14 @@ def test_markdown(table: Table) -> None:
     assert ["FedAvg", "30.00 ± 8.16", "40.00 ± 8.16"] in cells
     assert ["FedAvg-FT", "**75.00 ± 8.16**", "**85.00 ± 8.16**"] in cells
     assert cells.index(["*not in the suite:*", "", ""]) + 1 == cells.index(["Foo", "70.00 (1/3)", "–"])
-    assert ["FedAvg", "Digits Dir 0.3", "30.00 ± 8.16", "31.00 ± 1.00", "-1.00", "within 1 (0.1) [1]"] in cells
+    assert [
+        "FedAvg",
+        "Digits Dir 0.3",
+        "30.00 ± 8.16",
+        "31.00 ± 1.00",
+        "-1.00 (-25.85 to +23.85)",
+        "inconclusive [1]",
+    ] in cells
     assert ["FedAvg-FT", "Digits Dir 5", "85.00 ± 8.16", "–", "–", "–"] in cells
     assert shown.startswith("### Demo, Table 1\n\n|")
     assert "\n- Rounds: 3.\n" in shown
@@ -141,10 +149,10 @@ def test_csv_is_the_table(table: Table) -> None:
                     getattr(cell, name) if getattr(cell, name) is not None else float("nan"), nan_ok=True
                 )
     first = frame.iloc[0]
-    assert (first.reference_mean, first.reference_spread, first.verdict) == (31.0, 1.0, "within 1")
-    assert first.spreads == pytest.approx(1 / math.hypot(1, first["std"]))
+    assert (first.reference_mean, first.reference_spread, first.verdict) == (31.0, 1.0, "inconclusive")
+    assert (first.difference_low, first.difference_high) == pytest.approx((-25.846, 23.846), abs=1e-3)
     suspect = frame[frame.verdict == "reference suspect"].iloc[0]
-    assert (suspect.difference, suspect.spreads) == (5.0, pytest.approx(5 / suspect["std"]))
+    assert (suspect.difference, suspect.difference_low) == (5.0, pytest.approx(-19.846, abs=1e-3))
     assert frame[frame.row == "Foo"][["std", "sem", "reference_mean", "verdict"]].isna().all(axis=None)
 
 
