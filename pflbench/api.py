@@ -131,6 +131,7 @@ def table(
     *,
     spread: bool | None = None,
     read: ReadAs = "last",
+    versus: str | None = None,
     data_dir: Where | None = None,
 ) -> FinishedTable:
     """The table of a suite under a profile, from the stored runs alone, as the paper prints it.
@@ -141,6 +142,7 @@ def table(
         spread: Whether the spread over seeds stands behind each number; None: as the paper prints it.
         read: In which of the rounds that runs were scored in it is read: "last" (those that the suite names), "last-10"
             (the mean over the last ten), or "best" (each run's best one, which is optimistic).
+        versus: The row, or a method that one row shows, that all others are held against, paired seed by seed.
         data_dir: Where the datasets are, if not in the data root.
 
     Raises:
@@ -154,7 +156,7 @@ def table(
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
     store = Store(Path(results))
     own, every = readable(store, data_dir), part.but(profile=part.profile or "paper", methods=None)
-    (table,) = reported(every, store, own, spread=spread, read_as=read).tables
+    (table,) = reported(every, store, own, spread=spread, read_as=read, versus=versus).tables
     if not table.has_results:
         raise none_there(part, store, own)
     return FinishedTable(only([table], part.methods)[0])

@@ -64,6 +64,10 @@ def report(
             "last ten), or best (each run's best: optimistic). With the gap to the last round.",
         ),
     ] = "last",
+    versus: Annotated[
+        str | None,
+        option("--versus", help="A row, or a method that one row shows: all others against it, seed by seed."),
+    ] = None,
     fresh: Annotated[bool, option("--fresh", help="Leave packed runs out, as those of other people.")] = False,
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
     results: options.Results = options.DEFAULT_RESULTS,
@@ -84,7 +88,7 @@ def report(
     store = Store(results, packed=not fresh)
     own = readable(store, data_dir)
     first_look = format_ == "terminal" and output is None
-    found = reported(selection, store, own, spread=spread, newest=first_look and not all_, read_as=read)  # type: ignore[arg-type]
+    found = reported(selection, store, own, spread=spread, newest=first_look and not all_, read_as=read, versus=versus)  # type: ignore[arg-type]
     tables = [compact(one, compare_paper) for one in found.tables] if first_look and not full else found.tables
     texts = [render(table, format_, compare_paper) for table in tables]  # type: ignore[arg-type]
     if first_look:

@@ -50,11 +50,13 @@ def reported(
     spread: bool | None = None,
     newest: bool = False,
     read_as: ReadAs = "last",
+    versus: str | None = None,
 ) -> Reported:
     """What a report shows; the methods asked for choose among the rows.
 
     Where nothing is asked for and `newest`, it is only the table that was run last. `spread`: whether the spread over
     seeds stands behind each number; None: as the suite says. `read_as`: in which of the scored rounds they are read.
+    `versus`: the row that all others are held against.
 
     Raises:
         UsageError: Something is unknown, or nothing that is asked for has results.
@@ -70,7 +72,7 @@ def reported(
         shown = [last] if last else there[:1]
     if not shown and not counted:
         raise none_there(trained, store, own)
-    tables = [*counted.values(), *(lay_out(one.with_spread(spread), store, read_as) for one in shown)]
+    tables = [*counted.values(), *(lay_out(one.with_spread(spread), store, read_as, versus) for one in shown)]
     seen = {(one.path.resolve(), one.profile) for one in shown}
     others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
     return Reported(only(tables, part.methods), others)

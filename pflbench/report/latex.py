@@ -56,10 +56,10 @@ def latex(table: Table, compare: bool) -> str:
     label = table.suite if table.profile == "paper" else f"{table.suite}-{table.profile}"
     grids = [_grid(table, view) for view in views(table)]
     lines = [NEEDS, *source, *_float(caption, label, grids, notes)]
-    compared, reasons = text.comparison(table) if compare else ([], [])
-    if compared:
-        caption = [f"{table.title}: our numbers and the paper's."]
-        lines += ["", *_float(caption, f"{label}-paper", [_comparison(compared)], reasons)]
+    for one in text.appendices(table, compare):
+        title = one.title[0].lower() + one.title[1:]
+        listed = [_listed(one)] if one.lines else []
+        lines += ["", *_float([f"{table.title}: {title}."], f"{label}-{one.label}", listed, one.notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -160,10 +160,10 @@ def _number(shown: str) -> str:
     return escaped(re.sub(r"^-(?=\d)", "−", shown))
 
 
-def _comparison(lines: Sequence[text.Compared]) -> list[str]:
-    sides = "".join("l" if name in text.LEFT else "r" for name in text.COMPARISON)
+def _listed(of: text.Appendix) -> list[str]:
+    sides = "".join("l" if name in text.LEFT else "r" for name in of.header)
     body = []
-    for row, same in groupby(lines, key=lambda line: line.row):
+    for row, same in groupby(of.lines, key=lambda line: line[0]):
         found = [_line(["", *map(_number, line[1:])]) for line in same]
         body += [escaped(row) + found[0], *found[1:]]
-    return _tabular(sides, [_line([escaped(name) for name in text.COMPARISON])], body)
+    return _tabular(sides, [_line([escaped(name) for name in of.header])], body)

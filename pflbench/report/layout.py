@@ -16,6 +16,7 @@ from pflbench.report.table import CellValue, Grid, Row, Table
 from pflbench.report.unlisted import extra_rows
 from pflbench.report.used import Used, runs_used
 from pflbench.report.versions import apart, mixtures, outdated
+from pflbench.report.versus import held_against
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import askers
@@ -25,10 +26,11 @@ _READ: dict[ReadAs, str] = {"last": "", "last-10": " [last ten scored rounds]", 
 """What the title says of the rounds that a table is read in."""
 
 
-def lay_out(table: Expansion, store: Store, read_as: ReadAs = "last") -> Table:
+def lay_out(table: Expansion, store: Store, read_as: ReadAs = "last", versus: str | None = None) -> Table:
     """The finished table. Depends on nothing but the suite and the stored runs.
 
-    `read_as`: in which of the scored rounds it is read.
+    `read_as`: in which of the scored rounds it is read. `versus`: the row, or a method that one row shows, that all
+    others are held against. Raises `UsageError` where that is none.
     """
     shelf = Shelf(store)
     extra, spare = extra_rows(table, shelf.specs, askers(store))
@@ -46,6 +48,7 @@ def lay_out(table: Expansion, store: Store, read_as: ReadAs = "last") -> Table:
     }
     if table.layout.bold == "best-per-column":
         _mark_best(grid, table)
+    against = held_against(versus, table, grid, found) if versus else None
     columns, differences = derive(table, list(guests), grid)
     lines, warnings, summary = footer(table, grid, named | guests, used, list(mixed.values()), spare, older)
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
@@ -63,6 +66,7 @@ def lay_out(table: Expansion, store: Store, read_as: ReadAs = "last") -> Table:
         summary=summary,
         comparable=not table.shortfall.runs,
         read_as=read_as,
+        versus=against,
     )
 
 

@@ -31,6 +31,12 @@ CSV_COLUMNS = (
     *("difference_low", "difference_high"),
 )
 
+VERSUS_COLUMNS = (
+    *("versus", "versus_difference", "versus_low", "versus_high", "versus_n", "versus_over"),
+    *("versus_p", "versus_sign_p", "versus_star", "versus_detectable"),
+)
+"""What a rival adds to the CSV."""
+
 _PADDING = 3  # a space on either side of a column and the line between two
 
 
@@ -62,11 +68,10 @@ def _markdown(table: Table, compare: bool) -> str:
         *(_grid(table, view, "pipe", _in_pipes, "**{}**", "*{}*") for view in views(table)),
         "\n".join(f"- {line}" for line in table.footer),
     ]
-    lines, notes = text.comparison(table) if compare else ([], [])
-    if lines:
-        fields = [list(map(_in_pipes, line)) for line in lines]
-        compared = _tabulated(text.COMPARISON, fields, "pipe")
-        parts += ["#### Ours and the paper's", compared, "\n".join(f"- {n}" for n in notes)]
+    for one in text.appendices(table, compare):
+        fields = [list(map(_in_pipes, line)) for line in one.lines]
+        shown = _tabulated(one.header, fields, "pipe") if fields else ""
+        parts += [f"#### {_in_pipes(one.title)}", shown, "\n".join(f"- {note}" for note in one.notes)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -109,8 +114,9 @@ def _csv(table: Table) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     otherwise = () if table.read_as == "last" else (table.read_as,)
-    writer.writerow([*CSV_COLUMNS, *("read" for _ in otherwise)])
-    writer.writerows([*_record(table, *one), *otherwise] for one in table.shown)
+    held = VERSUS_COLUMNS if table.versus else ()
+    writer.writerow([*CSV_COLUMNS, *held, *("read" for _ in otherwise)])
+    writer.writerows([*_record(table, *one), *_held(table, *one), *otherwise] for one in table.shown)
     return file.getvalue()
 
 
@@ -125,6 +131,21 @@ def _record(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Seque
         *(verdict.word if verdict else None, value.mixed, " ".join(run for ids in value.runs.values() for run in ids)),
         *(" ".join(map(str, value.seeds)), " ".join(f"{key}={source}" for key, source in value.rests_on.items())),
         *(_short(low), _short(high)),
+    )
+
+
+def _held(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Sequence[object]:
+    """What stands in `VERSUS_COLUMNS`; nothing where no rival was named."""
+    if table.versus is None:
+        return ()
+    one = table.versus.cells.get((row.id, head.id))
+    if one is None:
+        return (table.versus.rival, *[None] * (len(VERSUS_COLUMNS) - 1))
+    low, high = one.paired.interval or (None, None)
+    least = None if one.seed is not None else one.paired.detectable
+    return (
+        *(table.versus.rival, _short(one.paired.mean), _short(low), _short(high), one.paired.n),
+        *("seeds" if one.seed is None else "clients", _short(one.p), _short(one.guard), one.star, _short(least)),
     )
 
 
@@ -159,17 +180,16 @@ def _terminal(table: Table, compare: bool, width: int | None, color: bool) -> st
             console.print(_block(table, view, columns))
     for entry in table.footer:
         say(entry, "yellow" if entry.startswith(("†", "Failed")) else "")
-    lines, notes = text.comparison(table) if compare else ([], [])
-    if lines:
+    for one in text.appendices(table, compare):
         say("")
-        say("Ours and the paper's", "bold")
-        widths = [max(map(cell_len, fields)) for fields in zip(text.COMPARISON, *lines, strict=True)]
-        if sum(widths) + 2 * (len(widths) - 1) <= width:
-            console.print(_comparison(lines))
+        say(one.title, "bold")
+        widths = [max(map(cell_len, fields)) for fields in zip(one.header, *one.lines, strict=True)]
+        if one.lines and sum(widths) + 2 * (len(widths) - 1) <= width:
+            console.print(_listed(one))
         else:
-            for line in lines:
-                say(f"{line.row}, {line.column}: {line.ours}; paper {line.paper}; {line.difference}; {line.verdict}")
-        for note in notes:
+            for line in one.lines:
+                say(one.sentence(line))
+        for note in one.notes:
             say(note)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
@@ -215,14 +235,14 @@ def _style(value: CellValue | None) -> str:
     return "bold" if value and value.best else "red" if value and value.mean is None and value.failed else ""
 
 
-def _comparison(lines: Sequence[text.Compared]) -> RichTable:
+def _listed(of: text.Appendix) -> RichTable:
     grid = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in text.COMPARISON:
+    for name in of.header:
         grid.add_column(Text(name), justify="left" if name in text.LEFT else "right", no_wrap=True)
     before = ""
-    for line in lines:
-        grid.add_row(Text("" if line.row == before else line.row), *map(Text, line[1:]))
-        before = line.row
+    for line in of.lines:
+        grid.add_row(Text("" if line[0] == before else line[0]), *map(Text, line[1:]))
+        before = line[0]
     return grid
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pflbench.report.statistics import LEVEL, Paired
 from pflbench.report.verdict import Verdict
 from pflbench.suite.cells import ColumnHead, ReadAs, Reference
 
@@ -105,6 +106,35 @@ Grid = dict[tuple[str, str], CellValue]
 
 
 @dataclass(frozen=True)
+class Against:
+    """A cell minus the rival's of its column, in points.
+
+    Attributes:
+        paired: Over the seeds that both have or, where that is one, over its clients.
+        seed: That one seed, on which everything is conditional; None with more.
+        p: The paired t-test's, adjusted by Holm over the column; None with one seed.
+        guard: The sign-flip test's, adjusted in the same way; None with one seed.
+    """
+
+    paired: Paired
+    seed: int | None = None
+    p: float | None = None
+    guard: float | None = None
+
+    @property
+    def star(self) -> bool:
+        """Whether both tests find a difference, adjusted for all comparisons of the column."""
+        return self.p is not None and self.guard is not None and max(self.p, self.guard) <= 1 - LEVEL
+
+
+class Versus(NamedTuple):
+    """A rival's title, and the cells that were held against it, by the ids of row and head."""
+
+    rival: str
+    cells: Mapping[tuple[str, str], Against]
+
+
+@dataclass(frozen=True)
 class Row:
     """A row with a value (or None) per column."""
 
@@ -134,6 +164,8 @@ class Table:
     """In which of the scored rounds its cells are read."""
     summary: str = ""
     """Seeds, spread and number of runs in a line."""
+    versus: Versus | None = None
+    """Its cells held against a rival's."""
 
     @property
     def shown(self) -> Iterator[tuple[Row, ColumnHead, CellValue]]:

@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pflbench.errors import UsageError, unknown
 from pflbench.report.cells import Read
 from pflbench.report.reading import EVERYBODY, by_client
-from pflbench.report.statistics import LEVEL, Paired, holm, paired
-from pflbench.report.table import Grid
+from pflbench.report.statistics import holm, paired
+from pflbench.report.table import Against, Grid, Versus
 from pflbench.suite.cells import Expansion
 
 Place = tuple[str, str]
 """The ids of a row and of a column head."""
-
-
-@dataclass(frozen=True)
-class Against:
-    """A cell minus the rival's of its column, in points.
-
-    Attributes:
-        paired: Over the seeds that both have or, where that is one, over its clients.
-        seed: That one seed, on which everything is conditional; None with more.
-        p: The paired t-test's, adjusted by Holm over the column; None with one seed.
-        guard: The sign-flip test's, adjusted in the same way; None with one seed.
-    """
-
-    paired: Paired
-    seed: int | None = None
-    p: float | None = None
-    guard: float | None = None
-
-    @property
-    def star(self) -> bool:
-        """Whether both tests find a difference, adjusted for all comparisons of the column."""
-        return self.p is not None and self.guard is not None and max(self.p, self.guard) <= 1 - LEVEL
 
 
 def rival(table: Expansion, name: str) -> str:
@@ -54,15 +32,19 @@ def rival(table: Expansion, name: str) -> str:
     return found[0]
 
 
-def against(of: str, table: Expansion, grid: Grid, found: Mapping[Place, Sequence[Read]]) -> dict[Place, Against]:
+def held_against(name: str, table: Expansion, grid: Grid, found: Mapping[Place, Sequence[Read]]) -> Versus:
     """Every cell against the rival's in its column, where both have a seed in common and data are not mixed.
 
     Args:
-        of: The rival's row.
+        name: The rival's row, or its method.
         table: Whose columns these are.
         grid: The filled cells.
         found: What was read of each cell, by its place.
+
+    Raises:
+        UsageError: The name means no row, or several.
     """
+    of = rival(table, name)
     compared: dict[Place, Against] = {}
     for head in table.heads:
         theirs = of, head.id
@@ -76,7 +58,8 @@ def against(of: str, table: Expansion, grid: Grid, found: Mapping[Place, Sequenc
             elif common:
                 column |= _by_clients(place, found[place], found[theirs], common[0])
         compared |= _adjusted(column)
-    return compared
+    (title,) = (row.title for row in table.rows if row.id == of)
+    return Versus(title, compared)
 
 
 def _by_clients(place: Place, ours: Sequence[Read], theirs: Sequence[Read], seed: int) -> dict[Place, Against]:
