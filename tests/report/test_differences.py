@@ -11,8 +11,8 @@ from table_kit import row
 from pflbench.report.layout import lay_out
 from pflbench.report.render import render
 from pflbench.report.table import CellValue, Table
+from pflbench.report.text import appendices
 from pflbench.report.text import cell as text
-from pflbench.report.text import comparison
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Derived, Expansion, Reading, Reference
 
@@ -79,8 +79,11 @@ def test_columns_are_subtracted_seed_by_seed(personal: Personal, store: Store, c
     assert (diff.done, diff.expected, diff.best, diff.method, diff.stage) == (3, 3, False, "pfedvem", "personalized")
     assert diff.runs == small.runs
     assert diff.verdict and "prints no ±" in diff.verdict.reason
-    lines, _ = comparison(table)
-    assert [line[1:5] for line in lines if "Diff." in line.column] == [("A Diff.", "-16.7 ± 6.7", "-1.0", "-15.7")]
+    (paper,) = appendices(table, compare=True)
+    # Student's interval of three differences, 4.30 standard errors on each side, and half a digit.
+    assert [line[1:5] for line in paper.lines if "Diff." in line[1]] == [
+        ("A Diff.", "-16.7 ± 6.7", "-1.0", "-15.7 (-44.4 to +13.1)")
+    ]
     assert text(value(table, 1, DIFF), 1) == "0/3"
     assert "Diff.: Small minus All, seed by seed; ± is over these differences." in table.footer
     assert any(line.endswith("; in A Small only the 1 with the fewest support images.") for line in table.footer)

@@ -12,8 +12,8 @@ from table_kit import with_cells
 
 from pflbench.report.layout import lay_out
 from pflbench.report.render import render
+from pflbench.report.text import appendices
 from pflbench.report.text import cell as text
-from pflbench.report.text import comparison
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion, Reference
 from pflbench.suite.schema import LayoutTable
@@ -120,9 +120,9 @@ def test_global_models_alone_have_no_scored_clients(table: Expansion, store: Sto
 
 def test_comparison_names_the_stage(table: Expansion, store: Store) -> None:
     cell = replace(table.places["pfedvem", "a-2/personalized"], reference=Reference(61.0))
-    lines, _ = comparison(lay_out(with_cells(table, cell), store))
-    (line,) = [line for line in lines if line.paper != "–"]
-    assert line[:5] == ("Ours", "A 2 Clients PM", "60.0 ± 10.0", "61.0", "-1.0")
+    (paper,) = appendices(lay_out(with_cells(table, cell), store), compare=True)
+    (line,) = [line for line in paper.lines if line[3] != "–"]
+    assert line[:4] == ("Ours", "A 2 Clients PM", "60.0 ± 10.0", "61.0") and line[4].startswith("-1.0")
 
 
 def test_a_stage_that_the_runs_lack_is_a_dash(personal: Personal, store: Store) -> None:

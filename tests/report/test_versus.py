@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from conftest import Build
 from table_kit import row
 
 from pflbench.errors import UsageError
@@ -17,6 +17,9 @@ from pflbench.report.render import VERSUS_COLUMNS, render
 from pflbench.report.table import Against, Table
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Expansion, Reading
+
+if TYPE_CHECKING:
+    from conftest import Build
 
 GAINS = (0.11, 0.13, 0.1, 0.16, 0.12, 0.09, 0.14, 0.15, 0.12, 0.1)
 """What a method gains on each seed; the seeds themselves vary much more."""
