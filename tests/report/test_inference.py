@@ -1,4 +1,4 @@
-"""Intervals and tests over seeds: against scipy, statsmodels and scikit-posthocs, closed forms, and simulation."""
+"""Intervals and tests over seeds: against scipy, statsmodels, published tables, closed forms, and simulation."""
 
 from __future__ import annotations
 
