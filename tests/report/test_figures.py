@@ -114,12 +114,26 @@ def test_a_run_that_does_not_know_its_sizes(personal: Personal, store: Store) ->
 # Histogram
 
 
-def test_sizes_over_partitions_are_those_of_the_partitions() -> None:
-    column = Slicing("A", 4, RandomSlicing("concepts"), 3, 6, 9)
-    labels, kind = np.repeat([0, 1, 2], 18), np.repeat(range(6), 9)
-    expected = [len(rows) for seed in (5, 7) for rows in RandomSlicing("concepts")(labels, kind, 4, seed)]
-    assert column.held == 3 and column.sizes((5, 7)).tolist() == expected
-    assert sum(expected) == 2 * 54 and all(size % 3 == 0 for size in expected)
+@pytest.mark.parametrize(
+    ("partition", "classes", "types", "clients", "held"),
+    [
+        (RandomSlicing("concepts"), 3, 6, 4, 3),
+        (RandomSlicing("labels"), 4, 4, 6, 2),
+        (RandomSlicing("labels", rows=24), 4, 4, 6, 2),
+        (RandomSlicing("labels", cuts="equal"), 4, 4, 10, 2),
+        (RandomSlicing("none"), 3, 6, 5, 6),
+    ],
+)
+def test_sizes_over_partitions_are_those_of_the_partitions(
+    partition: RandomSlicing, classes: int, types: int, clients: int, held: int
+) -> None:
+    column = Slicing("A", clients, partition, classes, types, 9)
+    kind = np.repeat(range(types), 9)
+    labels, fine = kind // (types // classes), None if types == classes else kind
+    expected = [len(rows) for seed in (5, 7) for rows in partition(labels, fine, clients, seed)]
+    assert column.held == held and column.sizes((5, 7)).tolist() == expected
+    with pytest.raises(UsageError, match="clients share every type"):
+        partition.lengths(types, 3, 4, 0) if partition.rows is None else partition.lengths(types, 9, 7, 0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ client's rows stand by type, ascending.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args, get_type_hints
 
 import numpy as np
@@ -70,25 +72,51 @@ class RandomSlicing:
             hands = [np.unique(types)] * clients
 
         piles = rows_by_type(types)
-        size = smallest = min(map(len, piles.values()))
-        if self.rows is not None:
-            size, rest = divmod(self.rows, len(piles))
-            if rest or size > smallest:
-                raise UsageError(
-                    f"rows = {self.rows} is not possible: with {len(piles)} types of at least {smallest} rows each it "
-                    f"must be a multiple of {len(piles)} up to {smallest * len(piles)}."
-                )
         # Hands are equally large and types equally popular, so this division has no remainder.
         holders = clients * len(hands[0]) // len(piles)
-        if holders > size:
-            raise UsageError(
-                f"{holders} clients share every type, and there are only {size} rows of one: use fewer clients."
-            )
+        size = self._size(len(piles), min(map(len, piles.values())), holders)
         random = rng.stream(seed, "slices")
         kept = {name: random.permutation(pile)[:size] for name, pile in piles.items()}
         cuts = random_cuts(size, holders, random) if self.cuts == "random" else np.arange(1, holders) * size // holders
         blocks = {name: np.split(pile, cuts) for name, pile in kept.items()}
         return [np.concatenate([blocks[name].pop() for name in sorted(hand.tolist())]) for hand in hands]
+
+    def _size(self, types: int, smallest: int, holders: int) -> int:
+        """How many rows of each type are dealt. Raises `UsageError` where there are too few."""
+        size = smallest
+        if self.rows is not None:
+            size, rest = divmod(self.rows, types)
+            if rest or size > smallest:
+                raise UsageError(
+                    f"rows = {self.rows} is not possible: with {types} types of at least {smallest} rows each it "
+                    f"must be a multiple of {types} up to {smallest * types}."
+                )
+        if holders > size:
+            raise UsageError(
+                f"{holders} clients share every type, and there are only {size} rows of one: use fewer clients."
+            )
+        return size
+
+    def lengths(self, types: int, per_type: int, holders: int, seed: int) -> Rows:
+        """How many rows of each of their types clients have: the holders of a type in order, int64 ["holders"].
+
+        Without dealing any: there are so many types of so many rows each, and so many clients hold each of them.
+        """
+        size = self._size(types, per_type, holders)
+        if self.cuts == "random":
+            cuts = random_cuts(size, holders, deepcopy(_after_shuffles(seed, types, per_type)))
+        else:
+            cuts = np.arange(1, holders) * size // holders
+        return np.diff(cuts, prepend=0, append=size)[::-1]
+
+
+@lru_cache(maxsize=2048)
+def _after_shuffles(seed: int, types: int, per_type: int) -> np.random.Generator:
+    """The stream of slices once the rows of every type are shuffled, as it is whoever they are cut for."""
+    random, pile = rng.stream(seed, "slices"), np.arange(per_type)
+    for _ in range(types):
+        random.permutation(pile)
+    return random
 
 
 def _halves(names: Rows, clients: int, random: np.random.Generator) -> list[Rows]:

@@ -137,12 +137,10 @@ class Slicing(NamedTuple):
 
     def sizes(self, seeds: Sequence[int]) -> npt.NDArray[np.int64]:
         """All clients' sizes in the partitions of these seeds."""
-        kind = np.repeat(np.arange(self.types), self.per_type)
-        labels = kind // (self.types // self.classes)
-        found = (
-            self.partition(labels, None if self.types == self.classes else kind, self.clients, seed) for seed in seeds
-        )
-        return np.array([len(rows) for partition in found for rows in partition])
+        holders = self.clients * self.held // self.types
+        found = [self.partition.lengths(self.types, self.per_type, holders, seed) for seed in seeds]
+        # Holders of a type are groups of clients that divide all types among themselves: these have equal sizes.
+        return self.held * np.repeat(np.concatenate(found), self.clients // holders)
 
     def law(self) -> Floats | None:
         """The exact probability that a client has 1, 2, … rows of each of its types; None if cuts are not random."""
