@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,8 @@ from pflbench.store import Store
 
 if TYPE_CHECKING:
     from pflbench.report.figures.panels import Drawing
+    from pflbench.report.reading import Shelf
+    from pflbench.suite.cells import Expansion
     from pflbench.suite.document import Document, Suite
     from pflbench.suite.figure import FromRuns, Histogram
 
@@ -72,6 +75,26 @@ def plot(
             rich_help_panel=_CURVES,
         ),
     ] = None,
+    per_client: Annotated[
+        bool,
+        option(
+            "--per-client",
+            help="How accurate the models are for each client, of all seeds, after the last scored round.",
+            rich_help_panel=_CURVES,
+        ),
+    ] = False,
+    kind: Annotated[
+        str | None,
+        option("--kind", help="With --per-client: sorted (as a rule), or violins.", rich_help_panel=_CURVES),
+    ] = None,
+    before_after: Annotated[
+        bool,
+        option(
+            "--before-after",
+            help="Each client's accuracy after personalization against that before, and the share that gains.",
+            rich_help_panel=_CURVES,
+        ),
+    ] = False,
     caption: Annotated[
         bool, option("--caption", help="Write the title above the picture and the notes, printed anyway, below it.")
     ] = False,
@@ -88,10 +111,22 @@ def plot(
     if format_ not in FORMATS:
         raise unknown("format of a figure", format_, FORMATS)
     part = selection.but(suites=[*filter(None, [name]), *selection.suites])
-    if curve:
-        drawing = _curves(part, against or "round", metric or "accuracy", results, data_dir)
-    elif against or metric:
-        raise UsageError("--against and --metric say something to --curve alone.")
+    asked = {"--curve": curve, "--per-client": per_client, "--before-after": before_after}
+    _check(
+        asked, {"--against": ("--curve", against), "--metric": ("--curve", metric), "--kind": ("--per-client", kind)}
+    )
+    if any(asked.values()):
+
+        def draw(table: Expansion, shelf: Shelf) -> Drawing:
+            from pflbench.report.figures import curves, each_client
+
+            if curve:
+                return curves.curves(table, shelf, against or "round", metric or "accuracy")
+            if per_client:
+                return each_client.distributions(table, shelf, kind or "sorted")
+            return each_client.before_after(table, shelf)
+
+        drawing = _of_any_runs(part, draw, results, data_dir)
     else:
         drawing = _figure(part, results, data_dir)
     if format_ == "csv":
@@ -106,19 +141,30 @@ def plot(
     return 0
 
 
-def _curves(part: Selection, against: str, metric: str, results: Path, data_dir: Path | None) -> Drawing:
-    """The curves of stored runs, whatever suite or selection asks for them."""
+def _check(asked: Mapping[str, bool], with_one: Mapping[str, tuple[str, str | None]]) -> None:
+    """At most one of the pictures that any runs have, and none of another one's options."""
+    if sum(asked.values()) > 1:
+        raise UsageError(f"One picture at a time, not {' and '.join(name for name, on in asked.items() if on)}.")
+    for option_, (picture, given) in with_one.items():
+        if given is not None and not asked[picture]:
+            raise UsageError(f"{option_} says something to {picture} alone.")
+
+
+def _of_any_runs(
+    part: Selection, draw: Callable[[Expansion, Shelf], Drawing], results: Path, data_dir: Path | None
+) -> Drawing:
+    """What is drawn of stored runs, whatever suite or selection asks for them."""
     from pflbench.reading.drawn import one_table
-    from pflbench.report.figures.curves import curves, often
+    from pflbench.report.figures.curves import often
     from pflbench.report.reading import Shelf, readable
 
     store = Store(results)
     table = one_table(part, store, readable(store, data_dir))
-    drawing = curves(table, Shelf(store), against, metric)
+    drawing = draw(table, Shelf(store))
     if not drawing.panels:
         why = next((note for note in drawing.notes if note.startswith("Left out")), "")
         makes = f"`{common.command('run', table.part, results)} --evaluate-every {often(table)}` makes its runs."
-        raise UsageError(f"No curve of {table.suite} can be drawn from {str(results)!r}. {why or makes}")
+        raise UsageError(f"Nothing of {table.suite} in {str(results)!r} can be drawn so. {why or makes}")
     return drawing
 
 

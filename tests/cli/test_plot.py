@@ -72,9 +72,11 @@ def test_what_the_figures_show() -> None:
         (("pfedvem-fig3", "-o", "a.png", "--profile", "smoke"), "--profile and --rounds say nothing to it"),
         (("pfedvem-fig3", "-o", "a.png", "-m", "fedavg"), "of the selection only --seeds says something to it"),
         (("-o", "a.png"), "Which figure? One of cafeme-fig3,"),
-        (("pfedvem-fig3", "-o", "a.png", "--against", "steps"), "--against and --metric say something to --curve"),
+        (("pfedvem-fig3", "-o", "a.png", "--against", "steps"), "--against says something to --curve alone"),
         (("pfedvem-fig3", "-o", "a.png", "--curve"), "pfedvem-fig3 has no table: `pflbench plot` draws it"),
         (("-o", "a.png", "--curve", "-s", "cafeme-table1"), "No results of cafeme-table1 in 'results'"),
+        (("-o", "a.png", "--curve", "--kind", "violins"), "--kind says something to --per-client alone"),
+        (("-o", "a.png", "--curve", "--per-client"), "One picture at a time, not --curve and --per-client."),
         (("-o", "a.png", "--curve"), "No results of any suite in 'results'"),
     ],
 )
@@ -236,4 +238,8 @@ def test_curves_of_any_suite_end_to_end(cli, folder: Path) -> None:
     wrong = cli("plot", "--curve", "-m", "dito", "-o", "curves.csv")
     assert wrong.code == 2 and "Unknown method 'dito'. Did you mean 'ditto'" in wrong.err
     untold = cli("plot", "--curve", "-m", "fedavg", "--against", "steps", "-o", "curves.csv")
-    assert untold.code == 2 and "No curve of tiny can be drawn" in untold.err and "counted in epochs" in untold.err
+    assert (
+        untold.code == 2
+        and "Nothing of tiny in 'results' can be drawn so" in untold.err
+        and "counted in epochs" in untold.err
+    )

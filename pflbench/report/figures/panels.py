@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked"]
+Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked", "violin", "dots"]
 
 
 class Point(NamedTuple):
@@ -25,9 +25,9 @@ class Series:
     """Points with a common label.
 
     `width` is that of bars. The mark "spike" is a density of values that are all the same: a line at `x`; "printed" are
-    the paper's numbers; "stacked" are bars that stand on those of the series before. `like`: the label of the series
-    whose color it has. `hues`: for a cloud, the number that each point's color stands for. `numbers`: further numbers
-    of the series, by name.
+    the paper's numbers; "stacked" are bars that stand on those of the series before; a "violin" is the density of its
+    points' values; "dots" have no line. `like`: the label of the series whose color it has. `hues`: for a cloud, the
+    number that each point's color stands for. `numbers`: further numbers of the series, by name.
     """
 
     label: str
@@ -44,13 +44,14 @@ class Panel:
     """Series over common axes.
 
     `ticks`: what stands at 0, 1, … of the first axis, where that is no number. `span`: the part of the second axis that
-    is shown; None: all.
+    is shown; None: all. `square`: both axes have the same numbers, and a diagonal shows where they are equal.
     """
 
     title: str
     series: tuple[Series, ...]
     ticks: tuple[str, ...] = ()
     span: tuple[float, float] | None = None
+    square: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,23 @@
-"""Pictures of figures. The same numbers give the same bytes: no dates, no random ids."""
+"""Pictures of figures, as large as they are printed. The same numbers give the same bytes: no dates, no random ids."""
 
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
-import matplotlib
 from matplotlib import style
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from pflbench.report.figures.panels import Drawing, Panel, Series
+from pflbench.report.figures.labels import Names, at_ends, legend
+from pflbench.report.figures.marks import fill, looks, numbers
+from pflbench.report.figures.panels import Drawing, Panel
+from pflbench.report.figures.parts import in_a_line
 
 METADATA: Mapping[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -22,198 +26,180 @@ METADATA: Mapping[str, dict[str, Any]] = {
 }
 """The formats there are, and what their files shall not say."""
 STYLE = {
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.titlesize": 9,
+    "axes.titlepad": 4,
+    "axes.titlesize": 8,
+    "figure.dpi": 200,  # what is measured is what a picture has
     "font.size": 8,
+    "hatch.linewidth": 0.6,
+    "legend.columnspacing": 1.4,
+    "legend.fontsize": 7,
     "legend.frameon": False,
+    "legend.handlelength": 2.4,
+    "legend.labelspacing": 0.3,
     "pdf.fonttype": 42,  # fonts as such, which journals ask for
-    "savefig.dpi": 150,
     "svg.hashsalt": "pflbench",
     "text.parse_math": False,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
 }
-_WIDTH, _HEIGHT = 3.6, 2.7
-_LINE, _LEGEND, _MARGIN = 0.15, 0.25, 0.55
-_NARROWEST = 6.8
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
-"""Told apart by color-blind readers, too (Okabe and Ito, but for a yellow that is too light for a line)."""
-_MARKERS = "o^sDvPX*"
-_LINES: tuple[Any, ...] = (
-    "-",
-    "--",
-    "-.",
-    (0, (5, 1)),
-    (0, (3, 1, 1, 1)),
-    (0, (7, 3)),
-    (0, (1, 1)),
-    (0, (3, 1, 1, 1, 1, 1)),
-)
-_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
-
-
-class _Look(NamedTuple):
-    """How the series of a label look: in gray, lines, markers and hatches still tell them apart."""
-
-    color: str
-    marker: str
-    line: Any
-    hatch: str
-
-    @classmethod
-    def of(cls, i: int) -> _Look:
-        """The look of the i-th label: as many as colors, and then again with other lines, markers and hatches."""
-        other = i + i // len(_COLORS)
-        return cls(
-            *(_COLORS[i % len(_COLORS)], _MARKERS[other % len(_MARKERS)]),
-            *(_LINES[other % len(_LINES)], _HATCHES[other % len(_HATCHES)]),
-        )
-
-
-_Looks = Mapping[str, _Look]
+COLUMN, TEXT = 3.3, 6.9
+"""Inches: the width of a column of a two-column page, and of both."""
+_HEIGHTS = {1: 1.9, 2: 1.9, 3: 1.45}
+"""Inches of a panel's axes, by how many stand beside each other."""
+_BARS = 16
+"""With more bars a panel is as wide as both columns."""
+_SLANT = 30
+_PAD, _GAP, _LINE = 0.04, 0.12, 0.15
+"""Inches around the figure, between panels, and of a line of the caption."""
 
 
 def picture(drawing: Drawing, format: str, *, caption: bool = False) -> bytes:
     """The figure as a file of this format. `caption`: its title above it, and its notes below it."""
     with style.context(["default", STYLE]):  # whatever this user's own settings are
         file = io.BytesIO()
-        _figure(drawing, caption).savefig(file, format=format, metadata=METADATA[format])
+        figure_of(drawing, caption=caption).savefig(file, format=format, metadata=METADATA[format])
         return file.getvalue()
 
 
-def _figure(drawing: Drawing, caption: bool) -> Figure:
-    across = drawing.across
-    down = -(-len(drawing.panels) // across)
-    width = max(_NARROWEST, across * _WIDTH)
-    lines = [line for note in drawing.notes if caption for line in textwrap.wrap(note, int(width * 17))]
-    labels = drawing.labels
-    entries = {label: f"{label}: {beside}" if (beside := drawing.beside.get(label)) else label for label in labels}
-    # As many entries of the legend beside each other as there is room for, all as wide as the longest.
-    widest = max(1.3, 0.4 + 0.06 * max(map(len, entries.values()), default=0))
-    columns = max(1, min(len(entries), int(width / widest)))
-    below = _MARGIN + _LEGEND * -(-len(labels) // columns) + _LINE * len(lines)
-    above = 1.2 * _MARGIN if caption else 0.3 if any(panel.title for panel in drawing.panels) else 0.1
-    height = above + down * _HEIGHT + below
-    figure = Figure(figsize=(width, height))
+def figure_of(drawing: Drawing, *, caption: bool = False) -> Figure:
+    """The figure, in the style that is set. Panels without series are left out, unless all are without."""
+    panels = [panel for panel in drawing.panels if panel.series] or list(drawing.panels[:1])
+    across = _across(drawing.across) if len(panels) == len(drawing.panels) else in_a_line(len(panels))
+    width = COLUMN if across == 1 and _slim(panels[0]) else TEXT
+    figure = Figure(figsize=(width, 1.0))
+    canvas: Any = FigureCanvasAgg(figure)
+    grid = _Grid(figure, panels, across, drawing)
+    entries = {label: f"{label}: {beside}" if (beside := drawing.beside.get(label)) else label
+               for label in drawing.labels}  # fmt: skip
+    renderer = canvas.get_renderer()
+    grid.place([0.0] * across, 0.0, 0.0)
+    room = None if drawing.beside else grid.names(renderer)
+    under = [line for note in drawing.notes if caption for line in textwrap.wrap(note, int(width * 17))]
+    below, above = _LINE * len(under) + (_PAD if under else 0), 0.3 if caption else 0.0
+    named = None if room is not None else legend(figure, entries, width - 2 * _PAD, renderer)
+    if named is not None:
+        below += named.get_window_extent(renderer).height / figure.dpi + 0.06
+    grid.place(room or [0.0] * across, below, above)
+    if grid.crowded(renderer):
+        grid.place(room or [0.0] * across, below, above)
+    height = figure.get_figheight()
+    if named is not None:
+        named.set_bbox_to_anchor((0.5, (_PAD + _LINE * len(under) + (_PAD if under else 0)) / height))
     if caption:
-        figure.suptitle(drawing.title, y=1 - 0.15 / height, va="top", fontsize=11)
-    axes = figure.subplots(down, across, squeeze=False)
-    figure.subplots_adjust(
-        left=0.8 / width,
-        right=1 - 0.15 / width,
-        top=1 - above / height,
-        bottom=(below + 0.1) / height,
-        wspace=0.32,
-        hspace=0.35,
-    )
-    looks = _looks(drawing)
-    for panel, ax in zip(drawing.panels, axes.flat, strict=False):
-        _fill(ax, panel, drawing, looks)
-    for ax in axes.flat[len(drawing.panels) :]:
-        ax.set_axis_off()
-    _legend(figure, entries, (_LINE * len(lines) + 0.05) / height, columns)
-    if lines:
-        figure.text(0.1 / width, 0.06 / height, "\n".join(lines), fontsize=6.5, va="bottom", linespacing=1.35)
+        figure.suptitle(drawing.title, y=1 - 0.08 / height, va="top", fontsize=9)
+    if under:
+        figure.text(_PAD / width, _PAD / height, "\n".join(under), fontsize=6, va="bottom", linespacing=1.35)
     return figure
 
 
-def _looks(drawing: Drawing) -> _Looks:
-    """How each label's series look, and those that only the paper's numbers are there of."""
-    alike = {series.like: None for panel in drawing.panels for series in panel.series if series.like}
-    return {label: _Look.of(i) for i, label in enumerate(dict.fromkeys((*drawing.labels, *alike)))}
+def _across(asked: int) -> int:
+    """At most four panels in a line; of a longer one as many as make equal lines."""
+    return asked if asked <= 4 else next((n for n in (4, 3, 2) if asked % n == 0), 3)
 
 
-def _legend(figure: Figure, entries: Mapping[str, str], bottom: float, columns: int) -> None:
-    """One for all panels, in the order of the labels; `entries`: what to write for each of them."""
-    found = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in reversed(figure.axes)]
-    handles = {label: handle for of_panel in found for handle, label in of_panel}  # those of the first panel
-    if handles:
-        figure.legend(
-            handles=[handles[label] for label in entries],
-            labels=list(entries.values()),
-            loc="lower center",
-            bbox_to_anchor=(0.5, bottom),
-            ncols=columns,
-        )
+def _turn(ax: Axes, boxes: Sequence[Any]) -> None:
+    """Turn the names along the first axis as far as they must be not to cover each other; `boxes`: where they stand."""
+    apart = min(b.x0 + b.x1 - a.x0 - a.x1 for a, b in pairwise(boxes)) / 2
+    slanted = apart * math.sin(math.radians(_SLANT)) > max(box.height for box in boxes)
+    ax.tick_params(axis="x", rotation=_SLANT if slanted else 90)
+    for label in ax.get_xticklabels():
+        label.set(ha="right", va="center_baseline" if not slanted else "top", rotation_mode="anchor")
 
 
-def _fill(ax: Axes, panel: Panel, drawing: Drawing, looks: _Looks) -> None:
-    ax.set_title(panel.title)
-    ax.set_xlabel(drawing.x)
-    ax.set_ylabel(drawing.y)
-    hues = [hue for series in panel.series for hue in series.hues]
-    for series in panel.series:
-        if series.mark != "stacked":
-            _add(ax, series, looks[series.like or series.label], hues)
-    _stack(ax, [series for series in panel.series if series.mark == "stacked"])
-    if hues:
-        assert ax.figure is not None
-        colorbar = ax.figure.colorbar(ax.collections[0], ax=ax, label=drawing.hue)
-        colorbar.ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    if panel.span:
-        ax.set_ylim(*panel.span)
-    if panel.ticks:
-        ax.set_xticks(range(len(panel.ticks)), panel.ticks)
-        return
-    whole = all(float(point.x).is_integer() for series in panel.series for point in series.points)
-    ax.xaxis.set_major_locator(MaxNLocator(5, integer=whole))
-    if not panel.series:
-        ax.set(xticks=[], yticks=[])
-        ax.text(0.5, 0.5, "nothing done", ha="center", va="center", transform=ax.transAxes)
+def _slim(panel: Panel) -> bool:
+    """Whether a panel that stands alone is read in the width of one column."""
+    return sum(len(series.points) for series in panel.series if series.mark in ("bars", "printed")) <= _BARS
 
 
-def _add(ax: Axes, series: Series, look: _Look, hues: Sequence[float]) -> None:
-    color, marker = look.color, look.marker
-    x = [point.x for point in series.points]
-    y = [float("nan") if point.y is None else point.y for point in series.points]
-    around = [point.spread or 0.0 for point in series.points]
-    if series.mark == "cloud":
-        _cloud(ax, series, marker, hues)
-    elif series.mark == "spike":
-        ax.axvline(x[0], color=color, linestyle="--", label=series.label)
-    elif series.mark == "bars":
-        bars: Any = {"yerr": around, "capsize": 2, "error_kw": {"linewidth": 1}} if any(around) else {}
-        shade: Any = {"color": color, "alpha": 0.55, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
-        ax.bar(x, y, series.width, label=series.label, **shade, **bars)
-    elif series.mark == "printed":
-        _printed(ax, series, color)
-    elif series.mark == "points":
-        line: Any = {"marker": marker, "markersize": 3, "linestyle": look.line, "linewidth": 1, "capsize": 2}
-        ax.errorbar(x, y, around, color=color, label=series.label, **line)
-    else:
-        alone = marker if len(x) == 1 else ""
-        ax.plot(x, y, color=color, linestyle=look.line, linewidth=1.2, marker=alone, markersize=3, label=series.label)
-        if any(around):
-            low, high = ([b + side * s for b, s in zip(y, around, strict=True)] for side in (-1, 1))
-            ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+class _Grid:
+    """The panels' axes in lines of so many, where the space around each is as wide as what stands in it."""
 
+    def __init__(self, figure: Figure, panels: Sequence[Panel], across: int, drawing: Drawing):
+        self._figure, self._panels, self._across = figure, panels, across
+        self._looks = looks(drawing)
+        width = figure.get_figwidth() / across
+        self._height = _HEIGHTS.get(across, _HEIGHTS[3])
+        self.axes: list[Axes] = []
+        for i, panel in enumerate(panels):
+            ax = figure.add_axes((0.1, 0.1, 0.75 * width / figure.get_figwidth(), self._height))  # about as it will be
+            ax.set_title(panel.title)
+            fill(ax, panel, drawing, self._looks)
+            if i + across >= len(panels):
+                ax.set_xlabel(drawing.x)
+            if i % across == 0:
+                ax.set_ylabel(drawing.y)
+            self.axes.append(ax)
 
-def _stack(ax: Axes, stacked: Sequence[Series]) -> None:
-    """Bars on each other. Their many colors go from dark to light; classes have an order and no names."""
-    shades = matplotlib.colormaps["cividis"]
-    below: dict[float, float] = {}
-    for i, series in enumerate(stacked):
-        x, y = [point.x for point in series.points], [point.y or 0.0 for point in series.points]
-        color = shades(i / max(1, len(stacked) - 1))
-        bars: Any = {"color": color, "label": series.label, "edgecolor": "white", "linewidth": 0.3}
-        ax.bar(x, y, series.width, bottom=[below.get(place, 0.0) for place in x], **bars)
-        for place, height in zip(x, y, strict=True):
-            below[place] = below.get(place, 0.0) + height
+    def names(self, renderer: Any) -> list[float] | None:
+        """Write names at the ends of all lines: the inches that each column of panels needs for them.
 
+        None where one of the panels has no room for its names; then none has any.
+        """
+        found: list[Names] = []
+        width = self._figure.get_figwidth() / self._across
+        limits = [(ax.get_xlim()) for ax in self.axes]
+        for ax, panel in zip(self.axes, self._panels, strict=True):
+            names = at_ends(ax, panel, self._looks, renderer, width)
+            if names is None:
+                for done in found:
+                    for text in done.texts:
+                        text.remove()
+                for other, limit in zip(self.axes, limits, strict=True):
+                    other.set_xlim(limit)
+                return None
+            found.append(names)
+        return [max(one.width for one in found[i :: self._across]) for i in range(self._across)]
 
-def _cloud(ax: Axes, series: Series, marker: str, hues: Sequence[float]) -> None:
-    shades: Any = {"c": series.hues, "vmin": min(hues), "vmax": max(hues), "cmap": "viridis"}
-    ax.scatter(
-        [p.x for p in series.points], [p.y or 0.0 for p in series.points], marker=marker, s=14, linewidths=0, **shades
-    )
-    # The legend tells methods apart by their markers: its colors would be those of single points.
-    ax.plot([], [], color="0.4", marker=marker, markersize=4, linestyle="", label=series.label)
+    def place(self, right: Sequence[float], below: float, above: float) -> None:
+        """Set each panel's place, and the figure's height. Inches: for names beside each column, under and over all."""
+        margins = [self._margins(ax) for ax in self.axes]
+        columns = [margins[i :: self._across] for i in range(self._across)]
+        lines = [margins[i : i + self._across] for i in range(0, len(margins), self._across)]
+        lefts = [max(m[0] for m in one) for one in columns]
+        rights = [max(*(m[1] for m in one), room) for one, room in zip(columns, right, strict=True)]
+        tops, bottoms = [max(m[3] for m in one) for one in lines], [max(m[2] for m in one) for one in lines]
+        total = self._figure.get_figwidth()
+        wide = (total - sum(lefts) - sum(rights) - 2 * _PAD - _GAP * (self._across - 1)) / self._across
+        high = wide if any(panel.square for panel in self._panels) else self._height
+        tall = above + below + sum(tops) + sum(bottoms) + high * len(lines) + 2 * _PAD + _GAP * (len(lines) - 1)
+        self._figure.set_figheight(tall)
+        top = tall - above - _PAD
+        for line in range(len(lines)):
+            top -= tops[line] + high
+            left = _PAD
+            for column, ax in enumerate(self.axes[line * self._across : (line + 1) * self._across]):
+                left += lefts[column]
+                ax.set_position((left / total, top / tall, wide / total, high / tall))
+                left += wide + rights[column] + _GAP
+            top -= bottoms[line] + _GAP
 
+    def _margins(self, ax: Axes) -> tuple[float, float, float, float]:
+        """Inches that numbers and titles take left, right, below and above of the axes."""
+        canvas: Any = self._figure.canvas
+        renderer, dpi = canvas.get_renderer(), self._figure.dpi
+        whole, inner = ax.get_tightbbox(renderer), ax.get_window_extent(renderer)
+        assert whole is not None
+        sides = inner.x0 - whole.x0, whole.x1 - inner.x1, inner.y0 - whole.y0, whole.y1 - inner.y1
+        left, right, below, above = (max(0.0, side / dpi) for side in sides)
+        return left, right, below, above
 
-def _printed(ax: Axes, series: Series, color: str) -> None:
-    hollow: Any = {"marker": "D", "markersize": 4, "markerfacecolor": "white", "linestyle": "", "linewidth": 1}
-    around = [point.spread or 0.0 for point in series.points]
-    ax.errorbar(
-        [p.x for p in series.points], [p.y or 0.0 for p in series.points], around, color=color, capsize=0, **hollow
-    )
-    one = series.label.startswith(series.like)  # else the label is that of several colors
-    ax.plot([], [], color=color if one else "0.3", label=series.label, **hollow)
+    def crowded(self, renderer: Any) -> bool:
+        """Where numbers along a first axis cover each other take fewer, and turn names; whether any did."""
+        found = False
+        for ax, panel in zip(self.axes, self._panels, strict=True):
+            boxes = [label.get_window_extent(renderer) for label in ax.get_xticklabels() if label.get_text()]
+            if any(a.x1 + 2 > b.x0 for a, b in pairwise(boxes)):
+                found = True
+                if panel.ticks:
+                    _turn(ax, boxes)
+                else:
+                    numbers(ax, 3, False)
+        return found

@@ -1,0 +1,126 @@
+"""Where the names of lines stand: at their ends, if they fit there without covering each other, else in a legend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import fill
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.text import Annotation
+
+from pflbench.report.figures.marks import Looks
+from pflbench.report.figures.panels import Panel
+
+AWAY = 0.04
+"""Inches from a line's end to its name."""
+_WIDEST = 0.45
+"""The share of a panel's width that names may take."""
+_FARTHEST = 1.6
+"""How far a name may stand from its line's end, in its heights."""
+_CHARACTERS = 17
+"""Of a legend's entry in an inch."""
+_SAME_END = 0.02
+"""Lines end at the same place if they differ by this share of the axis."""
+
+
+class Names(NamedTuple):
+    """The names at the ends of a panel's lines, from above, and the inches that they take beside it."""
+
+    texts: list[Annotation]
+    width: float
+
+
+def at_ends(ax: Axes, panel: Panel, looks: Looks, renderer: RendererBase, room: float) -> Names | None:
+    """Write each line's name beside its end; None, and nothing is written, where they do not fit.
+
+    `room`: the width of the panel in inches. The axes have their height already.
+    """
+    lines = [series for series in panel.series if series.points]
+    if not lines or any(one.mark != "line" or len(one.points) < 2 for one in lines):
+        return None
+    least, most = ax.get_xlim()
+    ends = [one.points[-1].x for one in lines]
+    if max(ends) - min(ends) > _SAME_END * (most - least):
+        return None
+    ax.set_xlim(least, max(ends))
+    texts = [_text(ax, one.label, looks[one.label].color, one.points[-1].y or 0.0) for one in lines]
+    dpi = ax.get_figure(root=True).dpi  # type: ignore[union-attr]
+    boxes = [text.get_window_extent(renderer) for text in texts]
+    height, width = max(box.height for box in boxes), max(box.width for box in boxes) / dpi
+    box = ax.get_window_extent(renderer)
+    wanted = [text.xy[1] * box.height for text in texts]
+    places = apart(wanted, height, -height / 2, box.height + height / 2)
+    if places is None or width > _WIDEST * room:
+        for text in texts:
+            text.remove()
+        ax.set_xlim(least, most)
+        return None
+    for text, place in zip(texts, places, strict=True):
+        text.xy = (1.0, place / box.height)
+    return Names(texts, width + AWAY)
+
+
+def _text(ax: Axes, label: str, color: str, y: float) -> Annotation:
+    """A name that stands in the panel's own coordinates, where its right edge is 1."""
+    low, high = ax.get_ylim()
+    where = (y - low) / (high - low)
+    shift = AWAY * 72
+    return ax.annotate(
+        label, (1.0, where), xycoords="axes fraction", color=color, va="center", ha="left", fontsize="small",
+        xytext=(shift, 0), textcoords="offset points",
+    )  # fmt: skip
+
+
+def apart(wanted: Sequence[float], height: float, low: float, high: float) -> list[float] | None:
+    """Places as near to those wanted as may be, at least a height from each other and between the bounds.
+
+    None where one of them would stand farther than `_FARTHEST` heights from the one wanted.
+    """
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    if len(order) * height > high - low:
+        return None
+    groups: list[tuple[float, int]] = []  # mean of wanted places less those of the names below, and how many
+    for rank, i in enumerate(order):
+        mean, n = wanted[i] - rank * height, 1
+        while groups and groups[-1][0] > mean:
+            other, m = groups.pop()
+            mean, n = (mean * n + other * m) / (n + m), n + m
+        groups.append((mean, n))
+    flat = [mean for mean, n in groups for _ in range(n)]
+    top = high - height / 2 - (len(order) - 1) * height
+    flat = [min(max(one, low + height / 2), top) for one in flat]
+    places = dict(zip(order, (one + rank * height for rank, one in enumerate(flat)), strict=True))
+    if any(abs(places[i] - wanted[i]) > _FARTHEST * height for i in order):
+        return None
+    return [places[i] for i in range(len(wanted))]
+
+
+def legend(figure: Figure, entries: Mapping[str, str], width: float, renderer: RendererBase) -> Legend | None:
+    """One for all panels, in the order of `entries`: what to write for each label. As wide as `width` inches at most.
+
+    It stands nowhere yet.
+    """
+    found = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in reversed(figure.axes)]
+    handles = {label: handle for of_panel in found for handle, label in of_panel}  # those of the first panel
+    if not handles:
+        return None
+    shown = [label for label in entries if label in handles]
+    lines = 1
+    while True:
+        columns = -(-len(shown) // lines)
+        made = figure.legend(
+            handles=[handles[label] for label in shown],
+            labels=[fill(entries[label], int(_CHARACTERS * width)) for label in shown],
+            loc="lower center",
+            ncols=columns,
+            borderaxespad=0.0,
+            borderpad=0.0,
+        )
+        if columns == 1 or made.get_window_extent(renderer).width <= width * figure.dpi:
+            return made
+        made.remove()
+        lines = next(n for n in range(lines + 1, len(shown) + 1) if -(-len(shown) // n) < columns)

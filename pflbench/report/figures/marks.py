@@ -1,0 +1,194 @@
+"""How series look: colors, lines, markers and hatches that are told apart by color-blind readers, and in gray."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from pflbench.report.figures.panels import Drawing, Panel, Series
+
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
+"""Told apart by color-blind readers, too (Okabe and Ito, but for a yellow that is too light for a line)."""
+_MARKERS = "o^sDvPX*"
+_LINES: tuple[Any, ...] = (
+    "-",
+    "--",
+    "-.",
+    (0, (5, 1)),
+    (0, (3, 1, 1, 1)),
+    (0, (7, 3)),
+    (0, (1, 1)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
+_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
+_STEPS = (1, 2, 5, 10)
+"""What numbers along an axis rise by, times a power of ten."""
+MANY = 10_000
+"""From here on numbers along the first axis are written in thousands."""
+
+
+class Look(NamedTuple):
+    """How the series of a label look: in gray, lines, markers and hatches still tell them apart."""
+
+    color: str
+    marker: str
+    line: Any
+    hatch: str
+
+    @classmethod
+    def of(cls, i: int) -> Look:
+        """The look of the i-th label: as many as colors, and then again with other lines, markers and hatches."""
+        other = i + i // len(_COLORS)
+        return cls(
+            *(_COLORS[i % len(_COLORS)], _MARKERS[other % len(_MARKERS)]),
+            *(_LINES[other % len(_LINES)], _HATCHES[other % len(_HATCHES)]),
+        )
+
+
+Looks = Mapping[str, Look]
+
+
+def looks(drawing: Drawing) -> Looks:
+    """How each label's series look, and those that only the paper's numbers are there of."""
+    alike = {series.like: None for panel in drawing.panels for series in panel.series if series.like}
+    return {label: Look.of(i) for i, label in enumerate(dict.fromkeys((*drawing.labels, *alike)))}
+
+
+def fill(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
+    """Draw a panel's series, and number its axes."""
+    hues = [hue for series in panel.series for hue in series.hues]
+    for series in panel.series:
+        if series.mark != "stacked":
+            _add(ax, series, looks[series.like or series.label], hues)
+    _stack(ax, [series for series in panel.series if series.mark == "stacked"])
+    if hues:
+        assert ax.figure is not None
+        beside = ax.inset_axes((1.04, 0.0, 0.05, 1.0))
+        colorbar = ax.figure.colorbar(ax.collections[0], cax=beside, label=drawing.hue)
+        colorbar.ax.yaxis.set_major_locator(MaxNLocator(4, integer=True, steps=_STEPS))
+    if panel.square:
+        _square(ax)
+    if panel.span:
+        ax.set_ylim(*panel.span)
+    if panel.ticks:
+        ax.set_xticks(range(len(panel.ticks)), panel.ticks)
+    else:
+        _number(ax, panel)
+    if not panel.series:
+        ax.set(xticks=[], yticks=[])
+        ax.text(0.5, 0.5, "nothing done", ha="center", va="center", transform=ax.transAxes)
+
+
+def _number(ax: Axes, panel: Panel) -> None:
+    """Round numbers along both axes; small and large ones are short."""
+    whole = all(float(point.x).is_integer() for series in panel.series for point in series.points)
+    numbers(ax, 6, whole)
+    ax.yaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
+    if panel.square:
+        ax.xaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
+    ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 5))
+    if max(map(abs, ax.get_xlim())) >= MANY:
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x else "0")
+
+
+def numbers(ax: Axes, most: int, whole: bool) -> None:
+    """About so many numbers along the first axis."""
+    ax.xaxis.set_major_locator(MaxNLocator(most, integer=whole, steps=_STEPS))
+
+
+def _add(ax: Axes, series: Series, look: Look, hues: Sequence[float]) -> None:
+    color, marker = look.color, look.marker
+    x = [point.x for point in series.points]
+    y = [float("nan") if point.y is None else point.y for point in series.points]
+    around = [point.spread or 0.0 for point in series.points]
+    if series.mark == "cloud":
+        _cloud(ax, series, marker, hues)
+    elif series.mark == "spike":
+        ax.axvline(x[0], color=color, linestyle="--", label=series.label)
+    elif series.mark == "bars":
+        bars: Any = {"yerr": around, "capsize": 1.5, "error_kw": {"linewidth": 0.8}} if any(around) else {}
+        shade: Any = {"color": color, "alpha": 0.55, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
+        ax.bar(x, y, series.width, label=series.label, **shade, **bars)
+    elif series.mark == "violin":
+        _violin(ax, x[0], y, look)
+    elif series.mark == "dots":
+        ax.plot(
+            x,
+            y,
+            linestyle="",
+            marker=marker,
+            markersize=3,
+            markerfacecolor="none",
+            markeredgewidth=0.7,
+            color=color,
+            alpha=0.8,
+            label=series.label,
+        )
+    elif series.mark == "printed":
+        _printed(ax, series, color)
+    elif series.mark == "points":
+        line: Any = {"marker": marker, "markersize": 3, "linestyle": look.line, "linewidth": 1, "capsize": 2}
+        ax.errorbar(x, y, around, color=color, label=series.label, **line)
+    else:
+        alone = marker if len(x) == 1 else ""
+        ax.plot(x, y, color=color, linestyle=look.line, linewidth=1.2, marker=alone, markersize=3, label=series.label)
+        if any(around) and len(x) == 1:
+            ax.errorbar(x, y, around, color=color, linewidth=1, capsize=2)
+        elif any(around):
+            low, high = ([b + side * s for b, s in zip(y, around, strict=True)] for side in (-1, 1))
+            ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def _violin(ax: Axes, x: float, values: Sequence[float], look: Look) -> None:
+    """The density of values, and within it their quartiles as a bar and their median as a dot."""
+    made = ax.violinplot([values], [x], widths=0.85, showextrema=False)
+    for body in made["bodies"]:  # type: ignore[attr-defined]
+        body.set(facecolor=look.color, alpha=0.45, linewidth=0)
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    ax.vlines(x, low, high, color="0.2", linewidth=2.2)
+    ax.plot([x], [middle], marker="o", markersize=3, markerfacecolor="white", color="0.2", markeredgewidth=0.6)
+
+
+def _square(ax: Axes) -> None:
+    """The same numbers on both axes, and where they are equal."""
+    low = min(ax.get_xlim()[0], ax.get_ylim()[0])
+    high = max(ax.get_xlim()[1], ax.get_ylim()[1])
+    ax.set(xlim=(low, high), ylim=(low, high))
+    ax.plot([low, high], [low, high], color="0.5", linewidth=0.8, linestyle=":", scalex=False, scaley=False)
+
+
+def _stack(ax: Axes, stacked: Sequence[Series]) -> None:
+    """Bars on each other. Their many colors go from dark to light; classes have an order and no names."""
+    shades = matplotlib.colormaps["cividis"]
+    below: dict[float, float] = {}
+    for i, series in enumerate(stacked):
+        x, y = [point.x for point in series.points], [point.y or 0.0 for point in series.points]
+        color = shades(i / max(1, len(stacked) - 1))
+        bars: Any = {"color": color, "label": series.label, "edgecolor": "white", "linewidth": 0.3}
+        ax.bar(x, y, series.width, bottom=[below.get(place, 0.0) for place in x], **bars)
+        for place, height in zip(x, y, strict=True):
+            below[place] = below.get(place, 0.0) + height
+
+
+def _cloud(ax: Axes, series: Series, marker: str, hues: Sequence[float]) -> None:
+    shades: Any = {"c": series.hues, "vmin": min(hues), "vmax": max(hues), "cmap": "viridis"}
+    ax.scatter(
+        [p.x for p in series.points], [p.y or 0.0 for p in series.points], marker=marker, s=9, linewidths=0, **shades
+    )
+    # The legend tells methods apart by their markers: its colors would be those of single points.
+    ax.plot([], [], color="0.4", marker=marker, markersize=4, linestyle="", label=series.label)
+
+
+def _printed(ax: Axes, series: Series, color: str) -> None:
+    hollow: Any = {"marker": "D", "markersize": 3.5, "markerfacecolor": "white", "linestyle": "", "linewidth": 0.8}
+    around = [point.spread or 0.0 for point in series.points]
+    ax.errorbar(
+        [p.x for p in series.points], [p.y or 0.0 for p in series.points], around, color=color, capsize=0, **hollow
+    )
+    one = series.label.startswith(series.like)  # else the label is that of several colors
+    ax.plot([], [], color=color if one else "0.3", label=series.label, **hollow)

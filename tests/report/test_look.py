@@ -1,0 +1,184 @@
+"""How pictures are laid out, by geometry: nothing covers anything else, nothing is cut, and sizes are those of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from matplotlib import style
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+
+from pflbench.report.figures.labels import apart
+from pflbench.report.figures.panels import Drawing, Panel, Point, Series
+from pflbench.report.figures.pictures import COLUMN, STYLE, TEXT, figure_of, picture
+
+
+def lines(ends: Sequence[float], name: str = "method", last: float = 50.0) -> tuple[Series, ...]:
+    """Lines from 0 to so many percent."""
+    return tuple(
+        Series(f"{name} {i}", "line", tuple(Point(float(x), end * x / last, 1.0, 3) for x in np.linspace(0, last, 6)))
+        for i, end in enumerate(ends)
+    )
+
+
+def drawing(*panels: Panel, across: int = 1, **changes: object) -> Drawing:
+    return Drawing("demo", "Demo", "paper", "round", "accuracy (%)", panels, across, **changes)  # type: ignore[arg-type]
+
+
+def drawn(of: Drawing, *, caption: bool = False) -> Figure:
+    with style.context(["default", STYLE]):
+        figure = figure_of(of, caption=caption)
+        figure.canvas.draw()
+        return figure
+
+
+def turned(figure: Figure) -> set[Text]:
+    """Names along a first axis that are turned; their boxes overlap, but lines of them stay apart."""
+    found = set()
+    for ax in figure.axes:
+        names = [label for label in ax.get_xticklabels() if label.get_rotation()]
+        places = ax.transData.transform([(label.get_position()[0], 0.0) for label in names]) if names else []
+        steps = [b[0] - a[0] for a, b in pairwise(places)]
+        slope = np.sin(np.radians(names[0].get_rotation())) if names else 1
+        assert all(step * slope > 7 * figure.dpi / 72 for step in steps)
+        found |= set(names)
+    return found
+
+
+def texts(figure: Figure) -> Iterator[tuple[str, Bbox]]:
+    """What is written where, without numbers beyond an axis's ends."""
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    beyond = set()
+    for ax in (*figure.axes, *(child for ax in figure.axes for child in ax.child_axes)):
+        for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+            low, high = sorted(limits)
+            for tick in axis.get_major_ticks():
+                if not low - 1e-9 <= tick.get_loc() <= high + 1e-9:
+                    beyond |= {tick.label1, tick.label2}
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and text.get_visible() and text.get_text().strip() and text not in beyond:
+            yield text.get_text(), text.get_window_extent(renderer)
+
+
+def check(figure: Figure) -> None:
+    """No two texts overlap, and none is outside."""
+    slanted = {text.get_text() for text in turned(figure)}
+    there = list(texts(figure))
+    assert there
+    whole = figure.bbox
+    for said, box in there:
+        inside = box.x0 >= -0.5 and box.y0 >= -0.5 and box.x1 <= whole.x1 + 0.5 and box.y1 <= whole.y1 + 0.5
+        assert inside, f"{said!r} is cut"
+    for (one, a), (other, b) in combinations(there, 2):
+        wide, high = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert wide <= 0.5 or high <= 0.5 or {one, other} <= slanted, f"{one!r} and {other!r} overlap"
+
+
+def in_legend(figure: Figure) -> list[str]:
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+BARS = tuple(Series(f"m {i}", "bars", tuple(Point(k + i / 8, 50.0, 2.0, 3) for k in range(5)), 0.1) for i in range(7))
+TINY = Series("drawn", "bars", tuple(Point(2000.0 * k, 1e-5 / (k + 1), None, 1) for k in range(8)), 2000.0)
+CLOUD = Series("a", "cloud", tuple(Point(float(k), float(k % 3)) for k in range(9)), hues=tuple(range(1, 10)))
+DOTS = Series("Per-FedAvg", "dots", tuple(Point(float(k), 90.0 - k) for k in range(0, 60, 7)))
+LONG = "a method with a name that is longer than a column of text is wide, as somebody's own may be"
+VIOLINS = tuple(Series(f"Method-{i}-FT", "violin", tuple(Point(float(i), 40.0 + k * i) for k in range(5))) for i in range(8))  # fmt: skip
+CASES = {
+    "far": drawing(Panel("RMNIST Shards", lines((20, 50, 80, 98)))),
+    "near": drawing(Panel("RMNIST Shards", lines((80, 81, 82, 98)))),
+    "all alike": drawing(Panel("A", lines((90,) * 9))),
+    "two": drawing(Panel("A", lines((20, 90))), Panel("B", lines((30, 95))), across=2),
+    "three": drawing(*(Panel(f"CIFAR-100 {n} Clients", lines((20, 90), last=60000.0)) for n in "ABC"), across=3),
+    "six": drawing(*(Panel(f"CIFAR-100 {n} Clients", lines((20, 50, 90))) for n in "ABCDEF"), across=3),
+    "other ends": drawing(Panel("A", (*lines((20,), "x", 10.0), *lines((90,), "y")))),
+    "long": drawing(Panel("A", lines((20, 90), LONG))),
+    "many": drawing(Panel("A", lines(range(10, 100, 3)))),
+    "bars": drawing(Panel("", BARS, ("None", "Dir 1000", "Dir 5", "Dir 0.3", "Shards"))),
+    "tiny": drawing(*(Panel(f"FMNIST {n} Clients", (TINY,)) for n in (50, 100, 200)), across=3),
+    "clouds": drawing(*(Panel(f"client {n}: FedEC", (CLOUD,)) for n in range(6)), across=6, hue="round"),
+    "square": drawing(Panel("A", (DOTS,), square=True), Panel("B", (DOTS,), square=True), across=2),
+    "violins": drawing(Panel("A", VIOLINS, tuple(s.label for s in VIOLINS))),
+    "nothing": drawing(Panel("A", ()), Panel("B", ()), across=2),
+    "beside": drawing(Panel("A", lines((20, 90))), beside={"method 0": "20 gradients, 3.4 s, 583,242 floats up"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_overlaps_and_nothing_is_cut(name: str) -> None:
+    check(drawn(CASES[name]))
+
+
+def test_nor_does_it_with_a_caption() -> None:
+    noted = drawing(Panel("A", lines((20, 90))), notes=("A note of many words. " * 12, "Another one."))
+    figure = drawn(noted, caption=True)
+    check(figure)
+    assert any(said == "Demo" for said, _ in texts(figure)) and any("many words" in said for said, _ in texts(figure))
+    assert not any("words" in said or said == "Demo" for said, _ in texts(drawn(noted)))
+
+
+@pytest.mark.parametrize("name", ["far", "near", "two", "three", "six"])
+def test_lines_are_named_at_their_ends(name: str) -> None:
+    figure = drawn(CASES[name])
+    assert not figure.legends
+    for ax, panel in zip(figure.axes, CASES[name].panels, strict=True):
+        named = {text.get_text(): text for text in ax.texts}
+        assert named.keys() == {series.label for series in panel.series}
+        renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+        for series in panel.series:
+            box = named[series.label].get_window_extent(renderer)
+            x, y = ax.transData.transform((series.points[-1].x, series.points[-1].y or 0.0))
+            assert 0 < box.x0 - x < 0.1 * figure.dpi
+            assert abs((box.y0 + box.y1) / 2 - y) <= 1.7 * box.height
+
+
+@pytest.mark.parametrize("name", ["all alike", "other ends", "long", "many", "bars", "beside"])
+def test_where_names_have_no_room_there_is_a_legend(name: str) -> None:
+    figure = drawn(CASES[name])
+    assert not any(ax.texts for ax in figure.axes)
+    joined = " ".join(" ".join(in_legend(figure)).split())
+    assert all(label in joined for label in CASES[name].labels)
+
+
+def test_one_panel_without_room_gives_all_a_legend() -> None:
+    figure = drawn(drawing(Panel("A", lines((20, 90))), Panel("B", lines((50,) * 9)), across=2))
+    assert len(in_legend(figure)) == 9 and not any(ax.texts for ax in figure.axes)
+    assert figure.axes[0].get_xlim()[1] > 50  # as wide as a panel with a legend is
+
+
+def test_sizes_are_those_of_a_page() -> None:
+    for name, width in (("far", COLUMN), ("two", TEXT), ("three", TEXT), ("six", TEXT), ("bars", TEXT), ("tiny", TEXT)):
+        assert drawn(CASES[name]).get_figwidth() == width
+    heights = {
+        round(ax.get_position().height * drawn(CASES["six"]).get_figheight(), 3) for ax in drawn(CASES["six"]).axes
+    }
+    assert len(heights) == 1
+
+
+def test_empty_panels_are_left_out_where_others_are_not() -> None:
+    figure = drawn(drawing(Panel("A", ()), Panel("B", lines((20, 90))), Panel("C", ()), Panel("D", ()), across=2))
+    assert [ax.get_title() for ax in figure.axes] == ["B"] and figure.get_figwidth() == COLUMN
+    assert [ax.get_title() for ax in drawn(CASES["nothing"]).axes] == ["A"]
+
+
+def test_a_square_has_the_same_numbers_on_both_axes() -> None:
+    figure = drawn(CASES["square"])
+    for ax in figure.axes:
+        box = ax.get_window_extent()
+        assert ax.get_xlim() == ax.get_ylim() and box.width == pytest.approx(box.height, rel=0.01)
+
+
+def test_places_are_as_near_as_they_can_be() -> None:
+    assert apart([10, 50], 10, 0, 100) == [10, 50]
+    assert apart([52, 50], 10, 0, 100) == [56, 46]  # in the order wanted, half of the way each
+    assert apart([1, 99], 10, 0, 100) == [5, 95]
+    assert apart([50] * 5, 10, 0, 100) is None and apart([50] * 4, 10, 0, 100) == [35, 45, 55, 65]
+    assert apart([10] * 3, 40, 0, 100) is None
+
+
+def test_fonts_are_embedded() -> None:
+    assert b"/FontFile2" in picture(CASES["far"], "pdf")
