@@ -29,11 +29,13 @@ _WIDEST, _HIGHEST = 9.0, 6.0
 _LINE = 0.14
 _SUPPORT, _QUERY, _HELD_OUT = "C0", "C1", "0.88"
 _DOTS_PER_INCH = 72.0
+_FINE = 150
+"""Dots of an image in an inch."""
 
 
 def picture(of: Holdings, format: str, *, query: bool = False) -> bytes:
     """As a file of this format. Counts are those of support rows, or with `query` of query rows."""
-    with style.context(["default", STYLE]):  # whatever this user's own settings are
+    with style.context(["default", STYLE, {"figure.dpi": _FINE}]):  # whatever this user's own settings are
         file = io.BytesIO()
         _figure(of, query).savefig(file, format=format, metadata=METADATA[format])
         return file.getvalue()
