@@ -13,7 +13,7 @@ from matplotlib.legend import Legend
 from matplotlib.text import Annotation
 
 from pflbench.report.figures.marks import Looks
-from pflbench.report.figures.panels import Panel
+from pflbench.report.figures.panels import Panel, Series
 
 AWAY = 0.04
 """Inches from a line's end to its name."""
@@ -34,34 +34,37 @@ class Names(NamedTuple):
     width: float
 
 
-def at_ends(ax: Axes, panel: Panel, looks: Looks, renderer: RendererBase, room: float) -> Names | None:
+def at_ends(ax: Axes, panel: Panel, looks: Looks, renderer: RendererBase, room: float, dpi: float) -> Names | None:
     """Write each line's name beside its end; None, and nothing is written, where they do not fit.
 
-    `room`: the width of the panel in inches. The axes have their height already.
+    `room`: the width of the panel in inches, of `dpi` pixels. The axes have their height already.
     """
     lines = [series for series in panel.series if series.points]
-    if not lines or any(one.mark != "line" or len(one.points) < 2 for one in lines):
-        return None
     least, most = ax.get_xlim()
-    ends = [one.points[-1].x for one in lines]
-    if max(ends) - min(ends) > _SAME_END * (most - least):
+    if not _end_together(lines, most - least):
         return None
-    ax.set_xlim(least, max(ends))
+    ax.set_xlim(least, max(one.points[-1].x for one in lines))
     texts = [_text(ax, one.label, looks[one.label].color, one.points[-1].y or 0.0) for one in lines]
-    dpi = ax.get_figure(root=True).dpi  # type: ignore[union-attr]
     boxes = [text.get_window_extent(renderer) for text in texts]
     height, width = max(box.height for box in boxes), max(box.width for box in boxes) / dpi
-    box = ax.get_window_extent(renderer)
-    wanted = [text.xy[1] * box.height for text in texts]
-    places = apart(wanted, height, -height / 2, box.height + height / 2)
+    inside = ax.get_window_extent(renderer).height
+    places = apart([text.xy[1] * inside for text in texts], height, -height / 2, inside + height / 2)
     if places is None or width > _WIDEST * room:
         for text in texts:
             text.remove()
         ax.set_xlim(least, most)
         return None
     for text, place in zip(texts, places, strict=True):
-        text.xy = (1.0, place / box.height)
+        text.xy = (1.0, place / inside)
     return Names(texts, width + AWAY)
+
+
+def _end_together(lines: Sequence[Series], length: float) -> bool:
+    """Whether there are lines alone, and they end at about the same place of an axis that is so long."""
+    if not lines or any(one.mark != "line" or len(one.points) < 2 for one in lines):
+        return False
+    ends = [one.points[-1].x for one in lines]
+    return max(ends) - min(ends) <= _SAME_END * length
 
 
 def _text(ax: Axes, label: str, color: str, y: float) -> Annotation:

@@ -102,50 +102,53 @@ def numbers(ax: Axes, most: int, whole: bool) -> None:
 
 
 def _add(ax: Axes, series: Series, look: Look, hues: Sequence[float]) -> None:
-    color, marker = look.color, look.marker
-    x = [point.x for point in series.points]
-    y = [float("nan") if point.y is None else point.y for point in series.points]
-    around = [point.spread or 0.0 for point in series.points]
     if series.mark == "cloud":
-        _cloud(ax, series, marker, hues)
+        _cloud(ax, series, look.marker, hues)
     elif series.mark == "spike":
-        ax.axvline(x[0], color=color, linestyle="--", label=series.label)
+        ax.axvline(series.points[0].x, color=look.color, linestyle="--", label=series.label)
     elif series.mark == "bars":
-        bars: Any = {"yerr": around, "capsize": 1.5, "error_kw": {"linewidth": 0.8}} if any(around) else {}
-        shade: Any = {"color": color, "alpha": 0.55, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
-        ax.bar(x, y, series.width, label=series.label, **shade, **bars)
+        _bars(ax, series, look)
     elif series.mark == "violin":
-        _violin(ax, x[0], y, look)
-    elif series.mark == "dots":
-        ax.plot(
-            x,
-            y,
-            linestyle="",
-            marker=marker,
-            markersize=3,
-            markerfacecolor="none",
-            markeredgewidth=0.7,
-            color=color,
-            alpha=0.8,
-            label=series.label,
-        )
+        _violin(ax, series, look)
     elif series.mark == "printed":
-        _printed(ax, series, color)
-    elif series.mark == "points":
-        line: Any = {"marker": marker, "markersize": 3, "linestyle": look.line, "linewidth": 1, "capsize": 2}
-        ax.errorbar(x, y, around, color=color, label=series.label, **line)
+        _printed(ax, series, look.color)
     else:
-        alone = marker if len(x) == 1 else ""
-        ax.plot(x, y, color=color, linestyle=look.line, linewidth=1.2, marker=alone, markersize=3, label=series.label)
-        if any(around) and len(x) == 1:
-            ax.errorbar(x, y, around, color=color, linewidth=1, capsize=2)
-        elif any(around):
+        _points(ax, series, look)
+
+
+def _numbers(series: Series) -> tuple[list[float], list[float], list[float]]:
+    """Where the points are, and their spreads."""
+    y = [float("nan") if point.y is None else point.y for point in series.points]
+    return [point.x for point in series.points], y, [point.spread or 0.0 for point in series.points]
+
+
+def _bars(ax: Axes, series: Series, look: Look) -> None:
+    x, y, around = _numbers(series)
+    spread: Any = {"yerr": around, "capsize": 1.5, "error_kw": {"linewidth": 0.8}} if any(around) else {}
+    shade: Any = {"color": look.color, "alpha": 0.55, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
+    ax.bar(x, y, series.width, label=series.label, **shade, **spread)
+
+
+def _points(ax: Axes, series: Series, look: Look) -> None:
+    """Points alone, with their spread, or joined by a line with a band around it."""
+    x, y, around = _numbers(series)
+    color: Any = {"color": look.color, "label": series.label}
+    if series.mark == "dots":
+        hollow: Any = {"markersize": 3, "markerfacecolor": "none", "markeredgewidth": 0.7, "alpha": 0.8}
+        ax.plot(x, y, linestyle="", marker=look.marker, **hollow, **color)
+    elif series.mark == "points" or len(x) == 1:
+        line: Any = {"marker": look.marker, "markersize": 3, "linestyle": look.line, "linewidth": 1, "capsize": 2}
+        ax.errorbar(x, y, around if any(around) else None, **line, **color)
+    else:
+        ax.plot(x, y, linestyle=look.line, linewidth=1.2, **color)
+        if any(around):
             low, high = ([b + side * s for b, s in zip(y, around, strict=True)] for side in (-1, 1))
-            ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+            ax.fill_between(x, low, high, color=look.color, alpha=0.2, linewidth=0)
 
 
-def _violin(ax: Axes, x: float, values: Sequence[float], look: Look) -> None:
+def _violin(ax: Axes, series: Series, look: Look) -> None:
     """The density of values, and within it their quartiles as a bar and their median as a dot."""
+    (x, *_), values, _ = _numbers(series)
     made = ax.violinplot([values], [x], widths=0.85, showextrema=False)
     for body in made["bodies"]:  # type: ignore[attr-defined]
         body.set(facecolor=look.color, alpha=0.45, linewidth=0)

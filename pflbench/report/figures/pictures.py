@@ -56,7 +56,11 @@ _HEIGHTS = {1: 1.9, 2: 1.9, 3: 1.45}
 """Inches of a panel's axes, by how many stand beside each other."""
 _BARS = 16
 """With more bars a panel is as wide as both columns."""
+_TITLE, _ABOVE_LEGEND = 0.3, 0.06
+_CHARACTERS = 17
+"""Of the caption in an inch."""
 _SLANT = 30
+"""Degrees that names along an axis are turned by."""
 _PAD, _GAP, _LINE = 0.04, 0.12, 0.15
 """Inches around the figure, between panels, and of a line of the caption."""
 
@@ -71,38 +75,49 @@ def picture(drawing: Drawing, format: str, *, caption: bool = False) -> bytes:
 
 def figure_of(drawing: Drawing, *, caption: bool = False) -> Figure:
     """The figure, in the style that is set. Panels without series are left out, unless all are without."""
-    panels = [panel for panel in drawing.panels if panel.series] or list(drawing.panels[:1])
-    across = _across(drawing.across) if len(panels) == len(drawing.panels) else in_a_line(len(panels))
+    panels, across = _shown(drawing)
     width = COLUMN if across == 1 and _slim(panels[0]) else TEXT
     figure = Figure(figsize=(width, 1.0))
     canvas: Any = FigureCanvasAgg(figure)
-    grid = _Grid(figure, panels, across, drawing)
-    entries = {label: f"{label}: {beside}" if (beside := drawing.beside.get(label)) else label
-               for label in drawing.labels}  # fmt: skip
     renderer = canvas.get_renderer()
+    grid = _Grid(figure, panels, across, drawing)
     grid.place([0.0] * across, 0.0, 0.0)
     room = None if drawing.beside else grid.names(renderer)
-    under = [line for note in drawing.notes if caption for line in textwrap.wrap(note, int(width * 17))]
-    below, above = _LINE * len(under) + (_PAD if under else 0), 0.3 if caption else 0.0
-    named = None if room is not None else legend(figure, entries, width - 2 * _PAD, renderer)
-    if named is not None:
-        below += named.get_window_extent(renderer).height / figure.dpi + 0.06
+    named = legend(figure, _entries(drawing), width - 2 * _PAD, renderer) if room is None else None
+    under = _caption(drawing, width) if caption else []
+    foot = _PAD + (_LINE * len(under) + _PAD if under else 0.0)
+    below = foot - _PAD + (named.get_window_extent(renderer).height / figure.dpi + _ABOVE_LEGEND if named else 0.0)
+    above = _TITLE if caption else 0.0
     grid.place(room or [0.0] * across, below, above)
     if grid.crowded(renderer):
         grid.place(room or [0.0] * across, below, above)
     height = figure.get_figheight()
     if named is not None:
-        named.set_bbox_to_anchor((0.5, (_PAD + _LINE * len(under) + (_PAD if under else 0)) / height))
+        named.set_bbox_to_anchor((0.5, foot / height))
     if caption:
-        figure.suptitle(drawing.title, y=1 - 0.08 / height, va="top", fontsize=9)
-    if under:
+        figure.suptitle(drawing.title, y=1 - _PAD / height, va="top", fontsize=9)
         figure.text(_PAD / width, _PAD / height, "\n".join(under), fontsize=6, va="bottom", linespacing=1.35)
     return figure
 
 
-def _across(asked: int) -> int:
-    """At most four panels in a line; of a longer one as many as make equal lines."""
-    return asked if asked <= 4 else next((n for n in (4, 3, 2) if asked % n == 0), 3)
+def _entries(drawing: Drawing) -> dict[str, str]:
+    """What a legend writes for each label."""
+    beside = drawing.beside
+    return {label: f"{label}: {beside[label]}" if label in beside else label for label in drawing.labels}
+
+
+def _caption(drawing: Drawing, width: float) -> list[str]:
+    """The lines of the notes below a picture of so many inches."""
+    return [line for note in drawing.notes for line in textwrap.wrap(note, int(width * _CHARACTERS))]
+
+
+def _shown(drawing: Drawing) -> tuple[list[Panel], int]:
+    """The panels, and how many stand in a line: at most four; of a longer line as many as make equal ones."""
+    panels = [panel for panel in drawing.panels if panel.series] or list(drawing.panels[:1])
+    asked = drawing.across
+    if len(panels) < len(drawing.panels):
+        return panels, in_a_line(len(panels))
+    return panels, asked if asked <= 4 else next((n for n in (4, 3, 2) if asked % n == 0), 3)
 
 
 def _turn(ax: Axes, boxes: Sequence[Any]) -> None:
@@ -147,7 +162,7 @@ class _Grid:
         width = self._figure.get_figwidth() / self._across
         limits = [(ax.get_xlim()) for ax in self.axes]
         for ax, panel in zip(self.axes, self._panels, strict=True):
-            names = at_ends(ax, panel, self._looks, renderer, width)
+            names = at_ends(ax, panel, self._looks, renderer, width, self._figure.dpi)
             if names is None:
                 for done in found:
                     for text in done.texts:
