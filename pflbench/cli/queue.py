@@ -78,7 +78,9 @@ def _steps(item: QueueItem, store: Store, jobs: int | None, in_time: Callable[[]
     from pflbench.executor.local import cores  # which imports torch
 
     if in_time is None:
-        yield item.part.but(columns=[column.id for column in item.table.columns], seeds=item.table.seeds)
+        alike = all(len(cell.by_seed) == len(item.table.seeds) for cell in item.table.cells)
+        seeds = item.table.seeds if alike else item.part.seeds  # a column may have seeds of its own
+        yield item.part.but(columns=[column.id for column in item.table.columns], seeds=seeds)
         return
     for place in item.cells():
         missing = list(dict.fromkeys(spec.seed for spec in place.runs if store.status(spec.id) == "missing"))

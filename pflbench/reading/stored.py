@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import chain, product
 from pathlib import Path
@@ -109,24 +109,25 @@ def placed(found: Sequence[Found], store: Store) -> list[Found]:
     asked = askers(store)
     places: dict[str, tuple[Place, ...]] = {}
     for named, (table, seeds) in product((True, False), tables):
-        alike = {run: run.model_copy(update={"seed": seeds[0]}) for run in left}
+        alike = {run: run.model_copy(update={"seed": table.seeds[0]}) for run in left}
         of_first = {first.id: asked[run.id] for run, first in alike.items() if run.id in asked}
         there = _places(table, list(dict.fromkeys(alike.values())), None if named else of_first)
         for run, first in alike.items():
             if first in there:
-                shown = run.seed in seeds
-                places[run.id] = tuple(one._replace(shown=one.shown and shown) for one in there[first])
+                mine = there[first]
+                places[run.id] = tuple(one._replace(shown=one.shown and run.seed in seeds[one.column]) for one in mine)
         left = [run for run in left if run.id not in places]
     return [one._replace(places=places.get(one.run.spec.id, ())) for one in found]
 
 
-def _in_first_seed(precision: Precision) -> Iterator[tuple[Expansion, Sequence[int]]]:
-    """Every table of runs with its first seed alone, which stands for the others, and the seeds that it has."""
+def _in_first_seed(precision: Precision) -> Iterator[tuple[Expansion, Mapping[str, Sequence[int]]]]:
+    """Every table of runs with its first seed alone, which stands for the others, and the seeds of each column."""
     suites = [suite for suite in map(load, available()) if suite.document().row]
     for suite in sorted(suites, key=lambda s: (bool(s.document().suite.extends), s.document().figure is not None)):
         for profile in suite.profiles:
-            seeds = suite.document(profile).suite.seeds
-            yield _table(suite, profile, Wanted(precision=precision), seeds[:1]), seeds
+            document = suite.document(profile)
+            seeds = {column.id: document.seeds(column) for column in document.column}
+            yield _table(suite, profile, Wanted(precision=precision), document.suite.seeds[:1]), seeds
 
 
 def other_seeds(store: Store, wanted: Wanted) -> tuple[int, ...]:
@@ -211,7 +212,7 @@ def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers
 
 def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted, asked: Askers) -> list[Found]:
     """Those of the stored runs that stand in a suite's table, with their places there."""
-    table = _table(suite, profile, wanted, wanted.seeds or suite.document(profile).suite.seeds)
+    table = _table(suite, profile, wanted, wanted.seeds)
     specs = [run.spec for run in stored]
     places = _places(table, specs, None)
     places |= _places(table, [spec for spec in specs if spec not in places], asked)

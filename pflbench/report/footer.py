@@ -147,11 +147,10 @@ def _on_test_set(stage: str, run: RunSpec) -> bool:
     return stage == "global" and run.scoring.global_on == "test-set" and not run.validation
 
 
-def seeds(cells: Iterable[Cell], values: Iterable[CellValue], spread: Spread | None) -> str:
+def seeds(cells: Sequence[Cell], values: Iterable[CellValue], spread: Spread | None) -> str:
     """How many seeds there are and what stands after the ± (None: there is none)."""
-    asked = {run.seed for cell in cells for run in cell.needed}
     done = {(value.done, value.expected) for value in values}
-    line = f"Seeds: {ranges(asked)} (n = {len(asked)})."
+    line = f"Seeds: {_asked(cells)}."
     if spread is not None and any(n > 1 for n, _ in done):
         ddof = 1 if spread.kind == "sem" else spread.ddof
         average = ", averaged over the steps read" if spread.of == "each-step" else ""
@@ -161,6 +160,18 @@ def seeds(cells: Iterable[Cell], values: Iterable[CellValue], spread: Spread | N
     if any(0 < n < expected for n, expected in done):
         line += " (k/n): only k of n seeds are done; such a cell is not compared for the best."
     return line
+
+
+def _asked(cells: Sequence[Cell]) -> str:
+    """The seeds: `0–4 (n = 5)`, or those of each column: `0–4 (n = 5: Shards), 0, 2–5 (n = 5: Dirichlet)`."""
+    found: dict[tuple[str, str], set[int]] = {}
+    for cell in cells:
+        found.setdefault((cell.column.id, cell.column.setting), set()).update(run.seed for run in cell.needed)
+    alike = grouped((tuple(sorted(seeds)), column) for (_, column), seeds in found.items())
+    if len(alike) < 2:
+        every = next(iter(alike), ())
+        return f"{ranges(every)} (n = {len(every)})"
+    return ", ".join(f"{ranges(seeds)} (n = {len(seeds)}: {', '.join(names)})" for seeds, names in alike.items())
 
 
 def other_seeds(table: Expansion, grid: Grid) -> str:

@@ -84,7 +84,7 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
         spread=head.spread,
         shows_spread=True,
         notes=tuple(note.text for note in head.notes if note.concerns([], [])),
-        shortfall=shortfall(suite.document(), document, indices, None, seeds),
+        shortfall=shortfall(suite.document(), document, dict.fromkeys(indices, seeds), None),
         command=part.but(suites=[suite.called]).options.strip(),
         seeds=seeds,
         datasets=tuple(datasets),

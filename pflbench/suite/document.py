@@ -66,6 +66,15 @@ class Document(TomlTable):
         """
         return canonical(stage for row in self.row for stage in row.named)
 
+    def seeds(self, column: Column) -> tuple[int, ...]:
+        """Those of a column: its own, else the suite's."""
+        return tuple(column.seeds or self.suite.seeds)
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """Those of any column, and the suite's."""
+        return tuple(dict.fromkeys([*self.suite.seeds, *(seed for one in self.column for seed in one.seeds or ())]))
+
     @property
     def held_out(self) -> bool:
         """Whether, in any column, clients are scored that never train."""
@@ -111,11 +120,20 @@ class Document(TomlTable):
         _check_scopes(self)
         _check_finetuning(self)
         check_names(("tune", "columns"), "column", self.tune.columns, [column.id for column in self.column])
-        if len(set(self.suite.seeds)) < len(self.suite.seeds):
-            raise fault(("suite", "seeds"), "a seed is there twice")
+        _check_seeds(self)
         if "paper" in self.profile:
             raise fault(("profile", "paper"), "the profile 'paper' is the suite file itself")
         return self
+
+
+def _check_seeds(document: Document) -> None:
+    lists: dict[KeyPath, Sequence[int]] = {("suite", "seeds"): document.suite.seeds}
+    lists |= {("column", i, "seeds"): column.seeds or () for i, column in enumerate(document.column)}
+    for path, seeds in lists.items():
+        if len(set(seeds)) < len(seeds):
+            raise fault(path, "a seed is there twice")
+        if seeds and path[0] == "column" and document.statistics:
+            raise fault(path, "its images are counted with the suite's seeds")
 
 
 def _check_ids(document: Document) -> None:
@@ -262,7 +280,7 @@ def _patched(raw: Mapping[str, Any], paper: Document, profile: Profile) -> dict[
     for table in ("federation", "evaluation", "hyper"):
         patched[table] = merged(raw.get(table, {}), getattr(profile, table))
     over = profile.column
-    patched["column"] = [
-        merged(merged(column, over.get("*", {})), over.get(column["id"], {})) for column in raw["column"]
-    ]
+    left = () if profile.seeds is None else ("seeds",)  # of what is in place of theirs
+    columns = [{key: value for key, value in column.items() if key not in left} for column in raw["column"]]
+    patched["column"] = [merged(merged(column, over.get("*", {})), over.get(column["id"], {})) for column in columns]
     return patched

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 from typing_extensions import Unpack
@@ -35,13 +36,13 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         run = f"`pflbench run --suite {suite.called}`"
         raise UsageError(f"{suite.name} trains nothing: {run} counts the images of its datasets.")
     suite = replace(suite, own=suite.own.anew())
-    chosen = part.seeds or tuple(document.suite.seeds)
     rows, shown = _rows(suite, document, part), dict[str, TableColumn]()
     cells: list[Cell] = []
     locations: dict[str, names.Places] = {}
     indices = select_columns(suite, document, part)
+    chosen = _seeds(document, indices, part)
     for index in indices:
-        filler = _Filler(suite, document, index, chosen, part)
+        filler = _Filler(suite, document, index, chosen[index], part)
         shown[filler.column.id] = filler.column
         for selected in rows:
             row = filler.cells(selected)
@@ -56,7 +57,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         paper=head.paper,
         protocol=origins.protocol(document, of_table, columns),
         profile=profile,
-        seeds=chosen,
+        seeds=tuple(dict.fromkeys(chain.from_iterable(chosen.values()))),
         spread=head.spread,
         stages=dict(layout.stages),
         layout=layout,
@@ -71,9 +72,14 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         locations=locations,
         path=suite.path,
         extends=suite.path.parent / head.extends if head.extends else None,
-        shortfall=shortfall(suite.document(), document, indices, part.rounds, chosen),
+        shortfall=shortfall(suite.document(), document, chosen, part.rounds),
         part=part.but(suites=[suite.called], profile=profile),
     )
+
+
+def _seeds(document: Document, indices: Iterable[int], part: Selection) -> dict[int, tuple[int, ...]]:
+    """The seeds of these columns, by index."""
+    return {index: part.seeds or document.seeds(document.column[index]) for index in indices}
 
 
 def _rows(suite: Suite, document: Document, part: Selection) -> list[SelectedRow]:
@@ -242,6 +248,7 @@ def row_labels(suite: Suite, profile: str) -> dict[str, str]:
     for cell in table.cells:
         runs.setdefault(cell.row.id, set()).update(spec.id for spec in cell.needed)
     several = {a.method for a in table.rows for b in table.rows if a.method == b.method and runs[a.id] != runs[b.id]}
+    several |= {cell.row.method for cell in table.cells if cell.runs[0].after}
     return {row.id: row.id if row.method in several else row.method for row in table.rows}
 
 

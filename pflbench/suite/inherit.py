@@ -182,8 +182,9 @@ class _Family:
 def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) -> Raw:
     """This file's notes, departures and the like, then those of the extended file about rows and columns still there.
 
-    Plain notes are taken over where this file has none; suspicions and departures by a suite of the same paper, where a
-    departure of the same `what` replaces the inherited one. `whole`: the rows are the extended file's own.
+    Plain notes are taken over where this file has none; suspicions and departures by a suite of the same paper. An
+    inherited note or departure is left out where this file has one of the same `what`. `whole`: the rows are the
+    extended file's own.
     """
     heirs = {
         "rows": {id_: [id_] for id_ in rows.below} if whole else rows.heirs(),
@@ -191,8 +192,7 @@ def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) ->
         "columns": columns.heirs(),
     }
     own, theirs = raw["suite"], below["suite"]
-    notes = [note for note in theirs.get("notes", []) if isinstance(note, dict) or "notes" not in own]
-    said = {"notes": own.get("notes", []) + carried(notes, heirs)}
+    said = {"notes": own.get("notes", []) + carried(_notes(own, theirs), heirs)}
     about = ["follows"]
     if own.get("paper", theirs.get("paper")) == theirs.get("paper"):
         about += ["departure", "suspect"]
@@ -201,6 +201,16 @@ def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) ->
         inherited = [table for table in below.get(key, []) if key != "departure" or table["what"] not in named]
         said[key] = raw.get(key, []) + carried(inherited, heirs)
     return said
+
+
+def _notes(own: Raw, theirs: Raw) -> list[Any]:
+    """The extended file's notes that this one has no others in place of; both as `[suite]` has them."""
+    others = [note.get("what") for note in own.get("notes", []) if isinstance(note, dict)]
+    return [
+        note
+        for note in theirs.get("notes", [])
+        if ("what" not in note or note["what"] not in others if isinstance(note, dict) else "notes" not in own)
+    ]
 
 
 def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:

@@ -137,9 +137,10 @@ class Scoped(TomlTable):
 
 
 class Note(Scoped):
-    """A sentence below the table."""
+    """A sentence below the table. `what`: in a suite that extends this one, a note of the same `what` replaces it."""
 
     text: str
+    what: str | None = None
 
 
 class _Somewhere(Scoped):

@@ -213,12 +213,14 @@ class Subset(TomlTable):
 class Column(FederationKeys):
     """`[[column]]`: one setting. `report` and `subset` are how it is read; `like` is resolved before, see `inherit`.
 
+    `seeds`: instead of the suite's; a profile's seeds stand in place of both.
     `suspect`: why the paper's numbers in it cannot be compared with. `sources`: as the suite's, for this column alone.
     """
 
     id: Id
     group: str = ""
     title: str
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
     dataset: NamedTable
     partition: NamedTable
     model: str

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pflbench.suite.document import Document
 from pflbench.suite.schema import Column
 
-_PRESENTED = ("id", "group", "title", "suspect", "sources", "report", "subset", "like")
+_PRESENTED = ("id", "group", "title", "seeds", "suspect", "sources", "report", "subset", "like")
 """Keys of a column that change no run."""
 _COHORT = ("training_clients", "cohort")
 _WORDS = {
@@ -49,18 +49,18 @@ class Shortfall:
 
 
 def shortfall(
-    paper: Document, document: Document, columns: Sequence[int], rounds: int | None, seeds: Sequence[int]
+    paper: Document, document: Document, columns: Mapping[int, Sequence[int]], rounds: int | None
 ) -> Shortfall:
-    """The differences of these columns, by index, of a suite under a profile; `paper` is the suite without one.
+    """The differences of these columns of a suite under a profile; `paper` is the suite without one.
 
-    `rounds`: asked for instead of each column's; None: each column's own. `seeds`: the table's.
+    `columns`: the seeds of each, by its index. `rounds`: asked for instead of each column's; None: each column's own.
     """
     pairs = [(paper.column[index], document.column[index]) for index in columns]
     trained = [(column.rounds if rounds is None else rounds, whole.rounds) for whole, column in pairs if paper.row]
-    every = paper.suite.seeds
+    seeds = [(len(chosen), len(paper.seeds(paper.column[index]))) for index, chosen in columns.items()]
     return Shortfall(
         rounds=_of(trained, "rounds"),
-        seeds=f"{len(seeds)} of {len(every)} seeds" if len(seeds) < len(every) else "",
+        seeds=_of([(few, every) for few, every in seeds if few < every], "seeds"),
         columns=f"{len(pairs)} of {len(paper.column)} columns" if len(pairs) < len(paper.column) else "",
         other=tuple(text for text in (*_trained(paper, document, pairs), *_scored(paper, document, pairs)) if text),
     )

@@ -127,7 +127,7 @@ def searches(
     document = suite.document(part.profile or "paper")
     tune = document.tune
     seeds = part.seeds or (tune.all_seeds if seed is None else (seed,))
-    _check_seeds(seeds, (*document.suite.seeds, *suite.document().suite.seeds))
+    _check_seeds(seeds, (*document.all_seeds, *suite.document().all_seeds))
     if not (part.columns or tune.columns):
         raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
     own = suite_rows(suite, document)

@@ -124,6 +124,17 @@ def test_the_hash_is_that_of_what_is_used(eight: Path) -> None:
     assert MetaDataset("dtd", **SMALL).load(eight, 0).hash != before
 
 
+def test_red_and_blue_change_places_in_some_sources(eight: Path) -> None:
+    plain, swapped = (MetaDataset("gtsrb,dtd", swapped=which, **SMALL).load(eight, 0) for which in (None, "gtsrb"))
+    assert plain.hash != swapped.hash and np.array_equal(plain.labels, swapped.labels)
+    assert plain.hash == MetaDataset("gtsrb,dtd", **SMALL).load(eight, 0).hash
+    for task in range(40):
+        images = plain.images[plain.kind == task]
+        here = images.flip(1) if chosen(0, task, ["gtsrb", "dtd"]) == "gtsrb" else images
+        assert torch.equal(swapped.images[swapped.kind == task], here)
+    assert not torch.equal(plain.images, swapped.images)
+
+
 def test_a_pool_is_drawn_once(eight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From then on it is mapped, as long as options, seed and sources are the same."""
 
@@ -180,6 +191,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
         ({"sources": "omniglot, quickdraw"}, "quickdraw"),
         ({"sources": ""}, "Unknown source"),
         ({"sources": "dtd, dtd"}, "twice"),
+        ({"sources": "dtd", "swapped": "gtsrb"}, "Unknown source in use 'gtsrb'"),
         ({"tasks": 0}, "at least 1"),
         ({"ways": 1}, "at least 2"),
         ({"images": 9}, "at least one"),

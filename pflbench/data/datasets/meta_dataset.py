@@ -58,12 +58,14 @@ class MetaDataset:
         tasks: Tasks in the pool.
         ways: Classes of a task.
         images: Images of a task, unless its classes have fewer.
+        swapped: Sources of these whose red and blue change places, separated by commas; None: none.
     """
 
     sources: str | None = None
     tasks: int = 100
     ways: int = 10
     images: int = 600
+    swapped: str | None = None
 
     seeded: ClassVar[bool] = True
     shape: ClassVar = (3, SIDE, SIDE)
@@ -75,6 +77,9 @@ class MetaDataset:
                 raise unknown("source of meta-dataset", name, SOURCES)
         if len(set(names)) != len(names):
             raise UsageError(f"MetaDataset: sources = {self.sources!r} names a source twice.")
+        for name in self._swapped():
+            if name not in names:
+                raise unknown("source in use", name, names)
         if self.tasks < 1 or self.ways < 2 or self.images < self.ways:
             raise UsageError(
                 f"MetaDataset: tasks = {self.tasks} must be at least 1, ways = {self.ways} at least 2, and images = "
@@ -113,6 +118,7 @@ class MetaDataset:
             raise self._lacking(missing, root)
         held = {name: SOURCES[name].load(root) for name in names}
         content = " ".join(f"{name} {held[name].hash}" for name in names)
+        content += "".join(f" {name} swapped" for name in names if name in self._swapped())
         recipe = f"meta-dataset: {self.tasks} tasks, {self.ways} ways, {self.images} images, seed {seed}, {content}: 1"
         pool, labels, kind = prepared(recipe, [], lambda: self._drawn(held, seed))
         hash = hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -129,7 +135,8 @@ class MetaDataset:
         kind = np.repeat(np.arange(self.tasks, dtype=np.int64), [len(rows) for _, rows, _ in drawn])
         pool = np.empty((len(labels), *self.shape), dtype=np.uint8)
         for task, (name, rows, _) in enumerate(drawn):
-            pool[kind == task] = held[name].images[rows]  # gray ones in all three channels
+            images = held[name].images[rows]  # gray ones in all three channels
+            pool[kind == task] = images[:, ::-1] if name in self._swapped() else images
         return pool, labels, kind
 
     def fetch(self, root: Path) -> None:
@@ -158,6 +165,10 @@ class MetaDataset:
     def _names(self) -> list[str]:
         """The sources in use."""
         return list(PAPER) if self.sources is None else [name.strip() for name in self.sources.split(",")]
+
+    def _swapped(self) -> list[str]:
+        """Those whose red and blue change places."""
+        return [] if self.swapped is None else [name.strip() for name in self.swapped.split(",")]
 
     def _lacking(self, missing: list[str], root: Path, reasons: dict[str, str] | None = None) -> DataMissing:
         lines = [
