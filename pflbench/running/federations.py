@@ -107,6 +107,7 @@ def classes(suite: Suite, profile: str, figure: Classes, seed: int | None, data_
 
 def holdings(federation: Federation, spec: RunSpec, title: str) -> Holdings:
     """What the clients of a federation hold, as plain numbers."""
+    own = f"; the split is {spec.drawn_for[0]}'s own" if spec.drawn_for else ""
     support, query = np.concatenate(federation.support), np.concatenate(federation.query)
     adapted, scored = (np.unique(rows, return_counts=True) for rows in (support, query))
     kinds = None
@@ -114,7 +115,7 @@ def holdings(federation: Federation, spec: RunSpec, title: str) -> Holdings:
         kinds = np.array([len(np.unique(kind[rows])) for rows in federation.support])
     return Holdings(
         title=title,
-        settings=f"Dataset {_told(spec.dataset)}; partition {_told(spec.partition)}; query = {spec.query!r}.",
+        settings=f"Dataset {_told(spec.dataset)}; partition {_told(spec.partition)}; query = {spec.query!r}{own}.",
         support=_per_class(federation, federation.support),
         query=_per_class(federation, federation.query),
         kinds=kinds,

@@ -16,6 +16,7 @@ from pflbench.engine.batches import support_streams
 from pflbench.engine.run import arrived, sample_cohort
 from pflbench.methods.base import Draw
 from pflbench.report.footer import seeds as seeds_line
+from pflbench.running.federations import holdings
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.document import parse
@@ -206,6 +207,12 @@ def test_each_method_draws_splits_cohorts_and_minibatches_of_its_own() -> None:
     for a, b, c, d, e in zip(shared, same, own, other, again, strict=True):
         assert np.array_equal(a, b) and np.array_equal(c, e)
         assert not np.array_equal(a, c) and not np.array_equal(c, d) and not np.array_equal(a, d)
+
+
+def test_who_looks_at_a_split_of_ones_own_is_told_whose_it_is() -> None:
+    for draws, says in (("shared", "query = 0.25."), ("per-method", "query = 0.25; the split is fedavg's own.")):
+        told = holdings(tiny_federation(0), tiny_spec(0, "fedavg", draws=draws), "").settings
+        assert told.endswith(says)
 
 
 def test_what_is_drawn_for_a_method_is_left_out_of_older_ids() -> None:
