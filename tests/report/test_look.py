@@ -14,6 +14,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from pflbench.report.figures.labels import apart
+from pflbench.report.figures.marks import looks
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.pictures import COLUMN, STYLE, TEXT, figure_of, picture
 
@@ -189,3 +190,11 @@ def test_places_are_as_near_as_they_can_be() -> None:
 
 def test_fonts_are_embedded() -> None:
     assert b"/FontFile2" in picture(CASES["far"], "pdf")
+
+
+def test_each_row_has_a_color_of_its_own_and_the_papers_numbers_have_their_rows() -> None:
+    rows = [f"m {i}" for i in range(8)]
+    ours = [Series(label, "bars", (Point(i, 50.0),), 0.1) for i, label in enumerate(rows[4:])]
+    theirs = [Series(f"{label}, the paper", "printed", (Point(i, 60.0),), like=label) for i, label in enumerate(rows)]
+    found = looks(drawing(Panel("", (*ours, *theirs)), order=tuple(rows)))
+    assert list(found) == rows and len({look.color for look in found.values()}) == 8

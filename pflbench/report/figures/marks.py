@@ -54,9 +54,11 @@ Looks = Mapping[str, Look]
 
 
 def looks(drawing: Drawing) -> Looks:
-    """How each label's series look, and those that only the paper's numbers are there of."""
-    alike = {series.like: None for panel in drawing.panels for series in panel.series if series.like}
-    return {label: Look.of(i) for i, label in enumerate(dict.fromkeys((*drawing.labels, *alike)))}
+    """How each label's series look, in the rows' order; the paper's numbers look as the row does that they are of."""
+    everything = [series for panel in drawing.panels for series in panel.series]
+    there = dict.fromkeys(series.like or series.label for series in everything)
+    ordered = dict.fromkeys((*(label for label in drawing.order if label in there), *there))
+    return {label: Look.of(i) for i, label in enumerate(ordered)}
 
 
 def fill(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
