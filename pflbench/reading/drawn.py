@@ -32,7 +32,8 @@ def one_table(part: Selection, store: Store, own: Own) -> Expansion:
     tables = [_of_methods(table, part.methods) for table in found]
     tables = [table for table in tables if not done.isdisjoint(_runs(table.cells))]
     if not tables:
-        raise none_there(part, store, own)
+        made = f"`pflbench run{part.options} --evaluate-every 10`"
+        raise UsageError(str(none_there(part, store, own)).replace("`pflbench run`", made))
     suites = dict.fromkeys(table.part.suites[0] for table in tables)
     if len(suites) > 1:
         raise UsageError(f"Several tables have such runs, name one with --suite: {', '.join(suites)}.")
