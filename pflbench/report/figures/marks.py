@@ -113,7 +113,7 @@ def _add(ax: Axes, series: Series, look: Look, hues: Sequence[float]) -> None:
     elif series.mark == "violin":
         _violin(ax, series, look)
     elif series.mark == "printed":
-        _printed(ax, series, look.color)
+        _printed(ax, series, look)
     else:
         _points(ax, series, look)
 
@@ -189,11 +189,11 @@ def _cloud(ax: Axes, series: Series, marker: str, hues: Sequence[float]) -> None
     ax.plot([], [], color="0.4", marker=marker, markersize=4, linestyle="", label=series.label)
 
 
-def _printed(ax: Axes, series: Series, color: str) -> None:
-    hollow: Any = {"marker": "D", "markersize": 3.5, "markerfacecolor": "white", "linestyle": "", "linewidth": 0.8}
-    around = [point.spread or 0.0 for point in series.points]
-    ax.errorbar(
-        [p.x for p in series.points], [p.y or 0.0 for p in series.points], around, color=color, capsize=0, **hollow
-    )
-    one = series.label.startswith(series.like)  # else the label is that of several colors
-    ax.plot([], [], color=color if one else "0.3", label=series.label, **hollow)
+def _printed(ax: Axes, series: Series, look: Look) -> None:
+    """Hollow: in the row's own form where they alone are there of it, else all alike, above their bars."""
+    alone = series.label.startswith(series.like)  # else the label is that of several colors
+    hollow: Any = {"marker": look.marker if alone else "D", "markersize": 3.5, "markerfacecolor": "white"}
+    hollow |= {"linestyle": "", "linewidth": 0.8}
+    x, y, around = _numbers(series)
+    ax.errorbar(x, y, around, color=look.color, capsize=0, **hollow)
+    ax.plot([], [], color=look.color if alone else "0.3", label=series.label, **hollow)
