@@ -73,7 +73,7 @@ def curve(method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *take
     """
     support, tuning, query = taken
     w = returned.model(method.deploy(f, server, support), "deploy()")
-    points = [score(f, w, seen(method, query, support[0]))]
+    points = [score(f, w, seen(method, query, support[0] if support else None))]
     for t, b in enumerate(tuning):
         assert scoring.finetune is not None
         lr = scoring.finetune.lr * scoring.finetune.decay ** (t // scoring.finetune.every)

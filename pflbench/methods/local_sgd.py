@@ -36,7 +36,7 @@ class LocalEpochs(StepsInstead):
     """Local updates of passes, or of `steps`.
 
     Static steps are the next ones of the client's stream and move its cursor for good, as CAFeMe's do and epochs do
-    not (CAFeMe's sheet, Sec. 4); reshuffled ones are the first of the passes.
+    not (CAFeMe's code); reshuffled ones are the first of the passes.
     """
 
     epochs: int = hyper(5, "Local epochs per round.", least=0)

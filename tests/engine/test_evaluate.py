@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,18 @@ def test_scoring_fewer_clients_changes_no_score() -> None:
     everyone = scores()
     assert scores(clients="held-out") == tuple(s for s in everyone if s.client in held_out)
     assert scores(clients="held-out", first=1) == tuple(s for s in everyone if s.client == held_out[0])
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorized"])
+def test_a_client_without_support_is_scored_as_the_others_are(execution: Any) -> None:
+    """It has no minibatch that a model could have been tuned on last."""
+    support = list(FEDERATION.support)
+    held_out = int(np.flatnonzero(~FEDERATION.training)[0])
+    support[held_out] = support[held_out][:0]
+    emptied = replace(FEDERATION, support=tuple(support))
+    untuned = spec(stages=("global",), finetune=None).model_copy(update={"batches": "reshuffled"})
+    (with_none, as_before) = (
+        Simulation([untuned], [federation], Frozen(), tiny_network(), Setup(execution=execution)).run()[0].scores
+        for federation in (emptied, FEDERATION)
+    )
+    assert [(s.client, s.correct) for s in with_none] == [(s.client, s.correct) for s in as_before]
