@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated
@@ -60,8 +61,9 @@ def queue(
         found = states(item.table.runs, store)
         if found["missing"] and (in_time is None or in_time()):
             console().print(f"{item.title}: {_progress(found)}.")
+            scored = replace(execution, evaluate_every=item.entry.evaluate_every)
             for part in _steps(item, store, execution.jobs, in_time):
-                good &= train_part(part, results, execution, dry=dry_run)
+                good &= train_part(part, results, scored, dry=dry_run)
         if not dry_run and states(item.table.runs, store).keys() == {"done"}:
             common.say_packed(pack(store, {spec.id for spec in item.table.runs}))
     if not dry_run:

@@ -31,7 +31,8 @@ def _cost(value: Any) -> Any:
 class Entry(TomlTable):
     """`[[entry]]`: a part of a suite. What is left out (columns, methods, seeds) is the suite's own.
 
-    `cost` is the minutes that one run takes on one core of the machine the file speaks of, or a text.
+    `cost` is the minutes that one run takes on one core of the machine the file speaks of, or a text. `evaluate_every`:
+    its runs are scored after every so many rounds, too, as a figure's curves need it; what is stored already stays.
     """
 
     suite: str
@@ -39,6 +40,7 @@ class Entry(TomlTable):
     columns: Names | None = None
     methods: Names | None = None
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    evaluate_every: Annotated[int, Field(ge=1)] | None = None
     cost: Annotated[int | float | str, BeforeValidator(_cost)] = ""
     note: str = ""
 

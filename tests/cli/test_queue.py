@@ -78,6 +78,16 @@ def test_runs_packs_and_then_has_nothing_to_do(cli, results: Path, nice: list[in
     assert "2 of 2 done; 2.5 min a run.\n" in cli("queue", "-l").out
 
 
+def test_an_entry_says_how_often_its_runs_are_scored(cli, results: Path) -> None:
+    (results / "QUEUE.toml").write_text(QUEUE.replace("cost = 2.5", "evaluate_every = 1", 1))
+    cli("queue")
+    store = Store(results)
+    found = {
+        (one.spec.method.name, len({score.round for score in store.read(one.spec.id).scores})) for one in store.list()
+    }
+    assert found == {("fedavg", 2), ("ditto", 1)}
+
+
 def test_runs_that_are_there_are_skipped_and_packed(cli, results: Path) -> None:
     cli("run", "-s", "tiny.toml", "--column", "shards", "-m", "fedavg")
     cli("run", "-s", "tiny.toml", "--column", "shards", "-m", "ditto", "--seeds", "1")
