@@ -36,8 +36,7 @@ def of(name: str) -> Stages:
 
 
 def test_what_nobody_trained_is_no_stage() -> None:
-    assert there(of("local")) == {"personalized", "stored", "sampled"}
-    for shares_a_part in ("fedper", "fedrep", "lg-fedavg"):
+    for shares_a_part in ("fedper", "fedrep", "lg-fedavg", "local"):
         assert there(of(shares_a_part)) == {"personalized", "finetuned", "stored", "sampled"}
     for without in ("fedprox", "scaffold", "cafeme"):
         assert there(of(without)) == {"global", "finetuned"}

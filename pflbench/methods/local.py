@@ -3,10 +3,13 @@
 All clients start from the seed's common initial model. One round is the whole training; further rounds go on where
 the last one stopped, with a fresh momentum or, with `keep_momentum`, as if there had been no rounds.
 
+Its global model is that initial one, which no client changes: it can be fine-tuned (stage "finetuned"), as by a client
+that never trains in a federation, and is not shown itself. With `epochs` = 0 nothing is trained at all.
+
 Departures: pFedVEM's tables give each client the best learning rate and batch size of a grid; here a run has one of
 each, and the suite chooses.
 Special cases: one round = `torch.optim.SGD` for so many epochs; two rounds without momentum = one of twice the epochs
-on the same minibatches, and with `keep_momentum` of any momentum.
+on the same minibatches, and with `keep_momentum` of any momentum; fine-tuned, plain SGD from the initial model.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ class Local(LocalSGD, Method[Params, Own, Scalar], epochs=20):
     version: ClassVar[int] = 1
     commits = "trained"
     personal = "local"
-    global_model = "none"
+    global_model = "start"
     personal_of = "training"
     keep_momentum: bool | None = hyper(
         None, "One training of all clients over all rounds: momentum is kept between them, and no cohort is sampled."

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pflbench.report.beside import compared
 from pflbench.report.cells import read, settle, value
 from pflbench.report.footer import footer
 from pflbench.report.reading import Shelf
@@ -49,6 +50,7 @@ def lay_out(table: Expansion, store: Store, read_as: ReadAs = "last", versus: st
     if table.layout.bold == "best-per-column":
         _mark_best(grid, table)
     against = held_against(versus, table, grid, found) if versus else None
+    grid, told = compared(table, grid, shelf, read_as)
     columns, differences = derive(table, list(guests), grid)
     lines, warnings, summary = footer(table, grid, named | guests, used, list(mixed.values()), spare, older)
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
@@ -61,12 +63,13 @@ def lay_out(table: Expansion, store: Store, read_as: ReadAs = "last", versus: st
         extra=_rows(guests, used, grid | differences, columns),
         decimals=table.layout.decimals,
         blocks=table.layout.blocks == "group",
-        footer=lines,
-        warnings=warnings,
+        footer=(*lines, *told),
+        warnings=(*warnings, *told),
         summary=summary,
         comparable=not table.shortfall.runs,
         read_as=read_as,
         versus=against,
+        beside=bool(told),
     )
 
 

@@ -17,6 +17,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pflbench.report import text
+from pflbench.report.beside import side_by_side
 from pflbench.report.latex import latex
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import View, views
@@ -30,6 +31,8 @@ CSV_COLUMNS = (
     *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs", "seeds", "rests_on"),
     *("difference_low", "difference_high"),
 )
+BESIDE_COLUMNS = ("beside_mean", "beside_std", "beside_n", "beside_rank", "rank")
+"""Behind the others: the other suite's mean, spread and seeds, and the row's ranks there and here."""
 
 VERSUS_COLUMNS = (
     *("versus", "versus_difference", "versus_low", "versus_high", "versus_n", "versus_over"),
@@ -48,13 +51,15 @@ def render(
     Args:
         table: What to show.
         format: `csv` is the long form, one line per cell that has a run, done or failed; with a column `read` where
-            the table is not read in the rounds that its suite names.
+            the table is not read in the rounds that its suite names, and with `BESIDE_COLUMNS` where another suite's
+            numbers stand beside its own.
         compare: Whether the paper's numbers, differences and verdicts follow the table (always in the CSV).
         width: Characters per line in a terminal; default: the terminal's.
         color: Whether to write ANSI styles; default: if standard output is a terminal. `NO_COLOR` leaves only bold.
     """
     if format == "csv":
         return _csv(table)
+    table = side_by_side(table)
     if format == "markdown":
         return _markdown(table, compare)
     if format == "latex":
@@ -81,6 +86,7 @@ def _in_pipes(words: str) -> str:
 
 def html(table: Table) -> str:
     """The table with its title and footer, as a fragment of HTML without styles of its own, for notebooks."""
+    table = side_by_side(table)
     parts = [f"<h4>{escape(table.title)}</h4>"]
     parts += [_grid(table, view, "unsafehtml", escape, "<b>{}</b>", "<i>{}</i>") for view in views(table)]
     parts += ["<ul>", *(f"<li>{escape(line)}</li>" for line in table.footer), "</ul>"] if table.footer else []
@@ -115,9 +121,20 @@ def _csv(table: Table) -> str:
     writer = csv.writer(file, lineterminator="\n")
     otherwise = () if table.read_as == "last" else (table.read_as,)
     held = VERSUS_COLUMNS if table.versus else ()
-    writer.writerow([*CSV_COLUMNS, *held, *("read" for _ in otherwise)])
-    writer.writerows([*_record(table, *one), *_held(table, *one), *otherwise] for one in table.shown)
+    besides = BESIDE_COLUMNS if table.beside else ()
+    writer.writerow([*CSV_COLUMNS, *held, *("read" for _ in otherwise), *besides])
+    writer.writerows(
+        [*_record(table, *one), *_held(table, *one), *otherwise, *(_besides(one[-1]) if besides else ())]
+        for one in table.shown
+    )
     return file.getvalue()
+
+
+def _besides(value: CellValue) -> Sequence[object]:
+    if value.beside is None:
+        return (None,) * len(BESIDE_COLUMNS)
+    theirs, there, here = value.beside
+    return _short(theirs.mean), _short(theirs.std), theirs.done, there, here
 
 
 def _record(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Sequence[object]:

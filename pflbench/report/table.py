@@ -49,6 +49,22 @@ class Gap(NamedTuple):
         return float(np.mean(list(found.values())))
 
 
+class Beside(NamedTuple):
+    """What another suite's runs gave in a cell's place, and the row's rank in the column in that suite and in this one.
+
+    The ranks are None where one of the two has no number.
+    """
+
+    value: CellValue
+    there: int | None
+    here: int | None
+
+    @property
+    def ranks(self) -> str:
+        """`2 → 4`; empty without ranks."""
+        return "" if self.there is None else f"{self.there} → {self.here}"
+
+
 @dataclass(frozen=True)
 class CellValue:
     """A filled cell. `mean` is None if no run is done, the spreads are None below two seeds."""
@@ -84,6 +100,10 @@ class CellValue:
     """Whether the column mixes data or method versions, so that its cells cannot be compared."""
     rests_on: Mapping[str, str] = field(default_factory=dict)
     """As in the `Cell`; a difference rests on what both sides rest on."""
+    beside: Beside | None = None
+    """Where the suite asks for it."""
+    told: str | None = None
+    """What stands in the place instead of a number."""
 
     @property
     def there(self) -> bool:
@@ -162,6 +182,8 @@ class Table:
     """The footer's lines that nobody may miss."""
     read_as: ReadAs = "last"
     """In which of the scored rounds its cells are read."""
+    beside: bool = False
+    """Whether another suite's numbers and the ranks stand beside its own."""
     summary: str = ""
     """Seeds, spread and number of runs in a line."""
     versus: Versus | None = None

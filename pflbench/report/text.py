@@ -67,6 +67,8 @@ def cell(value: CellValue | None, decimals: int, room: int = 0) -> str:
     """
     if value is None:
         return NONE + " " * room
+    if value.told is not None:
+        return value.told + " " * room
     if value.mean is None:
         lacking = f"failed ({value.failed}/{value.expected})" if value.failed else f"0/{value.expected}"
         return lacking + " " * room

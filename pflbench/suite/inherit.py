@@ -5,7 +5,7 @@ All of it happens to the raw tables. Of a file's own only the shape is checked b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +72,17 @@ def extended_file(raw: Mapping[str, Any], path: Path, shipped: Mapping[str, Path
 
     `shipped`: files of the suites that may be named instead.
     """
-    name = raw.get("suite", {}).get("extends")
+    return _named_file(raw.get("suite", {}).get("extends"), f"{path}: suite.extends", path, shipped)
+
+
+def file_beside(raw: Mapping[str, Any], path: Path, shipped: Mapping[str, Path]) -> Path | None:
+    """The file whose numbers stand beside this one's; None if there is none. Raises `UsageError` as `extended_file`."""
+    return _named_file(raw.get("layout", {}).get("beside"), f"{path}: layout.beside", path, shipped)
+
+
+def _named_file(name: Any, place: str, path: Path, shipped: Mapping[str, Path]) -> Path | None:
     if name is None:
         return None
-    place = f"{path}: suite.extends"
     if not isinstance(name, str):
         raise UsageError(f"{place}: a suite's name, or the path of its file, not {name!r}")
     file = shipped.get(name, path.parent / name)
@@ -104,9 +111,7 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
         result["suite"] = taken | raw["suite"] | {"notes": said.pop("notes")}
         result |= said | {"layout": _layout(below, rows) | raw.get("layout", {})}
     if "tune" in below:
-        ids = [column.get("id") for column in columns.own]
-        there = {"columns": [id_ for id_ in below["tune"].get("columns", []) if id_ in ids]}
-        result["tune"] = merged(below["tune"] | there, raw.get("tune", {}))
+        result["tune"] = _tune(raw.get("tune", {}), below["tune"], [column.get("id") for column in columns.own])
     result["profile"] = _profiles(raw, below, columns)
     return result
 
@@ -211,6 +216,13 @@ def _notes(own: Raw, theirs: Raw) -> list[Any]:
         for note in theirs.get("notes", [])
         if ("what" not in note or note["what"] not in others if isinstance(note, dict) else "notes" not in own)
     ]
+
+
+def _tune(own: Raw, below: Raw, columns: Sequence[str | None]) -> Raw:
+    """`[tune]` with what it takes over; no grids where it halves trials: its rows are tuned in another way."""
+    given_up = ("grid", "points", "reduced") if "halving" in own else ()
+    kept = {key: value for key, value in below.items() if key not in given_up}
+    return merged(kept | {"columns": [id_ for id_ in below.get("columns", []) if id_ in columns]}, own)
 
 
 def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:

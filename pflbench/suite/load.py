@@ -16,7 +16,7 @@ from pflbench.package import FOLDER
 from pflbench.suite import origins
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
-from pflbench.suite.inherit import Shape, extended_file, inherited
+from pflbench.suite.inherit import Shape, extended_file, file_beside, inherited
 from pflbench.suite.own import Own
 from pflbench.suite.resolve import shared
 from pflbench.suite.strict import validated
@@ -134,7 +134,9 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
     stamp = _stamp(path)
     raw = read_toml(path)
     validated(Shape, raw, f"{path}: ")
-    base = extended_file(raw, path, available())
+    base, beside = (find_file(raw, path, available()) for find_file in (extended_file, file_beside))
+    if beside is not None:
+        raw["layout"]["beside"] = str(beside.resolve())
     files = () if stamp is None else (stamp,)
     if base is None:
         raw = inherited(raw, None, path)

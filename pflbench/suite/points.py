@@ -84,10 +84,12 @@ def _product(grid: Grid) -> Points:
 def suites_points(suite: Suite, document: Document, selected: SelectedRow) -> tuple[str, Points]:
     """The key of a row's grid or points, its id if there are some of that name, else its method; and the points.
 
-    There may be none.
+    There may be none. With halving, rows are tuned each for itself: what goes by the id of one is not another's.
     """
     tune = document.tune
-    name = next((one for one in (selected.row.id,) if one in tune.grid or one in tune.points), selected.key)
+    others = {row.id for row in document.row} if tune.halving else set()
+    own = selected.row.id in {*tune.grid, *tune.points} or selected.key in others
+    name = selected.row.id if own else selected.key
     place, grid, points = f"{suite.path}: tune.grid.{name}", Grid(), []
     for key, entry in tune.grid.get(name, {}).items():
         prefix, _, plain = key.rpartition(".")

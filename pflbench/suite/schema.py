@@ -296,7 +296,8 @@ def _by_stage(value: Any) -> Any:
 class LayoutTable(TomlTable):
     """`[layout]`. `stages`: each column shows these, under these titles. `blocks`: rows once per group of columns.
 
-    `costs`: the footer tells what a round costs each row. `spread`: a spread stands behind each number.
+    `costs`: the footer tells what a round costs each row. `spread`: a spread stands behind each number. `beside`: a
+    suite's name or the path of its file, whose numbers stand beside these, in the same rows and columns by id.
     """
 
     decimals: Annotated[int, Field(ge=0, le=6)] = 2
@@ -305,6 +306,7 @@ class LayoutTable(TomlTable):
     blocks: Literal["group", "none"] = "none"
     costs: bool = False
     spread: bool = True
+    beside: str | None = None
 
 
 class DerivedTable(TomlTable):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 
 from pflbench.data.federation import Federation
-from pflbench.engine.batches import support_streams
+from pflbench.engine.batches import query_batches, support_streams
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import arrived, sample_cohort
 from pflbench.engine.simulate import Setup, Simulation
@@ -35,7 +35,7 @@ from pflbench.methods.scaffold import Scaffold
 from pflbench.models.mlp import perceptron
 from pflbench.models.network import Network
 from pflbench.optim import Adam
-from pflbench.spec import Scoring
+from pflbench.spec import Finetune, Scoring
 from pflbench.testing import Case, tiny_federation, tiny_network, tiny_spec
 from pflbench.vector import Parameter
 
@@ -479,3 +479,27 @@ def determined() -> Tensor:
         for p in tiny_network().parameters
     ]
     return torch.cat(keep)
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorized"])
+def test_local_fine_tuned_is_sgd_from_the_initial_model(tiny_module: ModuleOf, execution: Any) -> None:
+    """A held-out client of a federation in which nothing is trained: torch's SGD from new(0), score by score."""
+    rule = Finetune(steps=4, lr=0.1, decay=0.5, every=2)
+    spec = tiny_spec(rounds=1, scoring=Scoring(stages=("finetuned",), average="examples", finetune=rule))
+    setup = Setup(execution=execution)
+    (outcome,) = Simulation([spec], [FEDERATION], Local(epochs=0), tiny_network(), setup).run()
+    found = {(score.client, score.step): (score.correct, score.loss_sum) for score in outcome.scores}
+    held_out = np.flatnonzero(~FEDERATION.training).tolist()
+    assert found.keys() == {(client, step) for client in held_out for step in range(5)}
+    for client in held_out:
+        module = tiny_module(start())
+        (rows,), _ = support_streams(FEDERATION, spec)[client].draw((Draw(steps=4),), 0)
+        for step, taken in enumerate([(), *((b,) for b in batches(rows))]):
+            torch_sgd(module, taken, lr=0.1 * 0.5 ** ((step - 1) // 2))
+            correct = loss = 0.0
+            for b in batches(query_batches(FEDERATION, client, spec)):
+                with torch.no_grad():
+                    logits = module(FEDERATION.x[b.rows].double() / 255)
+                correct += int((logits.argmax(1) == b.labels).sum())
+                loss += F.cross_entropy(logits, b.labels, reduction="sum").item()
+            assert found[client, step] == (correct, pytest.approx(loss, rel=1e-9))

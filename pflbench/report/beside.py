@@ -1,0 +1,110 @@
+"""Beside a table's numbers, those of another suite's runs in the same places, and how the rows' order changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pflbench.report.cells import read, value
+from pflbench.report.reading import Shelf
+from pflbench.report.table import Beside, CellValue, Grid, Row, Table
+from pflbench.report.text import cell
+from pflbench.suite.cells import ColumnHead, Expansion, ReadAs
+from pflbench.suite.expand import expand
+from pflbench.suite.load import available
+from pflbench.suite.load import read as read_suite
+
+THEIRS = "paper's protocol"
+RANK = "rank"
+
+
+def compared(table: Expansion, grid: Grid, shelf: Shelf, read_as: ReadAs) -> tuple[Grid, list[str]]:
+    """The grid with what the suite that stands beside it gave in the same places, and lines that say so.
+
+    Its runs are those of the same profile, seeds, rounds and precision. Ranks are among the rows that have a number in
+    both, by the numbers as they are printed; equal ones share a rank.
+    """
+    if table.layout.beside is None:
+        return grid, []
+    path, part = Path(table.layout.beside), table.part
+    other = expand(
+        read_suite(str(path)), profile=table.profile, seeds=part.seeds, rounds=part.rounds, precision=part.precision
+    )
+    cells = {place: one.read(read_as) for place, one in other.places.items() if place in grid}
+    theirs = {place: value(one, read(one, shelf), shelf, other, mixed=False) for place, one in cells.items()}
+    here, there = (
+        _ranks({p: one for p, one in some.items() if _there(theirs.get(p)) and _there(grid[p])}, table.layout.decimals)
+        for some in (grid, theirs)
+    )
+    found = {
+        place: replace(one, beside=Beside(theirs[place], there.get(place), here.get(place))) if place in theirs else one
+        for place, one in grid.items()
+    }
+    lacking = dict.fromkeys(cells[place].column.id for place, one in theirs.items() if one.done < one.expected)
+    return found, _lines(table, path, list(lacking))
+
+
+def _lines(table: Expansion, path: Path, lacking: Sequence[str]) -> list[str]:
+    """What stands beside the numbers, in words, and the command that makes the runs which these columns lack."""
+    called = next((name for name, file in available().items() if file.resolve() == path.resolve()), str(path))
+    profile = "" if table.profile == "paper" else f", profile {table.profile}"
+    asked = table.part.but(suites=[called], rows=[], columns=lacking, methods=[], overrides=[])
+    return [
+        f"Beside each number: what the paper's protocol gave (our runs of {called}{profile}), and the row's rank in "
+        "the column there → here, among the rows that have both; equal numbers share a rank.",
+        *[f"Places of the paper's protocol that lack runs are filled by `pflbench run{asked.options}`."]
+        * bool(lacking),
+    ]
+
+
+def _there(one: CellValue | None) -> bool:
+    return one is not None and one.mean is not None and math.isfinite(one.mean)
+
+
+def _ranks(grid: Mapping[tuple[str, str], CellValue], decimals: int) -> dict[tuple[str, str], int]:
+    """The rank of each place in its column, the greatest mean first."""
+    printed = {place: round(one.mean or 0.0, decimals) for place, one in grid.items()}
+    return {
+        place: 1 + sum(other > mean for (_, head), other in printed.items() if head == place[1])
+        for place, mean in printed.items()
+    }
+
+
+def side_by_side(table: Table) -> Table:
+    """The table with two more columns behind each that has something beside it: the other number, and the ranks."""
+    if not table.beside:
+        return table
+    wide = {
+        i
+        for i in range(len(table.columns))
+        if any((one := row.cells[i]) is not None and one.beside for row in (*table.rows, *table.extra))
+    }
+
+    def columns() -> Iterable[ColumnHead]:
+        for i, head in enumerate(table.columns):
+            yield head
+            if i in wide:
+                yield from (replace(head, label=f"{head.label}, {word}".removeprefix(", ")) for word in (THEIRS, RANK))
+
+    def cells(row: Row) -> Iterable[CellValue | None]:
+        for i, one in enumerate(row.cells):
+            yield one
+            if i in wide:
+                beside = one.beside if one else None
+                yield _shown(beside, table.decimals)
+                yield CellValue(told=beside.ranks) if beside and beside.ranks else None
+
+    def rows(some: Iterable[Row]) -> tuple[Row, ...]:
+        return tuple(replace(row, cells=tuple(cells(row))) for row in some)
+
+    return replace(table, columns=tuple(columns()), rows=rows(table.rows), extra=rows(table.extra))
+
+
+def _shown(beside: Beside | None, decimals: int) -> CellValue | None:
+    """The other suite's number, without marks; an empty place where it has none."""
+    if beside is None:
+        return None
+    theirs = replace(beside.value, rests_on={})
+    return CellValue(told="" if theirs.mean is None else cell(theirs, decimals))
