@@ -35,7 +35,7 @@ class Stages:
     the rest.
     """
 
-    global_model: Literal["trained", "start", "none"] = "trained"
+    global_model: Literal["trained", "start", "initial", "none"] = "trained"
     personalizes: bool = False
     leaves: bool = False
     personal: Literal["server", "local"] = "server"
@@ -54,6 +54,7 @@ class Stages:
         found: set[str] = {
             "trained": {"global", "finetuned"},
             "start": {"finetuned"},
+            "initial": {"finetuned"},
             "none": set[str](),
         }[self.global_model]
         if self.leaves:

@@ -138,9 +138,10 @@ class Method(Generic[S, C, U]):
     """Where a suite scores personal models before aggregation, they are made from the server's state, as always
     (`personalize`), or are what this round's local update leaves (`local_model`)."""
 
-    global_model: ClassVar[Literal["trained", "start", "none"]] = "trained"
+    global_model: ClassVar[Literal["trained", "start", "initial", "none"]] = "trained"
     """What `deploy` returns: a trained model (stages "global" and "finetuned"), one that is only a start for
-    fine-tuning ("finetuned" alone), or an untrained one (neither)."""
+    fine-tuning ("finetuned" alone), the initial one, of which the same holds and to which no client sends anything, or
+    an untrained one (neither)."""
     personal_of: ClassVar[Literal["everyone", "training"]] = "everyone"
     """Which clients have a personal model: all, or only training clients, as their local updates make it."""
     personal_needs: ClassVar[str | None] = None

@@ -44,7 +44,7 @@ class Local(LocalSGD, Method[Params, Own, Scalar], epochs=20):
     version: ClassVar[int] = 1
     commits = "trained"
     personal = "local"
-    global_model = "start"
+    global_model = "initial"
     personal_of = "training"
     keep_momentum: bool | None = hyper(
         None, "One training of all clients over all rounds: momentum is kept between them, and no cohort is sampled."

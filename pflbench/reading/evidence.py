@@ -127,7 +127,8 @@ def tried(cell: Cell, stages: Sequence[Shown], keys: Sequence[str], shelf: Shelf
     run, needed = cell.needed[0], {asked.id for asked in cell.needed}
     groups: dict[tuple[str, int], list[RunSpec]] = {}
     for spec in shelf.specs:
-        if spec.method.name == run.method.name and spec.validation and spec.id not in needed:
+        scored_so = not set(stages).isdisjoint(spec.scoring.stages) or "local" in stages
+        if spec.method.name == run.method.name and spec.validation and spec.id not in needed and scored_so:
             setting = spec.model_copy(update={"validation": 0.0}).setting()
             groups.setdefault((setting, spec.seed), []).append(spec)
     by_distance: dict[int, list[list[RunSpec]]] = {}
@@ -142,7 +143,8 @@ def tried(cell: Cell, stages: Sequence[Shown], keys: Sequence[str], shelf: Shelf
 
 def _tried(cell: Cell, specs: Sequence[RunSpec], stages: Sequence[Shown], shelf: Shelf, same: bool) -> Tried:
     first = specs[0]
-    differing = [key for key in first.method.hyper if len({str(spec.method.hyper.get(key)) for spec in specs}) > 1]
+    keys = [*first.method.hyper, "finetune.lr"]
+    differing = [key for key in keys if len({str(_used(spec, key)) for spec in specs}) > 1]
     stage = judged_by([stage for stage in stages if stage in first.scoring.stages] or [cell.stage])
     reading = replace(cell.reading, stage=stage, steps=cell.reading.steps if stage == cell.stage else None)
     trials = []
@@ -157,5 +159,10 @@ def _tried(cell: Cell, specs: Sequence[RunSpec], stages: Sequence[Shown], shelf:
 
 
 def _used(spec: RunSpec, key: str) -> Any:
-    """The value of a hyperparameter; where a method has none of its own, the suite's (the batch size)."""
+    """The value of a hyperparameter; where a method has none of its own, the suite's (the batch size).
+
+    Of `finetune.lr` the rate of fine-tuning, None where there is none.
+    """
+    if key == "finetune.lr":
+        return spec.scoring.finetune and spec.scoring.finetune.lr
     return spec.method.hyper.get(key, getattr(spec, key, None))

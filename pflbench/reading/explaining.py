@@ -119,7 +119,7 @@ class Explanation:
     @property
     def sends(self) -> bool:
         """Whether clients send anything to the server, as far as the method and the runs' costs tell."""
-        if self.method is not None and self.method.stages.global_model == "none":
+        if self.method is not None and self.method.stages.global_model in ("initial", "none"):
             return False
         return all(one.provenance.get("floats_up") != 0 for one in self.ran)
 

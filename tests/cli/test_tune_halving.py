@@ -72,6 +72,8 @@ def test_the_best_of_a_rung_climb_and_the_last_rung_decides(cli, folder: Path, t
     assert run.method.hyper["lr"] == values["hyper"]["fedavg-ft"]["lr"]["value"]
     assert run.scoring.finetune.lr == values["finetune"]["fedavg-ft"]["lr"]["value"]
     assert found["fedavg"].runs[0].method.hyper["lr"] == 0.05  # another row of the method keeps its own
+    told = cli("explain", "tuned.toml", "fedavg-ft", "shards").out
+    assert "finetune.lr = 0.1" in told and "finetune.lr = 0.2" in told
 
 
 @pytest.mark.usefixtures("no_training")
