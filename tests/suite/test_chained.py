@@ -145,7 +145,7 @@ def test_a_chained_run_is_stored_told_and_counted(tmp_path: Path, monkeypatch: p
     (listed,) = lines(store.list(), store)
     assert listed.differs == "after=per-fedavg (1 round)"
     told = text(explain("cafeme-chained", "fedavg-chained", "rmnist-shards", store, smoke(seeds=[0], rounds=1).part))
-    assert "FedAvg, after Per-FedAvg from what per-fedavg in 1 round left" in " ".join(told.split())
+    assert "FedAvg (chained) from what per-fedavg in 1 round left" in " ".join(told.split())
     assert "Trained before it: per-fedavg, 1 round" in told
     other = lay_out(expand(load("cafeme-table1"), profile="smoke", columns=["rmnist-shards"], rounds=1), store)
     assert all(cell is None or cell.mean is None for row in other.rows for cell in row.cells) and not other.extra
