@@ -152,6 +152,14 @@ class RunSpec(_Strict):
         return tuple(self.model_copy(update={**vars(one), "after": ()}) for one in every)
 
     @property
+    def keeps_tail(self) -> bool:
+        """Whether a pass over a client's rows has a last minibatch below the batch size.
+
+        Passes that are drawn anew have it, whatever `tail` says.
+        """
+        return self.tail == "keep" or self.batches == "reshuffled"
+
+    @property
     def drawn_for(self) -> tuple[str, ...]:
         """What the names of the streams end with that draw splits, minibatches, cohorts and arrivals."""
         return (self.method.name,) if self.draws == "per-method" else ()

@@ -100,7 +100,7 @@ def _rows(spec: RunSpec, reference: str, examples: int, divided: int) -> float:
     scored = {"held-out": spec.clients - spec.training_clients, "training": spec.training_clients, "all": spec.clients}
     clients = min(scored[spec.scoring.clients], spec.scoring.first or spec.clients)
     before = ((link, names.locate("methods", link.method.name)) for link in spec.links)
-    training = sum(_training(link, MeanClient(link, where, examples)) for link, where in before)
+    training = sum(_training(link, MeanClient(link, where, divided)) for link, where in before)
     total = training + _training(spec, client) + min(spec.scoring.last, spec.rounds) * clients * one
     return float(total * client.network.layout.size / client.plain.layout.size)
 

@@ -23,6 +23,7 @@ from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 from pflbench.store.asked import askers
+from pflbench.suite import origins
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
@@ -175,8 +176,7 @@ class Explanation:
         if self.cell.stage == "finetuned" and run.scoring.finetune is not None:
             rule = run.scoring.finetune
             found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
-        # A value of the method's own is told with its hyperparameters, and some methods draw no minibatches.
-        unread = run.method.hyper.keys() | ({"batch"} if self.method and not self.method.minibatches else set())
+        unread = origins.unread(run, self.method)
         return [
             Given(key, written(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
             for key, value in found.items()

@@ -151,8 +151,7 @@ class _Filler:
             settings.pop("rounds", None)
         own_rounds = selected.rounds == selected.said.rounds
         settings |= {key: source for key, source in selected.said.given.items() if own_rounds or key != "rounds"}
-        # A method's own batch, say, stands in place of the column's, and some methods draw no minibatches.
-        unread = points[0].keys() | (set() if selected.info.minibatches else {"batch"})
+        unread = origins.unread(runs[0], selected.info)
         sources = {key: source for key, source in settings.items() if key not in unread} | values | of_links
         followed = origins.follows(self.document, selected.row, self.column.id)
         cells = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pflbench.catalog import Info
+from pflbench.catalog import Info, MethodInfo
 from pflbench.errors import unknown
+from pflbench.spec import RunSpec
 from pflbench.suite.cells import TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.said import SETTINGS
@@ -59,6 +60,20 @@ def of_column(suite: Suite, document: Document, index: int, shared: Mapping[str,
     if shared["rounds"] != column.rounds:
         told.pop("rounds", None)
     return told
+
+
+def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
+    """The settings of a column that one of its runs does not read; `info`: its method, None if that is not known.
+
+    A method's own value, its batch say, stands in place of the column's. Some methods draw no minibatches. Those that
+    are drawn anew are kept however short they are.
+    """
+    found = set(run.method.hyper)
+    if info and not info.minibatches:
+        found.add("batch")
+    if run.tail == "drop" and run.keeps_tail:
+        found.add("tail")
+    return found
 
 
 def _value(document: Document, index: int, key: str) -> Any:

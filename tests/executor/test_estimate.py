@@ -9,7 +9,7 @@ import pytest
 from pflbench import names
 from pflbench.executor import build
 from pflbench.executor.estimate import gradient_rows, relative_work, seconds
-from pflbench.spec import Finetune, Named, RunSpec, Scoring
+from pflbench.spec import Finetune, Link, Named, RunSpec, Scoring
 from pflbench.testing import tiny_spec
 
 
@@ -70,8 +70,12 @@ def test_limited_data_counts_by_the_rows_that_are_divided() -> None:
     where = names.locate("methods", "fedavg")
     scored = 5 * (1797 - 100) / 10 / 3  # each held-out client, on about half of the test split
     found = [gradient_rows(run, where) for run in (whole, limited)]
-    assert None not in found
-    assert [rows - scored for rows in found if rows] == pytest.approx([4 * 3 * 2 * 80, 4 * 3 * 2 * 50], rel=0.01)
+    assert found[0] is not None and found[1] is not None
+    assert [rows - scored for rows in found] == pytest.approx([4 * 3 * 2 * 80, 4 * 3 * 2 * 50], rel=0.01)
+    after = limited.model_copy(update={"after": (Link(method=limited.method, rounds=8),)})
+    assert gradient_rows(after, where) == pytest.approx(
+        3 * (found[1] - scored) + scored, rel=0.01
+    )  # twice as many rounds before
 
 
 def test_a_larger_network_counts_by_its_size() -> None:

@@ -90,6 +90,8 @@ def test_steps_by_epochs_take_clients_sizes(personal: Personal) -> None:
     dropped = replace(run, spec=spec.model_copy(update={"tail": "drop"}))
     assert local_steps(kept) == 3 * (3 + 1) / 2
     assert local_steps(dropped) == 3 * (2 + 1) / 2  # a client smaller than a batch has one
+    anew = dropped.spec.model_copy(update={"batches": "reshuffled"})
+    assert local_steps(replace(run, spec=anew)) == local_steps(kept)  # such passes keep it, whatever `tail` says
     assert local_steps(RunResult(spec)) is None and local_steps(RunResult(personal.spec(0))) is None
     apart = personal.spec(0, head_steps=10, base_steps=2, inner_steps=7, personal_epochs=4)
     assert local_steps(RunResult(apart)) == 12

@@ -92,3 +92,24 @@ def test_readings_stand_beside_the_printed_number_of_what_they_read() -> None:
     for (row, column), reference in ours.items():
         parent = READINGS[row][0] if row in READINGS else row
         assert reference == table[parent, NETWORK.get(column, column)] and reference is not None
+
+
+def test_departures_tell_of_each_reading_what_the_code_has_otherwise() -> None:
+    table = expand(load("cafeme-readings"), columns=["rmnist-shards"])
+    cells = {cell.row.id: cell for cell in table.cells}
+    for row, what, here in (
+        ("fedavg-steps-ft", "local epochs", "five steps"),
+        ("ifca-steps", "local epochs", "five steps"),
+        ("cafeme-labels", "no labels in the context", "images and labels"),
+        ("cafeme-labels", "whose context", "that of the last"),
+        ("cafeme-context", "whose context", "that of the last"),
+        ("cafeme-hidden-gates", "extra gate", "one for each"),
+        ("cafeme-exact", "first order", "the exact gradient"),
+    ):
+        mine, parent = (
+            next(one for one in table.departures_of(cells[id]) if one.what == what) for id in (row, READINGS[row][0])
+        )
+        assert mine.here.startswith(here) and mine.code == parent.here.split(";")[0] and mine.paper == parent.paper
+    assert cells["cafeme-exact"].sources["order"] == "inferred"  # the text gives no order
+    (network,) = expand(load("cafeme-readings"), rows=["fedavg"], columns=["rmnist-shards-text-network"]).cells
+    assert network.sources["model"] == "inferred"  # nor kernels, padding and pooling

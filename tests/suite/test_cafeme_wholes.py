@@ -109,6 +109,10 @@ def test_departures_are_each_told_once_and_new(name: str) -> None:
         text = {what.what for cell in table.cells for what in table.departures_of(cell) if what.kind == "text"}
         # Where the text is still not followed.
         assert text == {"Adam", "Ditto's evaluation", "large network", "Dirichlet division"}
+        guessed = {
+            cell.row.id for cell in table.cells for what in table.departures_of(cell) if "in training" in what.what
+        }
+        assert guessed == {"cafeme"}  # which context its outer loss takes
 
 
 @pytest.mark.parametrize("name", ["cafeme-paper-text", "cafeme-authors-quirks"])

@@ -122,6 +122,10 @@ def test_departures_tell_of_each_setting_what_it_is(tables: dict[str, Expansion]
         if run.dataset.name == "cifar100":
             assert (here["dropout"] == "none") == run.model.endswith("plain")
         assert ("rounds" in here) == (run.rounds == 200)
+        if cell.row.id == "l2gd" and run.dataset.name.startswith("cifar") and run.clients == 100:
+            varied = cell.column.id.endswith(("-plain", "-no-dropout"))
+            assert here["L2GD's rate"].startswith("a = 0.5, as with them") == varied
+            assert cell.sources["a"] == "guess" or not varied
         if cell.row.id == "local":
             assert f"Local Only {run.rounds}" in here["epochs of the baselines"]
     for cell in filtered.cells:

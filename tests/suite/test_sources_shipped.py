@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pflbench.catalog import describe
+from pflbench.reading.explaining import explain
+from pflbench.store import Store
 from pflbench.suite.cells import Cell
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
@@ -17,6 +21,8 @@ def in_effect(cell: Cell) -> set[str]:
     run, tuning = cell.runs[0], cell.runs[0].scoring.finetune
     batch = ["batch"] if describe(run.method.name).minibatches else []
     found = {*run.method.hyper, *FIELDS, *batch, "dataset", "partition"}
+    if run.batches == "reshuffled" and run.tail == "drop":
+        found.remove("tail")  # passes that are drawn anew keep it
     found |= {f"dataset.{key}" for key in run.dataset.options} | {f"partition.{key}" for key in run.partition.options}
     if cell.stage == "finetuned" and tuning is not None:
         found |= {f"finetune.{key}" for key in ("steps", "lr", "decay", "every")}
@@ -50,3 +56,16 @@ def test_no_cell_departs_in_two_ways_in_one_matter(name: str) -> None:
     for cell in table.cells:
         matters = [departure.what for departure in table.departures_of(cell)]
         assert len(set(matters)) == len(matters), (cell.row.id, cell.column.id)
+
+
+def test_nothing_is_said_of_a_tail_that_is_kept_whatever_the_value_says(tmp_path: Path) -> None:
+    cells = [
+        (name, cell) for name in ("cafeme-paper-text", "cafeme-readings-settings") for cell in expand(load(name)).cells
+    ]
+    for name, cell in cells:
+        anew = cell.runs[0].batches == "reshuffled"
+        assert anew == (name == "cafeme-paper-text" or cell.column.id == "rmnist-shards-reshuffled")
+        assert cell.runs[0].tail == "drop" and cell.runs[0].keeps_tail == anew == ("tail" not in cell.sources)
+    for column, told in (("rmnist-shards-reshuffled", False), ("rmnist-shards-low", True)):
+        found = explain("cafeme-readings-settings", "cafeme", column, Store(tmp_path))
+        assert ("tail" in {given.name for given in found.settings}) == told

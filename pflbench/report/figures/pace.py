@@ -69,7 +69,7 @@ def _minibatches(run: RunResult) -> float | None:
 
 def _in_a_pass(spec: RunSpec, rows: float) -> int:
     batch = spec.method.hyper.get("batch") or spec.batch
-    return max(1, math.ceil(rows / batch) if spec.tail == "keep" else int(rows // batch))
+    return max(1, math.ceil(rows / batch) if spec.keeps_tail else int(rows // batch))
 
 
 _COUNTED = "`pflbench upgrade` counts it where the dataset is at hand"
