@@ -2,7 +2,7 @@
 
 Departures:
 1. The global part is S Adam steps with a state per client that is kept between local updates (authors' CAFeMe code;
-   `optimizer_state="reset"`: each local update begins at rest).
+   `optimizer_state="reset"`: each local update begins at rest; `optimizer="sgd"`: plain SGD, as CAFeMe's text has it).
 2. The proximal anchor is the global model received in this round; `anchor="stale"`: what the client's last
    participation sent, at first the initial model (authors' code). The global model is the same either way.
 3. CAFeMe's tables score the fine-tuned global model, never the personal one (stage "personalized": v as the client's
@@ -30,7 +30,7 @@ from pflbench.methods.base import (
 )
 from pflbench.methods.local_adam import LocalAdam
 from pflbench.methods.local_sgd import LocalRate, LocalSteps, PersonalRate, Pull
-from pflbench.optim import SGD, Adam, AdamState
+from pflbench.optim import SGD, Adam, AdamState, Optimizer
 from pflbench.typing import Params
 
 
@@ -48,7 +48,7 @@ class Ditto(
 ):
     """A personal model pulled toward the global one, beside ordinary federated training.
 
-    `steps` are those of each of the two parts; `lr` is the global part's (Adam), `personal_lr` v's (plain SGD).
+    `steps` are those of each of the two parts; `lr` is the global part's, `personal_lr` v's (plain SGD).
     """
 
     version: ClassVar[int] = 1
@@ -56,31 +56,38 @@ class Ditto(
     anchor: Literal["current", "stale"] = hyper(
         "current", "What v is pulled toward: the global model received, or the client's last upload.", added=True
     )
+    optimizer: Literal["adam", "sgd"] = hyper(
+        "adam", "The global part's: Adam (authors' CAFeMe code) or plain SGD.", added=True
+    )
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         return Draw(steps=self.steps), Draw(steps=self.steps)
 
     def init_client(self, server: Params, new: Initializer) -> DittoClient:
         """The personal model starts at the initial global one."""
-        return DittoClient(server, self.kept(Adam(self.lr).init(server)), self._sent(server))
+        return DittoClient(server, self.kept(self.by().init(server)), self._sent(server))
 
     def client(
         self, f: Objective, server: Params, state: DittoClient, *batches: Batches, round: Round
     ) -> tuple[Params, DittoClient]:
         mine, shared = batches
-        anchor, by = server if isinstance(state.sent, tuple) else state.sent, Adam(self.lr)
+        anchor, by = server if isinstance(state.sent, tuple) else state.sent, self.by()
 
         # v descends along grad f(v) + lambda (v - w), w being the received model.
         def pulled(v: Params, b: Batch) -> Params:
             return f.grad(v, b) + self.lam * (v - anchor)
 
         personal = descend(pulled, state.personal, mine, SGD(self.personal_rate(self.lr)))
-        # The global part: Adam from w.
+        # The global part, from w.
         w, adam = descend_on(f.grad, (server, self.begun(by, server, state.adam)), shared, by)
         return w, DittoClient(personal, self.kept(adam), self._sent(w))
 
     def local_model(self, upload: Params, state: DittoClient) -> Params:
         return state.personal
+
+    def by(self) -> Optimizer:
+        """The global part's optimizer."""
+        return Adam(self.lr) if self.optimizer == "adam" else SGD(self.lr)
 
     def _sent(self, w: Params) -> Params | Empty:
         return w if self.anchor == "stale" else ()

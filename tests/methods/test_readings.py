@@ -15,16 +15,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pflbench.catalog import complete, describe
-from pflbench.engine.run import sample_cohort
+from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.run import Initial, sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch
+from pflbench.methods.base import Batch, Round
 from pflbench.methods.cafeme import CAFeMe
 from pflbench.methods.ditto import Ditto
 from pflbench.methods.fedrep_averaged import FedRepAveraged
 from pflbench.methods.ifca import IFCA
 from pflbench.models.network import Network
 from pflbench.models.ops import Context
+from pflbench.optim import AdamState
 from pflbench.spec import Finetune, RunSpec, Scoring
 from pflbench.testing import tiny_federation, tiny_network, tiny_spec
 
@@ -175,6 +177,27 @@ def test_cafemes_readings_are_those_of_a_slow_version(options: dict[str, Any], e
     slow.check(simulated(method, execution), w, frozen=frozen)
 
 
+@pytest.mark.parametrize("options", [{}, CONTEXT, {**CONTEXT, "labels": True, "extra_gate": False}], ids=str)
+def test_the_exact_meta_gradient_is_autograds_with_a_kept_context_too(options: dict[str, Any]) -> None:
+    """The gates of the outer batch are then the adapted modulator's, of the last inner minibatch."""
+    method = CAFeMe(order="exact", steps=3, inner_lr=0.3, **options)
+    slow = Slow(method.network(tiny_network()))
+    inner, outer = [CUT[3][i] for i in (0, 1, 2)], np.concatenate(CUT[3][:2])
+    w = slow.network.init(0).double()
+    theta = w.clone().requires_grad_()
+    phi: Tensor = theta
+    for rows in inner:
+        phi = phi - 0.3 * torch.autograd.grad(slow.loss(phi, rows), phi, create_graph=True)[0]
+    loss = slow.loss(phi, outer, inner[-1] if "context" in options else None)
+    expected = torch.autograd.grad(loss, theta)[0]
+    f = LoopObjective(Task(slow.network, FEDERATION.x))
+    *mine, merged = (Batch(torch.from_numpy(rows), labels(rows)) for rows in (*inner, outer))
+    rest = method.init_client(w, Initial(slow.network, 0, torch.device("cpu"), torch.float64))
+    _, state = method.client(f, w, rest, tuple(mine), (merged,), round=Round(0))
+    assert isinstance(state, AdamState)
+    torch.testing.assert_close(10 * state.first, expected, rtol=1e-9, atol=1e-9)  # the first moment of one step
+
+
 def test_a_context_that_is_kept_moves_what_is_predicted_and_labels_do_too() -> None:
     servers = [simulated(CAFeMe(**options)).server for options in ({}, CONTEXT, {"disjoint": True})]
     assert not torch.equal(servers[0], servers[1]) and not torch.equal(servers[0], servers[2])
@@ -229,6 +252,24 @@ def test_dittos_readings_are_those_of_a_slow_version(optimizer_state: Any, ancho
         query = query[:-1] if len(query) > 1 and len(query[-1]) == 1 else query
         found = sum(float(slow.loss(personal[s.client], rows)) * len(rows) for rows in query)
         assert s.loss_sum == pytest.approx(found, rel=1e-4)
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_dittos_global_part_by_sgd_is_that_of_a_slow_version(execution: Any) -> None:
+    method, slow = Ditto(steps=3, lr=0.05, optimizer="sgd"), Slow(tiny_network())
+    w = slow.network.init(0).double()
+    for cohort in rounds():
+        sent = []
+        for c in cohort:
+            slow.taken(c, 3)  # the personal steps'
+            u = w
+            for rows in slow.taken(c, 3):
+                u = u - 0.05 * slow.grad(u, rows)
+            sent.append(u)
+        w = sum(sent) / len(sent)  # type: ignore[assignment]
+    slow.check(simulated(method, execution), w)
+    new = Initial(slow.network, 0, torch.device("cpu"), torch.float64)
+    assert method.init_client(w, new).adam == ()  # a client keeps no moments
 
 
 def test_a_stale_anchor_changes_no_score_of_the_global_model() -> None:
@@ -296,7 +337,7 @@ def test_what_changes_no_setting_is_the_same_run() -> None:
             "labels": False,
             "disjoint": False,
         },
-        "ditto": {"optimizer_state": "kept", "anchor": "current"},
+        "ditto": {"optimizer_state": "kept", "anchor": "current", "optimizer": "adam"},
         "fedrep-averaged": {"optimizer_state": "kept", "heads": "averaged", "head_first": 0},
         "fedavg": {"steps": None},
     }
