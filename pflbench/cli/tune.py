@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -80,7 +81,9 @@ def tune(
     rungs = "" if halving == "none" else halving
     methods = tuned_rows(asked, selection.profile) if method is None else [method]
     typed = selection.but(columns=[], seeds=selection.seeds or ([] if seed is None else [seed]))
-    command = f"pflbench tune -s {asked.called}{typed.options}"
+    said = [f"--grid {shlex.quote(one)}" for one in grid or ()] + ([f"--halving {halving}"] if halving else [])
+    searched = "".join(f" {one}" for one in (["--full"] if full else []) + said)
+    command = f"pflbench tune -s {asked.called}{typed.options}{searched}"
     code = 0
     for one in methods:
         found = searches(asked, one, selection, full=full, grid=grid or (), seed=seed, halving=rungs)

@@ -1,5 +1,6 @@
 """`pflbench tune` with halving and several seeds: which trials climb, what wins, and what is said of how sure that is."""
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +103,17 @@ def test_seeds_count_by_their_mean(cli, put: Put) -> None:
     one = cli(*COMMAND, "--seed", "43")
     assert "seed 43: 90.00 %" in one.out
     assert cli(*COMMAND, "--seed", "43", "--seeds", "41").err == "Error: Either --seed or --seeds.\n"
+
+
+@pytest.mark.usefixtures("no_training")
+def test_the_command_that_is_told_finds_the_same(cli, put: Put) -> None:
+    asked = {"grid": ["lr=0.05", "finetune.lr=0.1,0.2"], "halving": "2@1,1@2"}
+    for rung in (0, 1):
+        put(rung, (50, 50), (60, 60), **asked)  # type: ignore[arg-type]
+    options = [part for one in asked["grid"] for part in ("--grid", one)]
+    out = cli(*COMMAND, "-m", "fedavg-ft", *options, "--halving", "2@1,1@2").out
+    (told,) = [line for line in out.splitlines() if line.startswith("# pflbench tune")]
+    assert cli(*shlex.split(told.removeprefix("# pflbench "))).out == out
 
 
 def test_a_lead_within_noise() -> None:
