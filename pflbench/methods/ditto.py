@@ -56,9 +56,7 @@ class Ditto(
     anchor: Literal["current", "stale"] = hyper(
         "current", "What v is pulled toward: the global model received, or the client's last upload.", added=True
     )
-    optimizer: Literal["adam", "sgd"] = hyper(
-        "adam", "The global part's: Adam (authors' CAFeMe code) or plain SGD.", added=True
-    )
+    optimizer: Literal["sgd"] | None = hyper(None, "The global part's: plain SGD; none: Adam (authors' CAFeMe code).")
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         return Draw(steps=self.steps), Draw(steps=self.steps)
@@ -87,7 +85,7 @@ class Ditto(
 
     def by(self) -> Optimizer:
         """The global part's optimizer."""
-        return Adam(self.lr) if self.optimizer == "adam" else SGD(self.lr)
+        return Adam(self.lr) if self.optimizer is None else SGD(self.lr)
 
     def _sent(self, w: Params) -> Params | Empty:
         return w if self.anchor == "stale" else ()

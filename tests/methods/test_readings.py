@@ -337,7 +337,7 @@ def test_what_changes_no_setting_is_the_same_run() -> None:
             "labels": False,
             "disjoint": False,
         },
-        "ditto": {"optimizer_state": "kept", "anchor": "current", "optimizer": "adam"},
+        "ditto": {"optimizer_state": "kept", "anchor": "current", "optimizer": None},
         "fedrep-averaged": {"optimizer_state": "kept", "heads": "averaged", "head_first": 0},
         "fedavg": {"steps": None},
     }

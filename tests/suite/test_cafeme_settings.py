@@ -24,7 +24,8 @@ from pflbench.suite.expand import expand
 from pflbench.suite.inherit import inherited
 from pflbench.suite.load import load
 from pflbench.testing import tiny_federation, tiny_spec
-from tests.suite.samples import raw
+
+from .samples import raw
 
 RATE = "scoring.finetune.lr"
 BASELINES = ("fedavg", "ifca", "ditto", "fedrep-averaged", "per-fedavg")

@@ -22,7 +22,8 @@ from pflbench.suite.cells import Expansion
 from pflbench.suite.document import parse
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
-from tests.suite.samples import raw
+
+from .samples import raw
 
 
 def tiny(**after: str) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def refusal(asked: Suite, **arguments: Any) -> str:
     ("method", "stage", "has"),
     [
         ("fedprox", "personalized", "it has global, finetuned."),
-        ("local", "global", "it has personalized, stored, sampled."),
+        ("local", "global", "it has personalized, finetuned, stored, sampled."),
         ("fedper", "global", "it has personalized, finetuned, stored, sampled."),
         ("ifca", "stored", "it has global, personalized, finetuned."),
         ("ditto", "local", "it has global, personalized, finetuned, stored, sampled."),
