@@ -81,14 +81,18 @@ def tune(
     rungs = "" if halving == "none" else halving
     methods = tuned_rows(asked, selection.profile) if method is None else [method]
     typed = selection.but(columns=[], seeds=selection.seeds or ([] if seed is None else [seed]))
-    said = [f"--grid {shlex.quote(one)}" for one in grid or ()] + ([f"--halving {halving}"] if halving else [])
-    searched = "".join(f" {one}" for one in (["--full"] if full else []) + said)
-    command = f"pflbench tune -s {asked.called}{typed.options}{searched}"
+    command = f"pflbench tune -s {asked.called}{typed.options}{_searched(full, grid or (), halving)}"
     code = 0
     for one in methods:
         found = searches(asked, one, selection, full=full, grid=grid or (), seed=seed, halving=rungs)
         code = max(code, _tune(asked, selection.profile or "paper", found, command, results, execution, quiet, dry_run))
     return code
+
+
+def _searched(full: bool, grid: Sequence[str], halving: str | None) -> str:
+    """The options that say what is searched, as they are typed."""
+    said = ["--full"] * full + [f"--grid {shlex.quote(one)}" for one in grid]
+    return "".join(f" {one}" for one in [*said, *([f"--halving {halving}"] if halving else [])])
 
 
 def _tune(
