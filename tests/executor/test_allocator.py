@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,18 @@ from pflbench.executor.allocator import limited, tidy, tune_allocator
 
 CPU = torch.device("cpu")
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator is tuned on Linux only")
+
+
+def alone(test: Callable[[], None]) -> Callable[[], None]:
+    """The test in a process of its own: where another test's memory lies behind the heap, it cannot grow in place."""
+
+    @functools.wraps(test)
+    def run() -> None:
+        code = f"import runpy; runpy.run_path({__file__!r})[{test.__name__!r}].__wrapped__()"
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+
+    return run
 
 
 def glibc() -> bool:
@@ -40,6 +54,7 @@ def test_elsewhere_nothing_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not glibc(), reason="tuned with glibc only")
+@alone
 def test_tuned_memory_is_kept_for_the_next_step() -> None:
     """Otherwise each step faults in every page of it: 2 MiB at a time at best, 32 times a step."""
     import resource
@@ -93,6 +108,7 @@ def test_what_a_thread_gave_back_is_used_by_the_next() -> None:
 
 
 @pytest.mark.skipif(not glibc(), reason="tuned with glibc only")
+@alone
 def test_what_loading_leaves_is_given_back() -> None:
     """Blocks between others that stay, and those at the heap's end; what comes next is of huge pages all the same."""
     tune_allocator()
