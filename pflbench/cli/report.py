@@ -81,7 +81,7 @@ def report(
     from pflbench.reading.tables import reported
     from pflbench.report.compact import compact
     from pflbench.report.reading import readable
-    from pflbench.report.render import render
+    from pflbench.report.render import long_form, render
 
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
@@ -90,13 +90,12 @@ def report(
     first_look = format_ == "terminal" and output is None
     found = reported(selection, store, own, spread=spread, newest=first_look and not all_, read_as=read, versus=versus)  # type: ignore[arg-type]
     tables = [compact(one, compare_paper) for one in found.tables] if first_look and not full else found.tables
-    texts = [render(table, format_, compare_paper) for table in tables]  # type: ignore[arg-type]
     if first_look:
         _say_others(found.others, store)
-    if format_ == "csv":  # one header for all
-        text = "".join([texts[0], *(text.split("\n", 1)[1] for text in texts[1:])])
+    if format_ == "csv":
+        text = long_form(tables)
     else:
-        text = "\n".join(texts)
+        text = "\n".join(render(table, format_, compare_paper) for table in tables)  # type: ignore[arg-type]
     if output is None:
         common.show(text)
     else:

@@ -58,7 +58,7 @@ def render(
         color: Whether to write ANSI styles; default: if standard output is a terminal. `NO_COLOR` leaves only bold.
     """
     if format == "csv":
-        return _csv(table)
+        return long_form([table])
     table = side_by_side(table)
     if format == "markdown":
         return _markdown(table, compare)
@@ -116,17 +116,22 @@ def _tabulated(header: Sequence[str], body: Sequence[Sequence[str]], format: str
     return tabulate(body, headers=headers, tablefmt=format, colalign=sides, disable_numparse=True)
 
 
-def _csv(table: Table) -> str:
+def long_form(tables: Sequence[Table]) -> str:
+    """The tables as one CSV, whose columns are those that any of them needs."""
+    held = VERSUS_COLUMNS if any(table.versus for table in tables) else ()
+    besides = BESIDE_COLUMNS if any(table.beside for table in tables) else ()
+    read = any(table.read_as != "last" for table in tables)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    otherwise = () if table.read_as == "last" else (table.read_as,)
-    held = VERSUS_COLUMNS if table.versus else ()
-    besides = BESIDE_COLUMNS if table.beside else ()
-    writer.writerow([*CSV_COLUMNS, *held, *("read" for _ in otherwise), *besides])
-    writer.writerows(
-        [*_record(table, *one), *_held(table, *one), *otherwise, *(_besides(one[-1]) if besides else ())]
-        for one in table.shown
-    )
+    writer.writerow([*CSV_COLUMNS, *held, *(["read"] if read else []), *besides])
+    for table in tables:
+        for row, head, value in table.shown:
+            optional = (
+                _held(table, row, head) if held else (),
+                (table.read_as,) if read else (),
+                _besides(value) if besides else (),
+            )
+            writer.writerow([*_record(table, row, head, value), *(field for fields in optional for field in fields)])
     return file.getvalue()
 
 
@@ -151,13 +156,13 @@ def _record(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Seque
     )
 
 
-def _held(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Sequence[object]:
-    """What stands in `VERSUS_COLUMNS`; nothing where no rival was named."""
+def _held(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:
+    """What stands in `VERSUS_COLUMNS`."""
     if table.versus is None:
-        return ()
+        return (None,) * len(VERSUS_COLUMNS)
     one = table.versus.cells.get((row.id, head.id))
     if one is None:
-        return (table.versus.rival, *[None] * (len(VERSUS_COLUMNS) - 1))
+        return table.versus.rival, *[None] * (len(VERSUS_COLUMNS) - 1)
     low, high = one.paired.interval or (None, None)
     least = None if one.seed is not None else one.paired.detectable
     return (

@@ -13,7 +13,7 @@ from table_kit import row
 
 from pflbench.errors import UsageError
 from pflbench.report.layout import lay_out
-from pflbench.report.render import VERSUS_COLUMNS, render
+from pflbench.report.render import VERSUS_COLUMNS, long_form, render
 from pflbench.report.table import Against, Table
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Expansion, Reading
@@ -117,4 +117,6 @@ def test_the_csv_has_it(build: Build, store: Store) -> None:
     assert line.versus_difference == pytest.approx(one.paired.mean) and line.versus_p == pytest.approx(one.p, abs=1e-9)
     assert pd.isna(frame.loc["fedavg"].versus_difference)
     plain = lay_out(rivals(build, store, {"ditto": GAINS}), store)
+    both = pd.read_csv(io.StringIO(long_form([plain, table])))  # one header, and every line as long as it
+    assert both.versus_n.notna().tolist() == [False, False, False, True]
     assert not set(VERSUS_COLUMNS) & set(pd.read_csv(io.StringIO(render(plain, "csv"))).columns)
