@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Profile = Annotated[str | None, option("--profile", help="Only this one (default: each that has results).")]
 _LISTED = 30
 """So many other tables have a line of their own."""
-FORMATS = ("terminal", "markdown", "latex", "csv")
+FORMATS = ("terminal", "markdown", "latex", "csv", "html")
 WIDEST = 100
 """Characters of a line of `explain`."""
 
@@ -34,7 +34,12 @@ WIDEST = 100
 )
 def report(
     selection: Selection,
-    format_: Annotated[str, option("--format", help="terminal, markdown, latex, or csv (long form).")] = "terminal",
+    format_: Annotated[
+        str,
+        option(
+            "--format", help="terminal, markdown, latex, csv (long form), or html (one page that needs no network)."
+        ),
+    ] = "terminal",
     compare_paper: Annotated[
         bool, option("--compare-paper/--no-compare-paper", help="The paper's numbers beside ours, with a verdict.")
     ] = True,
@@ -87,6 +92,11 @@ def report(
         raise unknown("format", format_, FORMATS)
     store = Store(results, packed=not fresh)
     own = readable(store, data_dir)
+    if format_ == "html":
+        from pflbench.reading.page import page
+
+        made = page(selection, store, own, spread=spread, read_as=read, versus=versus, compare=compare_paper)  # type: ignore[arg-type]
+        return _put(made, output)
     first_look = format_ == "terminal" and output is None
     found = reported(selection, store, own, spread=spread, newest=first_look and not all_, read_as=read, versus=versus)  # type: ignore[arg-type]
     tables = [compact(one, compare_paper) for one in found.tables] if first_look and not full else found.tables
@@ -96,6 +106,11 @@ def report(
         text = long_form(tables)
     else:
         text = "\n".join(render(table, format_, compare_paper) for table in tables)  # type: ignore[arg-type]
+    return _put(text, output)
+
+
+def _put(text: str, output: Path | None) -> int:
+    """Print the text, or write it to a file that was asked for."""
     if output is None:
         common.show(text)
     else:

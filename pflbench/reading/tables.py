@@ -61,6 +61,29 @@ def reported(
     Raises:
         UsageError: Something is unknown, or nothing that is asked for has results.
     """
+    found = asked_for(part, store, own, spread=spread, newest=newest, read_as=read_as)
+    tables = [*found.counted.values(), *(lay_out(one, store, read_as, versus) for one in found.shown)]
+    return Reported(only(tables, part.methods), found.others)
+
+
+class AskedFor(NamedTuple):
+    """What a report is about: tables of statistics, suites whose tables are shown, and others that have results."""
+
+    counted: dict[str, Table]
+    shown: list[Expansion]
+    others: list[Expansion]
+
+
+def asked_for(
+    part: Selection,
+    store: Store,
+    own: Own,
+    *,
+    spread: bool | None = None,
+    newest: bool = False,
+    read_as: ReadAs = "last",
+) -> AskedFor:
+    """What `reported` shows, before it is laid out. Raises as it does."""
     if read_as not in get_args(ReadAs):
         raise unknown("reading", read_as, get_args(ReadAs))
     counted = counted_tables(part, store, own, spread)
@@ -72,10 +95,9 @@ def reported(
         shown = [last] if last else there[:1]
     if not shown and not counted:
         raise none_there(trained, store, own)
-    tables = [*counted.values(), *(lay_out(one.with_spread(spread), store, read_as, versus) for one in shown)]
     seen = {(one.path.resolve(), one.profile) for one in shown}
     others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
-    return Reported(only(tables, part.methods), others)
+    return AskedFor(counted, [one.with_spread(spread) for one in shown], others)
 
 
 def counted_tables(part: Selection, store: Store, own: Own, spread: bool | None = None) -> dict[str, Table]:

@@ -45,11 +45,15 @@ def only(tables: Iterable[Table], methods: Collection[str]) -> list[Table]:
     known = {name for table in tables for row in (*table.rows, *table.extra) for name in _names(row)}
     for name in wanted - known:
         raise unknown("method", name, {other for other in known if not other.startswith(EXTRA)})
-    left = [_only(table, wanted) for table in tables] if methods else tables
+    left = [rows_of(table, methods) for table in tables]
     return [table for table in left if table.rows or table.extra]
 
 
-def _only(table: Table, wanted: Collection[str]) -> Table:
+def rows_of(table: Table, methods: Collection[str]) -> Table:
+    """The table with the rows of these methods alone, as `only` takes them; perhaps without any."""
+    wanted = {without_folder(name) for name in methods}
+    if not wanted:
+        return table
     ids = {row.id for row in table.rows}
 
     def kept(row: Row) -> bool:

@@ -4,27 +4,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pflbench.report.beside import compared
-from pflbench.report.cells import read, settle, value
+from pflbench.report.cells import Read, read, settle, value
 from pflbench.report.footer import footer
 from pflbench.report.reading import Shelf
-from pflbench.report.table import CellValue, Grid, Row, Table
+from pflbench.report.table import CellValue, Grid, Row, Table, Versus
 from pflbench.report.unlisted import extra_rows
 from pflbench.report.used import Used, runs_used
 from pflbench.report.versions import apart, mixtures, outdated
 from pflbench.report.versus import held_against
 from pflbench.spec import RunSpec
 from pflbench.store import Store
-from pflbench.store.asked import askers
-from pflbench.suite.cells import ColumnHead, Derived, Expansion, ReadAs, Reference, TableColumn
+from pflbench.store.asked import Askers, askers
+from pflbench.suite.cells import Cell, ColumnHead, Derived, Expansion, ReadAs, Reference, TableColumn
 
 _READ: dict[ReadAs, str] = {"last": "", "last-10": " [last ten scored rounds]", "best": " [best round: optimistic]"}
 """What the title says of the rounds that a table is read in."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A table whose cells have their numbers, with what was read for them.
+
+    Attributes:
+        table: The table; its cells say in which rounds they are read.
+        cells: Its cells and those of extra rows, by their places.
+        found: What was read of each cell.
+        grid: The numbers.
+        guests: Titles of the extra rows, by id.
+        used: The stored runs behind the cells.
+        mixed: Lines on the columns that mix data or versions, by the column's id.
+        spare: Finished runs with the settings of this table that it does not show.
+        older: Sentences on runs of other versions.
+        shelf: The stored runs.
+        read_as: In which of the scored rounds the cells are read.
+    """
+
+    table: Expansion
+    cells: Mapping[tuple[str, str], Cell]
+    found: Mapping[tuple[str, str], list[Read]]
+    grid: Grid
+    guests: dict[str, str]
+    used: Sequence[Used]
+    mixed: Mapping[str, str]
+    spare: Sequence[RunSpec]
+    older: Sequence[str]
+    shelf: Shelf
+    read_as: ReadAs
+
+    def against(self, versus: str) -> Versus:
+        """All cells against those of a row, or of a method that one row shows. Raises `UsageError` if that is none."""
+        return held_against(versus, self.table, self.grid, self.found)
 
 
 def lay_out(table: Expansion, store: Store, read_as: ReadAs = "last", versus: str | None = None) -> Table:
@@ -33,41 +68,51 @@ def lay_out(table: Expansion, store: Store, read_as: ReadAs = "last", versus: st
     `read_as`: in which of the scored rounds it is read. `versus`: the row, or a method that one row shows, that all
     others are held against. Raises `UsageError` where that is none.
     """
-    shelf = Shelf(store)
-    extra, spare = extra_rows(table, shelf.specs, askers(store))
+    return finished(fill(table, Shelf(store), askers(store), read_as), versus)
+
+
+def fill(table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last") -> Filled:
+    """The table's cells and those of extra rows, read and summarized. `asked`: who asked for the stored runs."""
+    extra, spare = extra_rows(table, shelf.specs, asked)
     spare, older = _left_over(table, spare, shelf)
     table = replace(table, cells=tuple(cell.read(read_as) for cell in table.cells if cell.has_scores))
     cells = table.places | {table.place(cell): cell.read(read_as) for cell in extra}
     found = {place: read(cell, shelf) for place, cell in cells.items()}
     # After the reading: only then are damaged files known.
     guests = {cell.row.id: cell.row.title for cell in extra}
-    named = {row.id: row.title for row in table.rows}
-    used = runs_used(cells, named | guests, shelf.stored)
+    used = runs_used(cells, {row.id: row.title for row in table.rows} | guests, shelf.stored)
     mixed = mixtures(table, used)
     grid: Grid = {
         place: value(cell, found[place], shelf, table, mixed=cell.column.id in mixed) for place, cell in cells.items()
     }
     if table.layout.bold == "best-per-column":
         _mark_best(grid, table)
-    against = held_against(versus, table, grid, found) if versus else None
-    grid, told = compared(table, grid, shelf, read_as)
+    return Filled(table, cells, found, grid, guests, used, mixed, spare, older, shelf, read_as)
+
+
+def finished(of: Filled, versus: str | None = None) -> Table:
+    """The table with what stands beside, above and below its numbers; `versus` as `lay_out` takes it."""
+    table, guests = of.table, of.guests
+    named = {row.id: row.title for row in table.rows}
+    against = of.against(versus) if versus else None
+    grid, told = compared(table, of.grid, of.shelf, of.read_as)
     columns, differences = derive(table, list(guests), grid)
-    lines, warnings, summary = footer(table, grid, named | guests, used, list(mixed.values()), spare, older)
+    lines, warnings, summary = footer(table, grid, named | guests, of.used, list(of.mixed.values()), of.spare, of.older)
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(
         suite=table.suite,
-        title=table.heading + _READ[read_as],
+        title=table.heading + _READ[of.read_as],
         profile=table.profile,
         columns=columns,
-        rows=_rows(named, used, grid | differences, columns),
-        extra=_rows(guests, used, grid | differences, columns),
+        rows=_rows(named, of.used, grid | differences, columns),
+        extra=_rows(guests, of.used, grid | differences, columns),
         decimals=table.layout.decimals,
         blocks=table.layout.blocks == "group",
         footer=(*lines, *told),
         warnings=(*warnings, *told),
         summary=summary,
         comparable=not table.shortfall.runs,
-        read_as=read_as,
+        read_as=of.read_as,
         versus=against,
         beside=bool(told),
     )

@@ -74,7 +74,7 @@ def averaged(result: RunResult, reading: Reading) -> frozenset[tuple[int, int, i
     """Which of the scores at the reading's stage a cell averages: (round, step, client). Raises as `scored` does."""
     found = set()
     for one in scored(result, reading):
-        few = _smallest(one, reading, result)
+        few = smallest(one, reading, result)
         clients = one.clients if few is None else [one.clients[place] for place in few]
         found |= {(one.round, step, client) for step in one.steps for client in clients}
     return frozenset(found)
@@ -137,14 +137,14 @@ def support(run: RunResult, clients: Sequence[int], reader: str) -> list[float]:
 
 def _of_round(one: Scored, reading: Reading, sizes: RunResult) -> Floats:
     values, counts = one.values, one.counts
-    if (few := _smallest(one, reading, sizes)) is not None:
+    if (few := smallest(one, reading, sizes)) is not None:
         values, counts = np.ascontiguousarray(values[:, few]), counts[few]
     if reading.mean == "examples":
         return np.asarray(100 * (values @ (counts / counts.sum())))
     return np.asarray(100 * values.mean(axis=1))
 
 
-def _smallest(one: Scored, reading: Reading, sizes: RunResult) -> list[int] | None:
+def smallest(one: Scored, reading: Reading, sizes: RunResult) -> list[int] | None:
     """Positions of the clients with the fewest support images (ties: the lower number); None where all count."""
     if reading.smallest is None or one.clients == (EVERYBODY,):
         return None

@@ -56,7 +56,7 @@ class Paired(NamedTuple):
         sd: Their standard deviation (ddof = 1); None for one seed.
         interval: Student's t-interval of the mean; None for one seed.
         p_t: Two-sided p of the paired t-test; None for one seed.
-        p_sign: Two-sided p of the exact sign-flip test, never below 2 / 2ⁿ.
+        p_sign: Two-sided p of the exact sign-flip test, never below 2 / 2ⁿ; None where it was not asked for.
         detectable: The smallest true difference that so many seeds show as significant with a power of 80 %.
     """
 
@@ -65,7 +65,7 @@ class Paired(NamedTuple):
     sd: float | None
     interval: Interval | None
     p_t: float | None
-    p_sign: float
+    p_sign: float | None
     detectable: float | None
 
 
@@ -81,8 +81,11 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval | Non
     return None if sd is None else _around(mean, sd / math.sqrt(n), n - 1, level)
 
 
-def paired(differences: npt.ArrayLike) -> Paired:
-    """What the differences of two methods over their shared seeds say. Raises `ValueError` for none."""
+def paired(differences: npt.ArrayLike, guarded: bool = True) -> Paired:
+    """What the differences of two methods over their shared seeds say. Raises `ValueError` for none.
+
+    `guarded`: whether the sign-flip test is made, too, which takes long for many values.
+    """
     values = _flat(differences)
     mean, sd, n = sample(values)
     return Paired(
@@ -91,7 +94,7 @@ def paired(differences: npt.ArrayLike) -> Paired:
         sd=sd,
         interval=mean_interval(values),
         p_t=_p_of_t(mean, sd, n),
-        p_sign=sign_flip(values),
+        p_sign=sign_flip(values) if guarded else None,
         detectable=smallest_detectable(sd, n),
     )
 

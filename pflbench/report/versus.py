@@ -66,7 +66,7 @@ def _by_clients(place: Place, ours: Sequence[Read], theirs: Sequence[Read], seed
     """The cell against the rival's of one seed, over the clients that both score; empty where that is nobody."""
     mine, other = (clients(one) for side in (ours, theirs) for one in side if one.result.spec.seed == seed)
     common = [client for client in mine if client in other and client != EVERYBODY]
-    return {place: Against(paired([mine[one] - other[one] for one in common]), seed)} if common else {}
+    return {place: Against(paired([mine[one] - other[one] for one in common], guarded=False), seed)} if common else {}
 
 
 def clients(one: Read) -> dict[int, float]:
@@ -79,7 +79,7 @@ def _adjusted(column: Mapping[Place, Against]) -> dict[Place, Against]:
     """The column with p-values adjusted over all of its comparisons that have one."""
     tested = {place: one for place, one in column.items() if one.seed is None}
     by_t = holm([1.0 if one.paired.p_t is None else one.paired.p_t for one in tested.values()])
-    by_sign = holm([one.paired.p_sign for one in tested.values()])
+    by_sign = holm([1.0 if one.paired.p_sign is None else one.paired.p_sign for one in tested.values()])
     judged = {
         place: replace(one, p=p, guard=guard)
         for (place, one), p, guard in zip(tested.items(), by_t, by_sign, strict=True)

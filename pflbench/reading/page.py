@@ -1,0 +1,78 @@
+"""Tables as one page of HTML: every reading and rival of each, with what its suite says of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pflbench.reading.tables import asked_for
+from pflbench.report.compact import only, rows_of
+from pflbench.report.html.data import Sheet
+from pflbench.report.html.render import page as rendered
+from pflbench.report.layout import Filled, fill, finished
+from pflbench.report.reading import Shelf
+from pflbench.selection import Selection, selection
+from pflbench.store import Store
+from pflbench.store.asked import Askers, askers
+from pflbench.suite.cells import Expansion, ReadAs
+from pflbench.suite.own import Own
+
+READINGS: tuple[ReadAs, ...] = ("last", "last-10", "best")
+
+
+def page(
+    part: Selection,
+    store: Store,
+    own: Own,
+    *,
+    spread: bool | None = None,
+    read_as: ReadAs = "last",
+    versus: str | None = None,
+    compare: bool = True,
+) -> str:
+    """The page of what a report shows, in every reading; it opens in the one that is asked for.
+
+    The other arguments are those of `reading.tables.reported`. Raises as it does.
+    """
+    found = asked_for(part, store, own, spread=spread, read_as=read_as)
+    shelf, asked = Shelf(store), askers(store)
+    sheets = [Sheet({"last": table}, selection(suites=[name])) for name, table in found.counted.items()]
+    sheets += [_sheet(one, part, shelf, asked) for one in found.shown]
+    only([sheet.table for sheet in sheets], part.methods)  # raises where it is none's
+    return rendered([sheet for sheet in (_with_rows(one, part.methods) for one in sheets) if sheet.has_rows])
+
+
+def _with_rows(sheet: Sheet, methods: Sequence[str]) -> Sheet:
+    """The table with the rows of these methods alone; no methods: as it is."""
+    return replace(sheet, tables={read_as: rows_of(table, methods) for read_as, table in sheet.tables.items()})
+
+
+def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sheet:
+    last = fill(table, shelf, asked)
+    fills: dict[ReadAs, Filled] = {"last": last}
+    if several(last):
+        fills |= {one: fill(table, shelf, asked, one) for one in READINGS[1:]}
+    return Sheet(
+        tables={one: finished(filled) for one, filled in fills.items()},
+        part=table.part.but(suites=[_called(table)], profile=table.profile, methods=part.methods),
+        paper=table.paper,
+        protocol=table.protocol,
+        fills=fills,
+        rivals=[row.id for row in table.rows if any(id == row.id and one.seeds for (id, _), one in last.grid.items())],
+    )
+
+
+def _called(table: Expansion) -> str:
+    """How the command line names its suite; of a file of one's own without its folder, which is nobody's business."""
+    name = table.part.suites[0]
+    return Path(name).name if name.endswith(".toml") else name
+
+
+def several(filled: Filled) -> bool:
+    """Whether a run of the table was scored in several rounds at its cell's stage, so that readings differ."""
+    return any(
+        len({score.round for score in one.result.scores if score.stage == filled.cells[place].stage}) > 1
+        for place, done in filled.found.items()
+        for one in done
+    )

@@ -1,0 +1,70 @@
+"""What a cell's clients say beside their mean: the worst tenth, the median, and how they spread. All in percent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pflbench.report.cells import Read
+from pflbench.report.reading import EVERYBODY, Floats, by_client, by_round, smallest
+from pflbench.report.statistics import worst_tenth
+from pflbench.suite.cells import Reading
+
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+_BINS = 20
+_POINTS = 60
+"""Rounds of a curve at most; of more, some are left out."""
+
+
+class Clients(NamedTuple):
+    """A cell's clients. Each number is the mean over seeds of what one seed's clients say.
+
+    `quantiles`: those of `QUANTILES`. `counts`: how many clients of all seeds lie in each twentieth of 0 to 100.
+    `number`: the fewest and the most clients of a seed.
+    """
+
+    worst: float
+    median: float
+    quantiles: tuple[float, ...]
+    counts: tuple[int, ...]
+    number: tuple[int, int]
+
+
+def of_seed(one: Read, reading: Reading) -> Floats:
+    """The accuracy of each client that counts, the mean over the rounds and steps that are read; empty without any."""
+    found = by_client(one.rounds)
+    if found.clients == (EVERYBODY,):
+        return np.zeros(0)
+    values = 100 * found.values.mean(axis=0)
+    few = smallest(found, reading, one.result)
+    return np.asarray(values if few is None else values[few])
+
+
+def clients(done: Sequence[Read], reading: Reading) -> Clients | None:
+    """What the clients of a cell's finished seeds say; None where clients were not scored one by one."""
+    seeds = [values for one in done if len(values := of_seed(one, reading))]
+    if not seeds:
+        return None
+    quantiles = np.mean([np.quantile(values, QUANTILES) for values in seeds], axis=0)
+    counts, _ = np.histogram(np.concatenate(seeds), bins=_BINS, range=(0.0, 100.0))
+    return Clients(
+        worst=float(np.mean([worst_tenth(values) for values in seeds])),
+        median=float(np.mean([np.median(values) for values in seeds])),
+        quantiles=tuple(quantiles.tolist()),
+        counts=tuple(counts.tolist()),
+        number=(min(map(len, seeds)), max(map(len, seeds))),
+    )
+
+
+def curve(done: Sequence[Read], reading: Reading) -> dict[int, list[list[Any]]]:
+    """For each seed that was scored in several rounds, these rounds and the means after them, thinned evenly."""
+    found: dict[int, list[list[Any]]] = {}
+    for one in done:
+        if len({score.round for score in one.result.scores if score.stage == reading.stage}) < 2 or len(one.runs) > 1:
+            continue
+        walk = list(by_round(one.result, reading).items())
+        kept = sorted({round(i) for i in np.linspace(0, len(walk) - 1, min(len(walk), _POINTS))})
+        found[one.result.spec.seed] = [[walk[i][0] for i in kept], [round(walk[i][1], 2) for i in kept]]
+    return found

@@ -1,0 +1,262 @@
+"""What the page's scripts are handed of a table: texts and numbers of every place, for every reading and rival."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pflbench.report import text
+from pflbench.report.beside import side_by_side
+from pflbench.report.html.clients import Clients, clients, curve
+from pflbench.report.html.escape import discreet
+from pflbench.report.html.grid import Place, keys, places
+from pflbench.report.layout import Filled
+from pflbench.report.statistics import Interval
+from pflbench.report.table import Against, CellValue, Table, Versus
+from pflbench.report.unlisted import EXTRA, short_name
+from pflbench.selection import Selection
+from pflbench.store import Stored
+from pflbench.suite.cells import Cell, ReadAs
+from pflbench.suite.said import Departure
+
+MADE = ("device", "torch", "numpy", "python", "pflbench")
+"""What the page tells of a run's provenance beside its commit. Everything else may name somebody or their machine."""
+
+
+class Given(NamedTuple):
+    """A hyperparameter or setting of a cell: its value, and where that comes from (empty: nobody says)."""
+
+    name: str
+    value: str
+    source: str
+
+
+class Told(NamedTuple):
+    """What a suite says of a cell: where values come from, and its departures from the paper."""
+
+    given: Sequence[Given]
+    departures: Sequence[Departure]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of the page.
+
+    Attributes:
+        tables: The table as every reading finishes it; at least "last".
+        part: What chooses it: its suite, its profile, and what else was selected.
+        paper: What the suite calls its paper; "none" without one.
+        protocol: What its runs follow, in words.
+        fills: What was read for each of them; none for a table of statistics.
+        told: What its suite says of each cell, by its place.
+        rivals: The rows that others can be held against, by id.
+    """
+
+    tables: Mapping[ReadAs, Table]
+    part: Selection
+    paper: str = "none"
+    protocol: str = ""
+    fills: Mapping[ReadAs, Filled] = field(default_factory=dict)
+    told: Mapping[tuple[str, str], Told] = field(default_factory=dict)
+    rivals: Sequence[str] = ()
+
+    @property
+    def table(self) -> Table:
+        """As the first of its readings finishes it."""
+        return next(iter(self.tables.values()))
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything is left of it."""
+        return bool(self.table.rows or self.table.extra)
+
+    @property
+    def options(self) -> str:
+        """The options of `pflbench report` that choose it, each with a blank before it."""
+        return f"{self.part.but(profile=None).options} --profile {shlex.quote(self.part.profile or 'paper')}"
+
+    @property
+    def key(self) -> str:
+        """What it is called in an address."""
+        return re.sub(r"[^\w.-]+", "-", f"{self.table.suite}.{self.table.profile}")
+
+
+class Pool:
+    """Things that many cells share: each is embedded once, and cells have its number."""
+
+    def __init__(self) -> None:
+        self.things: list[Any] = []
+        self._places: dict[Any, int] = {}
+
+    def add(self, thing: Any) -> int:
+        """The number of a thing, which is a tuple or a text."""
+        if thing not in self._places:
+            self._places[thing] = len(self.things)
+            self.things.append(thing)
+        return self._places[thing]
+
+
+def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
+    """A table for the scripts: `rows`, `columns` and, for each reading, its cells by `row,column`."""
+    wide = side_by_side(sheet.table)
+    return {
+        "key": sheet.key,
+        "suite": wide.suite,
+        "profile": wide.profile,
+        "title": wide.title,
+        "options": discreet(sheet.options),
+        "rows": [[row.id, row.title] for row in (*wide.rows, *wide.extra)],
+        "columns": [[key, head.name] for key, head in zip(keys(wide), wide.columns, strict=True)],
+        "rivals": list(sheet.rivals),
+        "readings": _readings(sheet, pool),
+    }
+
+
+def _readings(sheet: Sheet, pool: Pool) -> dict[str, Any]:
+    """Each reading; of others than the first only those places that are not as in the first."""
+    found: dict[str, Any] = {read_as: _reading(sheet, read_as, pool) for read_as in sheet.tables}
+    first, *others = found.values()
+    for other in others:
+        other["cells"] = _changed(other["cells"], first["cells"])
+        other["versus"] = {row: _changed(some, first["versus"].get(row, {})) for row, some in other["versus"].items()}
+    return found
+
+
+def _changed(some: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in some.items() if first.get(key) != value}
+
+
+def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
+    table, filled = sheet.tables[read_as], sheet.fills.get(read_as)
+    wide = side_by_side(table)
+    rivals = {row: filled.against(row) for row in sheet.rivals} if filled else {}
+    ids = [row.id for row in (*wide.rows, *wide.extra)]
+    heads = [head.id for head in wide.columns]
+    cells, versus = dict[str, Any](), dict[str, dict[str, Any]]()
+    for place in places(wide):
+        of = ids[place.row], heads[place.column]
+        main = place.value.told is None and place.value.method != ""
+        cells[place.key] = {
+            **_shown(place.value, wide.decimals, pool),
+            **(_behind(sheet, filled, of, place, pool) if filled and main and place.value.there else {}),
+        }
+        for row, against in rivals.items():
+            if main and of in against.cells:
+                versus.setdefault(row, {})[place.key] = held(against.cells[of], wide.decimals, pool)
+    return {
+        "title": wide.title,
+        "footer": [pool.add(discreet(line)) for line in wide.footer],
+        "cells": cells,
+        "versus": versus,
+        "rivals": _rivals(rivals),
+    }
+
+
+def _rivals(rivals: Mapping[str, Versus]) -> dict[str, str]:
+    return {row: against.rival for row, against in rivals.items() if against.cells}
+
+
+def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
+    """What stands in a place, each as text and as the number to sort by; nothing that is not there."""
+    found: dict[str, Any] = {"ours": text.cell(value, decimals), "n": short(value.mean), "best": value.best or None}
+    if (printed := value.reference) is not None:
+        spread = "" if printed.spread is None else f" ± {printed.spread:.{decimals}f}"
+        found |= {"paper": (printed.text or text.number(printed.mean, None, decimals)) + spread}
+        found |= {"pn": short(printed.mean)}
+    if value.difference is not None:
+        found |= {"diff": text.apart(value.difference, value.verdict, decimals), "dn": short(value.difference)}
+    if value.verdict is not None:
+        reasons = (value.verdict.reason, value.verdict.suspect, value.verdict.at_best)
+        found |= {"verdict": value.verdict.label, "why": pool.add(tuple(one and discreet(one) for one in reasons))}
+    if value.there:
+        about = discreet(value.method), value.stage, tuple(value.rests_on.items())
+        found |= {"done": [value.done, value.expected, value.failed], "about": pool.add(about)}
+    return {key: one for key, one in found.items() if one is not None}
+
+
+def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, pool: Pool) -> dict[str, Any]:
+    """What the drawer shows of a place that has runs."""
+    value, cell, decimals = place.value, filled.cells.get(of), sheet.table.decimals
+    found: dict[str, Any] = {
+        "seeds": [[seed, short(mean), " ".join(value.runs.get(seed, ()))] for seed, mean in value.seeds.items()],
+        "made": pool.add(_made([filled.shelf.stored[id] for ids in value.runs.values() for id in ids])),
+    }
+    if cell is None:  # a difference of two
+        return found
+    done = filled.found[of]
+    found |= _of_clients(clients(done, cell.reading), value, decimals)
+    if walks := curve(done, cell.reading):
+        found["curve"] = [[seed, *walk] for seed, walk in walks.items()]
+    found["again"] = discreet(again(sheet, cell))
+    if (told := sheet.told.get(of)) is not None:
+        found["given"] = pool.add(tuple(pool.add(tuple(map(discreet, one))) for one in told.given))
+        found["departs"] = pool.add(tuple(pool.add((d.what, d.told, d.source)) for d in told.departures))
+    return found
+
+
+def _of_clients(of: Clients | None, value: CellValue, decimals: int) -> dict[str, Any]:
+    if of is None:
+        return {}
+    behind = "" if value.complete else f" ({value.done}/{value.expected})"
+    return {
+        "worst": text.number(of.worst, None, decimals) + behind,
+        "wn": short(of.worst),
+        "median": text.number(of.median, None, decimals) + behind,
+        "mn": short(of.median),
+        "clients": {
+            "quantiles": [text.number(one, None, decimals) for one in of.quantiles],
+            "counts": list(of.counts),
+            "number": text.ranges(of.number) if of.number[0] == of.number[1] else f"{of.number[0]} to {of.number[1]}",
+        },
+    }
+
+
+def held(one: Against, decimals: int, pool: Pool) -> list[Any]:
+    """A cell minus a rival's: as text, the number to sort by, and what the comparison rests on."""
+    paired = one.paired
+    over = f"{paired.n} {'seeds' if one.seed is None else 'clients'}"
+    told = [f"over {over}"]
+    if one.seed is not None:
+        told.append(f"conditional on seed {one.seed}, without a test")
+    if one.p is not None:
+        told.append(f"p {one.p:.3f} after Holm")
+    if paired.detectable is not None and one.seed is None:
+        told.append(f"detectable {paired.detectable:.{decimals}f}")
+    shown = f"{paired.mean:+.{decimals}f}{'*' if one.star else ''}{_interval(paired.interval, decimals)}"
+    return [shown, short(paired.mean), pool.add("; ".join(told))]
+
+
+def _interval(of: Interval | None, decimals: int) -> str:
+    return "" if of is None else f" ({of.low:+.{decimals}f} to {of.high:+.{decimals}f})"
+
+
+def again(sheet: Sheet, cell: Cell) -> str:
+    """The command that computes a cell's runs anew."""
+    run = cell.needed[0]
+    extra = cell.row.id.startswith(EXTRA)
+    name = run.method.name if extra else cell.row.id
+    own = run.method.hyper.items() if extra else ()
+    sets = [f"{short_name(name)}.{key}={value}" for key, value in own]
+    part = sheet.part.but(columns=[cell.column.id], methods=[name], overrides=[*sheet.part.overrides, *sets])
+    return f"pflbench run{part.options} --redo always"
+
+
+def _made(runs: Sequence[Stored]) -> tuple[tuple[str, str], ...]:
+    """The commits, devices and versions that these runs were made with."""
+    commits = sorted(
+        {
+            str(run.provenance.get("commit") or "unknown")[:12] + " (dirty)" * bool(run.provenance.get("dirty"))
+            for run in runs
+        }
+    )
+    told = [(key, sorted({str(run.provenance.get(key) or "unknown") for run in runs})) for key in MADE]
+    return tuple((key, discreet(", ".join(several))) for key, several in (("commit", commits), *told))
+
+
+def short(value: float | None) -> float | None:
+    """A number as it is sorted by and drawn at: with so many digits that no text is made of it."""
+    return None if value is None or not math.isfinite(value) else round(value, 4)

@@ -1,0 +1,115 @@
+"""The page: tables in the paper's layout as HTML, and what its scripts need to show them in other ways."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pflbench.package import __version__
+from pflbench.report import text
+from pflbench.report.beside import side_by_side
+from pflbench.report.html.data import Pool, Sheet, sheet_data
+from pflbench.report.html.escape import discreet, embedded, link
+from pflbench.report.html.grid import Block, blocks
+from pflbench.report.table import CellValue, Row, Table
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SCRIPTS = ("view.js", "table.js", "drawer.js", "main.js")
+"""In the order in which they stand in the page."""
+
+
+class Shown(NamedTuple):
+    """A place as the template writes it: what stands there, its name in the data (None: empty), its classes."""
+
+    text: str
+    key: str | None
+    classes: str
+    opens: bool
+
+
+def page(sheets: Sequence[Sheet], title: str = "pflbench") -> str:
+    """One self-contained page with these tables. The same tables make the same bytes."""
+    pool = Pool()
+    data = {"tables": [sheet_data(sheet, pool) for sheet in sheets]}
+    data["pool"] = pool.things
+    script = "\n".join(_asset(name) for name in SCRIPTS)
+    return (
+        _environment()
+        .get_template("page.html.jinja")
+        .render(
+            title=title,
+            version=__version__,
+            sheets=[_section(sheet) for sheet in sheets],
+            css=_asset("page.css"),
+            script=script,
+            hash=base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),
+            data=embedded(data),
+        )
+    )
+
+
+def _section(sheet: Sheet) -> Mapping[str, Any]:
+    """A table for the template."""
+    table = side_by_side(sheet.table)
+    return {
+        "key": sheet.key,
+        "title": discreet(table.title),
+        "profile": table.profile,
+        "suite": table.suite,
+        "paper": sheet.paper,
+        "link": link(sheet.paper),
+        "options": discreet(sheet.options),
+        "warnings": [discreet(line) for line in table.warnings],
+        "footer": [discreet(line) for line in table.footer if line not in table.warnings],
+        "blocks": [_block(table, block) for block in blocks(table)],
+    }
+
+
+def _block(table: Table, block: Block) -> Mapping[str, Any]:
+    rows = list(enumerate(table.rows))
+    outside = [(n, row) for n, row in enumerate(table.extra, len(table.rows)) if row in block.extra]
+    return {
+        "corner": block.corner,
+        "levels": block.levels,
+        "bodies": [
+            (name, [(number, row.title, _cells(table, block, number, row)) for number, row in some])
+            for name, some in (("", rows), (text.OUTSIDE, outside))
+            if some
+        ],
+        "width": len(block.columns) + 1,
+    }
+
+
+def _cells(table: Table, block: Block, number: int, row: Row) -> list[Shown]:
+    return [_shown(row.cells[column], table.decimals, f"{number},{column}") for column in block.columns]
+
+
+def _shown(value: CellValue | None, decimals: int, key: str) -> Shown:
+    if value is None:
+        return Shown(text.NONE, None, "none", False)
+    lacking = value.mean is None and value.told is None
+    classes = [("best", value.best), ("none", lacking), ("failed", lacking and value.failed > 0)]
+    opens = value.there and value.method != ""
+    return Shown(text.cell(value, decimals), key, " ".join(name for name, there in classes if there), opens)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("pflbench.report.html", "")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+@cache
+def _asset(name: str) -> str:
+    """A script or the style sheet, as it stands beside this file."""
+    environment = _environment()
+    assert environment.loader is not None
+    source, *_ = environment.loader.get_source(environment, name)
+    return source.strip()
