@@ -72,7 +72,7 @@ def test_the_committed_tables_stand_on_one_page(cli: Any, folder: Path) -> None:
 @pytest.mark.usefixtures("folder")
 def test_the_page_is_the_same_every_time_and_says_nothing_of_the_machine(cli: Any, tmp_path: Path) -> None:
     assert cli(*RUN, "--column", "shards").code == 0
-    report = ("report", "-s", "tiny.toml", "--seeds", "0", "--format", "html")
+    report = ("report", "-s", "tiny.toml", "--profile", "paper", "--seeds", "0", "--format", "html")
     page = cli(*report).out
     assert page == cli(*report).out
     assert str(tmp_path) not in page and "/tmp" not in page
