@@ -19,7 +19,7 @@ from pflbench.errors import UsageError
 from pflbench.running.events import OnEvent, unheard
 from pflbench.running.execution import Execution
 from pflbench.selection import Choices, Selection, Wanted, selection
-from pflbench.store import Store
+from pflbench.store import ShownStore
 from pflbench.suite.expand import parts
 from pflbench.suite.load import available, loaded, read, required
 from pflbench.units import size
@@ -132,6 +132,7 @@ def table(
     spread: bool | None = None,
     read: ReadAs = "last",
     versus: str | None = None,
+    packaged: bool = True,
     data_dir: Where | None = None,
 ) -> FinishedTable:
     """The table of a suite under a profile, from the stored runs alone, as the paper prints it.
@@ -143,6 +144,7 @@ def table(
         read: In which of the rounds that runs were scored in it is read: "last" (those that the suite names), "last-10"
             (the mean over the last ten), or "best" (each run's best one, which is optimistic).
         versus: The row, or a method that one row shows, that all others are held against, paired seed by seed.
+        packaged: Whether the reference runs that came with pflbench are read, too, where the folder lacks them.
         data_dir: Where the datasets are, if not in the data root.
 
     Raises:
@@ -154,7 +156,7 @@ def table(
 
     if len(required(part.suites)) > 1:
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
-    store = Store(Path(results))
+    store = ShownStore(Path(results), packaged=packaged)
     own, every = readable(store, data_dir), part.but(profile=part.profile or "paper", methods=None)
     (table,) = reported(every, store, own, spread=spread, read_as=read, versus=versus).tables
     if not table.has_results:
@@ -162,12 +164,13 @@ def table(
     return FinishedTable(only([table], part.methods)[0])
 
 
-def scores(part: Selection | None = None, results: Where = "results") -> pd.DataFrame:
+def scores(part: Selection | None = None, results: Where = "results", *, packaged: bool = False) -> pd.DataFrame:
     """The scores of finished runs as one long table: a line per run, stage, round, fine-tuning step and client.
 
     Args:
         part: Which runs; None: all that are stored.
         results: The results folder.
+        packaged: Whether the reference runs that came with pflbench are read, too.
 
     Raises:
         UsageError: Something is unknown, or no finished run is what is asked for.
@@ -177,7 +180,8 @@ def scores(part: Selection | None = None, results: Where = "results") -> pd.Data
     from pflbench.reading.scores import scores as tables
 
     wanted = Wanted(**vars(part or Selection()))
-    frame: pd.DataFrame = pa.concat_tables(tables(Store(Path(results)), wanted)).to_pandas(use_threads=False)
+    store = ShownStore(Path(results), packaged=packaged)
+    frame: pd.DataFrame = pa.concat_tables(tables(store, wanted)).to_pandas(use_threads=False)
     return frame
 
 
@@ -189,6 +193,7 @@ def explain(
     *,
     stage: str | None = None,
     data: bool = True,
+    packaged: bool = True,
     data_dir: Where | None = None,
     **choices: Unpack[Choices],
 ) -> Explained:
@@ -201,6 +206,7 @@ def explain(
         results: The results folder.
         stage: Where the row is shown at several stages, which.
         data: Whether to build the federation from its dataset to describe it.
+        packaged: Whether the reference runs that came with pflbench are read, too, where the folder lacks them.
         data_dir: Where the datasets are, if not in the data root.
         **choices: Profile, rounds, seeds and overrides.
 
@@ -210,7 +216,8 @@ def explain(
     from pflbench.reading.explaining import explain
 
     root = data_root(data_dir) if data else None
-    return Explained(explain(suite, row, column, Store(Path(results)), selection(**choices), stage=stage, root=root))
+    store = ShownStore(Path(results), packaged=packaged)
+    return Explained(explain(suite, row, column, store, selection(**choices), stage=stage, root=root))
 
 
 def check(method: Method) -> list[Finding]:

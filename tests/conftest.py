@@ -72,6 +72,13 @@ def checked_anew() -> None:
     calls.clear()
 
 
+@pytest.fixture(autouse=True)
+def nothing_packaged(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference runs that an installed pflbench holds are in no test's tables; `test_packaged` has some of its own."""
+    nowhere = tmp_path_factory.getbasetemp() / "nothing-packaged"
+    monkeypatch.setattr("pflbench.store.shown.packaged_folder", lambda: nowhere)
+
+
 @pytest.fixture(scope="session")
 def tiny_module() -> ModuleOf:
     """`pflbench.testing.tiny_network` written independently: vector → torch module, float64."""

@@ -14,7 +14,7 @@ from pflbench.cli.common import console
 from pflbench.cli.options import WANTED, asking, option
 from pflbench.errors import UsageError, unknown
 from pflbench.selection import Selection, Wanted
-from pflbench.store import Store, Stored
+from pflbench.store import ShownStore, Stored
 
 if TYPE_CHECKING:
     from pflbench.catalog import FieldInfo
@@ -83,7 +83,7 @@ def _runs(wanted: Wanted, format: str, results: Path) -> int:
     from pflbench.reading.runs import Listed, lines
     from pflbench.reading.stored import select
 
-    store = Store(results)
+    store = ShownStore(results, packaged=False)
     found = lines([one.run for one in select(store, wanted)], store)
     if format == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -157,7 +157,7 @@ def status(
     from pflbench.report.reading import readable
     from pflbench.store.asked import askers
 
-    store = Store(results)
+    store = ShownStore(results, packaged=False)
     stored, asked = {run.spec.id: run for run in store.list()}, askers(store)
     own = readable(store, data_dir)
     tables = with_results(selection, store, own)

@@ -21,6 +21,10 @@ def option(*names: str, help: str, **more: Any) -> Any:
 
 Results = Annotated[Path, option("--results", "-r", help="The folder that holds the results.")]
 DEFAULT_RESULTS = Path("results")
+Packaged = Annotated[
+    bool,
+    option("--packaged/--no-packaged", help="Read also the reference runs that came with pflbench, below one's own."),
+]
 DataDir = Annotated[Path | None, option("--data-dir", help="Where the datasets are (~/.cache/pflbench/data).")]
 DryRun = Annotated[bool, option("--dry-run", help="Say what would run, and stop.")]
 Quiet = Annotated[bool, option("--quiet", "-q", help="Print problems only.")]

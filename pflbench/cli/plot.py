@@ -14,11 +14,12 @@ from pflbench.cli.common import console
 from pflbench.cli.options import asking, option
 from pflbench.errors import UsageError, unknown
 from pflbench.selection import Selection
-from pflbench.store import Store
+from pflbench.store import ShownStore
 
 if TYPE_CHECKING:
     from pflbench.report.figures.panels import Drawing
     from pflbench.report.reading import Shelf
+    from pflbench.store import Store
     from pflbench.suite.cells import Expansion
     from pflbench.suite.document import Document, Suite
     from pflbench.suite.figure import FromRuns, Histogram
@@ -98,6 +99,7 @@ def plot(
     caption: Annotated[
         bool, option("--caption", help="Write the title above the picture and the notes, printed anyway, below it.")
     ] = False,
+    packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
 ) -> int:
@@ -115,6 +117,7 @@ def plot(
     _check(
         asked, {"--against": ("--curve", against), "--metric": ("--curve", metric), "--kind": ("--per-client", kind)}
     )
+    store = ShownStore(results, packaged=packaged)
     if any(asked.values()):
 
         def draw(table: Expansion, shelf: Shelf) -> Drawing:
@@ -126,9 +129,9 @@ def plot(
                 return each_client.distributions(table, shelf, kind or "sorted")
             return each_client.before_after(table, shelf)
 
-        drawing = _of_any_runs(part, draw, results, data_dir)
+        drawing = _of_any_runs(part, draw, store, data_dir)
     else:
-        drawing = _figure(part, results, data_dir)
+        drawing = _figure(part, store, data_dir)
     if format_ == "csv":
         content = to_csv(drawing).encode()
     else:
@@ -151,35 +154,34 @@ def _check(asked: Mapping[str, bool], with_one: Mapping[str, tuple[str, str | No
 
 
 def _of_any_runs(
-    part: Selection, draw: Callable[[Expansion, Shelf], Drawing], results: Path, data_dir: Path | None
+    part: Selection, draw: Callable[[Expansion, Shelf], Drawing], store: Store, data_dir: Path | None
 ) -> Drawing:
     """What is drawn of stored runs, whatever suite or selection asks for them."""
     from pflbench.reading.drawn import one_table
     from pflbench.report.figures.curves import often
     from pflbench.report.reading import Shelf, readable
 
-    store = Store(results)
     table = one_table(part, store, readable(store, data_dir))
     drawing = draw(table, Shelf(store))
     if not drawing.panels:
         why = next((note for note in drawing.notes if note.startswith("Left out")), "")
-        makes = f"`{common.command('run', table.part, results)} --evaluate-every {often(table)}` makes its runs."
-        raise UsageError(f"Nothing of {table.suite} in {str(results)!r} can be drawn so. {why or makes}")
+        makes = f"`{common.command('run', table.part, store.root)} --evaluate-every {often(table)}` makes its runs."
+        raise UsageError(f"Nothing of {table.suite} in {str(store.root)!r} can be drawn so. {why or makes}")
     return drawing
 
 
-def _figure(part: Selection, results: Path, data_dir: Path | None) -> Drawing:
+def _figure(part: Selection, store: Store, data_dir: Path | None) -> Drawing:
     """The figure that this suite is."""
     from pflbench.suite.figure import Classes, Histogram
     from pflbench.suite.load import figures
 
     if len(part.suites) != 1:
         raise UsageError(f"Which figure? One of {', '.join(figures())}; or of any suite's runs, --curve.")
-    suite = _load(part.suites[0], results)
+    suite = _load(part.suites[0], store)
     document = suite.document(part.profile or "paper")
     assert document.figure is not None
     if not isinstance(document.figure, Classes | Histogram):
-        return _from_runs(suite, document.figure, part, results)
+        return _from_runs(suite, document.figure, part, store)
     if part.but(suites=(), seeds=(), profile=None, rounds=None) != Selection(precision="fp32"):
         raise UsageError(f"{suite.name} shows partitions, no runs: of the selection only --seeds says something to it.")
     if isinstance(document.figure, Classes):
@@ -192,28 +194,27 @@ def _figure(part: Selection, results: Path, data_dir: Path | None) -> Drawing:
     return _from_sizes(suite, document, document.figure, part.seeds)
 
 
-def _load(name: str, results: Path) -> Suite:
-    """The figure suite of this name or path; a table is none. What is not on this machine is taken from `results`."""
+def _load(name: str, store: Store) -> Suite:
+    """The figure suite of this name or path; a table is none. What is not on this machine is taken from the store."""
     from pflbench.report.reading import readable
     from pflbench.suite.load import available, figures, load
 
     if not name.endswith(".toml") and name not in available():
         raise unknown("figure", name, figures())
-    suite = load(name, readable(Store(results)))
+    suite = load(name, readable(store))
     if suite.document().figure is None:
         known = ", ".join(figures())
         raise UsageError(f"{name} is a table: `pflbench report --suite {name}` prints it. Figures: {known}.")
     return suite
 
 
-def _from_runs(suite: Suite, figure: FromRuns, part: Selection, results: Path) -> Drawing:
+def _from_runs(suite: Suite, figure: FromRuns, part: Selection, store: Store) -> Drawing:
     from pflbench.reading.tables import with_results
     from pflbench.report.figures.make import draw_runs
     from pflbench.report.reading import Shelf
     from pflbench.suite.expand import expand
     from pflbench.suite.load import figures
 
-    store = Store(results)
     made = [] if part.profile else with_results(part.but(suites=[suite.called]), store, suite.own)
     table = made[0] if made else expand(suite, part)
     drawing = draw_runs(table, figure, Shelf(store))
@@ -221,9 +222,9 @@ def _from_runs(suite: Suite, figure: FromRuns, part: Selection, results: Path) -
         # What a command calls it: its name if it comes with pflbench, else its path.
         name = suite.name if figures().get(suite.name) == suite.path else suite.path
         every = getattr(figure, "every", None)
-        makes = common.command("run", part.but(suites=[str(name)]), results)
+        makes = common.command("run", part.but(suites=[str(name)]), store.root)
         makes += f" --evaluate-every {every}" if every else ""
-        raise UsageError(f"No results of {suite.name} in {str(results)!r} to draw. `{makes}` makes them.")
+        raise UsageError(f"No results of {suite.name} in {str(store.root)!r} to draw. `{makes}` makes them.")
     return drawing
 
 

@@ -15,9 +15,10 @@ from pflbench.cli.options import asking, option
 from pflbench.data.root import data_root
 from pflbench.errors import unknown
 from pflbench.selection import Selection
-from pflbench.store import Store
+from pflbench.store import ShownStore
 
 if TYPE_CHECKING:
+    from pflbench.store import Store
     from pflbench.suite.cells import Expansion
 
 Profile = Annotated[str | None, option("--profile", help="Only this one (default: each that has results).")]
@@ -74,6 +75,7 @@ def report(
         option("--versus", help="A row, or a method that one row shows: all others against it, seed by seed."),
     ] = None,
     fresh: Annotated[bool, option("--fresh", help="Leave packed runs out, as those of other people.")] = False,
+    packaged: options.Packaged = True,
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
@@ -90,7 +92,7 @@ def report(
 
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
-    store = Store(results, packed=not fresh)
+    store = ShownStore(results, packed=not fresh, packaged=packaged and not fresh)
     own = readable(store, data_dir)
     if format_ == "html":
         from pflbench.reading.page import page
@@ -147,6 +149,7 @@ def explain(
     data: Annotated[
         bool, option("--data/--no-data", help="Build the federation from its dataset to describe it.")
     ] = True,
+    packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
 ) -> int:
@@ -158,7 +161,7 @@ def explain(
     from pflbench.reading.explaining import explain
 
     root = data_root(data_dir) if data else None
-    found = explain(suite, row, column, Store(results), selection, stage=stage, root=root)
+    found = explain(suite, row, column, ShownStore(results, packaged=packaged), selection, stage=stage, root=root)
     width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
     common.show(text(found, width))
     return 0

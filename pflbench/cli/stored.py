@@ -16,18 +16,19 @@ from pflbench.cli.options import WANTED, asking, option
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError
 from pflbench.selection import EVERYTHING, Selection, Wanted
-from pflbench.store import Store
+from pflbench.store import ShownStore, Store
 from pflbench.units import count
 
 
 def show(
     run: Annotated[str, typer.Argument(help="A run's id, or enough of its beginning.")],
+    packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """Print a run's spec, where it came from, and its scores and metrics."""
     from pflbench.reading.stored import named
 
-    store = Store(results)
+    store = ShownStore(results, packaged=packaged)
     (stored,) = named(store, [run])
     result = store.read(stored.spec.id)
     out = console().print
@@ -60,6 +61,7 @@ def scores(
     output: Annotated[
         Path | None, option("--output", "-o", help="A .csv or .parquet file (default: CSV, here).")
     ] = None,
+    packaged: options.Packaged = False,
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """Write the scores of finished runs as one table: a line per run, stage, round, fine-tuning step and client.
@@ -73,7 +75,7 @@ def scores(
     from pflbench.reading.stored import other_seeds
     from pflbench.report.text import ranges
 
-    wanted, store = replace(wanted, trials=trials), Store(results)
+    wanted, store = replace(wanted, trials=trials), ShownStore(results, packaged=packaged)
     tables = scores(store, wanted)
     if output is None:
         write_open(tables, sys.stdout.buffer)

@@ -14,6 +14,7 @@ from pflbench.report import footer
 from pflbench.report.text import ranges
 from pflbench.report.verdict import SUSPECT
 from pflbench.store import Stored
+from pflbench.store.shown import is_packaged
 from pflbench.units import count
 
 SOURCES = {
@@ -121,7 +122,9 @@ def _runs(of: Explanation) -> list[Passage]:
             held_out = sum(ran.spec.validation > 0 for ran in rans)
             ids = f"{len(rans)} runs, {held_out} of them without the images that the choice is made on: {ids}"
         made = dict.fromkeys(
-            f"commit {commit(ran) or 'unknown'} on {ran.provenance.get('device') or 'unknown'}" for ran in rans
+            f"commit {commit(ran) or 'unknown'} on {ran.provenance.get('device') or 'unknown'}"
+            f"{', packaged' if is_packaged(ran) else ''}"
+            for ran in rans
         )
         days = dict.fromkeys(str(ran.provenance.get("finished") or "day not recorded") for ran in rans)
         lines.append((f"Seed {seed}: {ids}; {', '.join(made)}; {', '.join(days)}", ""))

@@ -18,6 +18,7 @@ from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import Asker, Askers, askers
+from pflbench.store.shown import is_packaged
 from pflbench.suite.cells import Expansion, ReadAs
 from pflbench.suite.counting import counting
 from pflbench.suite.document import ColumnKey, Suite
@@ -142,12 +143,13 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
 
 
 def latest(store: Store, own: Own) -> Expansion | None:
-    """The table that the run stands in which was finished last, as it was asked for.
+    """The table that the run stands in which was finished last, as it was asked for; one's own before packaged ones.
 
     None where no run remembers who asked for it, or its suite is gone or has become another one. Trials of a search
     stand in no table.
     """
-    asked = [run.provenance for run in store.list() if run.failure is None and run.provenance.get("asked")]
+    done = [run for run in store.list() if run.failure is None and run.provenance.get("asked")]
+    asked = [run.provenance for run in done if not is_packaged(run)] or [run.provenance for run in done]
     if not asked:
         return None
     last = max(asked, key=lambda one: str(one.get("finished", "")))["asked"]

@@ -52,7 +52,7 @@ def footer(
     precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
     stages = grouped((value.stage, titles[row]) for (row, _), value in grid.items())
     alike = len(stages) == 1 or table.stages  # or stages head the columns
-    progress = made.progress(table.cells, used)
+    progress, came = made.progress(table.cells, used), made.packaged(used)
     first = [*mixed, *made.failures(used), shortfall(table)]
     apart, doubts = other_seeds(table, grid), made.doubts(table, used, done)
     read, gaps = read_otherwise(table, grid)
@@ -77,6 +77,7 @@ def footer(
         by_chance(grid),
         f"Precision: {precision}." if precision else "",
         progress,
+        came,
         made.provenance(done),
         *doubts,
         made.shared(done),
@@ -87,7 +88,7 @@ def footer(
         *older,
     ]
     warnings = [*first, read, apart, *doubts, *older]
-    return tuple(filter(None, lines)), tuple(filter(None, warnings)), f"{counted} {progress}"
+    return tuple(filter(None, lines)), tuple(filter(None, warnings)), " ".join(filter(None, (counted, progress, came)))
 
 
 def departures(table: Expansion) -> str:

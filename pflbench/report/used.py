@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pflbench.package import __version__
 from pflbench.report.text import grouped, ranges
 from pflbench.report.unlisted import short_name
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import Stored
+from pflbench.store.shown import is_packaged
 from pflbench.suite.cells import Cell, Expansion
 
 _LONGEST = 120
@@ -100,6 +102,17 @@ def provenance(done: Sequence[Stored]) -> str:
     commits = {commit[:12] + changed for commit, changed in zip(told("commit"), dirty, strict=True)}
     commit, device, torch = (", ".join(sorted(one)) for one in (commits, set(told("device")), set(told("torch"))))
     return f"Commit: {commit}. Device: {device}. torch: {torch}." if done else ""
+
+
+def packaged(used: Sequence[Used]) -> str:
+    """Which of the runs came with pflbench, so that they were not made here."""
+    came = {u.stored.spec.id for u in used if is_packaged(u.stored)}
+    if not came:
+        return ""
+    rows = dict.fromkeys(u.row for u in used if u.stored.spec.id in came)
+    of = f" (of {', '.join(rows)})" if any(u.stored.spec.id not in came for u in used) else ""
+    shown = len({u.stored.spec.id for u in used})
+    return f"Packaged reference runs, which came with pflbench {__version__}: {len(came)} of {shown}{of}."
 
 
 def doubts(table: Expansion, used: Sequence[Used], done: Iterable[Stored]) -> list[str]:

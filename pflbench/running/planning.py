@@ -22,7 +22,7 @@ from pflbench.running.events import OnEvent, unheard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.speed.records import seconds_per_example, trial_key, trials
-from pflbench.store import Store
+from pflbench.store import ShownStore, Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import Part, parts
@@ -167,7 +167,7 @@ def plan(
         UsageError: The selection names something unknown, or does not fit any of the suites.
         StoreError: The results folder cannot be read.
     """
-    data, store = DataCheck(root), Store(results)
+    data, store = DataCheck(root), ShownStore(results, packaged=False)
     remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
     asked, refusals = _parts([suite for suite in suites if suite.document().row], part)
     history = _history(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Generic
 
@@ -18,13 +19,16 @@ class Folder(Generic[File]):
     """The files of one kind in a folder. A footer is read once, and again only if its file became another.
 
     `known`: the files as they were when they were last looked into. `seen`: whether there are any, for whoever looks.
+    `mends`: whether a broken file is put out of the way; else it stays as it is, and nothing more is read of it.
     """
 
     kind: type[File]
 
-    def __init__(self, folder: Path, footers: Footers, seen: bool = True) -> None:
-        self.folder, self._footers, self.seen = folder, footers, seen
+    def __init__(self, folder: Path, footers: Footers, seen: bool = True, mends: bool = True) -> None:
+        self.folder, self._footers, self.seen, self.mends = folder, footers, seen, mends
         self.known: dict[Path, File] = {}
+        self._left: dict[Path, files.Identity] = {}
+        """Broken files that stay."""
 
     def read(self, file: File, id: str) -> RunResult | None:
         """One of a file's runs; None if it cannot be read there, or not any more. Raises `StoreError`."""
@@ -38,13 +42,25 @@ class Folder(Generic[File]):
 
     def _broken(self, file: File, reason: str, id: str = "") -> File | None:
         """Put a damaged file (`id`: one of its runs is) out of the way; the one that takes its place, if one does."""
-        files.set_aside(file.path, file.kind, reason)
+        self._put_away(file.path, reason)
         return None
+
+    def _put_away(self, path: Path, reason: str) -> None:
+        """See to it that a broken file is not read again."""
+        if self.mends:
+            files.set_aside(path, self.kind.kind, reason)
+            return
+        self.known.pop(path, None)
+        with contextlib.suppress(OSError):
+            self._left[path] = files.identity(path.stat())
+        files.warn(path, self.kind.kind, reason, "left as it is")
 
     def _at(self, path: Path) -> File | None:
         """The file with this path; None if it cannot be read. Raises `FileNotFoundError` and `StoreError`."""
         known = self.known.pop(path, None)
         try:
+            if path in self._left and files.unchanged(path, self._left[path]):
+                return None
             if known is None or files.identity(path.stat()) != known.footer.identity:
                 known = self._footers.describe(path, lambda footer: self._sound(path, footer))
                 if known.foreign:
@@ -58,7 +74,7 @@ class Folder(Generic[File]):
             files.leave_out(f"{str(path)!r} is", error)
             return None
         except (Unfit, OSError) as error:
-            files.set_aside(path, self.kind.kind, files.damage(path, error))
+            self._put_away(path, files.damage(path, error))
             return None
         if known is not None:
             self.known[known.path] = known
@@ -114,9 +130,14 @@ class Packs(Folder[Pack]):
         return []
 
     def _broken(self, file: Pack, reason: str, id: str = "") -> Pack | None:
-        """Write what a damaged pack still holds as another pack, which is returned, and set the damaged one aside."""
+        """Write what a damaged pack still holds as another pack, which is returned, and set the damaged one aside.
+
+        One with foreign runs stays, as any does where nothing is mended.
+        """
         reason = f"run {id}: {reason}" if id else reason
-        if file.foreign:
+        if not self.mends:
+            file.entries.pop(id, None)
+        if file.foreign or not self.mends:
             files.warn(file.path, "pack", reason, "left as it is, its other runs are read")
             return file
         readable = [id for id in file.entries if _is_readable(file, id)]
@@ -128,7 +149,7 @@ class Packs(Folder[Pack]):
                 files.warn(file.path, "pack", reason, f"left as it is, its other runs are read; {error}")
                 return file
             reason += f"; its other {len(readable)} runs are in {rescued.path.name!r} now"
-        files.set_aside(file.path, "pack", reason)
+        self._put_away(file.path, reason)
         return rescued
 
 

@@ -39,9 +39,13 @@ class Footer(NamedTuple):
 
 
 class Footers:
-    """The footers of the files below `root`, each parsed once until its file becomes another."""
+    """The footers of the files below `root`, each parsed once until its file becomes another.
 
-    def __init__(self, root: Path) -> None:
+    `remembered`: whether other processes are to know them; not of a folder that will be gone.
+    """
+
+    def __init__(self, root: Path, remembered: bool = True) -> None:
+        self._remembered = remembered
         folder = f"{_FORMAT} {root.absolute()}".encode(errors="surrogateescape")
         self._file = cache_folder() / "footers" / f"{hashlib.sha256(folder).hexdigest()[:16]}.json"
         self._changed = False
@@ -81,7 +85,7 @@ class Footers:
 
     def keep(self) -> None:
         """Remember, for other processes, what was read of files that are still there; without room for it, nothing."""
-        if self._changed:
+        if self._changed and self._remembered:
             with contextlib.suppress(OSError):
                 self._known = {key: kept for key, kept in self._known.items() if Path(key).exists()}
                 write_json(self._file, self._known)

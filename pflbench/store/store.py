@@ -36,15 +36,21 @@ class Store:
     """The runs under a results folder: `<root>/runs/<id>.parquet` each, or many in `<root>/packs/*.parquet`.
 
     A run in a file of its own goes before a packed one, but a finished run before a failed one. Creates nothing
-    before a write. `packed`: whether packs are looked into; else only runs in files of their own are there.
+    before a write. `packed`: whether packs are looked into; else only runs in files of their own are there. `mends`:
+    whether broken files are renamed; `remembered`: whether footers are, for other processes.
     """
 
-    def __init__(self, root: Path, packed: bool = True) -> None:
+    def __init__(self, root: Path, packed: bool = True, mends: bool = True, remembered: bool = True) -> None:
         self.root = Path(root)
         self.runs = self.root / "runs"
-        self._footers = Footers(self.root)
-        self.singles = Singles(self.runs, self._footers)
-        self.packs = Packs(self.root / "packs", self._footers, seen=packed)
+        self._footers = Footers(self.root, remembered)
+        self.singles = Singles(self.runs, self._footers, mends=mends)
+        self.packs = Packs(self.root / "packs", self._footers, packed, mends)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Those that hold runs, beside which it is noted who asked for them."""
+        return (self.runs, self.packs.folder) if self.packs.seen else (self.runs,)
 
     def path(self, id: str) -> Path:
         """Where a run of this id is written; it may be packed later."""
@@ -120,17 +126,22 @@ class Store:
             file = self.singles.known.get(stored.path) or self.singles.find(id)
             return self.singles.read(file, id) if file else None
         pack = self.packs.known.get(stored.path) or self.packs.find(id)
-        return self.packs.read(pack, id) if pack else None
+        return self.packs.read(pack, id) if pack and id in pack.entries else None
 
     def list(self) -> StoredRuns:
         """Every readable run whose method still has the name it had then, sorted by id; warns of the others."""
-        found = {id: run for file in self.singles.all() for id, run in file.entries.items()}
-        for pack in self.packs.all():
-            found |= {id: run for id, run in pack.entries.items() if _goes_before(run, found.get(id))}
+        found = self._listed()
         self._footers.keep()
         every = [found[id] for id in sorted(found)]
         self._warn(every)
         return [run for run in every if renamed(run.spec) is None]
+
+    def _listed(self) -> dict[str, Stored]:
+        """Every readable run by its id."""
+        found = {id: run for file in self.singles.all() for id, run in file.entries.items()}
+        for pack in self.packs.all():
+            found |= {id: run for id, run in pack.entries.items() if _goes_before(run, found.get(id))}
+        return found
 
     def _warn(self, runs: Iterable[Stored]) -> None:
         """Say how many of these are left out, by the names that their methods had and have."""

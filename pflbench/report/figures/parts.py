@@ -10,7 +10,7 @@ from pflbench.report.cells import summarize
 from pflbench.report.figures.panels import Point, Series
 from pflbench.report.reading import Shelf
 from pflbench.report.text import grouped, ranges
-from pflbench.report.used import runs_used
+from pflbench.report.used import packaged, runs_used
 from pflbench.report.versions import mixtures
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.schema import Spread
@@ -74,6 +74,6 @@ def listed(title: str, remarks: Remarks, table: Expansion) -> str:
 
 
 def mixed(table: Expansion, shelf: Shelf) -> list[str]:
-    """Warnings of columns whose runs saw different data, or are of different versions of a method."""
+    """Warnings of columns whose runs saw different data, or are of different versions of a method; what came along."""
     used = runs_used(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
-    return list(mixtures(table, used).values())
+    return [*mixtures(table, used).values(), *filter(None, [packaged(used)])]

@@ -1,0 +1,57 @@
+"""A results folder as whoever only reads it sees it: no file in it is renamed or removed, whatever it holds.
+
+The reference runs that come with an installed pflbench are there, too. A run of one's own goes before a packaged one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pflbench import package
+from pflbench.result import RunResult
+from pflbench.store.folder import Packs
+from pflbench.store.footers import Footers
+from pflbench.store.header import Stored
+from pflbench.store.store import Store
+
+
+def packaged_folder() -> Path:
+    """The packs that an installed pflbench holds. A checkout has none: its `results/` is a results folder."""
+    return package.FOLDER / "results" / "packs"
+
+
+def is_packaged(run: Stored) -> bool:
+    """Whether a run came with pflbench."""
+    return run.path.parent == packaged_folder()
+
+
+class ShownStore(Store):
+    """The runs under a results folder, read and never written, and those that came with pflbench if `packaged`."""
+
+    def __init__(self, root: Path, packed: bool = True, packaged: bool = True, remembered: bool = True) -> None:
+        super().__init__(root, packed, mends=False, remembered=remembered)
+        self._of_packaged = Footers(packaged_folder().parent)
+        self._came_along = Packs(packaged_folder(), self._of_packaged, packaged, mends=False)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """As in a store."""
+        return (*super().folders, self._came_along.folder) if self._came_along.seen else super().folders
+
+    def find(self, id: str) -> Stored | None:
+        """As in a store."""
+        found = super().find(id)
+        if found is None and (pack := self._came_along.find(id)):
+            return pack.entries[id]
+        return found
+
+    def _read(self, stored: Stored) -> RunResult | None:
+        pack = self._came_along.known.get(stored.path)
+        if pack is None:
+            return super()._read(stored)
+        return self._came_along.read(pack, stored.spec.id) if stored.spec.id in pack.entries else None
+
+    def _listed(self) -> dict[str, Stored]:
+        packaged = {id: run for pack in self._came_along.all() for id, run in pack.entries.items()}
+        self._of_packaged.keep()
+        return packaged | super()._listed()

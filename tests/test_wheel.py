@@ -1,0 +1,67 @@
+"""What a release holds: wheel and sdist are built and looked into, and the wheel's program is started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MOST = 15_000_000
+"""Bytes of a wheel. Beyond that, packaged results hold the per-client scores of the last round alone."""
+REFERENCE = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "results" / "packs").iterdir())
+BUILD = "import sys, hatchling.build as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
+
+
+def built(what: str, into: Path) -> Path:
+    command = [sys.executable, "-c", BUILD, what, str(into)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return into / done.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built("build_wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def test_a_wheel_holds_the_reference_runs_and_is_small(wheel: Path) -> None:
+    assert wheel.stat().st_size < MOST, "package the per-client scores of the last round only (docs/results.md)"
+    with zipfile.ZipFile(wheel) as archive:
+        there = {name: archive.read(name) for name in archive.namelist()}
+    held = {name.removeprefix("pflbench/") for name in there if name.startswith("pflbench/results/")}
+    assert sorted(held) == REFERENCE and len(REFERENCE) > 10
+    assert all(there[f"pflbench/{name}"] == (ROOT / name).read_bytes() for name in REFERENCE)
+    assert there["pflbench/CITATION.cff"] == (ROOT / "CITATION.cff").read_bytes()
+
+
+def test_an_sdist_holds_what_the_wheel_is_built_from(tmp_path: Path) -> None:
+    with tarfile.open(built("build_sdist", tmp_path)) as archive:
+        there = {name.partition("/")[2] for name in archive.getnames()}
+    assert {*REFERENCE, "CITATION.cff", "pyproject.toml", "benchmarks/cafeme/table1.toml"} <= there
+
+
+def test_an_installed_wheel_shows_its_tables_where_nothing_was_trained(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PFLBENCH_")}
+    clean |= {"PYTHONPATH": str(tmp_path / "site"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def call(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, "-P", "-m", "pflbench", *arguments] if sys.version_info >= (3, 11) else []
+        command = command or [sys.executable, "-m", "pflbench", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True)
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+    code, said = call("report", "-s", "cafeme-table1", "--profile", "quick")
+    assert code == 0 and "CAFeMe" in said and "Packaged reference runs" in said
+    assert call("report")[0] == 0
+    code, said = call("report", "-s", "cafeme-table1", "--profile", "quick", "--no-packaged")
+    assert code == 2 or "0 of" in said
+    code, said = call("run", "-s", "cafeme-table1", "--profile", "smoke", "--seeds", "0", "--dry-run")
+    assert code == 0 and ": 0 done" in said
+    assert not (tmp_path / "results").exists()
