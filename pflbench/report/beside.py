@@ -16,6 +16,7 @@ from pflbench.suite.expand import expand
 from pflbench.suite.load import available
 from pflbench.suite.load import read as read_suite
 
+OURS = "here"
 THEIRS = "paper's protocol"
 RANK = "rank"
 
@@ -23,8 +24,8 @@ RANK = "rank"
 def compared(table: Expansion, grid: Grid, shelf: Shelf, read_as: ReadAs) -> tuple[Grid, list[str]]:
     """The grid with what the suite that stands beside it gave in the same places, and lines that say so.
 
-    Its runs are those of the same profile, seeds, rounds and precision. Ranks are among the rows that have a number in
-    both, by the numbers as they are printed; equal ones share a rank.
+    Its runs are those of the same profile, seeds, rounds and precision. Ranks are among the rows that have all their
+    seeds in both, by the numbers as they are printed; equal ones share a rank.
     """
     if table.layout.beside is None:
         return grid, []
@@ -35,7 +36,7 @@ def compared(table: Expansion, grid: Grid, shelf: Shelf, read_as: ReadAs) -> tup
     cells = {place: one.read(read_as) for place, one in other.places.items() if place in grid}
     theirs = {place: value(one, read(one, shelf), shelf, other, mixed=False) for place, one in cells.items()}
     here, there = (
-        _ranks({p: one for p, one in some.items() if _there(theirs.get(p)) and _there(grid[p])}, table.layout.decimals)
+        _ranks({p: one for p, one in some.items() if _whole(theirs.get(p)) and _whole(grid[p])}, table.layout.decimals)
         for some in (grid, theirs)
     )
     found = {
@@ -43,24 +44,28 @@ def compared(table: Expansion, grid: Grid, shelf: Shelf, read_as: ReadAs) -> tup
         for place, one in grid.items()
     }
     lacking = dict.fromkeys(cells[place].column.id for place, one in theirs.items() if one.done < one.expected)
-    return found, _lines(table, path, list(lacking))
+    every = lacking.keys() == {cell.column.id for cell in other.cells}
+    return found, _lines(table, path, [] if every else list(lacking), lacks=bool(lacking))
 
 
-def _lines(table: Expansion, path: Path, lacking: Sequence[str]) -> list[str]:
-    """What stands beside the numbers, in words, and the command that makes the runs which these columns lack."""
+def _lines(table: Expansion, path: Path, columns: Sequence[str], *, lacks: bool) -> list[str]:
+    """What stands beside the numbers, in words, and the command that makes the runs which these columns lack.
+
+    `columns`: none where all of them do. `lacks`: whether one does.
+    """
     called = next((name for name, file in available().items() if file.resolve() == path.resolve()), str(path))
     profile = "" if table.profile == "paper" else f", profile {table.profile}"
-    asked = table.part.but(suites=[called], rows=[], columns=lacking, methods=[], overrides=[])
+    asked = table.part.but(suites=[called], rows=[], columns=columns, methods=[], overrides=[])
     return [
         f"Beside each number: what the paper's protocol gave (our runs of {called}{profile}), and the row's rank in "
-        "the column there → here, among the rows that have both; equal numbers share a rank.",
+        "the column there → here, among the rows that have all their seeds in both; equal numbers share a rank.",
         *[f"Places of the paper's protocol that lack runs are filled by `pflbench run{asked.options}`."]
-        * bool(lacking),
+        * lacks,
     ]
 
 
-def _there(one: CellValue | None) -> bool:
-    return one is not None and one.mean is not None and math.isfinite(one.mean)
+def _whole(one: CellValue | None) -> bool:
+    return one is not None and one.complete and one.mean is not None and math.isfinite(one.mean)
 
 
 def _ranks(grid: Mapping[tuple[str, str], CellValue], decimals: int) -> dict[tuple[str, str], int]:
@@ -73,7 +78,10 @@ def _ranks(grid: Mapping[tuple[str, str], CellValue], decimals: int) -> dict[tup
 
 
 def side_by_side(table: Table) -> Table:
-    """The table with two more columns behind each that has something beside it: the other number, and the ranks."""
+    """The table with two more columns behind each that has something beside it: the other number, and the ranks.
+
+    Of the three each has a name below the column's title.
+    """
     if not table.beside:
         return table
     wide = {
@@ -84,9 +92,10 @@ def side_by_side(table: Table) -> Table:
 
     def columns() -> Iterable[ColumnHead]:
         for i, head in enumerate(table.columns):
-            yield head
-            if i in wide:
-                yield from (replace(head, label=f"{head.label}, {word}".removeprefix(", ")) for word in (THEIRS, RANK))
+            words = (OURS, THEIRS, RANK) if i in wide else ()
+            yield from (replace(head, label=f"{head.label}, {word}".removeprefix(", ")) for word in words)
+            if not words:
+                yield head
 
     def cells(row: Row) -> Iterable[CellValue | None]:
         for i, one in enumerate(row.cells):

@@ -21,6 +21,7 @@ from pflbench.suite.cells import Cell, Choice, Expansion, Reading, Reference
 from pflbench.suite.schema import Spread
 
 _MIXED = "the column mixes data or method versions (see †)"
+_CHOSEN = "ours is each run's best round, chosen on the data that it is scored on"
 
 
 class Read(NamedTuple):
@@ -74,7 +75,8 @@ def value(cell: Cell, done: list[Read], shelf: Shelf, table: Expansion, *, mixed
     )
     if not done:
         return empty
-    filled = settle(empty, {one.result.spec.seed: one.average(reading) for one in done}, table)
+    numbers = {one.result.spec.seed: one.average(reading) for one in done}
+    filled = settle(empty, numbers, table, chosen=reading.read_as == "best")
     if cell.stage == "stored":
         absent = (max(0, concerned(one.result.spec) - len(one.rounds[-1].clients)) for one in done)
         filled = replace(filled, left_out=sum(absent))
@@ -108,14 +110,23 @@ def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Readin
     return replace(value, verdict=replace(verdict_, at_best=said))
 
 
-def settle(value: CellValue, seeds: dict[int, Floats], table: Expansion) -> CellValue:
-    """The value with its mean, its spreads and its verdict; `seeds`: for each seed its numbers, one per step."""
+def settle(value: CellValue, seeds: dict[int, Floats], table: Expansion, *, chosen: bool = False) -> CellValue:
+    """The value with its mean, its spreads and its verdict.
+
+    Args:
+        value: Its place.
+        seeds: For each seed its numbers, one per step.
+        table: Whose cell it is.
+        chosen: Whether its rounds were chosen by their scores, so that it compares with nothing.
+    """
     ours = summarize(np.array(list(seeds.values())), table.spread)
     barred = None
     if value.mixed:
         barred = _MIXED
     elif table.shortfall.runs:
         barred = f"less than the whole protocol: {table.shortfall.runs}"
+    elif chosen:
+        barred = _CHOSEN
     means = {seed: float(numbers.mean()) for seed, numbers in seeds.items()}
     theirs = value.reference
     return replace(

@@ -12,15 +12,15 @@ import numpy as np
 
 from pflbench.report.reading import WINDOW, by_round
 from pflbench.report.table import Gap
-from pflbench.report.text import ranges
+from pflbench.report.text import grouped, ranges
 from pflbench.result import RunResult
 from pflbench.suite.cells import ColumnHead, ReadAs, Reading, TableRow
 
 
 def gap(results: Sequence[RunResult], reading: Reading) -> Gap | None:
     """The readings of a cell's finished runs, one for each seed; None where none was scored in several rounds."""
-    walks = {result.spec.seed: by_round(result, reading) for result in results}
-    walks = {seed: walk for seed, walk in walks.items() if len(walk) > 1}
+    every = {result.spec.seed: by_round(result, reading) for result in results}
+    walks = {seed: walk for seed, walk in every.items() if len(walk) > 1}
     if not walks:
         return None
     at = {seed: max(walk, key=lambda round, walk=walk: walk[round]) for seed, walk in walks.items()}  # type: ignore[misc]
@@ -31,6 +31,8 @@ def gap(results: Sequence[RunResult], reading: Reading) -> Gap | None:
         best={seed: walk[at[seed]] for seed, walk in walks.items()},
         at=at,
         averaged=(min(map(len, lasts.values())), max(map(len, lasts.values()))),
+        scored=(min(map(len, walks.values())), max(map(len, walks.values()))),
+        alone=tuple(sorted(every.keys() - walks.keys())),
     )
 
 
@@ -46,18 +48,33 @@ def gap_lines(read_as: ReadAs, cells: Read, decimals: int) -> tuple[str, list[st
     if read_as == "best":
         word = "best round"
         said.append("Optimistic: each number is of its runs' best round, chosen on the data that it is scored on.")
+        chances = grouped((one.scored, f"{row.title} ({head.name})") for row, head, one in there)
+        if len(chances) > 1:
+            parts = (f"of {_span(numbers)}: {', '.join(names)}" for numbers, names in sorted(chances.items()))
+            said.append(f"The more rounds are scored, the higher the best of them; it is the best {'; '.join(parts)}.")
     elif there:
-        few, most = min(averaged), max(averaged)
-        word = f"last {most} scored rounds"
-        several = f"{few} to {most}" if few < most else most
-        said.append(f"Each number is the mean over its runs' last {several} scored rounds.")
-    if alone := [f"{row.title} ({head.name})" for row, head, one in cells if one is None]:
+        span = min(averaged), max(averaged)
+        word = f"last {span[1]} scored rounds"
+        said.append(f"Each number is the mean over its runs' last {_span(span)} scored rounds.")
+    alone = [f"{row.title} ({head.name})" for row, head, one in cells if one is None]
+    alone += [f"{row.title} ({head.name}, {_seeds(one.alone)})" for row, head, one in there if one.alone]
+    if alone:
         said.append(f"Scored in one round only, which is read: {', '.join(alone)}.")
     apart: dict[str, list[str]] = {}
     for row, head, one in there:
         apart.setdefault(head.name, []).append(f"{row.title} {_apart(one, read_as, decimals)}")
     lines = [f"The {word} minus the last round, {at}: {'; '.join(texts)}." for at, texts in apart.items()]
     return " ".join(said), lines
+
+
+def _seeds(some: Sequence[int]) -> str:
+    return f"{'seeds' if len(some) > 1 else 'seed'} {ranges(some)}"
+
+
+def _span(numbers: tuple[int, int]) -> str:
+    """`10`, or `10 to 20`."""
+    few, most = numbers
+    return f"{few} to {most}" if few < most else f"{most}"
 
 
 def _apart(one: Gap, read_as: ReadAs, decimals: int) -> str:

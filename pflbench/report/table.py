@@ -42,6 +42,10 @@ class Gap(NamedTuple):
     """Which round that is; ties: the first."""
     averaged: tuple[int, int]
     """The fewest and the most rounds that `recent` averages."""
+    scored: tuple[int, int]
+    """The fewest and the most rounds that a seed was scored in, of which `best` takes one."""
+    alone: tuple[int, ...] = ()
+    """Seeds of the cell that were scored in one round only, which is read; they are in none of the means here."""
 
     def mean(self, which: ReadAs) -> float:
         """A reading's mean over the seeds."""

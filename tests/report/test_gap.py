@@ -74,14 +74,16 @@ def test_the_footer_says_what_is_read_and_how_far_it_is_from_the_last(
         store.write(walk(build, run, accuracies))
     best = lay_out(table, store, "best")
     assert best.title.endswith("[best round: optimistic]")
-    assert (
-        "Optimistic: each number is of its runs' best round, chosen on the data that it is scored on." in best.warnings
+    (line,) = [line for line in best.warnings if "Optimistic" in line]
+    assert line == (
+        "Optimistic: each number is of its runs' best round, chosen on the data that it is scored on. "
+        "Scored in one round only, which is read: FedAvg (Digits Dir 0.3, seed 2)."
     )
     assert "The best round minus the last round, Digits Dir 0.3: FedAvg +15.5, rounds 19." in best.footer
     assert not any("no round or fine-tuning step is selected" in line for line in best.footer)
     recent = lay_out(table, store, "last-10")
     assert "The last 2 scored rounds minus the last round, Digits Dir 0.3: FedAvg +7.8." in recent.footer
-    assert "Each number is the mean over its runs' last 2 scored rounds." in recent.warnings
+    assert any("Each number is the mean over its runs' last 2 scored rounds." in line for line in recent.warnings)
     assert not any("minus the last round" in line for line in lay_out(table, store).footer)
 
 
@@ -90,6 +92,34 @@ def test_a_cell_that_was_scored_once_is_named(build: Build, store: Store, table:
         store.write(walk(build, run, [0.5]))
     (line,) = [line for line in lay_out(table, store, "best").warnings if "Scored in one round only" in line]
     assert line.endswith("Scored in one round only, which is read: FedAvg (Digits Dir 0.3).")
+
+
+def test_the_best_round_has_no_verdict(build: Build, store: Store, table: Expansion) -> None:
+    for run, best in zip(table.cells[0].runs, (0.7, 0.705, 0.695), strict=True):
+        store.write(walk(build, run, [best, 0.5]))
+    verdict = cell(lay_out(table, store, "best")).verdict
+    assert (verdict.label, verdict.interval) == ("not comparable", None) and "chosen on the data" in verdict.reason
+    assert cell(lay_out(table, store, "last-10")).verdict.label == "differs"
+
+
+def test_seeds_that_were_scored_once_are_named(build: Build, store: Store, table: Expansion) -> None:
+    for run, accuracies in zip(table.cells[0].runs, ([0.5], [0.6, 0.5], [0.5]), strict=True):
+        store.write(walk(build, run, accuracies))
+    (line,) = [line for line in lay_out(table, store, "best").warnings if "Scored in one round only" in line]
+    assert line.endswith("Scored in one round only, which is read: FedAvg (Digits Dir 0.3, seeds 0, 2).")
+
+
+def test_more_scored_rounds_are_more_chances(build: Build, store: Store, table: Expansion) -> None:
+    (few,) = table.cells
+    other = replace(few.row, id="other", title="Other")
+    more = replace(few, row=other, runs=tuple(run.model_copy(update={"cohort": 1}) for run in few.runs))
+    for rounds, one in ((2, few), (4, more)):
+        for run in one.runs:
+            store.write(walk(build, run, [0.5] * rounds))
+    both = replace(table, rows=(few.row, other), cells=(few, more))
+    (line,) = [line for line in lay_out(both, store, "best").warnings if "Optimistic" in line]
+    assert line.endswith("it is the best of 2: FedAvg (Digits Dir 0.3); of 4: Other (Digits Dir 0.3).")
+    assert "the higher" not in " ".join(lay_out(table, store, "best").warnings)
 
 
 def test_a_verdict_says_where_our_best_round_is_nearer(build: Build, store: Store, table: Expansion) -> None:
