@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import tomli
 
 from pflbench.store import Store
 from pflbench.suite.expand import expand
@@ -47,6 +48,29 @@ def test_no_note_has_a_measured_number_typed_in(name: str) -> None:
     printed = str(suite.document().reference)
     measured = [number for note in notes for number in re.findall(r"\d\d\.\d+|[\d.]+ ?%|[\d.]+ ±", note)]
     assert [number for number in measured if number.rstrip(" %±") not in printed] == []
+
+
+READINGS = {
+    "cafeme": ("cafeme-readings", "cafeme-readings-settings", "cafeme-readings-table2"),
+    "fedec": ("fedec-variants", "fedec-baselines", "fedec-settings"),
+    "pfedvem": ("pfedvem-variants", "pfedvem-deviation", "pfedvem-filter"),
+}
+
+
+@pytest.mark.parametrize("paper", READINGS)
+def test_a_papers_page_names_the_rows_and_columns_of_its_readings(paper: str) -> None:
+    page = (ROOT / f"docs/papers/{paper}.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`([\w-]+)`", page))
+    endings = re.findall(r"`(-[\w-]+)`", page)
+    for name in READINGS[paper]:
+        file = available()[name]
+        extended = tomli.loads(file.read_text(encoding="utf-8"))["suite"]["extends"]
+        own, base = load(name).document(), load(str(file.parent / extended)).document()
+        new = ({one.id for one in own.row} - {one.id for one in base.row}) | (
+            {one.id for one in own.column} - {one.id for one in base.column}
+        )
+        assert new, name
+        assert {id for id in new - told if not id.endswith(tuple(endings))} == set(), name
 
 
 TRIALS = sorted(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +16,7 @@ from pflbench.data.root import data_root
 from pflbench.errors import unknown
 from pflbench.selection import Selection
 from pflbench.store import ShownStore
+from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.store import Store
@@ -103,7 +104,8 @@ def report(
     found = reported(selection, store, own, spread=spread, newest=first_look and not all_, read_as=read, versus=versus)  # type: ignore[arg-type]
     tables = [compact(one, compare_paper) for one in found.tables] if first_look and not full else found.tables
     if first_look:
-        _say_others(found.others, store)
+        ids = (id for one in found.tables for *_, value in one.shown for seed in value.runs.values() for id in seed)
+        _say_others(found.others, store, ids)
     if format_ == "csv":
         text = long_form(tables)
     else:
@@ -120,20 +122,32 @@ def _put(text: str, output: Path | None) -> int:
     return 0
 
 
-def _say_others(tables: Sequence[Expansion], store: Store) -> None:
-    """A line for each of these tables that has runs of its own rows, and how many more there are."""
+def _say_others(tables: Sequence[Expansion], store: Store, shown: Iterable[str]) -> None:
+    """A line for each of these tables that has runs of its own rows, and how many more there are.
+
+    Those are only counted whose runs all stand in others: in a paper's table, or in one that has more of them.
+    `shown`: ids of the runs that were printed.
+    """
     done = {run.spec.id for run in store.list() if run.failure is None}
+    made = [done.intersection(run.id for run in one.runs) for one in tables]
+    seen, own = set(shown), set[int]()
+    for place in sorted(range(len(tables)), key=lambda i: (tables[i].extends is not None, -len(made[i]))):
+        own |= {place} if made[place] - seen else set()
+        seen |= made[place]
     lines = []
-    for one in tables:
-        if made := sum(run.id in done for run in one.runs):
-            profile = "" if one.profile == "paper" else f" --profile {one.profile}"
-            lines.append((f"pflbench report --suite {one.part.suites[0]}{profile}", f"{made} of {len(one.runs)} runs"))
+    for place in sorted(own):
+        one = tables[place]
+        profile = "" if one.profile == "paper" else f" --profile {one.profile}"
+        command = f"pflbench report --suite {one.part.suites[0]}{profile}"
+        lines.append((command, f"{len(made[place])} of {len(one.runs)} runs"))
     if lines:
         width = max(len(command) for command, _ in lines)
-        more = f" and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
-        console().print(f"Other tables with results{more} (--all prints them):")
+        console().print("Other tables with results (--all prints them):")
         for command, runs in lines[:_LISTED]:
             console().print(f"  {command:<{width}}  # {runs}")
+    if more := len(lines[_LISTED:]) + sum(map(bool, made)) - len(lines):
+        console().print(f"{count(more, 'more table')}, mostly of runs that stand elsewhere too, with --all.")
+    if lines or more:
         console().print()
 
 

@@ -94,11 +94,16 @@ def _numbers(of: Explanation) -> list[str]:
         paper = of.printed(reference.mean, reference.spread)
     elif not of.table.published:
         paper = "none has this table"
-    lines = [f"pflbench  {ours}", f"Paper     {paper}", difference(of)]
+    lines = [f"pflbench  {ours}", f"Paper     {paper}"]
     if value.verdict is not None:
         suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
         lines.append(f"Verdict of the report: {value.verdict.label}{suspect} ({value.verdict.reason}).")
         lines.append(f"But {value.verdict.at_best}." if value.verdict.at_best else "")
+    lines.append(difference(of))
+    if (other := value.beside) is not None and other.value.mean is not None:
+        ranks = f"; rank among the rows that have all their seeds in both, there → here: {other.ranks}"
+        there = of.printed(other.value.mean, other.value.spread)
+        lines.append(f"The paper's protocol gave {there} (our runs of the table beside{ranks if other.ranks else ''}).")
     if reference is not None and reference.spread is not None and of.table.spread.paper:
         lines.append(f"The paper's ± is {of.table.spread.paper}.")
     if value.seeds:

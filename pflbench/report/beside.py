@@ -59,8 +59,7 @@ def _lines(table: Expansion, path: Path, columns: Sequence[str], *, lacks: bool)
     return [
         f"Beside each number: what the paper's protocol gave (our runs of {called}{profile}), and the row's rank in "
         "the column there → here, among the rows that have all their seeds in both; equal numbers share a rank.",
-        *[f"Places of the paper's protocol that lack runs are filled by `pflbench run{asked.options}`."]
-        * lacks,
+        *[f"Places of the paper's protocol that lack runs are filled by `pflbench run{asked.options}`."] * lacks,
     ]
 
 

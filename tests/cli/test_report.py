@@ -57,6 +57,20 @@ def test_what_was_run_last_comes_first_and_the_others_have_a_line(cli: Any, fold
 
 
 @pytest.mark.usefixtures("first")
+def test_tables_made_of_the_same_runs_are_counted_and_not_named(cli: Any, folder: Path) -> None:
+    text = (folder / "tiny.toml").read_text()
+    for name in ("other", "third"):
+        (folder / f"{name}.toml").write_text(re.sub(r'name = "[^"]*"', f'name = "{name}"', text, count=1))
+    for name in ("other", "third"):  # the second has nothing left to do
+        assert cli("run", "-s", f"{name}.toml", "--column", "shards", "--seeds", "0", "-m", "fedavg").code == 0
+    assert cli(*RUN[:5], "--seeds", "1", "-m", "fedavg").code == 0
+    head, line, more = cli("report").out.split("\n\n")[0].splitlines()
+    # What is shown is seed 1 alone; of the two others with both seeds the first stands for the other.
+    assert head == "Other tables with results (--all prints them):" and "--suite other.toml" in line
+    assert re.fullmatch(r"\d more tables?, mostly of runs that stand elsewhere too, with --all\.", more)
+
+
+@pytest.mark.usefixtures("first")
 def test_the_last_screen_of_the_readmes_first_command_shows_the_table(cli: Any, folder: Path) -> None:
     """Four columns with spreads of two digits, in a clone, where ten other tables have results."""
     shutil.copytree(Path(__file__).parents[2] / "results" / "packs", folder / "results" / "packs")
