@@ -100,10 +100,7 @@ def _numbers(of: Explanation) -> list[str]:
         lines.append(f"Verdict of the report: {value.verdict.label}{suspect} ({value.verdict.reason}).")
         lines.append(f"But {value.verdict.at_best}." if value.verdict.at_best else "")
     lines.append(difference(of))
-    if (other := value.beside) is not None and other.value.mean is not None:
-        ranks = f"; rank among the rows that have all their seeds in both, there → here: {other.ranks}"
-        there = of.printed(other.value.mean, other.value.spread)
-        lines.append(f"The paper's protocol gave {there} (our runs of the table beside{ranks if other.ranks else ''}).")
+    lines.append(_beside(of))
     if reference is not None and reference.spread is not None and of.table.spread.paper:
         lines.append(f"The paper's ± is {of.table.spread.paper}.")
     if value.seeds:
@@ -112,6 +109,16 @@ def _numbers(of: Explanation) -> list[str]:
     if of.missing:
         lines.append(f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.")
     return list(filter(None, lines))
+
+
+def _beside(of: Explanation) -> str:
+    """What stands beside the number in its table; empty where nothing does."""
+    other = of.value.beside
+    if other is None or other.value.mean is None:
+        return ""
+    ranks = f"; rank among the rows that have all their seeds in both, there → here: {other.ranks}" * bool(other.ranks)
+    there = of.printed(other.value.mean, other.value.spread)
+    return f"The paper's protocol gave {there} (our runs of the table beside{ranks})."
 
 
 def _runs(of: Explanation) -> list[Passage]:

@@ -44,27 +44,29 @@ def gap_lines(read_as: ReadAs, cells: Read, decimals: int) -> tuple[str, list[st
     """What the footer of a table that is not read at its last round says: a warning, and the gap of each cell."""
     there = [(row, head, one) for row, head, one in cells if one is not None]
     averaged = [number for *_, one in there for number in one.averaged]
+    word = "best round" if read_as == "best" else f"last {max(averaged, default=0)} scored rounds"
     said = []
     if read_as == "best":
-        word = "best round"
-        said.append("Optimistic: each number is of its runs' best round, chosen on the data that it is scored on.")
-        chances = grouped((one.scored, f"{row.title} ({head.name})") for row, head, one in there)
-        if len(chances) > 1:
-            parts = (f"of {_span(numbers)}: {', '.join(names)}" for numbers, names in sorted(chances.items()))
-            said.append(f"The more rounds are scored, the higher the best of them; it is the best {'; '.join(parts)}.")
-    elif there:
+        said += ["Optimistic: each number is of its runs' best round, chosen on the data that it is scored on."]
+        said += _chances(there)
+    elif averaged:
         span = min(averaged), max(averaged)
-        word = f"last {span[1]} scored rounds"
         said.append(f"Each number is the mean over its runs' last {_span(span)} scored rounds.")
     alone = [f"{row.title} ({head.name})" for row, head, one in cells if one is None]
     alone += [f"{row.title} ({head.name}, {_seeds(one.alone)})" for row, head, one in there if one.alone]
     if alone:
         said.append(f"Scored in one round only, which is read: {', '.join(alone)}.")
-    apart: dict[str, list[str]] = {}
-    for row, head, one in there:
-        apart.setdefault(head.name, []).append(f"{row.title} {_apart(one, read_as, decimals)}")
+    apart = grouped((head.name, f"{row.title} {_apart(one, read_as, decimals)}") for row, head, one in there)
     lines = [f"The {word} minus the last round, {at}: {'; '.join(texts)}." for at, texts in apart.items()]
     return " ".join(said), lines
+
+
+def _chances(cells: Sequence[tuple[TableRow, ColumnHead, Gap]]) -> list[str]:
+    """Of how many rounds each cell has the best, where they are not equally many."""
+    found = grouped((one.scored, f"{row.title} ({head.name})") for row, head, one in cells)
+    parts = (f"of {_span(numbers)}: {', '.join(names)}" for numbers, names in sorted(found.items()))
+    said = f"The more rounds are scored, the higher the best of them; it is the best {'; '.join(parts)}."
+    return [said] if len(found) > 1 else []
 
 
 def _seeds(some: Sequence[int]) -> str:

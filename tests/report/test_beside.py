@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from pflbench.errors import UsageError
+from pflbench.reading.explained import text as explained
+from pflbench.reading.explaining import explain
 from pflbench.report.compact import compact
 from pflbench.report.layout import lay_out
 from pflbench.report.render import BESIDE_COLUMNS, CSV_COLUMNS, html, render
@@ -181,6 +183,14 @@ def test_where_runs_lack_the_place_is_empty_and_a_line_says_how_to_fill_it(folde
     assert cells[1:] == ["80.0 ± 0.0", "", "–", "40.0 ± 0.0", "", "–"]
     stored(folder, "base.toml", {place: (50, 50) for place in THERE if place[1] == "a"})
     assert any(line.endswith("base.toml --column b`.") for line in table(folder).footer)
+
+
+def test_explain_tells_what_stands_beside(folder: Path) -> None:
+    stored(folder, "base.toml", THERE)
+    stored(folder, "fair.toml", HERE)
+    said = explained(explain(str(folder / "fair.toml"), "fedavg", "a", Store(folder / "results")), 400)
+    told = "our runs of the table beside; rank among the rows that have all their seeds in both, there → here: 3 → 1"
+    assert f"The paper's protocol gave 51.0 ± 1.0 ({told})." in said
 
 
 def test_a_suite_that_does_not_ask_for_it_shows_nothing_of_it(folder: Path) -> None:
