@@ -8,10 +8,13 @@ from pathlib import Path
 
 from pflbench.reading.tables import asked_for
 from pflbench.report.compact import only, rows_of
+from pflbench.report.html.copies import copies
 from pflbench.report.html.data import Sheet
 from pflbench.report.html.render import page as rendered
 from pflbench.report.layout import Filled, fill, finished
 from pflbench.report.reading import Shelf
+from pflbench.report.table import Versus
+from pflbench.report.versus import rival
 from pflbench.selection import Selection, selection
 from pflbench.store import Store
 from pflbench.store.asked import Askers, askers
@@ -40,7 +43,11 @@ def page(
     sheets = [Sheet({"last": table}, selection(suites=[name])) for name, table in found.counted.items()]
     sheets += [_sheet(one, part, shelf, asked) for one in found.shown]
     only([sheet.table for sheet in sheets], part.methods)  # raises where it is none's
-    return rendered([sheet for sheet in (_with_rows(one, part.methods) for one in sheets) if sheet.has_rows])
+    kept = [sheet for sheet in (_with_rows(one, part.methods) for one in sheets) if sheet.has_rows]
+    rivals = {
+        sheet.key: rival(filled.table, versus) for sheet in kept if versus and (filled := sheet.fills.get("last"))
+    }
+    return rendered(kept, copies(kept, compare), read_as, rivals)
 
 
 def _with_rows(sheet: Sheet, methods: Sequence[str]) -> Sheet:
@@ -59,8 +66,15 @@ def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sh
         paper=table.paper,
         protocol=table.protocol,
         fills=fills,
-        rivals=[row.id for row in table.rows if any(id == row.id and one.seeds for (id, _), one in last.grid.items())],
+        versus={read_as: _rivals(filled) for read_as, filled in fills.items()},
     )
+
+
+def _rivals(filled: Filled) -> dict[str, Versus]:
+    """The table against each of its rows that has something in common with another one."""
+    there = {row for (row, _), value in filled.grid.items() if value.seeds}
+    found = {row.id: filled.against(row.id) for row in filled.table.rows if row.id in there}
+    return {row: versus for row, versus in found.items() if versus.cells}
 
 
 def _called(table: Expansion) -> str:

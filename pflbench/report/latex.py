@@ -53,14 +53,22 @@ def latex(table: Table, compare: bool) -> str:
     ]
     notes = [line for line in table.footer if not line.startswith(CAPTION + SOURCE)]
     source = [f"% {text.fitting(_in_a_line(line), 'ascii')}" for line in table.footer if line.startswith(SOURCE)]
-    label = table.suite if table.profile == "paper" else f"{table.suite}-{table.profile}"
     grids = [_grid(table, view) for view in views(table)]
-    lines = [NEEDS, *source, *_float(caption, label, grids, notes)]
+    lines = [NEEDS, *source, *_float(caption, _label(table), grids, notes)]
     for one in text.appendices(table, compare):
-        title = one.title[0].lower() + one.title[1:]
-        listed = [_listed(one)] if one.lines else []
-        lines += ["", *_float([f"{table.title}: {title}."], f"{label}-{one.label}", listed, one.notes)]
+        lines += latex_appendix(table, one)
     return "\n".join(lines) + "\n"
+
+
+def latex_appendix(table: Table, of: text.Appendix) -> list[str]:
+    """What follows a table, in lines: an empty one, and a table of its own."""
+    title = of.title[0].lower() + of.title[1:]
+    listed = [_listed(of)] if of.lines else []
+    return ["", *_float([f"{table.title}: {title}."], f"{_label(table)}-{of.label}", listed, of.notes)]
+
+
+def _label(table: Table) -> str:
+    return table.suite if table.profile == "paper" else f"{table.suite}-{table.profile}"
 
 
 def escaped(words: str) -> str:

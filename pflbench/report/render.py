@@ -73,11 +73,16 @@ def _markdown(table: Table, compare: bool) -> str:
         *(_grid(table, view, "pipe", _in_pipes, "**{}**", "*{}*") for view in views(table)),
         "\n".join(f"- {line}" for line in table.footer),
     ]
-    for one in text.appendices(table, compare):
-        fields = [list(map(_in_pipes, line)) for line in one.lines]
-        shown = _tabulated(one.header, fields, "pipe") if fields else ""
-        parts += [f"#### {_in_pipes(one.title)}", shown, "\n".join(f"- {note}" for note in one.notes)]
+    parts += [part for one in text.appendices(table, compare) for part in markdown_appendix(one)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown_appendix(of: text.Appendix) -> list[str]:
+    """What follows a table, as Markdown: parts with an empty line between them."""
+    fields = [list(map(_in_pipes, line)) for line in of.lines]
+    shown = _tabulated(of.header, fields, "pipe") if fields else ""
+    parts = [f"#### {_in_pipes(of.title)}", shown, "\n".join(f"- {note}" for note in of.notes)]
+    return [part for part in parts if part]
 
 
 def _in_pipes(words: str) -> str:

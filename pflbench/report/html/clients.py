@@ -12,7 +12,16 @@ from pflbench.report.reading import EVERYBODY, Floats, by_client, by_round, smal
 from pflbench.report.statistics import worst_tenth
 from pflbench.suite.cells import Reading
 
-QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+QUANTILES = {
+    0.0: "worst client",
+    0.1: "10 % quantile",
+    0.25: "lower quartile",
+    0.5: "median",
+    0.75: "upper quartile",
+    0.9: "90 % quantile",
+    1.0: "best client",
+}
+"""What is told of a cell's clients, by share."""
 _BINS = 20
 _POINTS = 60
 """Rounds of a curve at most; of more, some are left out."""
@@ -47,7 +56,7 @@ def clients(done: Sequence[Read], reading: Reading) -> Clients | None:
     seeds = [values for one in done if len(values := of_seed(one, reading))]
     if not seeds:
         return None
-    quantiles = np.mean([np.quantile(values, QUANTILES) for values in seeds], axis=0)
+    quantiles = np.mean([np.quantile(values, list(QUANTILES)) for values in seeds], axis=0)
     counts, _ = np.histogram(np.concatenate(seeds), bins=_BINS, range=(0.0, 100.0))
     return Clients(
         worst=float(np.mean([worst_tenth(values) for values in seeds])),

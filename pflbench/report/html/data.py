@@ -53,7 +53,7 @@ class Sheet:
         protocol: What its runs follow, in words.
         fills: What was read for each of them; none for a table of statistics.
         told: What its suite says of each cell, by its place.
-        rivals: The rows that others can be held against, by id.
+        versus: In each reading, its cells against each row that they can be held against, by that row's id.
     """
 
     tables: Mapping[ReadAs, Table]
@@ -62,7 +62,7 @@ class Sheet:
     protocol: str = ""
     fills: Mapping[ReadAs, Filled] = field(default_factory=dict)
     told: Mapping[tuple[str, str], Told] = field(default_factory=dict)
-    rivals: Sequence[str] = ()
+    versus: Mapping[ReadAs, Mapping[str, Versus]] = field(default_factory=dict)
 
     @property
     def table(self) -> Table:
@@ -111,7 +111,6 @@ def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
         "options": discreet(sheet.options),
         "rows": [[row.id, row.title] for row in (*wide.rows, *wide.extra)],
         "columns": [[key, head.name] for key, head in zip(keys(wide), wide.columns, strict=True)],
-        "rivals": list(sheet.rivals),
         "readings": _readings(sheet, pool),
     }
 
@@ -133,7 +132,7 @@ def _changed(some: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any
 def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
     table, filled = sheet.tables[read_as], sheet.fills.get(read_as)
     wide = side_by_side(table)
-    rivals = {row: filled.against(row) for row in sheet.rivals} if filled else {}
+    rivals = sheet.versus.get(read_as, {})
     ids = [row.id for row in (*wide.rows, *wide.extra)]
     heads = [head.id for head in wide.columns]
     cells, versus = dict[str, Any](), dict[str, dict[str, Any]]()
@@ -152,12 +151,8 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
         "footer": [pool.add(discreet(line)) for line in wide.footer],
         "cells": cells,
         "versus": versus,
-        "rivals": _rivals(rivals),
+        "rivals": {row: against.rival for row, against in rivals.items()},
     }
-
-
-def _rivals(rivals: Mapping[str, Versus]) -> dict[str, str]:
-    return {row: against.rival for row, against in rivals.items() if against.cells}
 
 
 def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:

@@ -1,0 +1,46 @@
+// Starts the page: everything on it can be read without it.
+"use strict";
+
+function draw() {
+  const sheet = SHEETS.get(view.table);
+  for (const section of document.querySelectorAll("main > section")) {
+    section.hidden = (section.dataset.table || section.dataset.page) !== (view.page || view.table);
+  }
+  for (const link of document.querySelectorAll("nav a")) {
+    const open = (link.dataset.open || link.dataset.turn) === (view.page || view.table);
+    if (open) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const picker = document.getElementById("picker");
+  if (sheet) picker.value = sheet.key;
+  if (sheet) drawTable(sectionOf(sheet.key), sheet);
+  drawDrawer(sheet);
+}
+
+function sectionOf(key) {
+  return [...document.querySelectorAll("section[data-table]")].find((one) => one.dataset.table === key);
+}
+
+function follow() {
+  view = parsed(location.hash);
+  draw();
+}
+
+for (const [key, sheet] of SHEETS) {
+  const section = sectionOf(key);
+  section.querySelectorAll("table").forEach((table) => sortable(table, sheet));
+  section.addEventListener("click", (event) => {
+    const cell = event.target.closest("td[data-cell] button");
+    if (cell) change({ cell: cell.closest("td").dataset.cell });
+  });
+}
+for (const close of document.querySelectorAll("dialog .close")) {
+  close.addEventListener("click", () => close.closest("dialog").close());
+}
+document.getElementById("picker").addEventListener("change", (event) => {
+  change({ ...DEFAULTS, table: event.target.value });
+});
+window.addEventListener("hashchange", follow);
+window.addEventListener("popstate", follow);
+document.documentElement.classList.add("live");
+follow();

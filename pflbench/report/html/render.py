@@ -11,16 +11,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pflbench.package import __version__
 from pflbench.report import text
 from pflbench.report.beside import side_by_side
+from pflbench.report.html.clients import QUANTILES
 from pflbench.report.html.data import Pool, Sheet, sheet_data
 from pflbench.report.html.escape import discreet, embedded, link
 from pflbench.report.html.grid import Block, blocks
 from pflbench.report.table import CellValue, Row, Table
+from pflbench.suite.cells import ReadAs
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SCRIPTS = ("view.js", "table.js", "drawer.js", "main.js")
+SCRIPTS = ("view.js", "table.js", "copy.js", "drawer.js", "main.js")
 """In the order in which they stand in the page."""
+
+
+_PROFILES = {
+    "paper": "The papers' whole protocols",
+    "quick": "Short runs (quick)",
+    "smoke": "A trial of the code (smoke)",
+}
 
 
 class Shown(NamedTuple):
@@ -32,34 +41,66 @@ class Shown(NamedTuple):
     opens: bool
 
 
-def page(sheets: Sequence[Sheet], title: str = "pflbench") -> str:
-    """One self-contained page with these tables. The same tables make the same bytes."""
+def page(
+    sheets: Sequence[Sheet], texts: str = "", read_as: ReadAs = "last", rivals: Mapping[str, str] | None = None
+) -> str:
+    """One self-contained page with these tables. The same tables make the same bytes.
+
+    Args:
+        sheets: The tables.
+        texts: What `html.copies` makes of them.
+        read_as: The reading that a table is opened in.
+        rivals: The row that a table is held against when it is opened, by its key.
+    """
     pool = Pool()
-    data = {"tables": [sheet_data(sheet, pool) for sheet in sheets]}
+    sections = [_section(sheet) for sheet in sheets]
+    data = {
+        "tables": [sheet_data(sheet, pool) for sheet in sheets],
+        "first": max(sheets, key=_filled).key if sheets else "",
+        "read": read_as,
+        "versus": dict(rivals or {}),
+        "quantiles": list(QUANTILES.values()),
+    }
     data["pool"] = pool.things
     script = "\n".join(_asset(name) for name in SCRIPTS)
     return (
         _environment()
         .get_template("page.html.jinja")
         .render(
-            title=title,
+            title="pflbench",
             version=__version__,
-            sheets=[_section(sheet) for sheet in sheets],
+            sheets=sections,
+            groups=_by_profile(sections),
+            turns=[],
             css=_asset("page.css"),
             script=script,
             hash=base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),
             data=embedded(data),
+            texts=texts,
         )
     )
 
 
+def _by_profile(sections: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    names = dict.fromkeys(one["profile"] for one in sections)
+    every = sorted(names, key=lambda name: list(_PROFILES).index(name) if name in _PROFILES else len(_PROFILES))
+    return [(_PROFILES.get(name, name), [one for one in sections if one["profile"] == name]) for name in every]
+
+
+def _filled(sheet: Sheet) -> tuple[bool, int, int]:
+    """What makes a table the one to open first: the whole protocol, then how many cells the paper has, too."""
+    shown = [value for *_, value in sheet.table.shown]
+    return sheet.table.profile == "paper", sum(value.verdict is not None for value in shown), len(shown)
+
+
 def _section(sheet: Sheet) -> Mapping[str, Any]:
     """A table for the template."""
-    table = side_by_side(sheet.table)
+    table, rows = side_by_side(sheet.table), (*sheet.table.rows, *sheet.table.extra)
     return {
         "key": sheet.key,
         "title": discreet(table.title),
         "profile": table.profile,
+        "filled": f"{sum(1 for _ in sheet.table.shown)} of {sum(one is not None for row in rows for one in row.cells)}",
         "suite": table.suite,
         "paper": sheet.paper,
         "link": link(sheet.paper),

@@ -1,0 +1,191 @@
+// One table: its controls, and its places as the view shows them. Nothing here computes; it chooses, sorts and hides.
+"use strict";
+
+function select(label, value, options, pick) {
+  const made = element("select", { onchange: (event) => pick(event.target.value) });
+  for (const [key, text] of options) made.append(element("option", { value: key }, text));
+  made.value = value;
+  return element("label", {}, label + " ", made);
+}
+
+function controls(sheet) {
+  const readings = Object.keys(sheet.readings);
+  const rivals = Object.entries(sheet.readings[view.read].rivals);
+  const switches = element("div", { role: "group", "aria-label": "Numbers", class: "switch" });
+  for (const show of SHOWS) {
+    const pressed = !view.versus && view.show === show;
+    const pick = () => change({ show, versus: "", clients: "mean" });
+    switches.append(element("button", { type: "button", "aria-pressed": String(pressed), onclick: pick }, show));
+  }
+  const filter = element("input", { type: "search", size: "14", oninput: (event) => {
+    change({ filter: event.target.value }, true);
+  } });
+  filter.value = view.filter;
+  return [
+    switches,
+    readings.length > 1 && select("Rounds", view.read, readings.map((one) => [one, READINGS[one]]),
+      (read) => change({ read, versus: sheet.readings[read].rivals[view.versus] ? view.versus : "" })),
+    select("Clients", view.clients, Object.entries(CLIENTS), (clients) => change({ clients, show: "ours", versus: "" })),
+    rivals.length > 0 && select("Versus", view.versus, [["", "nobody"], ...rivals],
+      (versus) => change({ versus, show: "ours", clients: "mean" })),
+    element("label", {}, "Rows with ", filter),
+    hiding(sheet),
+    element("button", { type: "button", onclick: () => copying(sheet) }, "Copy or cite…"),
+  ].filter(Boolean);
+}
+
+// Boxes that hide rows and columns.
+function hiding(sheet) {
+  const box = (name, key, text) => {
+    const input = element("input", { type: "checkbox", onchange: (event) => {
+      const left = view[name].filter((one) => one !== key);
+      change({ [name]: event.target.checked ? left : [...left, key] }, true);
+    } });
+    input.checked = !view[name].includes(key);
+    return element("label", { "data-hides": name + ":" + key }, input, " " + text);
+  };
+  const list = (title, name, some) => element("fieldset", {}, element("legend", {}, title),
+    ...some.map(([key, text]) => box(name, key, text)));
+  const empty = element("input", { type: "checkbox", onchange: (event) => {
+    change({ empty: event.target.checked ? "shown" : "hidden" });
+  } });
+  empty.checked = view.empty === "shown";
+  return element("details", { class: "hide" }, element("summary", {}, "Rows and columns"),
+    element("div", {},
+      element("label", {}, empty, " also those without results"), " ",
+      element("button", { type: "button", onclick: () => change({ rows: [], columns: [] }) }, "All"),
+      list("Rows", "rows", sheet.rows), list("Columns", "columns", sheet.columns)));
+}
+
+// The rows and columns without a result, by number; in the paper's view, and where all are, none counts as empty.
+function emptyOnes(sheet) {
+  const [first] = Object.values(sheet.readings);
+  const rows = new Set(sheet.rows.keys()), columns = new Set(sheet.columns.keys());
+  for (const [key, cell] of Object.entries(first.cells)) {
+    if (!cell.done) continue;
+    const [row, column] = key.split(",").map(Number);
+    rows.delete(row);
+    columns.delete(column);
+  }
+  const all = view.empty === "shown" || view.show === "paper" || rows.size === sheet.rows.length;
+  return all ? { rows: new Set(), columns: new Set() } : { rows, columns };
+}
+
+function drawTable(section, sheet) {
+  const bar = section.querySelector(".controls");
+  const open = bar.querySelector("details.hide")?.open;
+  const active = bar.contains(document.activeElement) && [...bar.querySelectorAll("button, select, input, summary")];
+  const at = active ? active.indexOf(document.activeElement) : -1;
+  if (at < 0 || active[at].type !== "search") {
+    bar.replaceChildren(...controls(sheet));
+    if (open) bar.querySelector("details.hide").open = true;
+    if (at >= 0) bar.querySelectorAll("button, select, input, summary")[at]?.focus();
+  }
+  const said = sheet.readings[view.read];
+  section.querySelector("h2").textContent = said.title;
+  section.querySelector(".footer ul")?.replaceChildren(
+    ...said.footer.map((line) => element("li", {}, pooled(line))));
+  section.querySelector(".status").textContent = status(sheet);
+  for (const table of section.querySelectorAll("table")) {
+    drawCells(table, sheet);
+    sort(table, sheet);
+    hide(table, sheet);
+  }
+}
+
+// What the table shows now, in a sentence, also for those who hear it.
+function status(sheet) {
+  const rival = sheet.readings[view.read].rivals[view.versus];
+  if (rival) return `Each cell minus ${rival}, in points, paired by seed; in parentheses the 95 % interval.`;
+  if (view.show === "paper") return "The paper's numbers.";
+  if (view.show === "difference") return "Ours minus the paper's, in points; in parentheses the 95 % interval.";
+  if (view.clients !== "mean") return `The ${CLIENTS[view.clients]} of each seed's clients, averaged over seeds.`;
+  const { rows, columns } = emptyOnes(sheet);
+  const some = [[rows.size, "row"], [columns.size, "column"]].filter(([n]) => n).map(([n, of]) => `${n} ${of}${n > 1 ? "s" : ""}`);
+  const without = some.length ? ` ${some.join(" and ")} without results not shown.` : "";
+  return "Our runs. A number opens what it rests on." + without;
+}
+
+function drawCells(table, sheet) {
+  for (const place_ of table.querySelectorAll("td[data-cell]")) {
+    const key = place_.dataset.cell;
+    const [text] = shown(sheet, key);
+    const at = place_.querySelector("button") || place_;
+    if (at.textContent !== text) at.textContent = text;
+    const cell = place(sheet, key);
+    const plain = !view.versus && view.show === "ours" && view.clients === "mean";
+    place_.classList.toggle("best", Boolean(plain && cell.best));
+    const judged = view.show === "difference" && !view.versus && cell.verdict;
+    if (judged) place_.dataset.verdict = judged;
+    else delete place_.dataset.verdict;
+    for (const name of ["agrees", "differs", "inconclusive"]) place_.classList.toggle(name, judged === name);
+  }
+}
+
+function sort(table, sheet) {
+  const [, key, way] = view.sort.match(/^(.*):(up|down)$/s) || ["", null, ""];
+  const column = sheet.columns.findIndex((one) => one[0] === key);
+  for (const head of table.querySelectorAll("th[scope=col]")) {
+    const own = head.dataset.column === undefined ? "" : sheet.columns[+head.dataset.column][0];
+    const sorted = way && own === key;
+    if (sorted) head.setAttribute("aria-sort", way === "up" ? "ascending" : "descending");
+    else head.removeAttribute("aria-sort");
+  }
+  const value = (row) => (column < 0 ? null : shown(sheet, `${row.dataset.row},${column}`)[1]);
+  const title = (row) => row.querySelector("th").textContent;
+  for (const body of table.tBodies) {
+    const rows = [...body.querySelectorAll("tr[data-row]")].sort((a, b) => {
+      const first = +a.dataset.row - +b.dataset.row;
+      if (!way) return first;
+      const sign = way === "up" ? 1 : -1;
+      if (key === "") return sign * title(a).localeCompare(title(b), "en") || first;
+      const [x, y] = [value(a), value(b)];
+      if (x === null || y === null) return (x === null) - (y === null) || first;
+      return sign * (x - y) || first;
+    });
+    if (rows.some((row, i) => body.querySelectorAll("tr[data-row]")[i] !== row)) body.append(...rows);
+  }
+}
+
+function hide(table, sheet) {
+  const words = view.filter.toLowerCase(), empty = emptyOnes(sheet);
+  for (const row of table.querySelectorAll("tr[data-row]")) {
+    const [id, title] = sheet.rows[+row.dataset.row];
+    row.hidden = view.rows.includes(id) || empty.rows.has(+row.dataset.row) || !title.toLowerCase().includes(words);
+  }
+  const hidden = new Set(view.columns);
+  const heads = [...table.querySelectorAll("th[data-column]")];
+  const gone = heads.map(({ dataset }) => hidden.has(sheet.columns[+dataset.column][0]) || empty.columns.has(+dataset.column));
+  table.closest(".scroll").hidden = gone.every(Boolean);
+  heads.forEach((head, i) => { head.hidden = gone[i]; });
+  for (const row of table.querySelectorAll("tr[data-row]")) {
+    [...row.querySelectorAll("td")].forEach((one, i) => { one.hidden = gone[i]; });
+  }
+  for (const divider of table.querySelectorAll(".divider")) {
+    divider.hidden = [...divider.parentElement.querySelectorAll("tr[data-row]")].every((row) => row.hidden);
+  }
+  for (const level of table.querySelectorAll("thead tr:not(:last-child)")) {
+    let at = 0;
+    for (const head of [...level.children].slice(1)) {
+      head.dataset.wide ??= head.colSpan;
+      const left = gone.slice(at, at + +head.dataset.wide).filter((one) => !one).length;
+      at += +head.dataset.wide;
+      head.hidden = left === 0;
+      if (left) head.colSpan = left;
+    }
+  }
+}
+
+// Buttons in the heads, by which a table is sorted: down, up, and back to the paper's order.
+function sortable(table, sheet) {
+  for (const head of table.querySelectorAll("th[scope=col]")) {
+    const key = head.dataset.column === undefined ? "" : sheet.columns[+head.dataset.column][0];
+    const next = () => {
+      const ways = key === "" ? ["up", "down", ""] : ["down", "up", ""];
+      const now = view.sort === `${key}:up` ? "up" : view.sort === `${key}:down` ? "down" : "";
+      const way = ways[(ways.indexOf(now) + 1) % 3];
+      change({ sort: way && `${key}:${way}` }, true);
+    };
+    head.replaceChildren(element("button", { type: "button", class: "sort", onclick: next }, head.textContent));
+  }
+}

@@ -1,0 +1,109 @@
+// The view: what is open and how it is shown. The address's fragment holds it, so a link is a view.
+"use strict";
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const SHEETS = new Map(DATA.tables.map((one) => [one.key, one]));
+const PAGES = [...document.querySelectorAll("[data-page]")].map((one) => one.dataset.page);
+const SHOWS = ["ours", "paper", "difference"];
+const READINGS = { last: "as the suite says", "last-10": "last ten rounds", best: "best round (optimistic)" };
+const CLIENTS = { mean: "mean", worst: "worst 10 %", median: "median" };
+const DEFAULTS = { page: "", table: "", show: "ours", read: "last", clients: "mean", versus: "", sort: "", filter: "",
+  empty: "hidden", rows: [], columns: [], cell: "" };
+let view = { ...DEFAULTS };
+
+function pooled(number) {
+  return number === undefined ? undefined : DATA.pool[number];
+}
+
+// Reads a fragment. What is not known, or not of the table, counts as not said.
+function parsed(fragment) {
+  const given = new URLSearchParams(fragment.replace(/^#/, ""));
+  const found = { ...DEFAULTS };
+  const page = given.get("page");
+  if (PAGES.includes(page)) return { ...found, page };
+  const sheet = SHEETS.get(given.get("table")) || SHEETS.get(DATA.first);
+  if (!sheet) return found;
+  found.table = sheet.key;
+  if (![...given.keys()].length) {
+    found.read = DATA.read in sheet.readings ? DATA.read : "last";
+    found.versus = sheet.readings[found.read].rivals[DATA.versus[sheet.key]] ? DATA.versus[sheet.key] : "";
+  }
+  const among = (key, known) => { if (known.includes(given.get(key))) found[key] = given.get(key); };
+  among("show", SHOWS);
+  among("read", Object.keys(sheet.readings));
+  among("clients", Object.keys(CLIENTS));
+  among("versus", Object.keys(sheet.readings[found.read].rivals));
+  among("empty", ["hidden", "shown"]);
+  const keys = sheet.columns.map((one) => one[0]);
+  const sort = (given.get("sort") || "").match(/^(.*):(up|down)$/s);
+  if (sort && (sort[1] === "" || keys.includes(sort[1]))) found.sort = sort[0];
+  found.filter = (given.get("filter") || "").slice(0, 200);
+  const ids = sheet.rows.map((one) => one[0]);
+  found.rows = given.getAll("row").filter((id) => ids.includes(id));
+  found.columns = given.getAll("column").filter((key) => keys.includes(key));
+  const cell = given.get("cell");
+  if (cell && Object.hasOwn(sheet.readings[Object.keys(sheet.readings)[0]].cells, cell)) found.cell = cell;
+  return found;
+}
+
+// The fragment of a view: only what is not as it is without one.
+function written(of) {
+  const said = new URLSearchParams();
+  for (const [key, value] of Object.entries(of)) {
+    const name = { rows: "row", columns: "column" }[key] || key;
+    if (Array.isArray(value)) value.forEach((one) => said.append(name, one));
+    else if (value !== DEFAULTS[key]) said.set(name, value);
+  }
+  return "#" + said.toString();
+}
+
+// Another view; what it draws is for `draw` of main.js.
+function change(changes, replace = false) {
+  view = { ...view, ...changes };
+  const address = written(view);
+  if (address === location.hash) return draw();
+  history[replace ? "replaceState" : "pushState"](null, "", address);
+  draw();
+}
+
+// A place of the table in the view's reading: the first reading has what others do not say anew.
+function place(sheet, key) {
+  const own = sheet.readings[view.read].cells;
+  if (Object.hasOwn(own, key)) return own[key];
+  const [first] = Object.values(sheet.readings);
+  return Object.hasOwn(first.cells, key) ? first.cells[key] : undefined;
+}
+
+// A place minus that of the rival: its text, the number to sort by, and what it rests on.
+function against(sheet, key) {
+  const own = sheet.readings[view.read].versus[view.versus] || {};
+  const [first] = Object.values(sheet.readings);
+  return own[key] || (first.versus[view.versus] || {})[key];
+}
+
+// What a place shows in this view: its text, and the number to sort by.
+function shown(sheet, key) {
+  const cell = place(sheet, key);
+  if (!cell) return ["–", null];
+  if (view.versus) {
+    const held = against(sheet, key);
+    const rival = sheet.rows[+key.split(",")[0]][0] === view.versus;
+    return held ? [held[0], held[1]] : [rival ? "0" : "–", rival ? 0 : null];
+  }
+  if (view.show === "paper") return [cell.paper ?? "–", cell.pn ?? null];
+  if (view.show === "difference") return [cell.diff ?? "–", cell.dn ?? null];
+  if (view.clients === "worst") return [cell.worst ?? "–", cell.wn ?? null];
+  if (view.clients === "median") return [cell.median ?? "–", cell.mn ?? null];
+  return [cell.ours, cell.n ?? null];
+}
+
+// An element with attributes and children; texts are always texts, never markup.
+function element(name, attributes = {}, ...children) {
+  const svg = ["svg", "circle", "line", "rect", "polyline", "text", "title", "g"].includes(name);
+  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value !== undefined && value !== null && value !== false) made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.filter((one) => one !== undefined && one !== null));
+  return made;
+}

@@ -1,0 +1,214 @@
+"""The page in a real browser: it opens without an error, sorts, filters, tells of a cell, and its address is a view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from browser_kit import browser  # noqa: F401  # a fixture
+
+from pflbench.cli import main as program
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+ROOT = Path(__file__).parents[2]
+STORE = ("--results", str(ROOT / "results"))
+TABLE = "pfedvem-table1.paper"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the committed results."""
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    written(path, "-s", "pfedvem-table1", "-s", "cafeme-table1")
+    return path
+
+
+def written(path: Path, *options: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        program.main(
+            ["report", *STORE, *options, "-o", str(path), *(() if "--format" in options else ("--format", "html"))]
+        )
+    assert not ended.value.code
+
+
+@pytest.fixture
+def opened(browser: Browser, file: Path) -> Iterator[Any]:  # noqa: F811
+    """`opened("table=…")` → the page at that address; at the end it must not have complained, nor asked for anything."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    complaints: list[str] = []
+    asked: list[str] = []
+
+    def open(fragment: str = "") -> Page:
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{file.as_uri()}#{fragment}")
+        return page
+
+    yield open
+    context.close()
+    assert complaints == []
+    assert {url.partition("#")[0] for url in asked} == {file.as_uri()}
+
+
+def sheet(page: Page, key: str = TABLE) -> Locator:
+    return page.locator(f'section[data-table="{key}"]')
+
+
+def column(page: Page, number: int) -> list[str]:
+    """The visible texts of a column."""
+    cells = sheet(page).locator(f'td[data-cell$=",{number}"]:visible').all()
+    return [cell.inner_text().split("\n")[0] for cell in cells]
+
+
+def test_one_table_is_open_and_another_can_be_chosen(opened: Any) -> None:
+    page = opened()
+    assert page.locator("main > section:visible").count() == 1
+    page.locator("#picker").select_option("cafeme-table1.quick")
+    assert sheet(page, "cafeme-table1.quick").is_visible() and not sheet(page).is_visible()
+    assert page.url.endswith("#table=cafeme-table1.quick")
+
+
+def test_ours_the_papers_and_the_difference(opened: Any) -> None:
+    page = opened(f"table={TABLE}")
+    ours = column(page, 2)
+    page.get_by_role("button", name="paper", exact=True).click()
+    papers = dict(zip(range(11), column(page, 2), strict=False))
+    assert papers[0] == "87.5 ± 0.1" and ours[0].startswith("85.2 ± 0.5")
+    page.get_by_role("button", name="difference", exact=True).click()
+    assert column(page, 2)[0] == "-2.3 (-4.2 to -0.5)" and "show=difference" in page.url
+    assert sheet(page).locator("td.differs").count() >= 5
+
+
+def test_rows_are_sorted_by_a_column_and_back(opened: Any) -> None:
+    page = opened(f"table={TABLE}")
+    before = column(page, 2)
+    head = sheet(page).locator('th[data-column="2"]')
+    for way, sign in (("descending", -1), ("ascending", 1)):
+        head.get_by_role("button").click()
+        assert head.get_attribute("aria-sort") == way
+        first = sheet(page).locator("tbody").first.locator('td[data-cell$=",2"]:visible').all_inner_texts()
+        numbers = [float(text.split()[0].rstrip("ᵍᵗ")) for text in first if text[0].isdigit()]
+        assert numbers == sorted(numbers, key=lambda number: sign * number) and len(numbers) > 5
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") is None and column(page, 2) == before
+
+
+def test_rows_are_filtered_and_hidden(opened: Any) -> None:
+    page = opened(f"table={TABLE}")
+    page.get_by_label("Rows with").fill("pfed")
+    shown = [text.lower() for text in sheet(page).locator("tbody th[scope=row]:visible").all_inner_texts()]
+    assert shown and all("pfed" in text for text in shown) and "filter=pfed" in page.url
+    page.get_by_label("Rows with").fill("")
+    sheet(page).locator("summary", has_text="Rows and columns").click()
+    sheet(page).locator('[data-hides="rows:local"] input').uncheck()
+    assert "Local" not in sheet(page).locator("tbody th[scope=row]:visible").all_inner_texts()
+    assert "row=local" in page.url
+
+
+def test_a_number_opens_what_it_rests_on(opened: Any) -> None:
+    page = opened(f"table={TABLE}")
+    sheet(page).locator('td[data-cell="0,2"] button').click()
+    drawer = page.locator("#drawer")
+    said = drawer.inner_text()
+    assert drawer.is_visible() and "Local · FMNIST 100 Clients PM" in said
+    for words in ("differs: the interval is Welch's", "worst 10 %", "pflbench rerun ", "commit", "seed 43: 84.3794"):
+        assert words in said
+    assert drawer.locator("circle.dot").count() == 3
+    page.keyboard.press("Escape")
+    page.wait_for_function("!location.hash.includes('cell=')")
+    assert not drawer.is_visible()
+    assert page.evaluate("document.activeElement.closest('td').dataset.cell") == "0,2"
+
+
+def test_an_address_is_a_view(opened: Any) -> None:
+    page = opened(f"table={TABLE}&show=difference&sort={quote('fmnist-100/personalized')}:down&filter=fed&cell=0,2")
+    address = page.evaluate("written(parsed(location.hash))")
+    again = opened(address.removeprefix("#"))
+    for one in (page, again):
+        assert one.locator("#drawer").is_visible()
+        assert one.get_by_label("Rows with").input_value() == "fed"
+        assert one.evaluate("view.show") == "difference"
+    again.evaluate("drawer.close()")
+    again.wait_for_function("!location.hash.includes('cell=')")
+    again.go_back()
+    assert again.locator("#drawer").is_visible(), "back is the view before"
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        "table=<img src=x onerror=alert(1)>",
+        "table=pfedvem-table1.paper&show=constructor&read=__proto__&versus=toString&cell=constructor",
+        f"table={TABLE}&sort=nothing:up&row=nobody&column=none&filter=%3Cscript%3Ealert(1)%3C/script%3E",
+        "%E0%A4%A&=&&page=javascript:alert(1)",
+    ],
+)
+def test_an_address_with_nonsense_is_a_plain_view(opened: Any, fragment: str) -> None:
+    page = opened(fragment)
+    assert page.locator("main > section:visible").count() == 1 and not page.locator("#drawer").is_visible()
+    assert page.locator("img").count() == 0
+    if "filter" in fragment:
+        assert page.get_by_label("Rows with").input_value() == "<script>alert(1)</script>"
+
+
+def test_one_row_against_the_others(opened: Any) -> None:
+    page = opened("table=cafeme-table1.quick&versus=cafeme")
+    assert "minus CAFeMe" in sheet(page, "cafeme-table1.quick").locator(".status").inner_text()
+    texts = sheet(page, "cafeme-table1.quick").locator("td:visible").all_inner_texts()
+    assert sum(" to " in text for text in texts) > 10
+
+
+@pytest.mark.parametrize("more", [(), ("--versus", "cafeme")])
+@pytest.mark.parametrize("format", ["markdown", "latex", "csv"])
+def test_a_copied_view_is_the_report_byte_for_byte(
+    opened: Any, tmp_path: Path, format: str, more: tuple[str, ...]
+) -> None:
+    table = ("-s", "cafeme-table1", "--profile", "quick")
+    written(tmp_path / "text", *table, "--format", format, *more)
+    versus = "&versus=cafeme" if more else ""
+    page = opened(f"table=cafeme-table1.quick{versus}")
+    key = "SHEETS.get(view.table)"
+    assert page.evaluate(f"copied({key}, '{format}')").encode() == (tmp_path / "text").read_bytes()
+    assert page.evaluate(f"reportCommand({key}, '{format}')").split()[2:] == [
+        *("--suite", "cafeme-table1", "--profile", "quick", *more, "--format", format)
+    ]
+
+
+@pytest.mark.parametrize("read", ["last-10", "best"])
+def test_so_is_another_reading(opened: Any, tmp_path: Path, read: str) -> None:
+    page = opened(f"table={TABLE}&read={read}")
+    for format in ("markdown", "csv"):
+        more = ("--format", format, "--read", read, "--profile", "paper")
+        written(tmp_path / format, "-s", "pfedvem-table1", *more)
+        text = page.evaluate(f"copied(SHEETS.get(view.table), '{format}')")
+        assert text.encode() == (tmp_path / format).read_bytes()
+
+
+def test_the_texts_are_copied_with_the_papers_to_cite(opened: Any) -> None:
+    page = opened("table=cafeme-table1.quick")
+    page.get_by_role("button", name="Copy or cite…").last.click()
+    area = page.get_by_label("The text")
+    page.wait_for_function("document.querySelector('#copies textarea').value.startsWith('###')")
+    page.get_by_role("button", name="BibTeX").click()
+    page.wait_for_function("document.querySelector('#copies textarea').value.includes('@inproceedings{fedrep')")
+    assert "@software{pflbench" in area.input_value()
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("fragment", ["", f"table={TABLE}&show=difference", f"table={TABLE}&cell=0,2"])
+def test_axe_finds_nothing(opened: Any, fragment: str, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page = opened(fragment)
+    page.set_viewport_size({"width": width, "height": 900})
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert overflow <= 0, "nothing is wider than the window"
