@@ -104,10 +104,7 @@ class Explanation:
     @cached_property
     def method(self) -> MethodInfo | None:
         """The runs' method; None for a user's whose file is not here."""
-        try:
-            return describe(self.run.method.name)
-        except PflbenchError:
-            return None
+        return method_of(self.run.method.name)
 
     @property
     def said(self) -> Said | None:
@@ -143,14 +140,7 @@ class Explanation:
     @cached_property
     def hyper(self) -> list[Given]:
         """The method's hyperparameters. A grid has all of its values."""
-        fields = self.method.fields if self.method else {}
-        points = [choice.run.method.hyper for choice in self.cell.choices[0]] if self.cell.choices else []
-        found = []
-        for key in self.run.method.hyper:
-            values = dict.fromkeys(written(point.get(key)) for point in points or [self.run.method.hyper])
-            meaning = fields[key].doc if key in fields else ""
-            found.append(Given(key, " or ".join(values), self.cell.sources.get(key, ""), meaning))
-        return found
+        return hyperparameters(self.cell, self.method)
 
     @cached_property
     def before(self) -> list[tuple[str, list[Given]]]:
@@ -165,23 +155,7 @@ class Explanation:
     @cached_property
     def settings(self) -> list[Given]:
         """What all methods of the column share, and test-time fine-tuning where the cell is read after it."""
-        run, sources, found = self.run, self.cell.sources, dict[str, Any]()
-        for kind, named in (("dataset", run.dataset), ("partition", run.partition)):
-            found |= {kind: named.name, **{f"{kind}.{key}": value for key, value in named.options.items()}}
-        found |= {key: getattr(run, key) for key in _SHARED}
-        if run.draws != "shared":
-            found["draws"] = run.draws
-        if run.after:
-            found["after"] = footer.before(run)
-        if self.cell.stage == "finetuned" and run.scoring.finetune is not None:
-            rule = run.scoring.finetune
-            found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
-        unread = origins.unread(run, self.method)
-        return [
-            Given(key, written(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
-            for key, value in found.items()
-            if key not in unread
-        ]
+        return shared_settings(self.cell, self.method)
 
     def printed(self, mean: float, spread: float | None = None) -> str:
         """A number with the table's decimals."""
@@ -226,6 +200,47 @@ _SHARED = (
     *("rounds", "batch", "batches", "augment", "tail", "tiny_client"),
 )
 """Settings that a column's runs share, besides dataset and partition."""
+
+
+def method_of(name: str) -> MethodInfo | None:
+    """The method of this name; None for a user's whose file is not here."""
+    try:
+        return describe(name)
+    except PflbenchError:
+        return None
+
+
+def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Given]:
+    """Those of a cell's method, with where they come from. A grid has all of its values."""
+    fields = method.fields if method else {}
+    points = [choice.run.method.hyper for choice in cell.choices[0]] if cell.choices else []
+    found = []
+    for key in cell.needed[0].method.hyper:
+        values = dict.fromkeys(written(point.get(key)) for point in points or [cell.needed[0].method.hyper])
+        meaning = fields[key].doc if key in fields else ""
+        found.append(Given(key, " or ".join(values), cell.sources.get(key, ""), meaning))
+    return found
+
+
+def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Given]:
+    """What all methods of a cell's column share, and test-time fine-tuning where it is read after it."""
+    run, sources, found = cell.needed[0], cell.sources, dict[str, Any]()
+    for kind, named in (("dataset", run.dataset), ("partition", run.partition)):
+        found |= {kind: named.name, **{f"{kind}.{key}": value for key, value in named.options.items()}}
+    found |= {key: getattr(run, key) for key in _SHARED}
+    if run.draws != "shared":
+        found["draws"] = run.draws
+    if run.after:
+        found["after"] = footer.before(run)
+    if cell.stage == "finetuned" and run.scoring.finetune is not None:
+        rule = run.scoring.finetune
+        found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
+    unread = origins.unread(run, method)
+    return [
+        Given(key, written(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
+        for key, value in found.items()
+        if key not in unread
+    ]
 
 
 def explain(

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pflbench.reading.explaining import hyperparameters, method_of, shared_settings
 from pflbench.reading.tables import asked_for
 from pflbench.report.compact import only, rows_of
 from pflbench.report.html.copies import copies
-from pflbench.report.html.data import Sheet
+from pflbench.report.html.data import Sheet, Told
 from pflbench.report.html.render import page as rendered
 from pflbench.report.layout import Filled, fill, finished
 from pflbench.report.reading import Shelf
@@ -66,8 +67,21 @@ def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sh
         paper=table.paper,
         protocol=table.protocol,
         fills=fills,
+        told=_told(last),
         versus={read_as: _rivals(filled) for read_as, filled in fills.items()},
     )
+
+
+def _told(filled: Filled) -> dict[tuple[str, str], Told]:
+    """What the suite says of each cell that has a run. Its departures hold for the whole protocol alone."""
+    table, found = filled.table, dict[tuple[str, str], Told]()
+    for place, cell in filled.cells.items():
+        if filled.grid[place].there:
+            method = method_of(cell.needed[0].method.name)
+            given = (*hyperparameters(cell, method), *shared_settings(cell, method))
+            whole = table.profile == "paper" and place in table.places
+            found[place] = Told([one[:3] for one in given], table.departures_of(cell) if whole else [])
+    return found
 
 
 def _rivals(filled: Filled) -> dict[str, Versus]:

@@ -27,18 +27,10 @@ MADE = ("device", "torch", "numpy", "python", "pflbench")
 """What the page tells of a run's provenance beside its commit. Everything else may name somebody or their machine."""
 
 
-class Given(NamedTuple):
-    """A hyperparameter or setting of a cell: its value, and where that comes from (empty: nobody says)."""
-
-    name: str
-    value: str
-    source: str
-
-
 class Told(NamedTuple):
-    """What a suite says of a cell: where values come from, and its departures from the paper."""
+    """What a suite says of a cell: its values, each with where it comes from, and its departures from the paper."""
 
-    given: Sequence[Given]
+    given: Sequence[tuple[str, str, str]]
     departures: Sequence[Departure]
 
 
