@@ -40,6 +40,8 @@ VERSUS_COLUMNS = (
 )
 """What a rival adds to the CSV."""
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a text begins that spreadsheets compute."""
 _PADDING = 3  # a space on either side of a column and the line between two
 
 
@@ -123,20 +125,37 @@ def _tabulated(header: Sequence[str], body: Sequence[Sequence[str]], format: str
 
 def long_form(tables: Sequence[Table]) -> str:
     """The tables as one CSV, whose columns are those that any of them needs."""
-    held = VERSUS_COLUMNS if any(table.versus for table in tables) else ()
-    besides = BESIDE_COLUMNS if any(table.beside for table in tables) else ()
+    return "".join(f"{','.join(filter(None, one))}\n" for one in csv_lines(tables))
+
+
+class CsvLine(NamedTuple):
+    """A line of the CSV in parts that have a comma between them: each cell's own, a rival's, and what is optional."""
+
+    cell: str
+    versus: str
+    more: str
+
+
+def csv_lines(tables: Sequence[Table]) -> Iterator[CsvLine]:
+    """The lines of the CSV, the names of its columns first; a part is empty where no table needs it."""
+    held = any(table.versus for table in tables)
+    besides = any(table.beside for table in tables)
     read = any(table.read_as != "last" for table in tables)
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*CSV_COLUMNS, *held, *(["read"] if read else []), *besides])
+    more = (*(["read"] if read else []), *(BESIDE_COLUMNS if besides else ()))
+    yield CsvLine(_in_csv(CSV_COLUMNS), _in_csv(VERSUS_COLUMNS if held else ()), _in_csv(more))
     for table in tables:
         for row, head, value in table.shown:
-            optional = (
-                _held(table, row, head) if held else (),
-                (table.read_as,) if read else (),
-                _besides(value) if besides else (),
-            )
-            writer.writerow([*_record(table, row, head, value), *(field for fields in optional for field in fields)])
+            more = (*([table.read_as] if read else []), *(_besides(value) if besides else ()))
+            versus = _held(table, row, head) if held else ()
+            yield CsvLine(_in_csv(_record(table, row, head, value)), _in_csv(versus), _in_csv(more))
+
+
+def _in_csv(fields: Sequence[object]) -> str:
+    """Fields as CSV, without a line's end; text that a spreadsheet would take for a formula has a `'` in front."""
+    file = io.StringIO()
+    plain = [f"'{one}" if isinstance(one, str) and one.startswith(_FORMULA) else one for one in fields]
+    if plain:
+        csv.writer(file, lineterminator="").writerow(plain)
     return file.getvalue()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,54 +13,54 @@ from pflbench.report.citation import bibtex
 from pflbench.report.html.data import Pool, Sheet
 from pflbench.report.html.escape import discreet
 from pflbench.report.latex import latex_appendix
-from pflbench.report.render import long_form, markdown_appendix, render
-from pflbench.report.table import Table, Versus
+from pflbench.report.render import csv_lines, markdown_appendix, render
+from pflbench.report.table import Table
 from pflbench.report.text import appendices
 
-Texts = dict[str, str | None]
-"""By format; None: the text names a folder of somebody's machine, which the page does not tell."""
+FORMATS = ("markdown", "latex", "csv")
+Packed = dict[str, Any]
+"""By format, in numbers of lines; None: the text names a folder of somebody's machine, which the page does not tell."""
 
 
 def copies(sheets: Iterable[Sheet], compare: bool) -> str:
     """All texts, packed. Unpacked: `lines`, and `tables` by key, reading, rival and format, as numbers of lines.
 
-    `compare`: whether the paper's numbers follow the tables.
+    A table against nobody (the empty rival) has whole texts. Against a rival it has what follows them; of the CSV, what
+    stands behind the first part of each line. `compare`: whether the paper's numbers follow the tables.
     """
-    lines = Pool()
-
-    def numbers(text: str | None) -> list[int] | None:
-        return None if text is None else [lines.add(line) for line in text.split("\n")]
-
-    tables: dict[str, Any] = {}
+    lines, tables = Pool(), dict[str, Any]()
     for sheet in sheets:
-        cited = numbers(bibtex(_methods(sheet.table)))
+        of = tables.setdefault(sheet.key, {})
         for read_as, table in sheet.tables.items():
-            for rival, texts in every(table, sheet.versus.get(read_as, {}), compare).items():
-                packed = {format: numbers(text) for format, text in texts.items()}
-                tables.setdefault(sheet.key, {}).setdefault(read_as, {})[rival] = {**packed, "bibtex": cited}
+            of[read_as] = {"": alone(table, compare, lines)}
+            for row, versus in sheet.versus.get(read_as, {}).items():
+                of[read_as][row] = against(replace(table, versus=versus), compare, lines)
+        of["bibtex"] = _numbers(bibtex(_methods(sheet.table)).split("\n"), lines)
     content = json.dumps({"lines": lines.things, "tables": tables}, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(content.encode(), mtime=0)).decode()
 
 
-def every(table: Table, rivals: Mapping[str, Versus], compare: bool) -> dict[str, Texts]:
-    """The texts of a table against nobody (the empty text) and against each rival, by the rival's row."""
-    alone = {format: render(table, format, compare) for format in ("markdown", "latex")}
-    found = {"": _told({**alone, "csv": long_form([table])})}
-    for row, versus in rivals.items():
-        against = replace(table, versus=versus)
-        last = appendices(against, compare)[-1]
-        found[row] = _told(
-            {
-                "markdown": alone["markdown"] + "\n" + "\n\n".join(markdown_appendix(last)) + "\n",
-                "latex": alone["latex"] + "\n".join(latex_appendix(against, last)) + "\n",
-                "csv": long_form([against]),
-            }
-        )
-    return found
+def alone(table: Table, compare: bool, lines: Pool) -> Packed:
+    """The texts of a table; of its CSV the first part of each line, and what ends it."""
+    found: Packed = {"markdown": _numbers(render(table, "markdown", compare).split("\n"), lines)}
+    found["latex"] = _numbers(render(table, "latex", compare).split("\n"), lines)
+    parts = list(csv_lines([table]))
+    cells, more = (_numbers([one[i] for one in parts], lines) for i in (0, 2))
+    return {**found, "csv": cells and [cells, more]}
 
 
-def _told(texts: Mapping[str, str]) -> Texts:
-    return {format: text if discreet(text) == text else None for format, text in texts.items()}
+def against(table: Table, compare: bool, lines: Pool) -> Packed:
+    """What a rival adds to the texts of a table."""
+    last = appendices(table, compare)[-1]
+    return {
+        "markdown": _numbers(["", *"\n\n".join(markdown_appendix(last)).split("\n"), ""], lines),
+        "latex": _numbers([*latex_appendix(table, last), ""], lines),
+        "csv": _numbers([one.versus for one in csv_lines([table])], lines),
+    }
+
+
+def _numbers(text: Sequence[str], lines: Pool) -> list[int] | None:
+    return [lines.add(line) for line in text] if all(discreet(line) == line for line in text) else None
 
 
 def _methods(table: Table) -> list[str]:

@@ -12,11 +12,17 @@ async function texts() {
   return unpacked;
 }
 
-// The text of a table in a format, in the view's reading and against its rival.
+// The text of a table in a format, in the view's reading and against its rival; undefined where it is not told.
 async function copied(sheet, format) {
   const { lines, tables } = await texts();
-  const pieces = tables[sheet.key]?.[view.read]?.[view.versus]?.[format];
-  return pieces && pieces.map((number) => lines[number]).join("\n");
+  const said = (numbers) => numbers.map((number) => lines[number]);
+  if (format === "bibtex") return tables[sheet.key].bibtex && said(tables[sheet.key].bibtex).join("\n");
+  const all = tables[sheet.key][view.read];
+  const alone = all[""][format], held = view.versus ? all[view.versus][format] : [];
+  if (!alone || !held) return undefined;
+  if (format !== "csv") return said(alone).join("\n") + said(held).join("\n");
+  const [cells, more] = alone.map(said), versus = said(held);
+  return cells.map((cell, i) => [cell, versus[i], more[i]].filter(Boolean).join(",") + "\n").join("");
 }
 
 async function toClipboard(text, button) {

@@ -18,7 +18,7 @@ from pflbench.report.layout import Filled
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Table, Versus
 from pflbench.report.unlisted import EXTRA, short_name
-from pflbench.selection import Selection
+from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, ReadAs
 from pflbench.suite.said import Departure
@@ -95,25 +95,38 @@ class Pool:
 def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
     """A table for the scripts: `rows`, `columns` and, for each reading, its cells by `row,column`."""
     wide = side_by_side(sheet.table)
+    heads = zip(keys(wide), wide.columns, strict=True)
     return {
         "key": sheet.key,
         "suite": wide.suite,
         "profile": wide.profile,
         "title": wide.title,
         "options": discreet(sheet.options),
-        "rows": [[row.id, row.title] for row in (*wide.rows, *wide.extra)],
-        "columns": [[key, head.name] for key, head in zip(keys(wide), wide.columns, strict=True)],
+        "run": discreet(f"pflbench run{sheet.part.but(columns=None, methods=None).options}"),
+        "rows": [[row.id, row.title, _one(methods=[row.id])] for row in (*wide.rows, *wide.extra)],
+        "columns": [[key, head.name, _one(columns=[head.column.id])] for key, head in heads],
         "readings": _readings(sheet, pool),
     }
 
 
+def _one(**choice: list[str]) -> str:
+    """The option that chooses one row or one column."""
+    return selection(**choice).options  # type: ignore[arg-type]
+
+
 def _readings(sheet: Sheet, pool: Pool) -> dict[str, Any]:
-    """Each reading; of others than the first only those places that are not as in the first."""
+    """Each reading; of others than the first only those places that are not as in the first.
+
+    The first one's own texts and footer stand in the page itself, where the scripts find them.
+    """
     found: dict[str, Any] = {read_as: _reading(sheet, read_as, pool) for read_as in sheet.tables}
     first, *others = found.values()
     for other in others:
         other["cells"] = _changed(other["cells"], first["cells"])
         other["versus"] = {row: _changed(some, first["versus"].get(row, {})) for row, some in other["versus"].items()}
+    for cell in first["cells"].values():
+        del cell["ours"]
+    del first["footer"]
     return found
 
 
@@ -140,7 +153,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
                 versus.setdefault(row, {})[place.key] = held(against.cells[of], wide.decimals, pool)
     return {
         "title": wide.title,
-        "footer": [pool.add(discreet(line)) for line in wide.footer],
+        "footer": [pool.add(discreet(line)) for line in wide.footer if line not in wide.warnings],
         "cells": cells,
         "versus": versus,
         "rivals": {row: against.rival for row, against in rivals.items()},
@@ -148,14 +161,13 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
 
 
 def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
-    """What stands in a place, each as text and as the number to sort by; nothing that is not there."""
-    found: dict[str, Any] = {"ours": text.cell(value, decimals), "n": short(value.mean), "best": value.best or None}
+    """What stands in a place, as text; nothing that is not there."""
+    found: dict[str, Any] = {"ours": text.cell(value, decimals), "best": value.best or None}
     if (printed := value.reference) is not None:
         spread = "" if printed.spread is None else f" ± {printed.spread:.{decimals}f}"
         found |= {"paper": (printed.text or text.number(printed.mean, None, decimals)) + spread}
-        found |= {"pn": short(printed.mean)}
     if value.difference is not None:
-        found |= {"diff": text.apart(value.difference, value.verdict, decimals), "dn": short(value.difference)}
+        found |= {"diff": text.apart(value.difference, value.verdict, decimals)}
     if value.verdict is not None:
         reasons = (value.verdict.reason, value.verdict.suspect, value.verdict.at_best)
         found |= {"verdict": value.verdict.label, "why": pool.add(tuple(one and discreet(one) for one in reasons))}
@@ -178,7 +190,8 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, poo
     found |= _of_clients(clients(done, cell.reading), value, decimals)
     if walks := curve(done, cell.reading):
         found["curve"] = [[seed, *walk] for seed, walk in walks.items()]
-    found["again"] = discreet(again(sheet, cell))
+    if cell.row.id.startswith(EXTRA):
+        found["own"] = discreet(_own(cell))
     if (told := sheet.told.get(of)) is not None:
         found["given"] = pool.add(tuple(pool.add(tuple(map(discreet, one))) for one in told.given))
         found["departs"] = pool.add(tuple(pool.add((d.what, d.told, d.source)) for d in told.departures))
@@ -191,9 +204,7 @@ def _of_clients(of: Clients | None, value: CellValue, decimals: int) -> dict[str
     behind = "" if value.complete else f" ({value.done}/{value.expected})"
     return {
         "worst": text.number(of.worst, None, decimals) + behind,
-        "wn": short(of.worst),
         "median": text.number(of.median, None, decimals) + behind,
-        "mn": short(of.median),
         "clients": {
             "quantiles": [text.number(one, None, decimals) for one in of.quantiles],
             "counts": list(of.counts),
@@ -203,7 +214,7 @@ def _of_clients(of: Clients | None, value: CellValue, decimals: int) -> dict[str
 
 
 def held(one: Against, decimals: int, pool: Pool) -> list[Any]:
-    """A cell minus a rival's: as text, the number to sort by, and what the comparison rests on."""
+    """A cell minus a rival's as text, and what the comparison rests on."""
     paired = one.paired
     over = f"{paired.n} {'seeds' if one.seed is None else 'clients'}"
     told = [f"over {over}"]
@@ -214,22 +225,18 @@ def held(one: Against, decimals: int, pool: Pool) -> list[Any]:
     if paired.detectable is not None and one.seed is None:
         told.append(f"detectable {paired.detectable:.{decimals}f}")
     shown = f"{paired.mean:+.{decimals}f}{'*' if one.star else ''}{_interval(paired.interval, decimals)}"
-    return [shown, short(paired.mean), pool.add("; ".join(told))]
+    return [shown, pool.add("; ".join(told))]
 
 
 def _interval(of: Interval | None, decimals: int) -> str:
     return "" if of is None else f" ({of.low:+.{decimals}f} to {of.high:+.{decimals}f})"
 
 
-def again(sheet: Sheet, cell: Cell) -> str:
-    """The command that computes a cell's runs anew."""
-    run = cell.needed[0]
-    extra = cell.row.id.startswith(EXTRA)
-    name = run.method.name if extra else cell.row.id
-    own = run.method.hyper.items() if extra else ()
-    sets = [f"{short_name(name)}.{key}={value}" for key, value in own]
-    part = sheet.part.but(columns=[cell.column.id], methods=[name], overrides=[*sheet.part.overrides, *sets])
-    return f"pflbench run{part.options} --redo always"
+def _own(cell: Cell) -> str:
+    """The options of `pflbench run` for a row that the suite does not name: its method, and its hyperparameters."""
+    method = cell.needed[0].method
+    sets = [f"{short_name(method.name)}.{key}={value}" for key, value in method.hyper.items()]
+    return selection(methods=[method.name], overrides=sets).options
 
 
 def _made(runs: Sequence[Stored]) -> tuple[tuple[str, str], ...]:

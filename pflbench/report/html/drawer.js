@@ -33,13 +33,14 @@ function picture(height, said, ...children) {
 function seedsDrawn(cell) {
   const seeds = cell.seeds.filter((one) => one[1] !== null);
   if (!seeds.length) return undefined;
-  const numbers = [...seeds.map((one) => one[1]), ...(cell.pn === undefined ? [] : [cell.pn])];
+  const printed = number(cell.paper);
+  const numbers = [...seeds.map((one) => one[1]), ...(printed === null ? [] : [printed])];
   const x = scale(numbers, 20, 420);
   const dots = seeds.map(([seed, mean]) => element("circle", { cx: x(mean), cy: 24, r: 5, class: "dot" },
     element("title", {}, `seed ${seed}: ${mean}`)));
-  const paper = cell.pn === undefined ? [] : [
-    element("line", { x1: x(cell.pn), x2: x(cell.pn), y1: 8, y2: 40, class: "paper" }),
-    element("text", { x: Math.min(Math.max(x(cell.pn), 65), 375), y: 54, "text-anchor": "middle" }, `paper ${cell.paper}`)];
+  const paper = printed === null ? [] : [
+    element("line", { x1: x(printed), x2: x(printed), y1: 8, y2: 40, class: "paper" }),
+    element("text", { x: Math.min(Math.max(x(printed), 65), 375), y: 54, "text-anchor": "middle" }, `paper ${cell.paper}`)];
   const said = seeds.map(([seed, mean]) => `seed ${seed}: ${mean}`).join(", ");
   return part("Seeds", picture(60, said, element("line", { x1: 10, x2: 430, y1: 24, y2: 24, class: "axis" }), ...dots, ...paper),
     element("p", {}, said + "."));
@@ -85,17 +86,18 @@ function givenListed(cell) {
 }
 
 function departuresListed(cell) {
-  const departs = pooled(cell.departs) || [];
+  const departs = (pooled(cell.departs) || []).map(pooled);
   if (!departs.length) return undefined;
   return part("Departures from the paper's text", element("ul", {}, ...departs.map(([what, told]) => element("li", {},
     element("strong", {}, what), ". " + told))));
 }
 
-function againListed(cell) {
+function againListed(sheet, cell, row, column) {
   const runs = cell.seeds.flatMap(([seed, , ids]) => ids.split(" ").filter(Boolean).map((id) => [seed, id]));
   const rerun = runs.length ? [element("p", {}, `Compute the run of seed ${runs[0][0]} again and compare, writing nothing:`),
     command(`pflbench rerun ${runs[0][1]}`)] : [];
-  const run = cell.again ? [element("p", {}, "Train its runs anew into a folder of their own:"), command(cell.again)] : [];
+  const train = sheet.run + sheet.columns[column][2] + (cell.own ?? sheet.rows[row][2]) + " --results again";
+  const run = cell.given === undefined ? [] : [element("p", {}, "Train all its runs anew, into a folder of their own:"), command(train)];
   const ids = runs.map(([seed, id]) => `${id} (seed ${seed})`).join(", ");
   return part("Compute it again", ...rerun, ...run, element("details", {}, element("summary", {}, "Its runs"), element("p", { class: "ids" }, ids)));
 }
@@ -119,12 +121,12 @@ function drawDrawer(sheet) {
       ["ours", cell.ours], ["paper", cell.paper], ["difference", cell.diff],
       ["verdict", cell.verdict && `${cell.verdict}: ${why}`],
       ["reference suspect", suspect], ["our best round", best],
-      [`minus ${rival}`, held && `${held[0]}, ${pooled(held[2])}`],
+      [`minus ${rival}`, held && `${held[0]}, ${pooled(held[1])}`],
       ["seeds", `${done} of ${asked} done${failed ? `, ${failed} failed` : ""}`],
       ["method", method], ["scored", stage],
       ["rests on", rests.map(([key, source]) => `${key} (${source})`).join(", ")],
     ]),
-    seedsDrawn(cell), curveDrawn(cell), clientsDrawn(cell), againListed(cell), givenListed(cell), departuresListed(cell),
+    seedsDrawn(cell), curveDrawn(cell), clientsDrawn(cell), againListed(sheet, cell, row, column), givenListed(cell), departuresListed(cell),
     part("Made with", facts(pooled(cell.made))),
   ].filter(Boolean));
   if (!drawer.open) drawer.showModal();

@@ -28,7 +28,7 @@ function follow() {
 
 for (const [key, sheet] of SHEETS) {
   const section = sectionOf(key);
-  section.querySelectorAll("table").forEach((table) => sortable(table, sheet));
+  adopt(section, sheet);
   section.addEventListener("click", (event) => {
     const cell = event.target.closest("td[data-cell] button");
     if (cell) change({ cell: cell.closest("td").dataset.cell });

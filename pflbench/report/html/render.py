@@ -33,10 +33,9 @@ _PROFILES = {
 
 
 class Shown(NamedTuple):
-    """A place as the template writes it: what stands there, its name in the data (None: empty), its classes."""
+    """A place as the template writes it: what stands there, its classes, and whether a drawer tells more of it."""
 
     text: str
-    key: str | None
     classes: str
     opens: bool
 
@@ -118,7 +117,7 @@ def _block(table: Table, block: Block) -> Mapping[str, Any]:
         "corner": block.corner,
         "levels": block.levels,
         "bodies": [
-            (name, [(number, row.title, _cells(table, block, number, row)) for number, row in some])
+            (name, [(number, row.title, _cells(table, block, row)) for number, row in some])
             for name, some in (("", rows), (text.OUTSIDE, outside))
             if some
         ],
@@ -126,17 +125,17 @@ def _block(table: Table, block: Block) -> Mapping[str, Any]:
     }
 
 
-def _cells(table: Table, block: Block, number: int, row: Row) -> list[Shown]:
-    return [_shown(row.cells[column], table.decimals, f"{number},{column}") for column in block.columns]
+def _cells(table: Table, block: Block, row: Row) -> list[Shown]:
+    return [_shown(row.cells[column], table.decimals) for column in block.columns]
 
 
-def _shown(value: CellValue | None, decimals: int, key: str) -> Shown:
+def _shown(value: CellValue | None, decimals: int) -> Shown:
     if value is None:
-        return Shown(text.NONE, None, "none", False)
+        return Shown(text.NONE, "none", False)
     lacking = value.mean is None and value.told is None
     classes = [("best", value.best), ("none", lacking), ("failed", lacking and value.failed > 0)]
-    opens = value.there and value.method != ""
-    return Shown(text.cell(value, decimals), key, " ".join(name for name, there in classes if there), opens)
+    shown = " ".join(name for name, there in classes if there)
+    return Shown(text.cell(value, decimals), shown, value.there and value.method != "")
 
 
 @cache

@@ -83,8 +83,7 @@ function drawTable(section, sheet) {
   }
   const said = sheet.readings[view.read];
   section.querySelector("h2").textContent = said.title;
-  section.querySelector(".footer ul")?.replaceChildren(
-    ...said.footer.map((line) => element("li", {}, pooled(line))));
+  section.querySelector(".footer ul")?.replaceChildren(...said.footer.map((line) => element("li", {}, line)));
   section.querySelector(".status").textContent = status(sheet);
   for (const table of section.querySelectorAll("table")) {
     drawCells(table, sheet);
@@ -109,10 +108,10 @@ function status(sheet) {
 function drawCells(table, sheet) {
   for (const place_ of table.querySelectorAll("td[data-cell]")) {
     const key = place_.dataset.cell;
-    const [text] = shown(sheet, key);
+    const text = shown(sheet, key);
     const at = place_.querySelector("button") || place_;
     if (at.textContent !== text) at.textContent = text;
-    const cell = place(sheet, key);
+    const cell = place(sheet, key) || {};
     const plain = !view.versus && view.show === "ours" && view.clients === "mean";
     place_.classList.toggle("best", Boolean(plain && cell.best));
     const judged = view.show === "difference" && !view.versus && cell.verdict;
@@ -131,7 +130,7 @@ function sort(table, sheet) {
     if (sorted) head.setAttribute("aria-sort", way === "up" ? "ascending" : "descending");
     else head.removeAttribute("aria-sort");
   }
-  const value = (row) => (column < 0 ? null : shown(sheet, `${row.dataset.row},${column}`)[1]);
+  const value = (row) => (column < 0 ? null : number(shown(sheet, `${row.dataset.row},${column}`)));
   const title = (row) => row.querySelector("th").textContent;
   for (const body of table.tBodies) {
     const rows = [...body.querySelectorAll("tr[data-row]")].sort((a, b) => {
@@ -188,4 +187,21 @@ function sortable(table, sheet) {
     };
     head.replaceChildren(element("button", { type: "button", class: "sort", onclick: next }, head.textContent));
   }
+}
+
+// What stands in the page already, and not again in the data: the first reading's texts and its footer.
+function adopt(section, sheet) {
+  const [first] = Object.values(sheet.readings);
+  for (const table of section.querySelectorAll("table")) {
+    const columns = [...table.querySelectorAll("th[data-column]")].map((head) => head.dataset.column);
+    for (const row of table.querySelectorAll("tr[data-row]")) {
+      [...row.querySelectorAll("td")].forEach((one, i) => {
+        one.dataset.cell = `${row.dataset.row},${columns[i]}`;
+        if (Object.hasOwn(first.cells, one.dataset.cell)) first.cells[one.dataset.cell].ours = one.textContent;
+      });
+    }
+    sortable(table, sheet);
+  }
+  first.footer = [...section.querySelectorAll(".footer li")].map((line) => line.textContent);
+  for (const other of Object.values(sheet.readings).slice(1)) other.footer = other.footer.map(pooled);
 }

@@ -80,20 +80,22 @@ function against(sheet, key) {
   return own[key] || (first.versus[view.versus] || {})[key];
 }
 
-// What a place shows in this view: its text, and the number to sort by.
+// What a place shows in this view.
 function shown(sheet, key) {
   const cell = place(sheet, key);
-  if (!cell) return ["–", null];
+  if (!cell) return "–";
   if (view.versus) {
-    const held = against(sheet, key);
     const rival = sheet.rows[+key.split(",")[0]][0] === view.versus;
-    return held ? [held[0], held[1]] : [rival ? "0" : "–", rival ? 0 : null];
+    return against(sheet, key)?.[0] ?? (rival && cell.done ? "0" : "–");
   }
-  if (view.show === "paper") return [cell.paper ?? "–", cell.pn ?? null];
-  if (view.show === "difference") return [cell.diff ?? "–", cell.dn ?? null];
-  if (view.clients === "worst") return [cell.worst ?? "–", cell.wn ?? null];
-  if (view.clients === "median") return [cell.median ?? "–", cell.mn ?? null];
-  return [cell.ours, cell.n ?? null];
+  if (view.show !== "ours") return cell[{ paper: "paper", difference: "diff" }[view.show]] ?? "–";
+  return cell[{ mean: "ours", worst: "worst", median: "median" }[view.clients]] ?? "–";
+}
+
+// The number that a text begins with, to sort by and to draw at; null where it has none.
+function number(text) {
+  const found = text?.match(/^[+-]?\d+(\.\d+)?(?![\d./])/);
+  return found ? Number(found[0]) : null;
 }
 
 // An element with attributes and children; texts are always texts, never markup.
