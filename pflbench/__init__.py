@@ -21,6 +21,7 @@ __all__ = [
     "Execution",
     "Selection",
     "check",
+    "compare",
     "explain",
     "plan",
     "run",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pflbench.api import check, explain, plan, run, scores, select, suites, table
+    from pflbench.api import check, compare, explain, plan, run, scores, select, suites, table
     from pflbench.running.execution import Execution
     from pflbench.selection import Selection
 

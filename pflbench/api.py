@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pflbench.reading.explaining import Explanation
+    from pflbench.report.comparison import Comparison
     from pflbench.report.table import Table
     from pflbench.running.planning import Plan
     from pflbench.running.training import Outcome
@@ -220,6 +221,23 @@ def explain(
     return Explained(explain(suite, row, column, store, selection(**choices), stage=stage, root=root))
 
 
+def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Where | None = None) -> Compared:
+    """What moved between two results folders, cell by cell: the second against the first, paired by seed and client.
+
+    Args:
+        a: A results folder, "git:COMMIT" of the repository here, or "packaged": the runs that came with pflbench.
+        b: Another one.
+        part: Which suites, profiles, rows and columns; None: all tables with results.
+        data_dir: Where the datasets are, if not in the data root.
+
+    Raises:
+        UsageError: A place cannot be read, something is unknown, or neither has results of what is asked for.
+    """
+    from pflbench.reading.comparing import compare as compared
+
+    return Compared(compared(str(a), str(b), part or Selection(), data_dir))
+
+
 def check(method: Method) -> list[Finding]:
     """Hold a method against the public contract, check by check; a finding without a `problem` passed.
 
@@ -273,6 +291,35 @@ class FinishedTable:
         from pflbench.report.render import html
 
         return html(self.content)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two results folders side by side; `str` is the text of `pflbench compare`."""
+
+    content: Comparison
+
+    def to_frame(self) -> pd.DataFrame:
+        """A line per cell, with both means, the difference, its interval, and what became of it."""
+        import pandas as pd
+
+        return pd.read_csv(io.StringIO(self._as("csv")))
+
+    def to_markdown(self) -> str:
+        """As `pflbench compare --format markdown` prints it."""
+        return self._as("markdown")
+
+    def dropped(self, points: float = 1.0) -> list[str]:
+        """The cells whose mean falls by more than so many points, beyond noise: what `--fail-if-drop` looks for."""
+        return [str(one.name) for one in self.content.pairs if one.drops(points)]
+
+    def _as(self, format: Any) -> str:
+        from pflbench.report.compared import text
+
+        return text(self.content, format)
+
+    def __str__(self) -> str:
+        return self._as("terminal")
 
 
 @dataclass(frozen=True)

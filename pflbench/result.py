@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from pflbench.spec import RunSpec
 
+CLOSE = 0.1
+"""Points by which mean accuracies of a run made twice may differ: rounding, on another machine or in a stack."""
+
 
 class Score(NamedTuple):
     """One client scored once. `round` counts finished rounds; `step` counts fine-tuning updates (0 = none).

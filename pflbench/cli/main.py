@@ -23,7 +23,7 @@ from pflbench.package import __version__
 
 INTERRUPTED = 130
 VERBS = (
-    *("run", "report", "plot", "plan", "status", "ls", "data", "explain", "scores", "show"),
+    *("run", "report", "plot", "plan", "status", "ls", "data", "explain", "scores", "show", "compare"),
     *("pack", "upgrade", "rm", "queue", "tune", "check", "speed", "info"),
 )
 """In the order of the help. Each is a function of its name, or a group's `app`, in its own module or one of `HOME`."""
@@ -36,7 +36,7 @@ HOME = {
 # Nothing here is for plugins of pydantic to change; to look for some is to read about every installed package.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
-LISTING = ("ls", "report", "status")
+LISTING = ("ls", "report", "status", "compare")
 """Verbs that read much, make nothing, and end."""
 
 

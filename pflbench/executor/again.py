@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pflbench.result import RunResult
-
-CLOSE = 0.1
-"""Points by which mean accuracies of a run made twice may differ: rounding, on another machine or in a stack."""
+from pflbench.result import CLOSE, RunResult
 
 Moment = tuple[str, int, int]
 """Stage, round and fine-tuning step."""

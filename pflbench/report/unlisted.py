@@ -50,7 +50,7 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
     for run in stored:
         if run.id in own:
             continue
-        mine, setting = _variant(run), run.setting()
+        mine, setting = variant(run), run.setting()
         for id, column in columns.items():
             named = mine in column.named
             if not column.admits(setting, run.method.name) or not _belongs(run, table, asked, named):
@@ -74,7 +74,8 @@ def _belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool
     return named or is_reference(run.method.name)
 
 
-def _variant(spec: RunSpec) -> Variant:
+def variant(spec: RunSpec) -> Variant:
+    """What a run has in common with the others of its row."""
     options: dict[str, Any] = dict(spec.method.hyper)
     if spec.scoring.finetune is not None:
         options["finetune lr"] = spec.scoring.finetune.lr
@@ -90,7 +91,7 @@ class _Column:
         self.cells, rounds = cells, cells[0].column.rounds
         self.stages = {cell.stage for cell in cells}
         runs = [run for cell in cells for run in ([p.run for g in cell.choices for p in g] or cell.runs)]
-        self.named: dict[Variant, None] = dict.fromkeys(map(_variant, runs))
+        self.named: dict[Variant, None] = dict.fromkeys(map(variant, runs))
         self.seeds = sorted({run.seed for run in runs})
         # A row that trains for other rounds than its column admits only its own method, e.g. another version of it.
         self._settings = {(run.setting(), "" if run.rounds == rounds else run.method.name) for run in runs}

@@ -20,6 +20,7 @@ LOOKS = (
     ("ls", "runs"),
     ("scores", "-o", "../scores.csv"),
     ("scores", "-s", "tiny.toml", "-o", "../scores.csv"),
+    ("compare", "results", "results", "-s", "tiny.toml"),
     ("plan", "-s", "tiny.toml", "--no-measure"),
 )
 

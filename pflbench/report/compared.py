@@ -1,0 +1,171 @@
+"""A comparison of two results folders as text: for a terminal, as Markdown, or as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from pflbench.report.comparison import MOVED, STATES, Comparison, Pair, State
+from pflbench.report.statistics import LEVEL
+from pflbench.report.text import NONE, number, ranges
+from pflbench.units import count
+
+Format = Literal["terminal", "markdown", "csv"]
+CSV_COLUMNS = (
+    *("suite", "profile", "row", "row_id", "column", "column_id", "stage", "state", "a", "b", "difference", "low"),
+    *(
+        "high",
+        "factor",
+        "n",
+        "over",
+        "seed",
+        "seeds_a",
+        "seeds_b",
+        "same_scores",
+        "rounding",
+        "note",
+        "runs_a",
+        "runs_b",
+    ),
+)
+SORTS: dict[str, Callable[[Pair], object]] = {
+    "name": lambda one: (one.name.suite, one.name.profile, one.name.row_title, one.name.column_title, one.name.stage),
+    "factor": lambda one: (one.factor is None, one.factor or 0.0),
+    "difference": lambda one: (one.difference is None, one.difference or 0.0),
+}
+"""By the name of an order; the least first, so that what fell most stands on top."""
+_HEADER = ("Table", "Row", "Column", "A", "B", "B - A", "95 % interval", "Factor", "Seeds", "")
+
+
+def chosen(
+    found: Comparison, *, factor: float = 1.0, only_changed: bool = False, sort: str | None = None
+) -> list[tuple[State, Pair]]:
+    """The cells to show with their states, in the order of `SORTS`, or in that of the tables."""
+    shown = [(one.state(factor), one) for one in found.pairs]
+    shown = [(state, one) for state, one in shown if state in MOVED or not only_changed]
+    return sorted(shown, key=lambda two: SORTS[sort](two[1])) if sort else shown  # type: ignore[arg-type, return-value]
+
+
+def text(
+    found: Comparison,
+    format: Format = "terminal",
+    *,
+    factor: float = 1.0,
+    only_changed: bool = False,
+    sort: str | None = None,
+    split: bool = True,
+) -> str:
+    """The comparison as text that ends with a newline.
+
+    Args:
+        found: What was compared.
+        format: `csv` has a line for each cell, with `CSV_COLUMNS`.
+        factor: A change of the mean by less than this factor, up or down, counts as none.
+        only_changed: Whether only cells that are worse or better are shown.
+        sort: One of `SORTS`; None: as in the tables.
+        split: Whether what is worse, better, the same and so on stands in lists of their own.
+    """
+    shown = chosen(found, factor=factor, only_changed=only_changed, sort=sort)
+    if format == "csv":
+        return _csv(shown, factor)
+    groups = {STATES[state]: [one for own, one in shown if own == state] for state in STATES} if split else {}
+    lists = groups or {"": [one for _, one in shown]}
+    states = Counter(one.state(factor) for one in found.pairs)
+    parts = [_sides(found, format == "markdown")]
+    for title, pairs in lists.items():
+        if pairs:
+            head = f"{title}: {count(len(pairs), 'cell')}" if title else count(len(pairs), "cell")
+            parts += [f"### {head}" if format == "markdown" else head, _listed(pairs, factor, format)]
+    counts = ", ".join(
+        f"{STATES[state][0].lower()}{STATES[state][1:]} {states[state]}" for state in STATES if states[state]
+    )
+    notes = [f"Cells: {counts}.", *_notes(found)]
+    parts.append("\n".join(f"- {note}" if format == "markdown" else note for note in notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def _sides(found: Comparison, marked: bool) -> str:
+    dash = "- " if marked else ""
+    return f"{dash}A: {found.a}\n{dash}B: {found.b}"
+
+
+def _notes(found: Comparison) -> list[str]:
+    notes = [
+        "B - A is in points, over the seeds that both have; its interval is Student's over these seeds' differences."
+    ]
+    if any(one.seed is not None and one.paired for one in found.pairs):
+        notes.append(
+            "With one seed in common clients are paired instead: such an interval is conditional on that seed, and "
+            "says nothing of others."
+        )
+    if any(one.alike for one in found.pairs):
+        notes.append('"same": the same runs with the same scores, to the last bit.')
+    if found.tested:
+        by_chance = number((1 - LEVEL) * found.tested, None, 1)
+        cells = f"Of {count(found.tested, 'cell')} with an interval and not the same scores"
+        notes.append(f"{cells}, {by_chance} would move by chance alone.")
+    return notes
+
+
+def _listed(pairs: Sequence[Pair], factor: float, format: Format) -> str:
+    from tabulate import tabulate
+
+    lines = [_line(one, factor) for one in pairs]
+    kept = [i for i, name in enumerate(_HEADER) if name or any(line[i] for line in lines)]
+    sides = ["left" if _HEADER[i] in ("Table", "Row", "Column", "") else "right" for i in kept]
+    fields = [[line[i].replace("|", "\\|") if format == "markdown" else line[i] for i in kept] for line in lines]
+    style = "pipe" if format == "markdown" else "simple"
+    header = [_HEADER[i] for i in kept]
+    return tabulate(fields, headers=header, tablefmt=style, colalign=sides, disable_numparse=True)
+
+
+def _line(one: Pair, factor: float) -> list[str]:
+    interval = one.interval
+    table = one.name.suite if one.name.profile == "paper" else f"{one.name.suite} [{one.name.profile}]"
+    return [
+        *(table, one.name.row_title, one.name.column_title, _number(one.a), _number(one.b)),
+        NONE if one.difference is None else f"{_number(one.difference, '+')}",
+        f"{_number(interval.low, '+')} to {_number(interval.high, '+')}" if interval and not one.alike else NONE,
+        NONE if one.factor is None else f"{one.factor:.3f}",
+        ranges(one.shared or one.seeds_a or one.seeds_b),
+        one.why(factor),
+    ]
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    return NONE if value is None else f"{round(value, 2) + 0.0:{sign}.2f}"
+
+
+def _csv(shown: Sequence[tuple[State, Pair]], factor: float) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for state, one in shown:
+        name, interval = one.name, one.interval
+        over = "" if one.paired is None else "seeds" if one.seed is None else "clients"
+        writer.writerow(
+            (
+                *(
+                    name.suite,
+                    name.profile,
+                    name.row_title,
+                    name.row,
+                    name.column_title,
+                    name.column,
+                    name.stage,
+                    state,
+                ),
+                *map(_short, (one.a, one.b, one.difference, *(interval or (None, None)), one.factor)),
+                *(one.paired.n if one.paired else None, over, one.seed),
+                *(" ".join(map(str, seeds)) for seeds in (one.seeds_a, one.seeds_b)),
+                *(one.alike, one.rounding, one.why(factor), " ".join(one.runs_a), " ".join(one.runs_b)),
+            )
+        )
+    return file.getvalue()
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(value, 10)

@@ -1,0 +1,142 @@
+"""`pflbench compare`: folders and commits, selectors, formats, and the end with 1."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import pflbench as pb
+from pflbench.cli import main as program
+from pflbench.store import Store
+from pflbench.store.packing import pack
+
+HERE = ("-s", "tiny.toml", "--profile", "paper")
+
+
+@pytest.fixture
+def after(results: Path, folder: Path) -> Path:
+    """The results, with FedAvg in the first column 10 points worse before fine-tuning, for every client and seed."""
+    copy = Path(shutil.copytree(results, folder / "after"))
+    store = Store(copy)
+    for run in store.list():
+        if run.spec.method.name == "fedavg" and run.spec.partition.name == "shards":
+            result = store.read(run.spec.id)
+            scores = (s._replace(accuracy=s.accuracy - 0.1) if s.stage == "global" else s for s in result.scores)
+            store.write(replace(result, scores=tuple(scores)))
+    return copy
+
+
+def lines(said: str) -> dict[tuple[str, str], dict[str, str]]:
+    return {(line["row"], line["column"]): line for line in csv.DictReader(io.StringIO(said))}
+
+
+@pytest.mark.usefixtures("after")
+def test_what_fell_ends_with_one(cli) -> None:
+    result = cli("compare", "results", "after", *HERE, "--fail-if-drop", "1.0")
+    assert result.code == 1 and "Worse: 1 cell" in result.out and result.out.count("-10.00") >= 1
+    assert result.err == "Dropped by more than 1 points: tiny [paper], FedAvg, Shards: -10.00.\n"
+    assert cli("compare", "results", "after", *HERE, "--fail-if-drop", "10.5").code == 0
+    assert cli("compare", "after", "results", *HERE, "--fail-if-drop", "1.0").code == 0
+    assert cli("compare", "results", "after", *HERE).code == 0
+
+
+@pytest.mark.usefixtures("after")
+def test_every_cell_once_and_selectors(cli) -> None:
+    found = lines(cli("compare", "results", "after", *HERE, "--format", "csv").out)
+    assert {key: line["state"] for key, line in found.items()} == {
+        ("FedAvg", "Shards"): "worse",
+        **dict.fromkeys([("FedAvg", "Dirichlet"), ("FedAvg-FT", "Shards"), ("FedAvg-FT", "Dirichlet")], "same"),
+        **dict.fromkeys([("Ditto", "Shards"), ("Ditto", "Dirichlet")], "same"),
+    }
+    assert list(lines(cli("compare", "results", "after", *HERE, "-m", "ditto", "--format", "csv").out)) == [
+        ("Ditto", "Shards"),
+        ("Ditto", "Dirichlet"),
+    ]
+    column = lines(cli("compare", "results", "after", *HERE, "--column", "dirichlet", "--format", "csv").out)
+    assert {key[1] for key in column} == {"Dirichlet"}
+    only = cli("compare", "results", "after", *HERE, "--only-changed", "--format", "csv").out
+    assert list(lines(only)) == [("FedAvg", "Shards")]
+    smoke = lines(cli("compare", "results", "after", "-s", "tiny.toml", "--profile", "smoke", "--format", "csv").out)
+    assert smoke["FedAvg", "Shards"]["over"] == "clients" and "seed 0" in smoke["FedAvg", "Shards"]["note"]
+
+
+def test_commits_are_read_from_their_repository(cli, results: Path, after: Path, folder: Path) -> None:
+    def git(*arguments: str) -> str:
+        named = ("-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false")
+        done = subprocess.run(["git", *named, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    git("init", "-q")
+    git("add", "results")
+    git("commit", "-qm", "before")
+    first = git("rev-parse", "HEAD")
+    shutil.rmtree(results)
+    after.rename(results)
+    pack(Store(results))
+    git("add", "-A", "results")
+    git("commit", "-qm", "after")
+    there = cli("compare", f"git:{first}", "git:HEAD", *HERE, "--fail-if-drop", "1").out
+    assert "Worse: 1 cell" in there and "Cells: worse 1, same 5." in there
+    mixed = cli("compare", "git:HEAD~1:results", "results", *HERE).out
+    assert mixed.splitlines()[2:] == there.splitlines()[2:]
+    assert git("status", "--porcelain", "results") == ""
+    assert (
+        cli("compare", "git:HEAD:nothing", "results").err == "Error: 'git:HEAD:nothing' has no results in 'nothing'.\n"
+    )
+
+
+def test_a_new_version_of_a_method_is_held_against_its_old_one(cli, results: Path, folder: Path) -> None:
+    """Only the older version's runs are in A, only today's in B: one line for the cell, and it says so."""
+    old = Store(folder / "old")
+    for run in Store(results).list():
+        if run.spec.method.name == "ditto":
+            method = run.spec.method.model_copy(update={"version": "0"})
+            result = Store(results).read(run.spec.id)
+            asked = {"asked": {"suite": "tiny", "profile": "paper"}}
+            spec = run.spec.model_copy(update={"method": method})
+            old.write(replace(result, spec=spec, provenance=result.provenance | asked))
+    found = lines(cli("compare", "old", "results", *HERE, "-m", "ditto", "--format", "csv").out)
+    assert [line["state"] for line in found.values()] == ["same", "same"]
+    assert all("same scores, version 0 in A, 1 in B" in line["note"] for line in found.values()), found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("git:nowhere", "results"), "'git:nowhere' cannot be read here"),
+        (("nowhere", "results"), "'nowhere' is no folder"),
+        (("data", "results"), "'data' is no results folder"),
+        (("packaged", "results"), "packages no reference runs"),
+        (("results", "results", "-s", "cafeme-table1"), "Neither 'results' nor 'results' has results of cafeme-table1"),
+        (("results", "results", "-s", "tiny.toml", "-m", "nobody"), "Unknown method 'nobody'"),
+        (("results", "results", "--sort", "size"), "Unknown order 'size'"),
+        (("results", "results", "--format", "latex"), "Unknown format 'latex'"),
+        (("results", "results", "--factor", "0.5"), "'--factor'"),
+        (("results",), "Missing argument"),
+    ],
+)
+def test_a_wrong_request(cli, results: Path, folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    (folder / "data").mkdir()
+    result = cli("compare", *arguments)
+    assert result.code == 2 and said in result.err and len(result.err.splitlines()) == 1
+
+
+def test_the_same_from_python(results: Path, after: Path, cli) -> None:
+    part = pb.select("tiny.toml", profile="paper")
+    moved = pb.compare(results, "after", part)
+    frame = moved.to_frame().set_index(["row", "column"])
+    assert frame.state.value_counts().to_dict() == {"same": 5, "worse": 1}
+    assert frame.difference["FedAvg", "Shards"] == pytest.approx(-10)
+    assert moved.dropped(1.0) == ["tiny [paper], FedAvg, Shards"] and moved.dropped(11) == []
+    assert "A: results" in moved.to_markdown().replace(str(results), "results")
+    assert str(pb.compare("results", "after", part)) == cli("compare", "results", "after", *HERE).out
+
+
+def test_it_is_among_the_verbs() -> None:
+    assert "compare" in program.VERBS
