@@ -71,20 +71,24 @@ def text(
     shown = chosen(found, factor=factor, only_changed=only_changed, sort=sort)
     if format == "csv":
         return _csv(shown, factor)
-    groups = {STATES[state]: [one for own, one in shown if own == state] for state in STATES} if split else {}
-    lists = groups or {"": [one for _, one in shown]}
+    marked = format == "markdown"
+    parts = [_sides(found, marked)]
+    for title, pairs in _grouped(shown, split).items():
+        head = f"{title}: {count(len(pairs), 'cell')}" if title else count(len(pairs), "cell")
+        parts += [f"### {head}" if marked else head, _listed(pairs, factor, format)]
     states = Counter(one.state(factor) for one in found.pairs)
-    parts = [_sides(found, format == "markdown")]
-    for title, pairs in lists.items():
-        if pairs:
-            head = f"{title}: {count(len(pairs), 'cell')}" if title else count(len(pairs), "cell")
-            parts += [f"### {head}" if format == "markdown" else head, _listed(pairs, factor, format)]
-    counts = ", ".join(
-        f"{STATES[state][0].lower()}{STATES[state][1:]} {states[state]}" for state in STATES if states[state]
-    )
+    counts = ", ".join(f"{title[0].lower()}{title[1:]} {states[one]}" for one, title in STATES.items() if states[one])
     notes = [f"Cells: {counts}.", *_notes(found)]
-    parts.append("\n".join(f"- {note}" if format == "markdown" else note for note in notes))
+    parts.append("\n".join(f"- {note}" if marked else note for note in notes))
     return "\n\n".join(parts) + "\n"
+
+
+def _grouped(shown: Sequence[tuple[State, Pair]], split: bool) -> dict[str, list[Pair]]:
+    """The cells by their states' titles, in the order of `STATES`; under no title if they are not to be `split`."""
+    if not split:
+        return {"": [one for _, one in shown]} if shown else {}
+    there = {state for state, _ in shown}
+    return {STATES[state]: [one for own, one in shown if own == state] for state in STATES if state in there}
 
 
 def _sides(found: Comparison, marked: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -187,40 +187,48 @@ class Found(NamedTuple):
 
 
 def pair(name: Name, a: Found | None, b: Found | None, note: str = "") -> Pair:
-    """A cell in A and in B, of which at least one has it."""
-    seeds_a, seeds_b = tuple(a.reads if a else ()), tuple(b.reads if b else ())
+    """A cell in A and in B, of which at least one has it. `note`: what there is to know of both."""
+    if a is not None and b is not None:
+        return _both(name, a, b, note)
+    if a is not None:
+        return Pair(name, a.mean(a.reads), None, tuple(a.reads), (), a.runs, (), note=note)
+    assert b is not None
+    return Pair(name, None, b.mean(b.reads), (), tuple(b.reads), (), b.runs, note=note)
+
+
+def _both(name: Name, a: Found, b: Found, note: str) -> Pair:
+    seeds_a, seeds_b = tuple(a.reads), tuple(b.reads)
     shared = [seed for seed in seeds_a if seed in seeds_b]
-    found = Pair(
-        name,
-        a.mean(shared or seeds_a) if a else None,
-        b.mean(shared or seeds_b) if b else None,
-        *(seeds_a, seeds_b, a.runs if a else (), b.runs if b else ()),
-        note=note,
-    )
-    if a is None or b is None:
-        return found
+    means = a.mean(shared or seeds_a), b.mean(shared or seeds_b)
+    found = Pair(name, *means, seeds_a, seeds_b, a.runs, b.runs)
     notes = [note, _unshared(seeds_a, seeds_b, shared)]
-    if others := [seed for seed in shared if _data(a.reads[seed]) != _data(b.reads[seed])]:
-        return _changed(found, [*notes, f"other data in seeds {ranges(others)}"])
-    alike = bool(shared) and all(_alike(a.reads[seed], b.reads[seed]) for seed in shared)
-    differences = [b.of(seed) - a.of(seed) for seed in shared]
-    seed = shared[0] if len(shared) == 1 else None
-    if seed is not None:
-        mine, other = a.by_client(seed), b.by_client(seed)
-        differences = [other[client] - mine[client] for client in mine if client in other]
-        notes += [] if differences or alike else [f"one score of one seed ({seed})"]
-    return _changed(
+    others = [seed for seed in shared if _data(a.reads[seed]) != _data(b.reads[seed])]
+    if others or not shared:
+        return replace(found, note=_said(*notes, f"other data in seeds {ranges(others)}" if others else ""))
+    differences = _differences(a, b, shared)
+    alike = all(_alike(a.reads[seed], b.reads[seed]) for seed in shared)
+    lone = "" if differences or alike else f"one score of one seed ({shared[0]})"
+    return replace(
         found,
-        notes,
+        note=_said(*notes, lone),
         paired=paired(differences) if differences else None,
-        seed=seed,
+        seed=shared[0] if len(shared) == 1 else None,
         alike=alike,
-        rounding=bool(shared) and all(_rounding(a, b, seed) for seed in shared),
+        rounding=all(_rounding(a, b, seed) for seed in shared),
     )
 
 
-def _changed(found: Pair, notes: Sequence[str], **changes: object) -> Pair:
-    return Pair(**(vars(found) | changes | {"note": "; ".join(filter(None, notes))}))
+def _differences(a: Found, b: Found, shared: Sequence[int]) -> list[float]:
+    """B minus A of each seed or, where that is one, of each client that both score."""
+    if len(shared) > 1:
+        return [b.of(seed) - a.of(seed) for seed in shared]
+    (seed,) = shared
+    mine, other = a.by_client(seed), b.by_client(seed)
+    return [other[client] - mine[client] for client in mine if client in other]
+
+
+def _said(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
 
 
 def _unshared(a: Sequence[int], b: Sequence[int], shared: Sequence[int]) -> str:
