@@ -133,6 +133,7 @@ def table(
     spread: bool | None = None,
     read: ReadAs = "last",
     versus: str | None = None,
+    fairness: bool = False,
     packaged: bool = True,
     data_dir: Where | None = None,
 ) -> FinishedTable:
@@ -145,6 +146,8 @@ def table(
         read: In which of the rounds that runs were scored in it is read: "last" (those that the suite names), "last-10"
             (the mean over the last ten), or "best" (each run's best one, which is optimistic).
         versus: The row, or a method that one row shows, that all others are held against, paired seed by seed.
+        fairness: Whether it also says how each number is spread over clients (the worst tenth, the deviation, the
+            clients with the fewest images, training against held-out clients).
         packaged: Whether the reference runs that came with pflbench are read, too, where the folder lacks them.
         data_dir: Where the datasets are, if not in the data root.
 
@@ -159,7 +162,7 @@ def table(
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
     store = ShownStore(Path(results), packaged=packaged)
     own, every = readable(store, data_dir), part.but(profile=part.profile or "paper", methods=None)
-    (table,) = reported(every, store, own, spread=spread, read_as=read, versus=versus).tables
+    (table,) = reported(every, store, own, spread=spread, read_as=read, versus=versus, over_clients=fairness).tables
     if not table.has_results:
         raise none_there(part, store, own)
     return FinishedTable(only([table], part.methods)[0])

@@ -20,7 +20,7 @@ from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.store import Store
-    from pflbench.suite.cells import Expansion
+    from pflbench.suite.cells import Expansion, ReadAs
 
 Profile = Annotated[str | None, option("--profile", help="Only this one (default: each that has results).")]
 _LISTED = 30
@@ -75,6 +75,14 @@ def report(
         str | None,
         option("--versus", help="A row, or a method that one row shows: all others against it, seed by seed."),
     ] = None,
+    fairness: Annotated[
+        bool,
+        option(
+            "--fairness",
+            help="Also how each number is spread over clients: the worst tenth, the deviation, the clients with the "
+            "fewest images, training against held-out clients.",
+        ),
+    ] = False,
     fresh: Annotated[bool, option("--fresh", help="Leave packed runs out, as those of other people.")] = False,
     packaged: options.Packaged = True,
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
@@ -95,13 +103,17 @@ def report(
         raise unknown("format", format_, FORMATS)
     store = ShownStore(results, packed=not fresh, packaged=packaged and not fresh)
     own = readable(store, data_dir)
+    read_as: ReadAs = read  # type: ignore[assignment]  # checked where it is used
     if format_ == "html":
         from pflbench.reading.page import page
 
-        made = page(selection, store, own, spread=spread, read_as=read, versus=versus, compare=compare_paper)  # type: ignore[arg-type]
+        made = page(selection, store, own, spread=spread, read_as=read_as, versus=versus, compare=compare_paper)
         return _put(made, output)
     first_look = format_ == "terminal" and output is None
-    found = reported(selection, store, own, spread=spread, newest=first_look and not all_, read_as=read, versus=versus)  # type: ignore[arg-type]
+    newest = first_look and not all_
+    found = reported(
+        selection, store, own, spread=spread, newest=newest, read_as=read_as, versus=versus, over_clients=fairness
+    )
     tables = [compact(one, compare_paper) for one in found.tables] if first_look and not full else found.tables
     if first_look:
         ids = (id for one in found.tables for *_, value in one.shown for seed in value.runs.values() for id in seed)

@@ -52,18 +52,23 @@ def reported(
     newest: bool = False,
     read_as: ReadAs = "last",
     versus: str | None = None,
+    over_clients: bool = False,
 ) -> Reported:
     """What a report shows; the methods asked for choose among the rows.
 
     Where nothing is asked for and `newest`, it is only the table that was run last. `spread`: whether the spread over
     seeds stands behind each number; None: as the suite says. `read_as`: in which of the scored rounds they are read.
-    `versus`: the row that all others are held against.
+    `versus`: the row that all others are held against. `over_clients`: whether each table says how its cells are spread
+    over clients.
 
     Raises:
         UsageError: Something is unknown, or nothing that is asked for has results.
     """
     found = asked_for(part, store, own, spread=spread, newest=newest, read_as=read_as)
-    tables = [*found.counted.values(), *(lay_out(one, store, read_as, versus) for one in found.shown)]
+    tables = [
+        *found.counted.values(),
+        *(lay_out(one, store, read_as, versus, over_clients=over_clients) for one in found.shown),
+    ]
     return Reported(only(tables, part.methods), found.others)
 
 

@@ -12,7 +12,19 @@ import numpy.typing as npt
 
 from pflbench.errors import PflbenchError
 from pflbench.report.gap import gap
-from pflbench.report.reading import WINDOW, Floats, Rounds, Shelf, average, by_round, concerned, scored
+from pflbench.report.reading import (
+    EVERYBODY,
+    WINDOW,
+    Floats,
+    Rounds,
+    Shelf,
+    average,
+    by_client,
+    by_round,
+    concerned,
+    scored,
+    smallest,
+)
 from pflbench.report.table import CellValue, Recent
 from pflbench.report.text import ranges
 from pflbench.report.verdict import COMPARED, verdict
@@ -38,6 +50,19 @@ class Read(NamedTuple):
     def average(self, reading: Reading) -> Floats:
         """The mean accuracy in percent for each fine-tuning step that is read."""
         return average(self.rounds, reading, self.result)
+
+
+def of_seed(one: Read, reading: Reading) -> Floats:
+    """The accuracy of each client that counts in percent, the mean over the rounds and steps that are read.
+
+    Empty where clients were not scored one by one.
+    """
+    found = by_client(one.rounds)
+    if found.clients == (EVERYBODY,):
+        return np.zeros(0)
+    values = 100 * found.values.mean(axis=0)
+    few = smallest(found, reading, one.result)
+    return np.asarray(values if few is None else values[few])
 
 
 def read(cell: Cell, shelf: Shelf) -> list[Read]:

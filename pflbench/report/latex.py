@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from pflbench.report import text
+from pflbench.report import appendix, text
 from pflbench.report.footer import NO_PAPER
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import View, views
@@ -55,12 +55,12 @@ def latex(table: Table, compare: bool) -> str:
     source = [f"% {text.fitting(_in_a_line(line), 'ascii')}" for line in table.footer if line.startswith(SOURCE)]
     grids = [_grid(table, view) for view in views(table)]
     lines = [NEEDS, *source, *_float(caption, _label(table), grids, notes)]
-    for one in text.appendices(table, compare):
+    for one in appendix.appendices(table, compare):
         lines += latex_appendix(table, one)
     return "\n".join(lines) + "\n"
 
 
-def latex_appendix(table: Table, of: text.Appendix) -> list[str]:
+def latex_appendix(table: Table, of: appendix.Appendix) -> list[str]:
     """What follows a table, in lines: an empty one, and a table of its own."""
     title = of.title[0].lower() + of.title[1:]
     listed = [_listed(of)] if of.lines else []
@@ -168,8 +168,8 @@ def _number(shown: str) -> str:
     return escaped(re.sub(r"^-(?=\d)", "−", shown))
 
 
-def _listed(of: text.Appendix) -> list[str]:
-    sides = "".join("l" if name in text.LEFT else "r" for name in of.header)
+def _listed(of: appendix.Appendix) -> list[str]:
+    sides = "".join("l" if name in appendix.LEFT else "r" for name in of.header)
     body = []
     for row, same in groupby(of.lines, key=lambda line: line[0]):
         found = [_line(["", *map(_number, line[1:])]) for line in same]

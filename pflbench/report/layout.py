@@ -11,9 +11,10 @@ import numpy as np
 
 from pflbench.report.beside import compared
 from pflbench.report.cells import Read, read, settle, value
+from pflbench.report.fairness import fairness
 from pflbench.report.footer import footer
 from pflbench.report.reading import Shelf
-from pflbench.report.table import CellValue, Grid, Row, Table, Versus
+from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
 from pflbench.report.unlisted import extra_rows
 from pflbench.report.used import Used, runs_used
 from pflbench.report.versions import apart, mixtures, outdated
@@ -57,18 +58,38 @@ class Filled:
     shelf: Shelf
     read_as: ReadAs
 
+    @property
+    def fairness(self) -> dict[tuple[str, str], Fairness]:
+        """How the cells are spread over their clients, where these were scored one by one."""
+        each = {place: fairness(done, self.cells[place].reading) for place, done in self.found.items()}
+        return {place: one for place, one in each.items() if one is not None}
+
     def against(self, versus: str) -> Versus:
         """All cells against those of a row, or of a method that one row shows. Raises `UsageError` if that is none."""
         return held_against(versus, self.table, self.grid, self.found)
 
 
-def lay_out(table: Expansion, store: Store, read_as: ReadAs = "last", versus: str | None = None) -> Table:
+def lay_out(
+    table: Expansion,
+    store: Store,
+    read_as: ReadAs = "last",
+    versus: str | None = None,
+    *,
+    over_clients: bool = False,
+) -> Table:
     """The finished table. Depends on nothing but the suite and the stored runs.
 
-    `read_as`: in which of the scored rounds it is read. `versus`: the row, or a method that one row shows, that all
-    others are held against. Raises `UsageError` where that is none.
+    Args:
+        table: What is to be shown.
+        store: Where the runs are.
+        read_as: In which of the scored rounds it is read.
+        versus: The row, or a method that one row shows, that all others are held against.
+        over_clients: Whether it says how its cells are spread over clients.
+
+    Raises:
+        UsageError: `versus` means no row.
     """
-    return finished(fill(table, Shelf(store), askers(store), read_as), versus)
+    return finished(fill(table, Shelf(store), askers(store), read_as), versus, over_clients=over_clients)
 
 
 def fill(table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last") -> Filled:
@@ -90,8 +111,8 @@ def fill(table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last"
     return Filled(table, cells, found, grid, guests, used, mixed, spare, older, shelf, read_as)
 
 
-def finished(of: Filled, versus: str | None = None) -> Table:
-    """The table with what stands beside, above and below its numbers; `versus` as `lay_out` takes it."""
+def finished(of: Filled, versus: str | None = None, *, over_clients: bool = False) -> Table:
+    """The table with what stands beside, above and below its numbers; the rest as `lay_out` takes it."""
     table, guests = of.table, of.guests
     named = {row.id: row.title for row in table.rows}
     against = of.against(versus) if versus else None
@@ -114,6 +135,7 @@ def finished(of: Filled, versus: str | None = None) -> Table:
         comparable=not table.shortfall.runs,
         read_as=of.read_as,
         versus=against,
+        fairness=of.fairness if over_clients else None,
         beside=bool(told),
     )
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pflbench.report import text
+from pflbench.report import appendix, text
 from pflbench.report.beside import side_by_side
 from pflbench.report.latex import latex
 from pflbench.report.table import CellValue, Row, Table
@@ -42,6 +42,13 @@ VERSUS_COLUMNS = (
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a text begins that spreadsheets compute."""
+
+OVER_CLIENTS_COLUMNS = (
+    *("clients_scored", "client_mean", "worst_tenth", "worst_tenth_low", "worst_tenth_high"),
+    *("client_std", "client_std_low", "client_std_high", "smallest_tenth", "training_mean", "held_out_mean"),
+)
+"""What the spread over clients adds to the CSV."""
+
 _PADDING = 3  # a space on either side of a column and the line between two
 
 
@@ -75,11 +82,11 @@ def _markdown(table: Table, compare: bool) -> str:
         *(_grid(table, view, "pipe", _in_pipes, "**{}**", "*{}*") for view in views(table)),
         "\n".join(f"- {line}" for line in table.footer),
     ]
-    parts += [part for one in text.appendices(table, compare) for part in markdown_appendix(one)]
+    parts += [part for one in appendix.appendices(table, compare) for part in markdown_appendix(one)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def markdown_appendix(of: text.Appendix) -> list[str]:
+def markdown_appendix(of: appendix.Appendix) -> list[str]:
     """What follows a table, as Markdown: parts with an empty line between them."""
     fields = [list(map(_in_pipes, line)) for line in of.lines]
     shown = _tabulated(of.header, fields, "pipe") if fields else ""
@@ -117,7 +124,7 @@ def _grid(table: Table, view: View, format: str, escaped: Callable[[str], str], 
 def _tabulated(header: Sequence[str], body: Sequence[Sequence[str]], format: str) -> str:
     from tabulate import tabulate  # only Markdown and notebooks need it
 
-    sides = ["right" if i and name not in text.LEFT else "left" for i, name in enumerate(header)]
+    sides = ["right" if i and name not in appendix.LEFT else "left" for i, name in enumerate(header)]
     escaped = escape if format == "unsafehtml" else _in_pipes
     headers = [escaped(name) for name in header]
     return tabulate(body, headers=headers, tablefmt=format, colalign=sides, disable_numparse=True)
@@ -141,11 +148,14 @@ def csv_lines(tables: Sequence[Table]) -> Iterator[CsvLine]:
     held = any(table.versus for table in tables)
     besides = any(table.beside for table in tables)
     read = any(table.read_as != "last" for table in tables)
-    more = (*(["read"] if read else []), *(BESIDE_COLUMNS if besides else ()))
+    over = any(table.fairness is not None for table in tables)
+    more: Sequence[object]
+    more = (*(["read"] * read), *(BESIDE_COLUMNS * besides), *(OVER_CLIENTS_COLUMNS * over))
     yield CsvLine(_in_csv(CSV_COLUMNS), _in_csv(VERSUS_COLUMNS if held else ()), _in_csv(more))
     for table in tables:
         for row, head, value in table.shown:
-            more = (*([table.read_as] if read else []), *(_besides(value) if besides else ()))
+            more = (*([table.read_as] * read), *(_besides(value) if besides else ()))
+            more = (*more, *(_over_clients(table, row, head) if over else ()))
             versus = _held(table, row, head) if held else ()
             yield CsvLine(_in_csv(_record(table, row, head, value)), _in_csv(versus), _in_csv(more))
 
@@ -164,6 +174,17 @@ def _besides(value: CellValue) -> Sequence[object]:
         return (None,) * len(BESIDE_COLUMNS)
     theirs, there, here = value.beside
     return _short(theirs.mean), _short(theirs.std), theirs.done, there, here
+
+
+def _over_clients(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:
+    """What stands in `OVER_CLIENTS_COLUMNS`."""
+    one = (table.fairness or {}).get((row.id, head.id))
+    if one is None:
+        return (None,) * len(OVER_CLIENTS_COLUMNS)
+    few, most = one.clients
+    worst, spread = one.worst_interval or (None, None), one.spread_interval or (None, None)
+    numbers = one.mean, one.worst, *worst, one.spread, *spread, one.smallest, one.training, one.held_out
+    return (f"{few}-{most}" if few < most else few, *map(_short, numbers))
 
 
 def _record(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Sequence[object]:
@@ -226,7 +247,7 @@ def _terminal(table: Table, compare: bool, width: int | None, color: bool) -> st
             console.print(_block(table, view, columns))
     for entry in table.footer:
         say(entry, "yellow" if entry.startswith(("†", "Failed")) else "")
-    for one in text.appendices(table, compare):
+    for one in appendix.appendices(table, compare):
         say("")
         say(one.title, "bold")
         widths = [max(map(cell_len, fields)) for fields in zip(one.header, *one.lines, strict=True)]
@@ -281,10 +302,10 @@ def _style(value: CellValue | None) -> str:
     return "bold" if value and value.best else "red" if value and value.mean is None and value.failed else ""
 
 
-def _listed(of: text.Appendix) -> RichTable:
+def _listed(of: appendix.Appendix) -> RichTable:
     grid = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in of.header:
-        grid.add_column(Text(name), justify="left" if name in text.LEFT else "right", no_wrap=True)
+        grid.add_column(Text(name), justify="left" if name in appendix.LEFT else "right", no_wrap=True)
     before = ""
     for line in of.lines:
         grid.add_row(Text("" if line[0] == before else line[0]), *map(Text, line[1:]))

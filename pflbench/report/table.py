@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pflbench.report.statistics import LEVEL, Paired
+from pflbench.report.statistics import LEVEL, Interval, Paired
 from pflbench.report.verdict import Verdict
 from pflbench.suite.cells import ColumnHead, ReadAs, Reference
 
@@ -158,6 +158,35 @@ class Versus(NamedTuple):
     cells: Mapping[tuple[str, str], Against]
 
 
+class Fairness(NamedTuple):
+    """What a cell's clients say. Each number is the mean over seeds of what one seed's clients say.
+
+    Attributes:
+        seeds: How many of the cell's seeds scored clients one by one.
+        clients: The fewest and the most clients of one of them.
+        mean: Of the clients, each counting the same.
+        worst: The mean of the worst tenth of the clients (at least one).
+        worst_interval: Its 95 % interval, by the two-level bootstrap; None with one seed.
+        spread: The standard deviation over clients (ddof = 0: they are all there are).
+        spread_interval: As of the worst tenth.
+        smallest: The mean of the tenth of the clients with the fewest support images, at least one; None where the runs
+            do not say how many a client has.
+        training: The mean of the clients that train, and
+        held_out: that of those that do not; both None unless both are scored.
+    """
+
+    seeds: int
+    clients: tuple[int, int]
+    mean: float
+    worst: float
+    worst_interval: Interval | None
+    spread: float
+    spread_interval: Interval | None
+    smallest: float | None
+    training: float | None
+    held_out: float | None
+
+
 @dataclass(frozen=True)
 class Row:
     """A row with a value (or None) per column."""
@@ -192,6 +221,8 @@ class Table:
     """Seeds, spread and number of runs in a line."""
     versus: Versus | None = None
     """Its cells held against a rival's."""
+    fairness: Mapping[tuple[str, str], Fairness] | None = None
+    """Where it is asked for: how cells are spread over clients, by the ids of row and head."""
 
     @property
     def shown(self) -> Iterator[tuple[Row, ColumnHead, CellValue]]:

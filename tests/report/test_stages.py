@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from table_kit import with_cells
 
+from pflbench.report.appendix import appendices
 from pflbench.report.layout import lay_out
 from pflbench.report.render import render
-from pflbench.report.text import appendices
 from pflbench.report.text import cell as text
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion, Reference

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pflbench.report.cells import Read
-from pflbench.report.reading import EVERYBODY, Floats, by_client, by_round, smallest
+from pflbench.report.cells import Read, of_seed
+from pflbench.report.reading import by_round
 from pflbench.report.statistics import worst_tenth
 from pflbench.suite.cells import Reading
 
@@ -39,16 +39,6 @@ class Clients(NamedTuple):
     quantiles: tuple[float, ...]
     counts: tuple[int, ...]
     number: tuple[int, int]
-
-
-def of_seed(one: Read, reading: Reading) -> Floats:
-    """The accuracy of each client that counts, the mean over the rounds and steps that are read; empty without any."""
-    found = by_client(one.rounds)
-    if found.clients == (EVERYBODY,):
-        return np.zeros(0)
-    values = 100 * found.values.mean(axis=0)
-    few = smallest(found, reading, one.result)
-    return np.asarray(values if few is None else values[few])
 
 
 def clients(done: Sequence[Read], reading: Reading) -> Clients | None:

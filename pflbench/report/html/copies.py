@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pflbench.report.appendix import appendices
 from pflbench.report.citation import bibtex
 from pflbench.report.html.data import Pool, Sheet
 from pflbench.report.html.escape import discreet
 from pflbench.report.latex import latex_appendix
 from pflbench.report.render import csv_lines, markdown_appendix, render
 from pflbench.report.table import Table
-from pflbench.report.text import appendices
 
 FORMATS = ("markdown", "latex", "csv")
 Packed = dict[str, Any]

@@ -1,0 +1,160 @@
+"""The lists below a table: its cells beside the paper's, against a rival's, and how they are spread over clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pflbench.report.statistics import Interval
+from pflbench.report.table import Fairness, Table, Versus
+from pflbench.report.text import NONE, apart, cell, number, ranges
+from pflbench.report.verdict import COMPARED, RULE, SUSPECT, Verdict
+
+
+class Appendix(NamedTuple):
+    """A list of cells below a table, as text: one line each, which begins with its row and its column.
+
+    `label`: what it is called in references; `words`: what stands before each further field in a sentence.
+    """
+
+    title: str
+    label: str
+    header: Sequence[str]
+    words: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    notes: Sequence[str]
+
+    def sentence(self, line: Sequence[str]) -> str:
+        """A line without columns."""
+        fields = (f"{word} {field}".strip() for word, field in zip(self.words, line[2:], strict=True) if field)
+        return f"{line[0]}, {line[1]}: {'; '.join(fields)}"
+
+
+LEFT = ("Row", "Column", "Verdict")
+"""Headers of the columns that hold words."""
+
+
+def appendices(table: Table, compare: bool) -> list[Appendix]:
+    """What follows the table: cells beside the paper's (`compare`), against a rival's, and over their clients."""
+    found = [_comparison(table)] if compare and table.compared else []
+    found = [one for one in found if one.lines]
+    found += [_versus(table, table.versus)] if table.versus else []
+    return [*found, *([_over_clients(table, table.fairness)] if table.fairness is not None else [])]
+
+
+def _comparison(table: Table) -> Appendix:
+    """A line per cell with a run, and the footnotes of the verdicts."""
+    notes: dict[str, int] = {}
+    lines = []
+    for row, head, value in replace(table, extra=()).shown:
+        paper, printed = NONE, value.reference
+        if printed is not None:
+            spread = "" if printed.spread is None else f" ± {printed.spread:.{table.decimals}f}"
+            paper = (printed.text or number(printed.mean, None, table.decimals)) + spread
+        difference = NONE if value.difference is None else apart(value.difference, value.verdict, table.decimals)
+        verdict = _judged(value.verdict, notes) if value.verdict else NONE
+        lines.append((row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
+    judged = any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)
+    said = [f"Verdicts: {RULE}."] if judged else []
+    said += [f"[{mark}] {reason}" for reason, mark in notes.items()]
+    header = ("Row", "Column", "Ours", "Paper", "Difference", "Verdict")
+    return Appendix("Ours and the paper's", "paper", header, ("", "paper", "", ""), lines, said)
+
+
+def _versus(table: Table, versus: Versus) -> Appendix:
+    """A line per cell that was held against the rival's, and what they say."""
+    lines, seeds = list[tuple[str, ...]](), set[int]()
+    for row, head, _ in table.shown:
+        one = versus.cells.get((row.id, head.id))
+        if one is None:
+            continue
+        paired, decimals = one.paired, table.decimals
+        seeds |= {one.seed} if one.seed is not None else set()
+        shown = f"{paired.mean:+.{decimals}f}"
+        if paired.interval is not None:
+            shown += f" ({paired.interval.low:+.{decimals}f} to {paired.interval.high:+.{decimals}f})"
+        over = f"{paired.n} seeds" if one.seed is None else f"{paired.n} clients"
+        p = NONE if one.p is None else f"{one.p:.3f}"
+        least = NONE if paired.detectable is None or one.seed is not None else f"{paired.detectable:.{decimals}f}"
+        lines.append((row.title, head.name, shown, over, p, "*" if one.star else "", least))
+    none = [f"No row has a seed in common with {versus.rival}."]
+    notes = _of_versus(any(line[3].endswith("seeds") for line in lines), sorted(seeds)) if lines else none
+    header = ("Row", "Column", "Difference", "Over", "p", "", "Detectable")
+    words = ("", "over", "p", "", "detectable")
+    return Appendix(f"Against {versus.rival}", "versus", header, words, lines, notes)
+
+
+def _of_versus(several: bool, seeds: Sequence[int]) -> list[str]:
+    """What the lines against a rival say; `several`: some are over seeds; `seeds`: those that stand alone."""
+    said = []
+    if several:
+        said += [
+            "Seed by seed: runs of one seed share federation, initial model, cohorts and minibatches. In parentheses "
+            "Student's 95 % interval; p of the paired t-test, adjusted by Holm over the column.",
+            "*: both the t-test and the exact sign-flip test find a difference at 5 % after Holm. With n seeds the "
+            "latter's p is at least 2/2^n, so five seeds or fewer never have a star.",
+            "Detectable: the smallest true difference that these seeds would show as significant in 80 of 100 tables.",
+        ]
+    if seeds:
+        said.append(
+            f"Client by client where one seed is shared ({ranges(seeds)}): conditional on this seed, without a test."
+        )
+    return said
+
+
+def _judged(verdict: Verdict, notes: dict[str, int]) -> str:
+    """`differs [1], reference suspect [2]`; `notes`: the numbers of the reasons so far."""
+    said = f"{verdict.label} [{notes.setdefault(verdict.reason, len(notes) + 1)}]"
+    for word, why in ((SUSPECT, verdict.suspect), ("nearer at our best round", verdict.at_best)):
+        if why is not None:
+            said += f", {word} [{notes.setdefault(why, len(notes) + 1)}]"
+    return said
+
+
+def _over_clients(table: Table, found: Mapping[tuple[str, str], Fairness]) -> Appendix:
+    """A line per cell whose clients were scored one by one."""
+    lines = [
+        (row.title, head.name, *_of_clients(one, table.decimals))
+        for row, head, _ in table.shown
+        if (one := found.get((row.id, head.id))) is not None
+    ]
+    header = ("Row", "Column", "Clients", "Mean", "Worst 10 %", "Deviation", "Smallest 10 %", "Training", "Held-out")
+    words = ("clients", "mean", "worst 10 %", "deviation", "smallest 10 %", "training", "held-out")
+    notes = [
+        "Each number is the mean over seeds of what one seed's clients say, each client counting the same. Worst 10 %: "
+        "the mean of the tenth of the clients with the lowest accuracy. Deviation: the standard deviation over "
+        "clients. Smallest 10 %: the tenth with the fewest support images, where the runs say how many a client has. "
+        "Training and held-out clients: where both are scored."
+    ]
+    if any(one.worst_interval for one in found.values()):
+        notes.append("In parentheses 95 % intervals, by a bootstrap of seeds and of clients within them.")
+    none = ["No cell's clients were scored one by one."]
+    kept = [i for i in range(len(header)) if i < 2 or any(line[i] != NONE for line in lines)]
+    return Appendix(
+        "Over clients",
+        "clients",
+        [header[i] for i in kept],
+        [words[i - 2] for i in kept[2:]],
+        [tuple(line[i] for i in kept) for line in lines],
+        notes if lines else none,
+    )
+
+
+def _of_clients(one: Fairness, decimals: int) -> tuple[str, ...]:
+    """The fields of a line behind its row and column."""
+
+    def text(value: float | None, interval: Interval | None = None) -> str:
+        if value is None:
+            return NONE
+        ends = "" if interval is None else f" ({interval.low:.{decimals}f} to {interval.high:.{decimals}f})"
+        return number(value, None, decimals) + ends
+
+    few, most = one.clients
+    return (
+        f"{few}–{most}" if few < most else f"{few}",
+        text(one.mean),
+        text(one.worst, one.worst_interval),
+        text(one.spread, one.spread_interval),
+        *(text(value) for value in (one.smallest, one.training, one.held_out)),
+    )

@@ -1,0 +1,74 @@
+"""How a cell's mean is spread over its clients, from the stored scores alone. All in percent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from pflbench.data.federation import split_clients
+from pflbench.errors import PflbenchError
+from pflbench.report.cells import Read, of_seed
+from pflbench.report.reading import by_client, support
+from pflbench.report.statistics import deviation, two_level, worst_tenth
+from pflbench.report.table import Fairness
+from pflbench.suite.cells import Reading
+
+
+def fairness(done: Sequence[Read], reading: Reading) -> Fairness | None:
+    """How the finished seeds of a cell are spread over clients; None where clients were not scored one by one.
+
+    What is drawn depends on the runs' ids alone, so that a report is the same every time.
+    """
+    scored = [(one, values) for one in done if len(values := of_seed(one, reading))]
+    if not scored:
+        return None
+    seeds = [values for _, values in scored]
+    ids = sorted(id for one, _ in scored for id in one.runs)
+    drawn = int.from_bytes(hashlib.sha256(" ".join(ids).encode()).digest()[:8], "big")
+    parts = [_parts(one) for one, _ in scored] if reading.smallest is None else []
+    smallest, training, held_out = map(_mean, zip(*parts, strict=True)) if parts else (None,) * 3
+    return Fairness(
+        seeds=len(seeds),
+        clients=(min(map(len, seeds)), max(map(len, seeds))),
+        mean=float(np.mean([values.mean() for values in seeds])),
+        worst=float(np.mean([worst_tenth(values) for values in seeds])),
+        worst_interval=two_level(seeds, worst_tenth, np.random.default_rng([drawn, 0])),
+        spread=float(np.mean([deviation(values) for values in seeds])),
+        spread_interval=two_level(seeds, deviation, np.random.default_rng([drawn, 1])),
+        smallest=smallest,
+        training=training,
+        held_out=held_out,
+    )
+
+
+def _mean(seeds: Sequence[float | None]) -> float | None:
+    """None unless every seed has a number."""
+    there = [one for one in seeds if one is not None]
+    return float(np.mean(there)) if len(there) == len(seeds) else None
+
+
+def _parts(one: Read) -> tuple[float | None, float | None, float | None]:
+    """The means of a seed's smallest clients, of those that train and of those that do not; None where nobody is."""
+    return _of_the_smallest(one), *(_by_training(one) or (None, None))
+
+
+def _of_the_smallest(one: Read) -> float | None:
+    """The mean of the tenth of a seed's clients with the fewest support images; ties: the lower client."""
+    found = by_client(one.rounds)
+    try:
+        held = support(one.result, found.clients, "the smallest clients")
+    except PflbenchError:  # a run of the server's model does not store it
+        return None
+    order = sorted(range(len(held)), key=lambda i: (held[i], found.clients[i]))
+    values = 100 * found.values.mean(axis=0)
+    return float(values[order[: max(1, len(order) // 10)]].mean())
+
+
+def _by_training(one: Read) -> tuple[float, float] | None:
+    """The means of a seed's clients that train and of those that do not; None unless both are scored."""
+    run, found = one.result.spec, by_client(one.rounds)
+    trains = split_clients(run.clients, run.training_clients, run.seed)[list(found.clients)]
+    values = 100 * found.values.mean(axis=0)
+    return (float(values[trains].mean()), float(values[~trains].mean())) if trains.any() and (~trains).any() else None
