@@ -24,6 +24,7 @@ __all__ = [
     "compare",
     "explain",
     "plan",
+    "rerun",
     "run",
     "scores",
     "select",
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pflbench.api import check, compare, explain, plan, run, scores, select, suites, table
+    from pflbench.api import check, compare, explain, plan, rerun, run, scores, select, suites, table
     from pflbench.running.execution import Execution
     from pflbench.selection import Selection
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pflbench.report.comparison import Comparison
     from pflbench.report.table import Table
     from pflbench.running.planning import Plan
+    from pflbench.running.rerunning import Rerun
     from pflbench.running.training import Outcome
     from pflbench.suite.cells import ReadAs
     from pflbench.testing import Finding
@@ -239,6 +240,41 @@ def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Wher
     from pflbench.reading.comparing import compare as compared
 
     return Compared(compared(str(a), str(b), part or Selection(), data_dir))
+
+
+def rerun(
+    run: str,
+    results: Where = "results",
+    *,
+    execution: Execution | None = None,
+    packaged: bool = True,
+    on_event: OnEvent | None = None,
+    **how: Any,
+) -> Rerun:
+    """Compute a stored run again from its spec and hold it against what is stored. Nothing is written.
+
+    Args:
+        run: Its id, or enough of its beginning.
+        results: The results folder.
+        execution: Where and how to train.
+        packaged: Whether it may be one of the reference runs that came with pflbench.
+        on_event: Hears what happens; `print` prints it.
+        **how: Fields of `Execution` that are other than in `execution`.
+
+    Returns:
+        Both results; `good` says whether they are the same but for rounding, and its text how they compare.
+
+    Raises:
+        UsageError: There is no such run, or a file of one's own that it needs is not there.
+        DataMissing: Its dataset is not in the data root.
+    """
+    from pflbench.reading.stored import named
+    from pflbench.running import rerunning
+
+    store = ShownStore(Path(results), packaged=packaged)
+    (stored,) = named(store, [run])
+    execution = _execution(execution or Execution(), how)
+    return rerunning.rerun(stored, store.read(stored.spec.id), execution, on_event or unheard)
 
 
 def check(method: Method) -> list[Finding]:

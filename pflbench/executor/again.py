@@ -15,7 +15,7 @@ def apart(stored: RunResult, again: RunResult) -> str | None:
 
     A mean is over the clients that were scored then. Two results that share no moment are not held against each other.
     """
-    before, now = _means(stored), _means(again)
+    before, now = means(stored), means(again)
     shared = before.keys() & now.keys()
     if not shared:
         return None
@@ -27,7 +27,8 @@ def apart(stored: RunResult, again: RunResult) -> str | None:
     return f"after {after} ({stage}) it has {before[worst]:.2f} %, made again {now[worst]:.2f} %"
 
 
-def _means(result: RunResult) -> Mapping[Moment, float]:
+def means(result: RunResult) -> Mapping[Moment, float]:
+    """The mean accuracy over clients in percent at each moment scored."""
     found: dict[Moment, list[float]] = {}
     for score in result.scores:
         found.setdefault((score.stage, score.round, score.step), []).append(100 * score.accuracy)

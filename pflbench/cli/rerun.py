@@ -1,0 +1,40 @@
+"""`pflbench rerun`: one stored run made again, and held against what is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pflbench.cli import options
+from pflbench.cli.common import console
+from pflbench.cli.options import asking, option
+from pflbench.running.execution import Execution
+from pflbench.store import ShownStore
+
+
+@asking(execution=("device", "jobs", "memory_limit", "deterministic", "data_dir"))
+def rerun(
+    run: Annotated[str, typer.Argument(help="A run's id, or enough of its beginning.")],
+    execution: Execution,
+    code: Annotated[Path | None, option("--code", help="The folder of your own files (default: this one).")] = None,
+    packaged: options.Packaged = True,
+    results: options.Results = options.DEFAULT_RESULTS,
+    quiet: options.Quiet = False,
+) -> int:
+    """Compute a stored run again from its spec and compare, writing nothing. 0: the same, but for rounding; else 1.
+
+    The same but for rounding: at every moment scored, the mean over clients is within 0.1 points of the stored one.
+    """
+    from pflbench.cli.progress import Display
+    from pflbench.reading.stored import named
+    from pflbench.running.rerunning import rerun as again
+
+    store = ShownStore(results, packaged=packaged)
+    (stored,) = named(store, [run])
+    result = store.read(stored.spec.id)
+    with Display(quiet) as display:
+        found = again(stored, result, execution, display.event, code)
+    console().print(str(found))
+    return 0 if found.good else 1

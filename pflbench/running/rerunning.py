@@ -1,0 +1,202 @@
+"""One stored run computed again from its spec, and held against what is stored. Nothing of it is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pflbench import names
+from pflbench.catalog import describe_options
+from pflbench.data.root import data_root
+from pflbench.errors import DataMissing, PflbenchError, UsageError
+from pflbench.executor import build, local
+from pflbench.executor.again import Moment, apart, means
+from pflbench.executor.provenance import device_name
+from pflbench.executor.task import Place, Task
+from pflbench.names import Places
+from pflbench.result import CLOSE, RunResult, Score
+from pflbench.running.datasets import DataCheck
+from pflbench.running.events import OnEvent, Training, unheard
+from pflbench.running.execution import Execution, check_on_device, choose_device
+from pflbench.spec import RunSpec
+from pflbench.store import Store, Stored
+from pflbench.suite.expand import expand
+from pflbench.suite.load import read
+from pflbench.suite.own import Own
+from pflbench.units import count, parse_seeds
+
+_TOLD = ("commit", "pflbench", "torch", "torchvision", "numpy", "python", "device", "execution")
+"""What of a run's provenance is told beside the outcome."""
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A run as it is stored, and as it was computed again. `str` says how they compare."""
+
+    stored: RunResult
+    again: RunResult
+
+    @property
+    def same(self) -> bool:
+        """Whether both end alike, and every score at the moments of both is the same to the last bit."""
+        before, now = _by_place(self.stored), _by_place(self.again)
+        shared = before.keys() & now.keys()
+        alike = self.stored.failure == self.again.failure and all(before[one] == now[one] for one in shared)
+        return alike and bool(shared or self.again.failure)
+
+    @property
+    def good(self) -> bool:
+        """Whether they are the same but for rounding: means over clients differ by at most 0.1 points."""
+        if self.same:
+            return True
+        finished = self.stored.failure is None and self.again.failure is None
+        return finished and self._same_data and bool(self._shared) and apart(self.stored, self.again) is None
+
+    @property
+    def _same_data(self) -> bool:
+        before, now = (one.provenance.get("data_hash") for one in (self.stored, self.again))
+        return before == now or None in (before, now)
+
+    @property
+    def _shared(self) -> Mapping[Moment, float]:
+        """By moment, by how many points the means over clients moved."""
+        before, now = means(self.stored), means(self.again)
+        return {moment: now[moment] - before[moment] for moment in before if moment in now}
+
+    @property
+    def outcome(self) -> str:
+        """How they compare, in a sentence or two."""
+        if self.stored.failure is not None or self.again.failure is not None:
+            told = [one.failure or "finished" for one in (self.stored, self.again)]
+            return f"It failed again: {told[0]}" if self.same else f"Stored: {told[0]}. Made again: {told[1]}."
+        if not self._shared:
+            return "They were scored at no moment in common, so nothing can be compared."
+        if self.same:
+            return f"The same to the last bit: {count(len(_by_place(self.again)), 'score')}."
+        stage, round, step = worst = max(self._shared, key=lambda one: abs(self._shared[one]))
+        where = f"{stage}, after round {round}" + (f", step {step}" if step else "")
+        largest = f"the largest difference of a mean over clients is {self._shared[worst]:+.4f} points ({where})"
+        largest += f", of one client {self._of_one_client:.2f}"
+        if not self._same_data:
+            return f"Its data are others than those of the stored run; {largest}."
+        if self.good:
+            return f"The same but for rounding (means within {CLOSE:g} points): {largest}."
+        return f"Another result: {largest}."
+
+    @property
+    def _of_one_client(self) -> float:
+        before, now = _by_place(self.stored), _by_place(self.again)
+        return max(100 * abs(before[one].accuracy - now[one].accuracy) for one in before if one in now)
+
+    def __str__(self) -> str:
+        lines = [f"Run {self.stored.spec.id}. {self.outcome}"]
+        for name, one in (("Stored:", self.stored), ("Again: ", self.again)):
+            told = {key: str(one.provenance[key]) for key in _TOLD if one.provenance.get(key)}
+            told["commit"] = told.get("commit", "unknown") + ("+" if one.provenance.get("dirty") else "")
+            lines.append(f"{name} {', '.join(f'{key} {told[key]}' for key in _TOLD if key in told)}")
+        return "\n".join(lines)
+
+
+def _by_place(run: RunResult) -> dict[tuple[str, int, int, int], Score]:
+    return {(one.stage, one.round, one.step, one.client): one for one in run.scores}
+
+
+def rerun(
+    run: Stored, result: RunResult, execution: Execution, on_event: OnEvent = unheard, code: Path | None = None
+) -> Rerun:
+    """Train and score a stored run once more; nothing is written but a temporary folder.
+
+    Args:
+        run: The run, as the store lists it.
+        result: What is stored of it.
+        execution: Where and how to train.
+        on_event: Hears what happens.
+        code: The folder of the user's own files; None: this one.
+
+    Raises:
+        DataMissing: Its dataset is not in the data root.
+        UsageError: A file of the user's is not there, or is another one than that of the run.
+        PflbenchError: It cannot be trained here.
+    """
+    spec, root = run.spec, data_root(execution.data_dir)
+    places = _places(run, root, code or Path())
+    if lacking := DataCheck(root).problems(spec, places):
+        raise DataMissing(f"Run {spec.id} cannot be made again. {' '.join(lacking[0].split())}")
+    build.check_all([(spec, places)])
+    device = choose_device(execution.device)
+    check_on_device(spec.precision, device)
+    jobs = execution.jobs or local.cores()
+    task = Task((spec,), places)
+    on_event(Training((task,), {spec.id: spec.method.name}, f"{device} ({device_name(device)}, {count(jobs, 'core')})"))
+    with tempfile.TemporaryDirectory(prefix="pflbench-") as folder:
+        place = Place(
+            Path(folder),
+            root,
+            device,
+            "vectorized" if device.startswith("cuda") else "loop",
+            memory_limit=execution.memory_limit,
+            deterministic=execution.deterministic,
+            evaluate_every=result.provenance.get("evaluate_every"),
+        )
+        (done,) = local.execute([task], place, jobs=jobs, on_event=on_event)
+        if done.status == "error":
+            raise PflbenchError(f"Run {spec.id} cannot be made again: {done.message}")
+        return Rerun(result, Store(Path(folder), remembered=False).read(spec.id))
+
+
+def _places(run: Stored, root: Path, code: Path) -> Places:
+    """Where the code and the files are of what a run has of the user's own: where its suite says, else in `code`.
+
+    Raises `UsageError` if some is not there, or is another one than the run's.
+    """
+    spec, found = run.spec, dict(_of_suite(run, root))
+    for kind, name, version in _named(spec):
+        where, _, attribute = name.rpartition(":")
+        if where.endswith(".py") and kind not in found:
+            found[kind] = f"{code / where}:{attribute}"
+        if where and version is not None and names.is_users(reference := names.place(kind, name, found)):
+            _check(spec, reference, version)
+    for kind, one in (("datasets", spec.dataset), ("partitions", spec.partition)):
+        for key in describe_options(kind, names.place(kind, one.name, found)).paths:
+            if key in one.options:
+                found.setdefault(f"{kind}.{key}", str((code / str(one.options[key])).absolute()))
+    return found
+
+
+def _named(spec: RunSpec) -> Iterator[tuple[names.Kind, str, str | None]]:
+    yield "methods", spec.method.name, spec.method.version
+    yield "datasets", spec.dataset.name, spec.dataset.version
+    yield "partitions", spec.partition.name, spec.partition.version
+    yield "models", spec.model, spec.model_version
+
+
+def _check(spec: RunSpec, reference: str, version: str) -> None:
+    """Raise `UsageError` unless a user's code is there and the run's."""
+    stored = f"`pflbench show {spec.id}` prints the code that the run was made with"
+    try:
+        now = names.code(reference).version
+    except UsageError as error:
+        raise UsageError(f"{error} --code names the folder where it is; {stored}.") from error
+    if now != version:
+        raise UsageError(f"{reference!r} is another version than that of run {spec.id}; {stored}.")
+
+
+def _of_suite(run: Stored, root: Path) -> Mapping[str, Any]:
+    """What the suite that asked for the run says, if its file is here."""
+    asked = run.provenance.get("asked")
+    if not isinstance(asked, dict):
+        return {}
+    with contextlib.suppress(UsageError, KeyError):
+        table = expand(
+            read(asked.get("file") or asked["suite"], Own(root)),
+            profile=asked["profile"],
+            rounds=asked.get("rounds"),
+            seeds=parse_seeds(asked["seeds"]) if "seeds" in asked else None,
+            precision=asked.get("precision"),
+        )
+        return table.locations.get(run.spec.id, {})
+    return {}
