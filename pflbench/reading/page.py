@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pflbench.names import BUILT_IN
 from pflbench.reading.explaining import hyperparameters, method_of, shared_settings
+from pflbench.reading.methods import described
 from pflbench.reading.tables import asked_for
 from pflbench.report.compact import only, rows_of
 from pflbench.report.html.copies import copies
 from pflbench.report.html.data import Sheet, Told
+from pflbench.report.html.methods import Described
 from pflbench.report.html.render import page as rendered
 from pflbench.report.layout import Filled, fill, finished
 from pflbench.report.reading import Shelf
@@ -48,7 +51,23 @@ def page(
     rivals = {
         sheet.key: rival(filled.table, versus) for sheet in kept if versus and (filled := sheet.fills.get("last"))
     }
-    return rendered(kept, copies(kept, compare), read_as, rivals)
+    return rendered(kept, copies(kept, compare), _methods(kept), read_as, rivals)
+
+
+def _methods(sheets: Sequence[Sheet]) -> dict[str, Described]:
+    """What is known of the methods that come with pflbench, of those that these tables show."""
+    names = {value.method for sheet in sheets for *_, value in sheet.table.shown}
+    found = {}
+    for name in sorted(names & BUILT_IN["methods"].keys()):
+        one = described(name)
+        found[name] = Described(
+            doc=one.info.doc,
+            citation=one.citation,
+            departures=one.departures,
+            special=one.special_cases,
+            hyper=[(h.name, h.default, h.allowed, h.meaning) for h in one.hyperparameters],
+        )
+    return found
 
 
 def _with_rows(sheet: Sheet, methods: Sequence[str]) -> Sheet:

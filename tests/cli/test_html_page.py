@@ -202,8 +202,25 @@ def test_the_texts_are_copied_with_the_papers_to_cite(opened: Any) -> None:
     assert "@software{pflbench" in area.input_value()
 
 
+def test_the_leaderboard_and_the_methods_have_pages(opened: Any) -> None:
+    page = opened()
+    page.get_by_role("link", name="Leaderboard").click()
+    board = page.locator('section[data-page="leaderboard"]')
+    assert board.is_visible() and page.locator("main > section:visible").count() == 1
+    assert board.locator("table").first.locator("tbody tr").count() >= 2
+    page.get_by_role("link", name="Methods").click()
+    page.get_by_role("link", name="ifca", exact=True).click()
+    method = page.locator('section[data-page="method-ifca"]')
+    assert "Departures" in method.inner_text() and "arxiv.org/abs/2006.04088" in method.inner_html()
+    method.locator("tbody th a").first.click()
+    assert page.locator("#drawer").is_visible() and "IFCA" in page.locator("#drawer-title").inner_text()
+
+
+AXE = ("", f"table={TABLE}&show=difference", f"table={TABLE}&cell=0,2", "page=leaderboard", "page=method-ifca")
+
+
 @pytest.mark.parametrize("width", [1400, 400])
-@pytest.mark.parametrize("fragment", ["", f"table={TABLE}&show=difference", f"table={TABLE}&cell=0,2"])
+@pytest.mark.parametrize("fragment", AXE)
 def test_axe_finds_nothing(opened: Any, fragment: str, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     page = opened(fragment)

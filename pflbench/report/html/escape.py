@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
-_PATH = re.compile(r"(?<![\w.:/~\\-])(?:~?/|[A-Za-z]:\\|\\\\)(?=[\w.~])[^\s'\"`;,)\]]*")
+_PATH = re.compile(r"(?<![\w.:/~\\<-])(?:~?/|[A-Za-z]:\\|\\\\)(?=[\w.~])[^\s'\"`;,)\]]*")
 """An absolute path, or one from somebody's home folder."""
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5}(?:v\d+)?)")
 

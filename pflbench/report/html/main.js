@@ -7,12 +7,12 @@ function draw() {
     section.hidden = (section.dataset.table || section.dataset.page) !== (view.page || view.table);
   }
   for (const link of document.querySelectorAll("nav a")) {
-    const open = (link.dataset.open || link.dataset.turn) === (view.page || view.table);
+    const open = (link.dataset.open || link.dataset.turn) === (view.page.replace(/^method-.*/, "methods") || view.table);
     if (open) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   const picker = document.getElementById("picker");
-  if (sheet) picker.value = sheet.key;
+  picker.value = sheet ? sheet.key : "";
   if (sheet) drawTable(sectionOf(sheet.key), sheet);
   drawDrawer(sheet);
 }

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pflbench.package import __version__
 from pflbench.report import text
 from pflbench.report.beside import side_by_side
+from pflbench.report.html.board import boards
 from pflbench.report.html.clients import QUANTILES
 from pflbench.report.html.data import Pool, Sheet, sheet_data
 from pflbench.report.html.escape import discreet, embedded, link
 from pflbench.report.html.grid import Block, blocks
+from pflbench.report.html.methods import Described, sections
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.suite.cells import ReadAs
 
@@ -41,18 +43,23 @@ class Shown(NamedTuple):
 
 
 def page(
-    sheets: Sequence[Sheet], texts: str = "", read_as: ReadAs = "last", rivals: Mapping[str, str] | None = None
+    sheets: Sequence[Sheet],
+    texts: str,
+    described: Mapping[str, Described],
+    read_as: ReadAs = "last",
+    rivals: Mapping[str, str] | None = None,
 ) -> str:
     """One self-contained page with these tables. The same tables make the same bytes.
 
     Args:
         sheets: The tables.
         texts: What `html.copies` makes of them.
+        described: What is known of their methods, by name.
         read_as: The reading that a table is opened in.
         rivals: The row that a table is held against when it is opened, by its key.
     """
     pool = Pool()
-    sections = [_section(sheet) for sheet in sheets]
+    shown = [_section(sheet) for sheet in sheets]
     data = {
         "tables": [sheet_data(sheet, pool) for sheet in sheets],
         "first": max(sheets, key=_filled).key if sheets else "",
@@ -68,9 +75,11 @@ def page(
         .render(
             title="pflbench",
             version=__version__,
-            sheets=sections,
-            groups=_by_profile(sections),
-            turns=[],
+            sheets=shown,
+            groups=_by_profile(shown),
+            boards=boards(sheets),
+            methods=sections(sheets, described),
+            turns=[("leaderboard", "Leaderboard"), ("methods", "Methods")],
             css=_asset("page.css"),
             script=script,
             hash=base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),

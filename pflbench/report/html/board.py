@@ -1,0 +1,182 @@
+"""The leaderboard: mean ranks over the tables of one protocol, among the rows that all of the chosen columns have."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pflbench.report import text
+from pflbench.report.html.data import Sheet
+from pflbench.report.html.escape import discreet
+from pflbench.report.statistics import Floats, friedman, rank_intervals, ranks
+from pflbench.report.table import CellValue
+from pflbench.report.text import grouped
+from pflbench.suite.cells import ColumnHead
+
+FEWEST = 3
+"""Columns below which a mean rank has no interval: a bootstrap of two says nothing."""
+
+
+class Ranked(NamedTuple):
+    """A row with its place: mean rank, its interval, over how many cells, and its mean accuracy in each column."""
+
+    title: str
+    rank: str
+    interval: str
+    cells: int
+    means: tuple[str, ...]
+
+
+class Lacking(NamedTuple):
+    """A row without a rank: in which of the chosen columns it has no finished cell, and the commands that fill them."""
+
+    title: str
+    columns: str
+    commands: tuple[str, ...]
+
+
+class Board(NamedTuple):
+    """The tables of one protocol and profile: the columns that are ranked over, and who has all of them."""
+
+    protocol: str
+    profile: str
+    tables: tuple[tuple[str, str], ...]
+    """Keys and titles."""
+    columns: tuple[str, ...]
+    ranked: tuple[Ranked, ...]
+    lacking: tuple[Lacking, ...]
+    notes: tuple[str, ...]
+
+
+class _Column(NamedTuple):
+    """A column and the table that it stands in. `cells`: by row."""
+
+    sheet: Sheet
+    head: ColumnHead
+    cells: Mapping[str, CellValue]
+
+    @property
+    def kin(self) -> tuple[str, str]:
+        """Columns that have this in common are not independent: they are of the same data, dealt in the same way."""
+        return self.head.column.dataset, self.head.column.partition
+
+    @property
+    def name(self) -> str:
+        return self.head.name
+
+
+def boards(sheets: Iterable[Sheet]) -> list[Board]:
+    """A board for each protocol of a paper under each profile that has two rows to rank, the fullest first."""
+    found = grouped(((sheet.protocol, sheet.paper, sheet.table.profile), sheet.key) for sheet in sheets if sheet.fills)
+    by_key = {sheet.key: sheet for sheet in sheets}
+    made = [_board([by_key[key] for key in keys]) for keys in found.values()]
+    return sorted(filter(None, made), key=lambda one: (one.profile != "paper", -len(one.ranked) * len(one.columns)))
+
+
+def _board(sheets: Sequence[Sheet]) -> Board | None:
+    columns, titles = _columns(sheets)
+    chosen = _chosen(columns)
+    if not chosen:
+        return None
+    complete = [_complete(column) for column in chosen]
+    rows = [row for row in titles if all(row in some for some in complete)]
+    scores = np.array([[some[row].mean for row in rows] for some in complete], dtype=np.float64)
+    first, decimals = sheets[0], sheets[0].table.decimals
+    return Board(
+        protocol=discreet(first.protocol),
+        profile=first.table.profile,
+        tables=tuple((sheet.key, discreet(sheet.table.title)) for sheet in sheets),
+        columns=tuple(column.name for column in chosen),
+        ranked=_ranked([titles[row] for row in rows], scores, _ids(complete, rows), decimals),
+        lacking=tuple(
+            _lacking(row, title, chosen, complete)
+            for row, title in titles.items()
+            if row not in rows and any(row in column.cells for column in chosen)
+        ),
+        notes=_notes(scores, columns, chosen),
+    )
+
+
+def _columns(sheets: Sequence[Sheet]) -> tuple[list[_Column], dict[str, str]]:
+    """The columns of these tables, each setting once, and the titles of their rows by id."""
+    found: dict[tuple[str, frozenset[str]], _Column] = {}
+    titles: dict[str, str] = {}
+    for sheet in sheets:
+        filled = sheet.fills["last"]
+        ids = [row.id for row in sheet.table.rows if any(id == row.id for id, _ in filled.table.places)]
+        titles = {row.id: row.title for row in sheet.table.rows if row.id in ids} | titles
+        for head in filled.table.heads:
+            cells = {row: filled.grid[row, head.id] for row in ids if (row, head.id) in filled.grid}
+            settings = frozenset(filled.cells[row, head.id].needed[0].setting() for row in cells)
+            if cells:
+                found.setdefault((head.id, settings), _Column(sheet, head, cells))
+    return list(found.values()), titles
+
+
+def _complete(column: _Column) -> dict[str, CellValue]:
+    """Its cells that have every seed and can be compared."""
+    there = ((row, value) for row, value in column.cells.items() if value.complete and not value.mixed)
+    return {row: value for row, value in there if value.mean is not None and math.isfinite(value.mean)}
+
+
+def _chosen(columns: Sequence[_Column]) -> list[_Column]:
+    """The columns to rank over: those that the most rows share, so that rows times columns are the most.
+
+    Of columns that are not independent only the fullest counts. None where no two rows share a column.
+    """
+    by_fill = sorted(columns, key=lambda column: -len(_complete(column)))
+    fullest = list({column.kin: column for column in reversed(by_fill)}.values())
+    fullest.sort(key=by_fill.index)
+    best: list[_Column] = []
+    most, shared = 0, set[str]()
+    for n, column in enumerate(fullest, 1):
+        shared = shared & _complete(column).keys() if n > 1 else set(_complete(column))
+        if len(shared) > 1 and n * len(shared) >= most:
+            best, most = fullest[:n], n * len(shared)
+    return best
+
+
+def _ranked(titles: Sequence[str], scores: Floats, ids: str, decimals: int) -> tuple[Ranked, ...]:
+    seed = int(hashlib.sha256(ids.encode()).hexdigest()[:16], 16)
+    intervals = rank_intervals(scores, np.random.default_rng(seed)) if len(scores) >= FEWEST else None
+    means = ranks(scores).mean(0)
+    found = []
+    for i in np.argsort(means, kind="stable"):
+        told = ""
+        if intervals is not None:  # no rank is outside of 1 to the number of rows
+            low, high = max(1.0, intervals[i].low), min(float(len(titles)), intervals[i].high)
+            told = f"{low:.1f} to {high:.1f}"
+        shown = tuple(text.number(float(mean), None, decimals) for mean in scores[:, i])
+        found.append(Ranked(titles[i], f"{means[i]:.2f}", told, len(scores), shown))
+    return tuple(found)
+
+
+def _ids(complete: Sequence[Mapping[str, CellValue]], rows: Collection[str]) -> str:
+    return " ".join(id for some in complete for row in rows for ids in some[row].runs.values() for id in ids)
+
+
+def _lacking(row: str, title: str, chosen: Sequence[_Column], complete: Sequence[Mapping[str, CellValue]]) -> Lacking:
+    empty = [column for column, some in zip(chosen, complete, strict=True) if row not in some]
+    fillable = [column for column in empty if row in column.cells]
+    by_sheet = grouped((column.sheet.key, column.head.column.id) for column in fillable)
+    parts = {column.sheet.key: column.sheet.part for column in fillable}
+    commands = (parts[key].but(columns=ids, methods=[row]).options for key, ids in by_sheet.items())
+    return Lacking(
+        title, ", ".join(column.name for column in empty), tuple(discreet(f"pflbench run{one}") for one in commands)
+    )
+
+
+def _notes(scores: Floats, columns: Sequence[_Column], chosen: Sequence[_Column]) -> tuple[str, ...]:
+    found = friedman(scores)
+    test = f"Friedman's test over these columns: p = {found.p:.3f}." if found else ""
+    left = len(columns) - len(chosen)
+    others = (
+        f"{left} other column{'s' if left > 1 else ''} of these tables not counted: of the same data dealt in the same "
+        "way as a column that counts, or finished for too few rows."
+    )
+    few = f"With fewer than {FEWEST} columns a mean rank has no interval." if len(scores) < FEWEST else ""
+    return tuple(filter(None, (test, few, others if left else "")))

@@ -1,0 +1,94 @@
+"""A page's sections on methods: what each is, where it departs from its paper, and its results beside the papers'."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pflbench.report import text
+from pflbench.report.beside import side_by_side
+from pflbench.report.html.data import Sheet
+from pflbench.report.html.escape import discreet, link
+from pflbench.report.html.grid import places
+
+
+class Described(NamedTuple):
+    """What is known of a method, as text.
+
+    `departures`: lists of them under what holds for all of a list. `hyper`: name, default, what else it may be, and
+    what it means.
+    """
+
+    doc: str
+    citation: str
+    departures: Sequence[tuple[str, Sequence[str]]]
+    special: str
+    hyper: Sequence[tuple[str, str, str, str]]
+
+
+class Result(NamedTuple):
+    """A cell of a method: where it stands, and what it says."""
+
+    table: str
+    title: str
+    cell: str
+    row: str
+    column: str
+    ours: str
+    paper: str
+    difference: str
+    verdict: str
+
+
+class Section(NamedTuple):
+    """A method of the tables; `about` is None for one of a user's."""
+
+    name: str
+    key: str
+    about: Described | None
+    links: tuple[tuple[str, str], ...]
+    results: tuple[Result, ...]
+
+
+def sections(sheets: Iterable[Sheet], described: Mapping[str, Described]) -> list[Section]:
+    """A section for each method that has a result, by name."""
+    found: dict[str, list[Result]] = {}
+    for sheet in sheets:
+        for name, result in _results(sheet):
+            found.setdefault(name, []).append(result)
+    made = []
+    for name in sorted(found):
+        about, key = described.get(name), re.sub(r"[^\w.-]+", "-", name)
+        cited = re.findall(r"arXiv:? ?\d{4}\.\d{4,5}", about.citation) if about else []
+        links = [(one, link("arXiv:" + one[-10:].lstrip(": "))) for one in dict.fromkeys(cited)]
+        made.append(
+            Section(discreet(name), key, about, tuple((one, to) for one, to in links if to), tuple(found[name]))
+        )
+    return made
+
+
+def _results(sheet: Sheet) -> Iterable[tuple[str, Result]]:
+    table = side_by_side(sheet.table)
+    rows = (*table.rows, *table.extra)
+    for place in places(table):
+        value, head = place.value, table.columns[place.column]
+        if not value.there or value.told is not None or " - " in value.method:
+            continue
+        printed = value.reference
+        paper = "" if printed is None else printed.text or text.number(printed.mean, printed.spread, table.decimals)
+        apart = "" if value.difference is None else text.apart(value.difference, value.verdict, table.decimals)
+        yield (
+            value.method,
+            Result(
+                table=sheet.key,
+                title=discreet(table.title),
+                cell=place.key,
+                row=rows[place.row].title,
+                column=head.name,
+                ours=text.cell(value, table.decimals),
+                paper=paper,
+                difference=apart,
+                verdict=value.verdict.word if value.verdict else "",
+            ),
+        )

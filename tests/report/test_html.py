@@ -1,0 +1,249 @@
+"""The page's numbers: clients, rivals, ranks; and that no text of a user's becomes markup, code or a formula."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import io
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from table_kit import row
+
+from pflbench.report.html.board import boards
+from pflbench.report.html.copies import copies
+from pflbench.report.html.data import Sheet
+from pflbench.report.html.escape import discreet, embedded, link
+from pflbench.report.html.render import page
+from pflbench.report.layout import fill, finished
+from pflbench.report.reading import Shelf
+from pflbench.report.render import long_form, render
+from pflbench.selection import selection
+from pflbench.store import Store
+from pflbench.store.asked import askers
+from pflbench.suite.cells import Expansion, Reference
+
+if TYPE_CHECKING:
+    from conftest import Build
+
+NASTY = st.one_of(
+    st.sampled_from(
+        [
+            "</script><script>alert(1)</script>",
+            "<img src=x onerror=alert(1)>",
+            "<!--",
+            '"><b>',
+            "=HYPERLINK(1)",
+            "+1",
+            "-1",
+            "@x",
+            "a|b",
+            r"\input{secret}",
+            "${x}_^&%#~",
+            "{{ 7 * 7 }}",
+            "{% raw %}",
+            "\u2028\u2029",
+            "javascript:alert(1)",
+            "' onclick='",
+            "[x](javascript:alert(1))",
+        ]
+    ),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=30),
+)
+
+
+def sheet(table: Expansion, store: Store, **more: Any) -> Sheet:
+    filled = fill(table, Shelf(store), askers(store))
+    versus = {one.id: filled.against(one.id) for one in table.rows}
+    part = selection(suites=[table.suite], profile=table.profile)
+    fields = {"paper": table.paper, "protocol": table.protocol, "fills": {"last": filled}, "versus": {"last": versus}}
+    return Sheet({"last": finished(filled)}, part, **(fields | more))
+
+
+class Elements(HTMLParser):
+    """Which elements a page has, and what its attributes and texts are."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def of(text: str, id: str) -> str:
+    found = re.search(rf'id="{id}">(.*?)</script>', text, re.DOTALL)
+    assert found
+    return found[1]
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(title=NASTY, other=NASTY, where=NASTY)
+def test_a_users_text_stays_text_everywhere(build: Build, store: Store, title: str, other: str, where: str) -> None:
+    if not store.list():
+        build.fill(store)
+    plain = build.table(references={("fedavg", "digits-a"): Reference(31.0, 1.0, suspect=other)})
+    rows = (row("fedavg", title), row("fedavg-ft", other))
+    cells = tuple(replace(cell, row=next(one for one in rows if one.id == cell.row.id)) for cell in plain.cells)
+    table = replace(plain, title=where, suite=title, paper=other, protocol=where, rows=rows, cells=cells)
+    usual, made = (sheet(one, store) for one in (plain, table))
+    text = page([made], copies([made], True), {})
+    before, after = Elements(page([usual], "", {})), Elements(text)
+    linked = [tag for tag in after.tags if tag == "a"]  # a paper may be one, or none
+    assert [tag for tag in after.tags if tag != "a"] == [tag for tag in before.tags if tag != "a"]
+    assert len(linked) - before.tags.count("a") in (-1, 0)
+    assert {key for key, _ in after.attributes} <= {key for key, _ in before.attributes}
+    links = [value or "" for key, value in after.attributes if key in ("href", "src")]
+    assert all(re.match(r"#|https?://", one) for one in links)
+    assert "<" not in of(text, "data") and json.loads(of(text, "data"))["tables"][0]["rows"][0][1] == title
+    assert re.fullmatch(r"[\w+/=]*", of(text, "texts"))
+    in_csv, in_markdown, in_latex = long_form([made.table]), render(made.table, "markdown"), render(made.table, "latex")
+    read = list(csv.reader(io.StringIO(in_csv, newline="")))
+    assert all(len(line) == len(read[0]) for line in read)
+    words = [line[read[0].index(name)] for line in read[1:] for name in ("suite", "row")]
+    assert not any(word.startswith(("=", "+", "-", "@")) for word in words)
+    grid = [line for line in in_markdown.splitlines() if line.startswith("|")][:4]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in grid}) == 1
+    assert in_latex.isascii() and r"\input" not in in_latex and in_latex.count(r"\begin{") == in_latex.count(r"\end{")
+
+
+@given(NASTY, NASTY)
+def test_embedded_json_has_nothing_that_a_parser_of_html_could_see(key: str, value: str) -> None:
+    text = embedded({key: [value]})
+    assert json.loads(text) == {key: [value]}
+    assert not set("<>&\u2028\u2029") & set(text)
+
+
+@given(st.one_of(NASTY, st.text()))
+def test_links_lead_to_the_web_or_nowhere(text: str) -> None:
+    found = link(text)
+    assert found is None or re.match(r"https?://[^\s]", found)
+
+
+@pytest.mark.parametrize(
+    ("text", "to"),
+    [
+        ("arXiv:2312.15191", "https://arxiv.org/abs/2312.15191"),
+        ("https://example.org/a?b=c", "https://example.org/a?b=c"),
+        ("javascript:alert(1)", None),
+        ("java\nscript:alert(1)", None),
+        ("https:alert(1)", None),
+        ("http://[", None),
+        ("data:text/html,x", None),
+        ("arXiv:2312.15191 onclick", None),
+        ("none", None),
+    ],
+)
+def test_a_link(text: str, to: str | None) -> None:
+    assert link(text) == to
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("OSError: /home/me/data/x.bin is gone", "OSError: … is gone"),
+        ("in '/tmp/a b'", "in '… b'"),
+        (r"C:\Users\me\x", "…"),
+        ("~/lab/foo.py:Foo", "…"),
+        ("correct / count, 3/5, 1000/s and http://a.b/c", "correct / count, 3/5, 1000/s and http://a.b/c"),
+        ("file.py:Class", "file.py:Class"),
+        ("-0.5 to 1 × 2", "-0.5 to 1 × 2"),
+    ],
+)
+def test_paths_are_not_told(text: str, left: str) -> None:
+    assert discreet(text) == left
+
+
+def test_what_a_page_tells_of_the_runs_names_nobody(build: Build, store: Store) -> None:
+    where = {"host": "lab-17", "user": "me", "method_source": "class Secret: pass", "folder": "/home/me/results"}
+    build.fill(store)
+    for seed in range(3):
+        store.write(build.result(build.spec(seed), 0.3, **where))
+    store.write(build.failed(build.spec(0, alpha=5.0, rounds=4), "OSError: /home/me/data is gone"))
+    made = sheet(build.table(), store)
+    text = page([made], copies([made], True), {})
+    text += gzip.decompress(base64.b64decode(of(text, "texts"))).decode()
+    assert "c0ffee" in text and "2.11" in text
+    assert [word for word in ("lab-17", "Secret", "/home", "method_source") if word in text] == []
+
+
+def test_clients_are_told_by_seed(build: Build, store: Store) -> None:
+    """Two clients a tenth below and above: the worst tenth is the lower one, the median the middle."""
+    build.fill(store)
+    made = sheet(build.table(), store)
+    (table,) = json.loads(of(page([made], "", {}), "data"))["tables"]
+    cell = table["readings"]["last"]["cells"]["0,0"]
+    mean = float(np.mean([one[1] for one in cell["seeds"]]))
+    assert (float(cell["worst"]), float(cell["median"])) == (pytest.approx(mean - 10), pytest.approx(mean))
+    assert cell["clients"]["counts"].count(0) >= 14 and sum(cell["clients"]["counts"]) == 6
+    assert cell["clients"]["quantiles"][0] == cell["worst"]
+
+
+def test_a_table_against_each_row_is_what_the_report_says(build: Build, store: Store) -> None:
+    build.fill(store)
+    made = sheet(build.table(), store)
+    texts = json.loads(gzip.decompress(base64.b64decode(copies([made], True))))
+    lines = texts["lines"]
+    (of_table,) = texts["tables"].values()
+    for rival in ("", "fedavg", "fedavg-ft"):
+        versus = made.versus["last"].get(rival)
+        table = replace(made.table, versus=versus)
+        for format in ("markdown", "latex"):
+            held = of_table["last"][rival][format] if rival else []
+            text = "\n".join(lines[n] for n in of_table["last"][""][format]) + "\n".join(lines[n] for n in held)
+            assert text == render(table, format)  # type: ignore[arg-type]
+
+
+def test_ranks_are_among_rows_that_share_every_column(build: Build, store: Store) -> None:
+    build.fill(store)
+    made = sheet(build.table(), store)
+    (board,) = boards([made])
+    assert [one.rank for one in board.ranked] == ["1.00", "2.00"]
+    assert board.ranked[0].title == "FedAvg-FT" and board.lacking == ()
+    assert len(board.columns) == 1, "both columns are of one dataset, dealt in one way"
+    assert board.ranked[0].interval == "" and "no interval" in " ".join(board.notes)
+
+
+def test_a_row_without_every_seed_has_no_rank_but_a_command(build: Build, store: Store) -> None:
+    build.fill(store)
+    table = build.table(seeds=4)
+    assert boards([sheet(table, store)]) == [], "no cell has its fourth seed"
+    rows = (*build.table().rows, row("ditto", "Ditto"))
+    other = [
+        replace(
+            cell,
+            row=rows[2],
+            runs=tuple(build.spec(s, "ditto", alpha=0.3 if "a" in cell.column.id[-1] else 5.0) for s in range(3)),
+        )
+        for cell in build.table().cells[::2]
+    ]
+    more = replace(build.table(), rows=rows, cells=(*build.table().cells, *other))
+    (board,) = boards([sheet(more, store)])
+    assert [one.title for one in board.ranked] == ["FedAvg-FT", "FedAvg"]
+    (lacking,) = board.lacking
+    assert lacking.title == "Ditto" and lacking.commands[0].startswith(
+        "pflbench run --suite demo --method ditto --column digits-"
+    )
+
+
+def test_protocols_and_profiles_are_never_ranked_together(build: Build, store: Store) -> None:
+    build.fill(store)
+    one = sheet(build.table(), store)
+    others = [sheet(build.table(suite="other", **{key: "another"}), store) for key in ("protocol", "profile")]
+    assert len(boards([one, *others])) == 3
+    assert len(boards([one, sheet(build.table(suite="other"), store)])) == 1
