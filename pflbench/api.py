@@ -6,8 +6,8 @@ The command line does the same through the same objects. Nothing here imports to
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,7 +166,14 @@ def table(
     (table,) = reported(every, store, own, spread=spread, read_as=read, versus=versus, over_clients=fairness).tables
     if not table.has_results:
         raise none_there(part, store, own)
-    return FinishedTable(only([table], part.methods)[0])
+    how: dict[str, Any] = {"spread": spread, "read_as": read, "versus": versus}
+
+    def page() -> str:
+        from pflbench.reading.page import page
+
+        return page(part.but(profile=part.profile or "paper"), store, own, **how)
+
+    return FinishedTable(only([table], part.methods)[0], page)
 
 
 def scores(part: Selection | None = None, results: Where = "results", *, packaged: bool = False) -> pd.DataFrame:
@@ -303,6 +310,7 @@ class FinishedTable:
     """A table with its numbers. `str` and notebooks show it."""
 
     content: Table
+    page: Callable[[], str] = field(repr=False, compare=False)
 
     def to_frame(self) -> pd.DataFrame:
         """Long form, a line per cell, with means, spreads, the paper's number, verdicts and run ids."""
@@ -317,6 +325,10 @@ class FinishedTable:
     def to_latex(self) -> str:
         """As `pflbench report --format latex` prints it: to be read in by a paper's source."""
         return self._as("latex")
+
+    def to_html(self) -> str:
+        """As `pflbench report --format html` prints it: a page of its own, to be opened in a browser."""
+        return self.page()
 
     def _as(self, format: Any, **how: Any) -> str:
         from pflbench.report.render import render

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import pflbench as pb
 from pflbench.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,7 @@ def test_the_committed_tables_stand_on_one_page(cli: Any, folder: Path) -> None:
     cells = cli("report", *store, "--format", "csv").out.splitlines()[1:]
     assert set(found.cells) >= {".".join(line.split(",")[:2]) for line in cells}
     markdown = cli("report", *store, "--format", "markdown").out
-    for text in {text.strip() for cells in found.cells.values() for text in cells if "±" in text}:
+    for text in {text.strip() for key, cells in found.cells.items() for text in cells if key and "±" in text}:
         assert text in markdown, "numbers as they are in the other formats"
 
 
@@ -78,3 +79,39 @@ def test_the_page_is_the_same_every_time_and_says_nothing_of_the_machine(cli: An
     assert str(tmp_path) not in page and "/tmp" not in page
     (table,) = data(page)["tables"]
     assert table["suite"] == "tiny" and set(table["readings"]) == {"last"}
+
+
+def test_rows_reading_and_rival_are_chosen_as_in_other_formats(cli: Any, folder: Path) -> None:
+    assert cli(*RUN, "--column", "shards", "--evaluate-every", "1").code == 0
+    table = ("report", "-s", "tiny.toml", "--profile", "paper", "--format", "html")
+    page = cli(*table, "-m", "fedavg", "-m", "ditto", "--read", "best", "--versus", "ditto").out
+    found = data(page)
+    (shown,) = found["tables"]
+    assert [title for _, title, _ in shown["rows"]] == ["FedAvg", "FedAvg-FT", "Ditto"]
+    assert set(shown["readings"]) == {"last", "last-10", "best"}
+    assert (found["read"], found["versus"]) == ("best", {shown["key"]: "ditto"})
+    assert [title for _, title, _ in data(cli(*table, "-m", "ditto").out)["tables"][0]["rows"]] == ["Ditto"]
+    for wrong in (("-m", "dito"), ("--versus", "dito"), ("--read", "first")):
+        assert cli(*table, *wrong).code == 2, wrong
+
+
+def test_a_suite_of_ones_own_is_named_without_its_folder(cli: Any, folder: Path) -> None:
+    (folder / "mine").mkdir()
+    suite = folder / "mine" / "own.toml"
+    suite.write_text((folder / "tiny.toml").read_text())
+    assert cli("run", "-s", str(suite), "--column", "shards", "--seeds", "0", "-m", "ditto").code == 0
+    page = cli("report", "-s", str(suite), "--profile", "paper", "--format", "html").out
+    assert "pflbench report --suite own.toml --profile paper" in page and str(folder) not in page
+
+
+def test_statistics_of_datasets_stand_on_the_page(cli: Any) -> None:
+    page = cli("report", "-s", "fedec-table1", "--format", "html")
+    assert page.code == 0 and outline(page.out).cells.keys() == {"fedec-table1.paper"}
+
+
+@pytest.mark.usefixtures("folder")
+def test_from_python_too(cli: Any) -> None:
+    assert cli(*RUN, "--column", "shards", "-m", "ditto").code == 0
+    part = pb.select("tiny.toml", seeds=[0])
+    printed = cli("report", "-s", "tiny.toml", "--profile", "paper", "--seeds", "0", "--format", "html").out
+    assert pb.table(part).to_html() == printed

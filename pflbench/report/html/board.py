@@ -42,6 +42,8 @@ class Lacking(NamedTuple):
 class Board(NamedTuple):
     """The tables of one protocol and profile: the columns that are ranked over, and who has all of them."""
 
+    title: str
+    """Of one of its tables, the one that is called by the fewest letters."""
     protocol: str
     profile: str
     tables: tuple[tuple[str, str], ...]
@@ -87,6 +89,7 @@ def _board(sheets: Sequence[Sheet]) -> Board | None:
     scores = np.array([[some[row].mean for row in rows] for some in complete], dtype=np.float64)
     first, decimals = sheets[0], sheets[0].table.decimals
     return Board(
+        title=discreet(min((sheet.table.title for sheet in sheets), key=len)),
         protocol=discreet(first.protocol),
         profile=first.table.profile,
         tables=tuple((sheet.key, discreet(sheet.table.title)) for sheet in sheets),

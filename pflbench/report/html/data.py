@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pflbench.report import text
@@ -18,6 +18,7 @@ from pflbench.report.layout import Filled
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Table, Versus
 from pflbench.report.unlisted import EXTRA, short_name
+from pflbench.report.used import beside, costs
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, ReadAs
@@ -156,8 +157,13 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
         "footer": [pool.add(discreet(line)) for line in wide.footer if line not in wide.warnings],
         "cells": cells,
         "versus": versus,
-        "rivals": {row: against.rival for row, against in rivals.items()},
+        "rivals": {row: [against.rival, _said(table, against, pool)] for row, against in rivals.items()},
     }
+
+
+def _said(table: Table, against: Versus, pool: Pool) -> int:
+    """What the differences from a rival are, in sentences."""
+    return pool.add(" ".join(text.appendices(replace(table, versus=against), compare=False)[-1].notes))
 
 
 def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
@@ -180,13 +186,16 @@ def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
 def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, pool: Pool) -> dict[str, Any]:
     """What the drawer shows of a place that has runs."""
     value, cell, decimals = place.value, filled.cells.get(of), sheet.table.decimals
+    runs = [filled.shelf.stored[id] for ids in value.runs.values() for id in ids]
     found: dict[str, Any] = {
         "seeds": [[seed, short(mean), " ".join(value.runs.get(seed, ()))] for seed, mean in value.seeds.items()],
-        "made": pool.add(_made([filled.shelf.stored[id] for ids in value.runs.values() for id in ids])),
+        "made": pool.add(_made(runs)),
     }
     if cell is None:  # a difference of two
         return found
     done = filled.found[of]
+    if found_costs := costs(runs):
+        found["cost"] = beside([("", found_costs)])[""]
     found |= _of_clients(clients(done, cell.reading), value, decimals)
     if walks := curve(done, cell.reading):
         found["curve"] = [[seed, *walk] for seed, walk in walks.items()]

@@ -96,8 +96,10 @@ function againListed(sheet, cell, row, column) {
   const runs = cell.seeds.flatMap(([seed, , ids]) => ids.split(" ").filter(Boolean).map((id) => [seed, id]));
   const rerun = runs.length ? [element("p", {}, `Compute the run of seed ${runs[0][0]} again and compare, writing nothing:`),
     command(`pflbench rerun ${runs[0][1]}`)] : [];
-  const train = sheet.run + sheet.columns[column][2] + (cell.own ?? sheet.rows[row][2]) + " --results again";
-  const run = cell.given === undefined ? [] : [element("p", {}, "Train all its runs anew, into a folder of their own:"), command(train)];
+  const train = sheet.run + sheet.columns[column][2] + (cell.own ?? sheet.rows[row][2]);
+  const run = cell.given === undefined ? [] : [
+    element("p", {}, "Train all its runs anew, into a folder of their own:"), command(train + " --results again")];
+  if (run.length && cell.done[0] < cell.done[1]) run.push(element("p", {}, "Train those that are missing:"), command(train));
   const ids = runs.map(([seed, id]) => `${id} (seed ${seed})`).join(", ");
   return part("Compute it again", ...rerun, ...run, element("details", {}, element("summary", {}, "Its runs"), element("p", { class: "ids" }, ids)));
 }
@@ -121,8 +123,9 @@ function drawDrawer(sheet) {
       ["ours", cell.ours], ["paper", cell.paper], ["difference", cell.diff],
       ["verdict", cell.verdict && `${cell.verdict}: ${why}`],
       ["reference suspect", suspect], ["our best round", best],
-      [`minus ${rival}`, held && `${held[0]}, ${pooled(held[1])}`],
+      [`minus ${rival?.[0]}`, held && `${held[0]}, ${pooled(held[1])}`],
       ["seeds", `${done} of ${asked} done${failed ? `, ${failed} failed` : ""}`],
+      ["a round costs", cell.cost],
       ["method", method], ["scored", stage],
       ["rests on", rests.map(([key, source]) => `${key} (${source})`).join(", ")],
     ]),

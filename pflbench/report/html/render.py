@@ -113,6 +113,8 @@ def _section(sheet: Sheet) -> Mapping[str, Any]:
         "paper": sheet.paper,
         "link": link(sheet.paper),
         "options": discreet(sheet.options),
+        "run": discreet(sheet.part.options),
+        "missing": sheet.fills and any(value and not value.complete for row in sheet.table.rows for value in row.cells),
         "warnings": [discreet(line) for line in table.warnings],
         "footer": [discreet(line) for line in table.footer if line not in table.warnings],
         "blocks": [_block(table, block) for block in blocks(table)],

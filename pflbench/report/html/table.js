@@ -10,7 +10,7 @@ function select(label, value, options, pick) {
 
 function controls(sheet) {
   const readings = Object.keys(sheet.readings);
-  const rivals = Object.entries(sheet.readings[view.read].rivals);
+  const rivals = Object.entries(sheet.readings[view.read].rivals).map(([row, [title]]) => [row, title]);
   const switches = element("div", { role: "group", "aria-label": "Numbers", class: "switch" });
   for (const show of SHOWS) {
     const pressed = !view.versus && view.show === show;
@@ -95,14 +95,15 @@ function drawTable(section, sheet) {
 // What the table shows now, in a sentence, also for those who hear it.
 function status(sheet) {
   const rival = sheet.readings[view.read].rivals[view.versus];
-  if (rival) return `Each cell minus ${rival}, in points, paired by seed; in parentheses the 95 % interval.`;
+  if (rival) return `Each cell minus ${rival[0]}, in points. ${pooled(rival[1])}`;
   if (view.show === "paper") return "The paper's numbers.";
   if (view.show === "difference") return "Ours minus the paper's, in points; in parentheses the 95 % interval.";
   if (view.clients !== "mean") return `The ${CLIENTS[view.clients]} of each seed's clients, averaged over seeds.`;
   const { rows, columns } = emptyOnes(sheet);
   const some = [[rows.size, "row"], [columns.size, "column"]].filter(([n]) => n).map(([n, of]) => `${n} ${of}${n > 1 ? "s" : ""}`);
   const without = some.length ? ` ${some.join(" and ")} without results not shown.` : "";
-  return "Our runs. A number opens what it rests on." + without;
+  return "Our runs; a number opens what it rests on. Bold: the best of its column. (3/5): so many seeds are done. "
+    + "ᵍ rests on a guess, ᵗ on values that we tuned." + without;
 }
 
 function drawCells(table, sheet) {
