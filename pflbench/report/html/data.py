@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pflbench.report import text
+from pflbench.report.appendix import appendices
 from pflbench.report.beside import side_by_side
 from pflbench.report.html.clients import Clients, clients, curve
 from pflbench.report.html.escape import discreet
@@ -163,7 +164,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
 
 def _said(table: Table, against: Versus, pool: Pool) -> int:
     """What the differences from a rival are, in sentences."""
-    return pool.add(" ".join(text.appendices(replace(table, versus=against), compare=False)[-1].notes))
+    return pool.add(" ".join(appendices(replace(table, versus=against), compare=False)[-1].notes))
 
 
 def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
