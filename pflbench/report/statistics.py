@@ -57,7 +57,8 @@ class Paired(NamedTuple):
         interval: Student's t-interval of the mean; None for one seed.
         p_t: Two-sided p of the paired t-test; None for one seed.
         p_sign: Two-sided p of the exact sign-flip test, never below 2 / 2ⁿ; None where it was not asked for.
-        detectable: The smallest true difference that so many seeds show as significant with a power of 80 %.
+        detectable: The smallest true difference that so many seeds show as significant with a power of 80 %; None for
+            one seed, and where it was not asked for.
     """
 
     n: int
@@ -81,10 +82,10 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval | Non
     return None if sd is None else _around(mean, sd / math.sqrt(n), n - 1, level)
 
 
-def paired(differences: npt.ArrayLike, guarded: bool = True) -> Paired:
+def paired(differences: npt.ArrayLike, tested: bool = True) -> Paired:
     """What the differences of two methods over their shared seeds say. Raises `ValueError` for none.
 
-    `guarded`: whether the sign-flip test is made, too, which takes long for many values.
+    `tested`: whether the sign-flip test is made and the detectable difference sought, which take long.
     """
     values = _flat(differences)
     mean, sd, n = sample(values)
@@ -94,8 +95,8 @@ def paired(differences: npt.ArrayLike, guarded: bool = True) -> Paired:
         sd=sd,
         interval=mean_interval(values),
         p_t=_p_of_t(mean, sd, n),
-        p_sign=sign_flip(values) if guarded else None,
-        detectable=smallest_detectable(sd, n),
+        p_sign=sign_flip(values) if tested else None,
+        detectable=smallest_detectable(sd, n) if tested else None,
     )
 
 

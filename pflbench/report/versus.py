@@ -66,7 +66,7 @@ def _by_clients(place: Place, ours: Sequence[Read], theirs: Sequence[Read], seed
     """The cell against the rival's of one seed, over the clients that both score; empty where that is nobody."""
     mine, other = (clients(one) for side in (ours, theirs) for one in side if one.result.spec.seed == seed)
     common = [client for client in mine if client in other and client != EVERYBODY]
-    return {place: Against(paired([mine[one] - other[one] for one in common], guarded=False), seed)} if common else {}
+    return {place: Against(paired([mine[one] - other[one] for one in common], tested=False), seed)} if common else {}
 
 
 def clients(one: Read) -> dict[int, float]:

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 from pflbench.report import text
 from pflbench.report.appendix import appendices
 from pflbench.report.beside import side_by_side
+from pflbench.report.fairness import fairness
 from pflbench.report.html.clients import Clients, clients, curve
 from pflbench.report.html.escape import discreet
 from pflbench.report.html.grid import Place, keys, places
 from pflbench.report.layout import Filled
 from pflbench.report.statistics import Interval
-from pflbench.report.table import Against, CellValue, Table, Versus
+from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
 from pflbench.report.unlisted import EXTRA, short_name
 from pflbench.report.used import beside, costs
 from pflbench.selection import Selection, selection
@@ -197,7 +198,7 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, poo
     done = filled.found[of]
     if found_costs := costs(runs):
         found["cost"] = beside([("", found_costs)])[""]
-    found |= _of_clients(clients(done, cell.reading), value, decimals)
+    found |= _of_clients(clients(done, cell.reading), fairness(done, cell.reading), value, decimals)
     if walks := curve(done, cell.reading):
         found["curve"] = [[seed, *walk] for seed, walk in walks.items()]
     if cell.row.id.startswith(EXTRA):
@@ -208,19 +209,34 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, poo
     return found
 
 
-def _of_clients(of: Clients | None, value: CellValue, decimals: int) -> dict[str, Any]:
-    if of is None:
+def _of_clients(of: Clients | None, even: Fairness | None, value: CellValue, decimals: int) -> dict[str, Any]:
+    """How a cell is spread over its clients; nothing where they were not scored one by one."""
+    if of is None or even is None:
         return {}
+
+    def shown(number: float | None, interval: Interval | None = None) -> str:
+        return "" if number is None else text.number(number, None, decimals) + _ends(interval, decimals)
+
     behind = "" if value.complete else f" ({value.done}/{value.expected})"
+    few, most = of.number
     return {
-        "worst": text.number(of.worst, None, decimals) + behind,
-        "median": text.number(of.median, None, decimals) + behind,
+        "worst": shown(of.worst) + behind,
+        "median": shown(of.median) + behind,
         "clients": {
-            "quantiles": [text.number(one, None, decimals) for one in of.quantiles],
+            "quantiles": [shown(one) for one in of.quantiles],
             "counts": list(of.counts),
-            "number": text.ranges(of.number) if of.number[0] == of.number[1] else f"{of.number[0]} to {of.number[1]}",
+            "number": f"{few} to {most}" if few < most else f"{few}",
+            "spread": [
+                shown(even.worst, even.worst_interval),
+                shown(even.spread, even.spread_interval),
+                *map(shown, (even.smallest, even.training, even.held_out)),
+            ],
         },
     }
+
+
+def _ends(of: Interval | None, decimals: int) -> str:
+    return "" if of is None else f" ({of.low:.{decimals}f} to {of.high:.{decimals}f})"
 
 
 def held(one: Against, decimals: int, pool: Pool) -> list[Any]:

@@ -65,14 +65,14 @@ function curveDrawn(cell) {
 
 function clientsDrawn(cell) {
   if (!cell.clients) return undefined;
-  const { quantiles, counts, number } = cell.clients;
+  const { quantiles, counts, number, spread } = cell.clients;
   const most = Math.max(...counts), wide = 400 / counts.length, step = 100 / counts.length;
   const bars = counts.map((count, i) => element("rect", { class: "bar", x: 20 + i * wide, width: wide - 1,
     y: 80 - (70 * count) / most, height: (70 * count) / most }, element("title", {}, `${i * step} to ${(i + 1) * step} %: ${count}`)));
   const ends = [0, 50, 100].map((at) => element("text", { x: 20 + 4 * at, y: 95, "text-anchor": "middle" }, `${at} %`));
   const said = `How many clients of all seeds have which accuracy; ${number} clients in a seed.`;
   return part("Clients", picture(100, said, ...bars, ...ends), element("p", {}, said),
-    facts([["worst 10 %", cell.worst], ...DATA.quantiles.map((name, i) => [name, quantiles[i]])]));
+    facts([...["worst 10 %", "deviation", "smallest 10 %", "training clients", "held-out clients"].map((name, i) => [name, spread[i]]), ...DATA.quantiles.map((name, i) => [name, quantiles[i]])]));
 }
 
 function givenListed(cell) {
