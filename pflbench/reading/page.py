@@ -12,7 +12,7 @@ from pflbench.reading.methods import described
 from pflbench.reading.tables import asked_for
 from pflbench.report.compact import only, rows_of
 from pflbench.report.html.copies import copies
-from pflbench.report.html.data import Sheet, Told
+from pflbench.report.html.data import Sheet, Told, numbered
 from pflbench.report.html.methods import Described
 from pflbench.report.html.render import page as rendered
 from pflbench.report.layout import Filled, fill, finished
@@ -47,7 +47,7 @@ def page(
     sheets = [Sheet({"last": table}, selection(suites=[name])) for name, table in found.counted.items()]
     sheets += [_sheet(one, part, shelf, asked) for one in found.shown]
     only([sheet.table for sheet in sheets], part.methods)  # raises where it is none's
-    kept = [sheet for sheet in (_with_rows(one, part.methods) for one in sheets) if sheet.has_rows]
+    kept = numbered([sheet for sheet in (_with_rows(one, part.methods) for one in sheets) if sheet.has_rows])
     rivals = {
         sheet.key: rival(filled.table, versus) for sheet in kept if versus and (filled := sheet.fills.get("last"))
     }

@@ -216,7 +216,14 @@ def test_the_leaderboard_and_the_methods_have_pages(opened: Any) -> None:
     assert page.locator("#drawer").is_visible() and "IFCA" in page.locator("#drawer-title").inner_text()
 
 
-AXE = ("", f"table={TABLE}&show=difference", f"table={TABLE}&cell=0,2", "page=leaderboard", "page=method-ifca")
+AXE = (
+    "",
+    f"table={TABLE}&show=difference",
+    f"table={TABLE}&show=cost",
+    f"table={TABLE}&cell=0,2",
+    "page=leaderboard",
+    "page=method-ifca",
+)
 
 
 @pytest.mark.parametrize("width", [1400, 400])

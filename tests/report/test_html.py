@@ -20,7 +20,7 @@ from table_kit import row
 
 from pflbench.report.html.board import boards
 from pflbench.report.html.copies import copies
-from pflbench.report.html.data import Sheet
+from pflbench.report.html.data import Sheet, numbered
 from pflbench.report.html.escape import discreet, embedded, link
 from pflbench.report.html.render import page
 from pflbench.report.layout import fill, finished
@@ -192,6 +192,14 @@ def test_clients_are_told_by_seed(build: Build, store: Store) -> None:
     assert (float(cell["worst"]), float(cell["median"])) == (pytest.approx(mean - 10), pytest.approx(mean))
     assert cell["clients"]["counts"].count(0) >= 14 and sum(cell["clients"]["counts"]) == 6
     assert cell["clients"]["quantiles"][0] == cell["worst"]
+
+
+def test_tables_that_would_be_called_alike_have_numbers(build: Build, store: Store) -> None:
+    build.fill(store)
+    made = sheet(build.table(), store)
+    assert [one.key for one in numbered([made, made, made])] == ["demo.paper", "demo.paper-1", "demo.paper-2"]
+    odd = numbered([sheet(build.table(suite="a <b>/c"), store)])
+    assert [one.key for one in odd] == ["a-b-c.paper"]
 
 
 def test_a_table_against_each_row_is_what_the_report_says(build: Build, store: Store) -> None:

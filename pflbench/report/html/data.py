@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -48,6 +49,7 @@ class Sheet:
         protocol: What its runs follow, in words.
         fills: What was read for each of them; none for a table of statistics.
         told: What its suite says of each cell, by its place.
+        number: Of several tables that would be called alike, which.
         versus: In each reading, its cells against each row that they can be held against, by that row's id.
     """
 
@@ -58,6 +60,7 @@ class Sheet:
     fills: Mapping[ReadAs, Filled] = field(default_factory=dict)
     told: Mapping[tuple[str, str], Told] = field(default_factory=dict)
     versus: Mapping[ReadAs, Mapping[str, Versus]] = field(default_factory=dict)
+    number: int = 0
 
     @property
     def table(self) -> Table:
@@ -77,7 +80,17 @@ class Sheet:
     @property
     def key(self) -> str:
         """What it is called in an address."""
-        return re.sub(r"[^\w.-]+", "-", f"{self.table.suite}.{self.table.profile}")
+        name = re.sub(r"[^\w.-]+", "-", f"{self.table.suite}.{self.table.profile}")
+        return f"{name}-{self.number}" if self.number else name
+
+
+def numbered(sheets: Sequence[Sheet]) -> list[Sheet]:
+    """The tables with a number behind the names of those that would be called as one before them."""
+    seen, found = Counter[str](), list[Sheet]()
+    for sheet in sheets:
+        found.append(replace(sheet, number=seen[sheet.key]))
+        seen[sheet.key] += 1
+    return found
 
 
 class Pool:

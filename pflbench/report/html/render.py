@@ -18,6 +18,7 @@ from pflbench.report.html.escape import discreet, embedded, link
 from pflbench.report.html.grid import Block, blocks
 from pflbench.report.html.methods import Described, sections
 from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.used import COUNTED
 from pflbench.suite.cells import ReadAs
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def page(
     data = {
         "tables": [sheet_data(sheet, pool) for sheet in sheets],
         "first": max(sheets, key=_filled).key if sheets else "",
+        "counted": COUNTED.removeprefix("Beside each row what a round costs: "),
         "read": read_as,
         "versus": dict(rivals or {}),
         "quantiles": list(QUANTILES.values()),

@@ -98,6 +98,7 @@ function status(sheet) {
   if (rival) return `Each cell minus ${rival[0]}, in points. ${pooled(rival[1])}`;
   if (view.show === "paper") return "The paper's numbers.";
   if (view.show === "difference") return "Ours minus the paper's, in points; in parentheses the 95 % interval.";
+  if (view.show === "cost") return "What a round costs: " + DATA.counted;
   if (view.clients !== "mean") return `The ${CLIENTS[view.clients]} of each seed's clients, averaged over seeds.`;
   const { rows, columns } = emptyOnes(sheet);
   const some = [[rows.size, "row"], [columns.size, "column"]].filter(([n]) => n).map(([n, of]) => `${n} ${of}${n > 1 ? "s" : ""}`);
@@ -115,6 +116,7 @@ function drawCells(table, sheet) {
     const cell = place(sheet, key) || {};
     const plain = !view.versus && view.show === "ours" && view.clients === "mean";
     place_.classList.toggle("best", Boolean(plain && cell.best));
+    place_.classList.toggle("cost", view.show === "cost" && !view.versus);
     const judged = view.show === "difference" && !view.versus && cell.verdict;
     if (judged) place_.dataset.verdict = judged;
     else delete place_.dataset.verdict;

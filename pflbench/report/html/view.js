@@ -3,7 +3,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const SHEETS = new Map(DATA.tables.map((one) => [one.key, one]));
 const PAGES = [...document.querySelectorAll("[data-page]")].map((one) => one.dataset.page);
-const SHOWS = ["ours", "paper", "difference"];
+const SHOWS = ["ours", "paper", "difference", "cost"];
 const READINGS = { last: "as the suite says", "last-10": "last ten rounds", best: "best round (optimistic)" };
 const CLIENTS = { mean: "mean", worst: "worst 10 %", median: "median" };
 const DEFAULTS = { page: "", table: "", show: "ours", read: "last", clients: "mean", versus: "", sort: "", filter: "",
@@ -88,13 +88,13 @@ function shown(sheet, key) {
     const rival = sheet.rows[+key.split(",")[0]][0] === view.versus;
     return against(sheet, key)?.[0] ?? (rival && cell.done ? "0" : "–");
   }
-  if (view.show !== "ours") return cell[{ paper: "paper", difference: "diff" }[view.show]] ?? "–";
+  if (view.show !== "ours") return cell[{ paper: "paper", difference: "diff", cost: "cost" }[view.show]] ?? "–";
   return cell[{ mean: "ours", worst: "worst", median: "median" }[view.clients]] ?? "–";
 }
 
 // The number that a text begins with, to sort by and to draw at; null where it has none.
 function number(text) {
-  const found = text?.match(/^[+-]?\d+(\.\d+)?(?![\d./])/);
+  const found = text?.replace(/,(?=\d{3})/g, "").match(/^[+-]?\d+(\.\d+)?(?![\d./])/);
   return found ? Number(found[0]) : null;
 }
 
