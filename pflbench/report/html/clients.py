@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ def curve(done: Sequence[Read], reading: Reading) -> dict[int, list[list[Any]]]:
     for one in done:
         if len({score.round for score in one.result.scores if score.stage == reading.stage}) < 2 or len(one.runs) > 1:
             continue
-        walk = list(by_round(one.result, reading).items())
+        walk = [(n, mean) for n, mean in by_round(one.result, reading).items() if math.isfinite(mean)]
         kept = sorted({round(i) for i in np.linspace(0, len(walk) - 1, min(len(walk), _POINTS))})
         found[one.result.spec.seed] = [[walk[i][0] for i in kept], [round(walk[i][1], 2) for i in kept]]
     return found

@@ -54,11 +54,9 @@ def _levels(table: Table, columns: Sequence[int]) -> Iterator[tuple[Head, ...]]:
 
 def keys(table: Table) -> list[str]:
     """What each column is called in an address: its head's id, and a number behind it where that is not the first."""
-    found: list[str] = []
-    for head in table.columns:
-        again = sum(key.partition("~")[0] == head.id for key in found)
-        found.append(f"{head.id}~{again}" if again else head.id)
-    return found
+    ids = [head.id for head in table.columns]
+    before = (ids[:i].count(id) for i, id in enumerate(ids))
+    return [f"{id}~{again}" if again else id for id, again in zip(ids, before, strict=True)]
 
 
 @dataclass(frozen=True)
