@@ -53,7 +53,7 @@ function hiding(sheet) {
   return element("details", { class: "hide" }, element("summary", {}, "Rows and columns"),
     element("div", {},
       element("label", {}, empty, " also those without results"), " ",
-      element("button", { type: "button", onclick: () => change({ rows: [], columns: [] }) }, "All"),
+      element("button", { type: "button", onclick: () => change({ rows: [], columns: [] }) }, "Hide nothing"),
       list("Rows", "rows", sheet.rows), list("Columns", "columns", sheet.columns)));
 }
 
