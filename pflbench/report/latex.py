@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 from pflbench.report import appendix, text
@@ -71,6 +72,7 @@ def _label(table: Table) -> str:
     return table.suite if table.profile == "paper" else f"{table.suite}-{table.profile}"
 
 
+@lru_cache(maxsize=1 << 14)  # a page of tables asks for the same lines in every reading
 def escaped(words: str) -> str:
     """Source in one line of ASCII that prints the words; a character that LaTeX has no command for becomes a `?`."""
     said = unicodedata.normalize("NFC", _in_a_line(words))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -136,6 +137,12 @@ def smallest_detectable(sd: float | None, n: int, power: float = POWER, level: f
         return None
     if sd == 0:
         return 0.0
+    return _shift(n, power, level) * sd / math.sqrt(n)
+
+
+@cache
+def _shift(n: int, power: float, level: float) -> float:
+    """How many standard errors of n values a mean must be off 0 for a two-sided t-test to find it with this power."""
     from scipy.special import nctdtr
 
     bound = _quantile(n - 1, level)
@@ -149,7 +156,7 @@ def smallest_detectable(sd: float | None, n: int, power: float = POWER, level: f
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if found(middle) < power else (low, middle)
-    return high * sd / math.sqrt(n)
+    return high
 
 
 def difference_interval(ours: Sample, theirs: Sample, level: float = LEVEL) -> Interval | None:
