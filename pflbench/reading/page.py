@@ -10,6 +10,7 @@ from pflbench.names import BUILT_IN
 from pflbench.reading.explaining import hyperparameters, method_of, shared_settings
 from pflbench.reading.methods import described
 from pflbench.reading.tables import asked_for
+from pflbench.report.citation import bibtex
 from pflbench.report.compact import only, rows_of
 from pflbench.report.html.copies import copies
 from pflbench.report.html.data import Sheet, Told, numbered
@@ -51,7 +52,19 @@ def page(
     rivals = {
         sheet.key: rival(filled.table, versus) for sheet in kept if versus and (filled := sheet.fills.get("last"))
     }
-    return rendered(kept, copies(kept, compare), _methods(kept), read_as, rivals)
+    return rendered(
+        kept,
+        copies(kept, compare, {sheet.key: bibtex(_shown(sheet)) for sheet in kept}),
+        _methods(kept),
+        read_as,
+        rivals,
+    )
+
+
+def _shown(sheet: Sheet) -> list[str]:
+    """The methods of a table's rows."""
+    rows = (*sheet.table.rows, *sheet.table.extra)
+    return [name for row in rows for value in row.cells if value for name in value.method.split(" - ") if name]
 
 
 def _methods(sheets: Sequence[Sheet]) -> dict[str, Described]:

@@ -40,7 +40,7 @@ def citation() -> Mapping[str, Any]:
 @cache
 def references() -> Mapping[str, Mapping[str, Any]]:
     """What the file says of each method's paper, by the method's id."""
-    return {one["notes"]: one for one in citation()["references"]}
+    return {one["notes"]: one for one in citation()["references"] if "notes" in one}
 
 
 def _keyed(name: str, reference: Mapping[str, Any], entry: str) -> str:
