@@ -21,6 +21,7 @@ __all__ = [
     "Execution",
     "Selection",
     "check",
+    "cite",
     "compare",
     "explain",
     "plan",
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pflbench.api import check, compare, explain, plan, rerun, run, scores, select, suites, table
+    from pflbench.api import check, cite, compare, explain, plan, rerun, run, scores, select, suites, table
     from pflbench.running.execution import Execution
     from pflbench.selection import Selection
 

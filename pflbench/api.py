@@ -284,6 +284,21 @@ def rerun(
     return rerunning.rerun(stored, store.read(stored.spec.id), execution, on_event or unheard)
 
 
+def cite(suite: str, format: str = "bibtex") -> str:
+    """What to cite for a suite's table: the papers of the table, of its methods and datasets, and pflbench.
+
+    Args:
+        suite: A suite's name, or a `.toml` file.
+        format: "bibtex", or "cff" (Citation File Format).
+
+    Raises:
+        UsageError: The suite or the format is unknown.
+    """
+    from pflbench.reading.citing import cited
+
+    return cited(suite, format)
+
+
 def check(method: Method) -> list[Finding]:
     """Hold a method against the public contract, check by check; a finding without a `problem` passed.
 

@@ -1,0 +1,30 @@
+"""`pflbench cite`: what to cite for a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pflbench.cli import common
+from pflbench.cli.options import option
+
+
+def cite(
+    suite: Annotated[str, typer.Argument(help="A suite's name, or a .toml file.")],
+    format_: Annotated[str, option("--format", help="bibtex, or cff (Citation File Format).")] = "bibtex",
+    output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
+) -> int:
+    """Print the references of a suite's paper, of its methods and datasets, and of pflbench itself.
+
+    A comment names what has no reference that we know of.
+    """
+    from pflbench.reading.citing import cited
+
+    text = cited(suite, format_)
+    if output is None:
+        common.show(text)
+    else:
+        common.write(output, text.encode())
+    return 0

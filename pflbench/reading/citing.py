@@ -1,0 +1,164 @@
+"""What to cite for a suite's table, as BibTeX or in the Citation File Format. `CITATION.cff` is the only source."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pflbench import package
+from pflbench.errors import unknown
+from pflbench.report.latex import escaped
+from pflbench.suite.document import Document
+from pflbench.suite.load import read
+
+FORMATS = ("bibtex", "cff")
+_ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+_OF_DATASETS = "datasets: "
+"""How the notes of a reference begin that lists datasets."""
+_LACKING = {
+    "digit-five": "the source Synthetic Digits of the dataset digit-five",
+    "femnist-letters": "NIST's Special Database 19, from which the dataset femnist-letters may be read",
+}
+"""Parts of datasets of which the other parts have references."""
+_ENTRIES = {"conference-paper": "inproceedings", "report": "techreport", "software": "misc"}
+_SKIPPED = {"a", "an", "the", "on", "of"}
+"""Words that no key of an entry begins with."""
+_NAMES = {
+    "collection-title": "booktitle",
+    **{key: key for key in ("journal", "year", "volume")},
+    "issue": "number",
+}
+"""Fields of BibTeX, by what `CITATION.cff` calls them."""
+Reference = dict[str, Any]
+
+
+class Cited(NamedTuple):
+    """References in the order paper, methods, datasets, each once, and what has none, in words."""
+
+    references: tuple[Reference, ...]
+    lacking: tuple[str, ...]
+
+
+def cited(suite: str, format: str = "bibtex") -> str:
+    """The references of a suite's table, and pflbench's own, as text.
+
+    Raises:
+        UsageError: The suite or the format is unknown.
+    """
+    if format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    loaded = read(suite)
+    found = references([loaded.document(profile) for profile in loaded.profiles])
+    return _cff(found, loaded.name) if format == "cff" else _bibtex(found)
+
+
+def references(documents: Sequence[Document]) -> Cited:
+    """What a suite's table rests on, under all of its profiles."""
+    every: list[Reference] = _file()["references"]
+    found: list[Reference] = []
+    lacking: list[str] = []
+    if (paper := documents[0].suite.paper) != "none":
+        arxiv = _ARXIV.search(paper)
+        mine = [one for one in every if arxiv and _arxiv(one) == arxiv[1]]
+        found += mine[:1]
+        lacking += [] if mine else [f"the paper {paper}"]
+    for name in dict.fromkeys(row.method for document in documents for row in document.row):
+        mine = [one for one in every if one.get("notes") == name]
+        found += mine
+        lacking += [] if mine else [f"the method {name}"]
+    for name in dict.fromkeys(column.dataset.name for document in documents for column in document.column):
+        mine = [one for one in every if name in _datasets(one)]
+        found += mine
+        lacking += [_LACKING[name]] if name in _LACKING else [] if mine else [f"the dataset {name}"]
+    return Cited(tuple({one["title"]: one for one in found}.values()), tuple(lacking))
+
+
+@cache
+def _file() -> dict[str, Any]:
+    """What `CITATION.cff` holds: inside of an installed package, or beside it in a checkout."""
+    import yaml
+
+    inside = package.FOLDER / "CITATION.cff"
+    path: Path = inside if inside.is_file() else package.FOLDER.parent / "CITATION.cff"
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return content
+
+
+def _arxiv(one: Reference) -> str | None:
+    found = (_ARXIV.fullmatch(str(identifier["value"])) for identifier in one.get("identifiers", ()))
+    return next((match[1] for match in found if match), None)
+
+
+def _datasets(one: Reference) -> list[str]:
+    notes = str(one.get("notes", ""))
+    return notes.removeprefix(_OF_DATASETS).split(", ") if notes.startswith(_OF_DATASETS) else []
+
+
+def _said(lacking: Sequence[str], mark: str) -> str:
+    return "".join(f"{mark} No reference is known of {what}.\n" for what in lacking)
+
+
+def _cff(found: Cited, suite: str) -> str:
+    import yaml
+
+    own = {key: value for key, value in _file().items() if key != "references"}
+    own["message"] = f"What the table of pflbench's suite {suite} rests on: cite it together with these references."
+    own["references"] = [{key: value for key, value in one.items() if key != "notes"} for one in found.references]
+    text: str = yaml.safe_dump(own, sort_keys=False, allow_unicode=True, width=120)
+    return _said(found.lacking, "#") + text
+
+
+def _bibtex(found: Cited) -> str:
+    own = {key: _file()[key] for key in ("type", "title", "authors", "version")}
+    entries: dict[str, str] = {}
+    for one in (*found.references, own):
+        key = "pflbench" if one is own else _key(one, entries)
+        fields = "".join(f"  {name} = {{{value}}},\n" for name, value in _fields(one))
+        entries[key] = f"@{_entry(one)}{{{key},\n{fields}}}\n"
+    return "\n".join([*filter(None, [_said(found.lacking, "%")]), *entries.values()])
+
+
+def _entry(one: Reference) -> str:
+    kind = str(one["type"])
+    return _ENTRIES.get(kind, "article" if "journal" in one else "misc")
+
+
+def _key(one: Reference, taken: dict[str, str]) -> str:
+    """`mcmahan2017communication`, with a letter behind it where another entry is called so."""
+    words = [word for word in re.findall(r"[a-z0-9]+", _plain(one["title"])) if word not in _SKIPPED]
+    key = f"{''.join(re.findall('[a-z]+', _plain(one['authors'][0]['family-names'])))}{one['year']}{words[0]}"
+    return next(name for name in (key, *(f"{key}{letter}" for letter in "bcdefghij")) if name not in taken)
+
+
+def _plain(words: str) -> str:
+    return unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode().lower()
+
+
+def _fields(one: Reference) -> Iterator[tuple[str, str]]:
+    yield "author", " and ".join(map(_author, one["authors"]))
+    yield "title", f"{{{escaped(one['title'])}}}"  # doubly in braces: no style changes its capitals
+    for key, name in _NAMES.items():
+        if key in one:
+            yield name, escaped(str(one[key]))
+    if "start" in one:
+        yield "pages", f"{one['start']}--{one['end']}"
+    if one["type"] == "report":
+        yield "institution", "{}"  # which no source of ours says, and BibTeX asks for
+    if (arxiv := _arxiv(one)) is not None:
+        yield from (("eprint", arxiv), ("archiveprefix", "arXiv"))
+    if "doi" in one:
+        yield "doi", str(one["doi"])
+    if "url" in one:
+        yield "url", str(one["url"])
+    if "version" in one:
+        yield "note", f"Version {one['version']}"
+
+
+def _author(one: dict[str, str]) -> str:
+    if "name" in one:
+        return f"{{{escaped(one['name'])}}}"
+    return f"{escaped(one['family-names'])}, {escaped(one['given-names'])}"
