@@ -59,22 +59,15 @@ def cited(suite: str, format: str = "bibtex") -> str:
 def references(documents: Sequence[Document]) -> Cited:
     """What a suite's table rests on, under all of its profiles."""
     every: list[Reference] = _file()["references"]
-    found: list[Reference] = []
-    lacking: list[str] = []
-    if (paper := documents[0].suite.paper) != "none":
-        arxiv = _ARXIV.search(paper)
-        mine = [one for one in every if arxiv and _arxiv(one) == arxiv[1]]
-        found += mine[:1]
-        lacking += [] if mine else [f"the paper {paper}"]
-    for name in dict.fromkeys(row.method for document in documents for row in document.row):
-        mine = [one for one in every if one.get("notes") == name]
-        found += mine
-        lacking += [] if mine else [f"the method {name}"]
-    for name in dict.fromkeys(column.dataset.name for document in documents for column in document.column):
-        mine = [one for one in every if name in _datasets(one)]
-        found += mine
-        lacking += [_LACKING[name]] if name in _LACKING else [] if mine else [f"the dataset {name}"]
-    return Cited(tuple({one["title"]: one for one in found}.values()), tuple(lacking))
+    paper = documents[0].suite.paper
+    methods = dict.fromkeys(row.method for document in documents for row in document.row)
+    datasets = dict.fromkeys(column.dataset.name for document in documents for column in document.column)
+    wanted = {} if paper == "none" else {f"the paper {paper}": [one for one in every if _arxiv(one) in paper][:1]}
+    wanted |= {f"the method {name}": [one for one in every if one.get("notes") == name] for name in methods}
+    wanted |= {f"the dataset {name}": [one for one in every if name in _datasets(one)] for name in datasets}
+    found = {one["title"]: one for mine in wanted.values() for one in mine}
+    lacking = [what for what, mine in wanted.items() if not mine]
+    return Cited(tuple(found.values()), (*lacking, *(part for name, part in _LACKING.items() if name in datasets)))
 
 
 @cache
@@ -88,9 +81,10 @@ def _file() -> dict[str, Any]:
     return content
 
 
-def _arxiv(one: Reference) -> str | None:
-    found = (_ARXIV.fullmatch(str(identifier["value"])) for identifier in one.get("identifiers", ()))
-    return next((match[1] for match in found if match), None)
+def _arxiv(one: Reference) -> str:
+    """`arXiv:2312.15191`; of one without, a line break, which is in no paper's name."""
+    values = (str(identifier["value"]) for identifier in one.get("identifiers", ()))
+    return next(filter(_ARXIV.fullmatch, values), "\n")
 
 
 def _datasets(one: Reference) -> list[str]:
@@ -148,8 +142,8 @@ def _fields(one: Reference) -> Iterator[tuple[str, str]]:
         yield "pages", f"{one['start']}--{one['end']}"
     if one["type"] == "report":
         yield "institution", "{}"  # which no source of ours says, and BibTeX asks for
-    if (arxiv := _arxiv(one)) is not None:
-        yield from (("eprint", arxiv), ("archiveprefix", "arXiv"))
+    if match := _ARXIV.fullmatch(_arxiv(one)):
+        yield from (("eprint", match[1]), ("archiveprefix", "arXiv"))
     if "doi" in one:
         yield "doi", str(one["doi"])
     if "url" in one:
