@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,16 +58,20 @@ def cited(suite: str, format: str = "bibtex") -> str:
 
 def references(documents: Sequence[Document]) -> Cited:
     """What a suite's table rests on, under all of its profiles."""
-    every: list[Reference] = _file()["references"]
     paper = documents[0].suite.paper
-    methods = dict.fromkeys(row.method for document in documents for row in document.row)
+    wanted = {} if paper == "none" else {f"the paper {paper}": _where(lambda one: _arxiv(one) in paper)[:1]}
+    for name in dict.fromkeys(row.method for document in documents for row in document.row):
+        wanted[f"the method {name}"] = _where(lambda one, name=name: one.get("notes") == name)  # type: ignore[misc]
     datasets = dict.fromkeys(column.dataset.name for document in documents for column in document.column)
-    wanted = {} if paper == "none" else {f"the paper {paper}": [one for one in every if _arxiv(one) in paper][:1]}
-    wanted |= {f"the method {name}": [one for one in every if one.get("notes") == name] for name in methods}
-    wanted |= {f"the dataset {name}": [one for one in every if name in _datasets(one)] for name in datasets}
+    for name in datasets:
+        wanted[f"the dataset {name}"] = _where(lambda one, name=name: name in _datasets(one))  # type: ignore[misc]
     found = {one["title"]: one for mine in wanted.values() for one in mine}
     lacking = [what for what, mine in wanted.items() if not mine]
     return Cited(tuple(found.values()), (*lacking, *(part for name, part in _LACKING.items() if name in datasets)))
+
+
+def _where(fits: Callable[[Reference], bool]) -> list[Reference]:
+    return list(filter(fits, _file()["references"]))
 
 
 @cache
