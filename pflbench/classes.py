@@ -45,6 +45,18 @@ def lineage(reference: str) -> tuple[Declared, ...] | None:
     return None if stand_in is None else tuple(vars(one)["declared"] for one in stand_in.__mro__[:-1])
 
 
+def declared(kind: names.Kind, name: str, attribute: str, default: Any) -> Any:
+    """What the class behind a name says of itself by a literal in its body, or inherits.
+
+    The default where it says nothing or where its source does not tell, such as of a user's file that is not there.
+    """
+    with suppress(UsageError, OSError):
+        for one in lineage(names.locate(kind, name)) or ():
+            if attribute in one.body:
+                return one.body[attribute]
+    return default
+
+
 def _stand_in(reference: str, known: dict[str, type | None]) -> type | None:
     """An empty class with stand-ins of the same bases, so that Python itself says in which order they come."""
     if reference not in known:

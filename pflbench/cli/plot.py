@@ -164,7 +164,7 @@ def _of_any_runs(
     table = one_table(part, store, readable(store, data_dir))
     drawing = draw(table, Shelf(store))
     if not drawing.panels:
-        why = next((note for note in drawing.notes if note.startswith("Left out")), "")
+        why = " ".join(note for note in drawing.notes if note.startswith("Left out"))
         makes = f"`{common.command('run', table.part, store.root)} --evaluate-every {often(table)}` makes its runs."
         raise UsageError(f"Nothing of {table.suite} in {str(store.root)!r} can be drawn so. {why or makes}")
     return drawing

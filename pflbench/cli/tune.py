@@ -16,6 +16,7 @@ from pflbench.cli.run import say_failures
 from pflbench.errors import UsageError
 from pflbench.running.execution import Execution
 from pflbench.selection import Selection
+from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.running.tuning import Tuning
@@ -146,7 +147,7 @@ def _table(tuning: Tuning) -> Table:
     for key in search.grid:
         grid.add_column(key, justify="right")
     for runs in search.trials[0].rungs:
-        after = f", {runs[0].rounds} rounds" if search.rungs else ""
+        after = f", {count(runs[0].rounds, 'round')}" if search.rungs else ""
         grid.add_column(f"{search.reading.stage}, %{after}", justify="right")
     grid.add_column("")
     for i, trial in enumerate(search.trials):

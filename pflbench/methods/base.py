@@ -149,6 +149,9 @@ class Method(Generic[S, C, U]):
     records: ClassVar[tuple[str, ...]] = ()
     """The stages that personal models have beside "personalized" (see `pflbench.stages.RECORDED`)."""
 
+    meta_learned: ClassVar[bool] = False
+    """Whether training lowers the loss after a client's own adaptation and asks nothing of the model before it."""
+
     needs_features: ClassVar[bool] = False
     """Whether the network's head must be one linear layer on features."""
 

@@ -29,6 +29,7 @@ class FOMaml(EpochsOrSteps, TwoRates, Method[Params, Empty, Params], outer_lr=0.
     """Clients send the gradient at the model they adapted; the server descends along the mean."""
 
     version: ClassVar[int] = 1
+    meta_learned = True
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         """The adaptation's minibatches, and the whole support."""

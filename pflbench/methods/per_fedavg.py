@@ -31,6 +31,7 @@ class PerFedAvg(LocalSteps, TwoRates, Adapted, Method[Params, Empty, Params], in
     """
 
     version: ClassVar[int] = 1
+    meta_learned = True
     personal_needs = "personal_epochs"
     order: Literal["hf", "first", "exact"] = hyper("hf", "Hessian term: central difference, none, or exact.")
     delta: float = hyper(1e-3, "Step of the central difference.")

@@ -45,6 +45,7 @@ class PerFedAvgSplit(
     """
 
     version: ClassVar[int] = 1
+    meta_learned = True
     personal_needs = "personal_epochs"
     share: float = hyper(0.8, "Share of a minibatch's rows that are support, rounded down.", above=0, below=1)
 

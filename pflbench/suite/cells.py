@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from pflbench.names import Places
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical
-from pflbench.suite.said import Departure
+from pflbench.suite.said import Departure, Note
 from pflbench.suite.schema import LayoutTable, Mean, Spread
 from pflbench.suite.shortfall import Shortfall
 from pflbench.units import seed_text
@@ -227,6 +227,7 @@ class Expansion(Caption):
         locations: By run id, where the code is of what a run has of the user's own; no part of a run's identity.
         extends: The suite file that this one, `path`, extends.
         part: The selection that it expands.
+        scoped: The suite's notes with the rows and columns that they are about.
     """
 
     protocol: str
@@ -243,6 +244,7 @@ class Expansion(Caption):
     path: Path
     extends: Path | None
     part: Selection
+    scoped: tuple[Note, ...] = ()
 
     @property
     def published(self) -> bool:
@@ -271,6 +273,17 @@ class Expansion(Caption):
     def place(self, cell: Cell) -> tuple[str, str]:
         """The ids of a cell's row and `ColumnHead`."""
         return cell.row.id, self.head(cell).id
+
+    def notes_on(self, cells: Iterable[Cell]) -> tuple[str, ...]:
+        """Its notes, but for those that are about rows or columns and none of these cells."""
+        places = [(cell.row, cell.column.id) for cell in cells]
+        elsewhere = {
+            note.text
+            for note in self.scoped
+            if (note.about_rows or note.columns is not None)
+            and not any(note.concerns([row], [column]) for row, column in places)
+        }
+        return tuple(note for note in self.notes if note not in elsewhere)
 
     def departures_of(self, cell: Cell) -> list[Departure]:
         """Those that concern a cell."""

@@ -74,6 +74,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         extends=suite.path.parent / head.extends if head.extends else None,
         shortfall=shortfall(suite.document(), document, chosen, part.rounds),
         part=part.but(suites=[suite.called], profile=profile),
+        scoped=tuple(head.notes),
     )
 
 

@@ -20,6 +20,7 @@ from pflbench.errors import DataMissing, UsageError
 from pflbench.spec import Named, RunSpec
 from pflbench.stages import RECORDED, Stages
 from pflbench.suite import versions
+from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.data.source import Source
@@ -177,7 +178,7 @@ class Own:
         for run, done in runs.items():
             counted[version(run) or "nothing"] += done
         ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-        left = ", ".join(f"{version} ({count} runs)" for version, count in ranked if version != chosen)
+        left = ", ".join(f"{version} ({count(n, 'run')})" for version, n in ranked if version != chosen)
         remark = f"Of {what}, which is not on this machine, version {chosen} is shown and not {left}."
         if left and remark not in self.remarks:
             self.remarks.append(remark)

@@ -97,7 +97,7 @@ def _scored(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]:
     if not paper.row:
         return
     before, after = paper.evaluation, document.evaluation
-    yield f"only the first {after.first} clients scored" if after.first and after.first != before.first else ""
+    yield f"only the first {_first(after.first)} scored" if after.first and after.first != before.first else ""
     theirs, ours = before.finetune, after.finetune
     every, fewer = (rule.steps if rule else None for rule in (theirs, ours))
     steps = [(column.finetune.steps or fewer, whole.finetune.steps or every) for whole, column in pairs]
@@ -114,6 +114,10 @@ def _of(pairs: Iterable[tuple[int | None, int | None]], what: str) -> str:
     """`10 of 1000, 50 of 200 rounds` for those pairs that differ."""
     found = dict.fromkeys(f"{number} of {whole}" for number, whole in pairs if number != whole)
     return f"{', '.join(found)} {what}" if found else ""
+
+
+def _first(clients: int) -> str:
+    return "client" if clients == 1 else f"{clients} clients"
 
 
 def _differing(a: Any, b: Any, known: Sequence[str]) -> list[str]:

@@ -130,7 +130,7 @@ def test_figures_end_to_end(cli, folder: Path) -> None:
     assert made.code == 0, made.err
     result = cli("plot", "pfedvem-fig12", "-o", "curves.csv", "--profile", "smoke")
     assert result.code == 0 and "nothing here compares" in result.out
-    assert "pFedVEM, FedAvg in digits for CIFAR10 100 Clients, digits for CIFAR10 200 Clients" in result.out
+    assert "No results yet in digits for CIFAR10 100 Clients, digits for CIFAR10 200 Clients." in result.out
     found = {
         (r["panel"], r["series"], float(r["round"])): float(r["accuracy (%)"]) for r in numbers(Path("curves.csv"))
     }

@@ -39,10 +39,10 @@ def draw(build: Build, store: Store, figure: Across, **changes: Any) -> Drawing:
 
 def test_bars_stand_side_by_side_in_their_columns_below_the_papers_numbers(build: Build, store: Store) -> None:
     build.fill(store)
-    drawing = draw(build, store, across(y=[70, 100]))
+    drawing = draw(build, store, across(y=[10, 100]))
     ((ours, tuned, *printed),) = [panel.series for panel in drawing.panels]
     (panel,) = drawing.panels
-    assert panel.ticks == ("Dir 0.3", "Dir 5") and panel.span == (70, 100) and drawing.x == "heterogeneity"
+    assert panel.ticks == ("Dir 0.3", "Dir 5") and panel.span == (10, 100) and drawing.x == "heterogeneity"
     assert [(p.x, p.y, p.n) for p in ours.points] == [(-0.2, pytest.approx(30), 3), (0.8, pytest.approx(40), 3)]
     assert [p.x for p in tuned.points] == [0.2, 1.2] and ours.width == tuned.width == 0.4
     assert ours.points[0].spread == pytest.approx((200 / 3) ** 0.5)  # standard deviation of 20, 30, 40 with ddof 0

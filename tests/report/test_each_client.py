@@ -49,7 +49,7 @@ def test_one_score_for_all_is_no_distribution(personal: Personal, store: Store) 
     personal.fill(store, table)
     drawing = distributions(table, Shelf(store))
     assert [panel.title for panel in drawing.panels] == ["A 2 Clients PM"]
-    note = "Left out, as they have no such scores for each client: FedAvg, Ours."
+    note = "Left out, as one score on the whole test set is no client's: FedAvg, Ours in A 2 Clients GM."
     assert note in drawing.notes
     assert [len(s.points) for s in drawing.panels[0].series] == [4, 4]
 
@@ -97,4 +97,7 @@ def test_a_global_model_scored_on_a_test_set_is_no_before(personal: Personal, st
     personal.fill(store, table)
     drawing = before_after(table, Shelf(store))
     assert drawing.panels == ()
-    assert "Left out, as they have no such scores for each client: Local, Ours." in drawing.notes
+    on_test = "their global model is scored on the whole test set, not on each client, so there is no before"
+    assert f"Left out, as {on_test}: Ours." in drawing.notes
+    assert "Left out, as their runs have no scores of a global model, so there is no before: Local." in drawing.notes
+    assert "Left out, as they are shown before personalization alone: FedAvg." in drawing.notes

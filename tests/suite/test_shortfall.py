@@ -47,7 +47,7 @@ def test_what_the_command_line_leaves_out_is_counted() -> None:
         ({"federation": {"clients": 9}}, "9 of 10 clients"),
         ({"federation": {"cohort": 1}}, "other cohorts"),
         ({"federation": {"query": 0.5}}, "other query"),
-        ({"evaluation": {"first": 1}}, "only the first 1 clients scored"),
+        ({"evaluation": {"first": 1}}, "only the first client scored"),
         ({"evaluation": {"finetune": {"steps": 2}, "report": {"steps": [2]}}}, "2 of 5 fine-tuning steps"),
         ({"evaluation": {"average": "examples"}}, "other average"),
         ({"evaluation": {"finetune": {"decay": 0.5}}}, "other fine-tuning"),

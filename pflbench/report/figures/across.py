@@ -48,3 +48,30 @@ def _point(cell: Cell, x: float, shelf: Shelf, table: Expansion) -> Point | None
         return None
     found = summarize(np.array([one.average(cell.reading) for one in done]), table.spread)
     return Point(x, found.mean, found.spread, found.n)
+
+
+def span(figure: Across, series: Sequence[Series]) -> tuple[float, float] | None:
+    """The accuracies that the figure asks to show, where every bar and marker is within them; else None, for all."""
+    if figure.y is None:
+        return None
+    low, high = figure.y
+    ends = [
+        point.y + side * (point.spread or 0.0)
+        for one in series
+        for point in one.points
+        if point.y is not None
+        for side in (-1, 1)
+    ]
+    return (low, high) if all(low <= end <= high for end in ends) else None
+
+
+def shown_in(table: Expansion, figure: Across, heads: Sequence[ColumnHead], series: Sequence[Series]) -> list[Cell]:
+    """The cells that have a bar or marker."""
+    at = figure.at or range(len(heads))
+    rows = {row.title: row.id for row in table.rows}
+    nearest = [
+        (rows[one.like or one.label], heads[min(range(len(heads)), key=lambda i: abs(at[i] - point.x))].id)
+        for one in series
+        for point in one.points
+    ]
+    return [table.places[place] for place in nearest]

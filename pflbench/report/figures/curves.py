@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from pflbench.errors import unknown
 from pflbench.report.cells import spread_word
-from pflbench.report.figures.pace import AXES, Axis
+from pflbench.report.figures.over_seeds import Walk, over_seeds
+from pflbench.report.figures.pace import AXES, Axis, counting
 from pflbench.report.figures.panels import Drawing, Panel, Series
 from pflbench.report.figures.parts import (
     Remarks,
-    Walk,
     cells_of,
+    comma_list,
+    drawn_in,
     in_a_line,
-    line,
+    in_order,
+    in_panels,
     listed,
+    listed_by,
+    missing,
     mixed,
     not_done,
-    unevenly_scored,
+    said_of,
 )
 from pflbench.report.reading import Shelf, after, by_round
-from pflbench.report.text import ranges
 from pflbench.report.unlisted import EXTRA
 from pflbench.result import RunResult
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading
 
 ACCURACY, LOSS = "accuracy", "loss"
-_MEANING = (
-    "Local steps, gradients and bytes are those of a client that takes part in every round, on average; seconds are as "
-    "measured, evenly divided among the rounds."
-)
 
 
 def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str = ACCURACY) -> Drawing:
-    """A panel for each column and stage, a line for each row: mean and spread over seeds, at every scored round.
+    """A panel for each column and stage, a line for each row: mean and spread over seeds, after scored rounds.
 
     `against`: one of `AXES`. `metric`: "accuracy", "loss" (the mean loss on clients' test rows), or what the methods
-    report about clients. Panels without a line are left out.
+    report about clients. Each line is of the same seeds all along, see `over_seeds`. Panels with nothing in them, or
+    with all of it at one place, are left out.
 
     Raises:
         UsageError: An axis or metric that is unknown.
@@ -49,27 +50,23 @@ def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str =
     axis, remarks = AXES[against], _Remarks()
     _check_metric(table, shelf, metric)
     table = table if metric in (ACCURACY, LOSS) else _each_run_once(table)
-    stages = list(dict.fromkeys(head.stage for head in table.heads))
-    heads = sorted(table.heads, key=lambda head: stages.index(head.stage))
-    panels = []
-    for head in heads:
-        title = head.name if len(stages) > 1 else head.column.setting
-        panels.append(Panel(title, tuple(_lines(table, head, shelf, axis, metric, remarks))))
+    heads = in_panels(table)
+    panels = [
+        _with_lines(Panel(title, tuple(_lines(table, head, title, shelf, axis, metric, remarks))), remarks)
+        for title, head in heads.items()
+    ]
     of_suite = tuple(row for row in table.rows if not row.id.startswith(EXTRA))
-    lacking, _ = not_done(replace(table, rows=of_suite), heads, shelf)
-    _, seeds = not_done(table, heads, shelf)
-    again = f"pflbench run{table.part.options}"
+    every = tuple(heads.values())
+    _, seeds = not_done(table, every, shelf)
+    more = f"`pflbench run{table.part.options} --evaluate-every {often(table)}` scores more"
+    drawn = drawn_in(table, every, panels)
     notes = (
         *mixed(table, shelf),
-        listed("Missing or failed runs", lacking, table),
-        listed(f"Not scored, which `{again} --evaluate-every {often(table)}` does", remarks.scored, table),
-        listed(f"Left out, as the stored runs do not tell their {against} ({axis.fill})", remarks.untold, table),
-        listed(f"Left out, as they have no {metric}", remarks.without, table),
-        listed("Left out, as their clients choose among runs after the last round", remarks.choosing, table),
-        f"Paper: {table.paper}. Protocol: {table.protocol}. Seeds: {ranges(seeds)}.",
         f"Mean over seeds; the band is the {spread_word(table.spread)}.",
-        "" if against == "round" else _MEANING,
-        *table.notes,
+        counting(against, drawn, table.locations),
+        *remarks.notes(more, list(heads), f"the stored runs do not tell their {against} ({axis.fill})", metric),
+        *missing(replace(table, rows=of_suite), every, shelf),
+        *said_of(table, seeds, drawn),
     )
     shown = tuple(panel for panel in panels if panel.series)
     y = "accuracy (%)" if metric == ACCURACY else "test loss" if metric == LOSS else metric
@@ -77,7 +74,7 @@ def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str =
         *(table.suite, f"{table.heading}: {metric} against {against}", table.profile, axis.title, y, shown),
         in_a_line(len(shown)),
         tuple(filter(None, notes)),
-        tuple(row.title for row in table.rows),
+        in_order(table, shown),
     )
 
 
@@ -87,19 +84,42 @@ def often(table: Expansion) -> int:
 
 
 class _Remarks:
-    """What cannot be drawn, and why."""
+    """What cannot be drawn, or not as a line, and why; all by the panel's title."""
 
     def __init__(self) -> None:
-        self.scored: Remarks = []
+        self.uneven: list[tuple[str, str, str]] = []
+        self.apart: Remarks = []
+        self.once: Remarks = []
         self.untold: Remarks = []
         self.without: Remarks = []
         self.choosing: Remarks = []
+        self.bare: list[str] = []
+
+    def notes(self, more: str, panels: Sequence[str], untold: str, metric: str) -> Iterator[str]:
+        """Sentences; `more`: what scores more rounds; `untold`: why rows have no place along the axis."""
+        yield listed_by("Left out, so that all points of a line are of the same seeds", self.uneven, panels)
+        yield listed("A line for each seed, as they have no two rounds in common", self.apart, panels)
+        if self.bare:
+            where = comma_list(dict.fromkeys(self.bare))
+            yield f"Left out, as all rows are scored after one and the same round alone ({more}): {where}."
+        drawn = [one for one in self.once if one[1] not in self.bare]
+        yield listed(f"Scored after one round alone, so a marker ({more})", drawn, panels)
+        yield listed(f"Left out, as {untold}", self.untold, panels)
+        yield listed(f"Left out, as they have no {metric}", self.without, panels)
+        yield listed("Left out, as their clients choose among runs after the last round", self.choosing, panels)
+
+
+def _with_lines(panel: Panel, remarks: _Remarks) -> Panel:
+    """The panel; without its series, which the remarks are told, where all of them stand at one place."""
+    if len({point.x for series in panel.series for point in series.points}) != 1:
+        return panel
+    remarks.bare.append(panel.title)
+    return replace(panel, series=())
 
 
 def _lines(
-    table: Expansion, head: ColumnHead, shelf: Shelf, axis: Axis, metric: str, remarks: _Remarks
+    table: Expansion, head: ColumnHead, where: str, shelf: Shelf, axis: Axis, metric: str, remarks: _Remarks
 ) -> Iterator[Series]:
-    where = head.column.setting
     for title, cell in cells_of(table, head).items():
         runs = [run for spec in cell.runs if (run := shelf.read(spec))]
         if not runs:
@@ -107,15 +127,18 @@ def _lines(
         if cell.choices:
             remarks.choosing.append((title, where))
             continue
-        walks = [walk for run in runs if (walk := _walk(run, cell.reading, metric))]
-        paces = [pace for run in runs if (pace := axis.pace(run)) is not None]
+        walks = {run.spec.seed: walk for run in runs if (walk := _walk(run, cell.reading, metric))}
+        paces = {run.spec.seed: pace for run in runs if (pace := axis.pace(run)) is not None}
         if not walks:
             remarks.without.append((title, where))
         elif not paces:
             remarks.untold.append((title, where))
         else:
-            remarks.scored += [(what, where) for what in unevenly_scored(title, walks)]
-            yield line(title, walks, table.spread, {}, float(np.mean(paces)))
+            found = over_seeds(title, walks, table.spread, paces=paces)
+            remarks.uneven += [(found.left_out, title, where)] if found.left_out else []
+            remarks.apart += [(title, where)] if found.apart else []
+            remarks.once += [(title, where)] if all(len(one.points) == 1 for one in found.series) else []
+            yield from found.series
 
 
 def _walk(run: RunResult, reading: Reading, metric: str) -> Walk:

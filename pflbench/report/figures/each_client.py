@@ -10,12 +10,24 @@ import numpy as np
 from pflbench.errors import unknown
 from pflbench.report.cells import read
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
-from pflbench.report.figures.parts import Remarks, cells_of, in_a_line, listed, mixed, not_done
+from pflbench.report.figures.parts import (
+    Remarks,
+    cells_of,
+    drawn_in,
+    in_a_line,
+    in_panels,
+    listed,
+    missing,
+    mixed,
+    not_done,
+    said_of,
+    settings,
+    unadapted,
+)
 from pflbench.report.reading import EVERYBODY, Floats, Rounds, Shelf, by_client, scored
-from pflbench.report.text import ranges
 from pflbench.report.unlisted import EXTRA
 from pflbench.result import RunResult
-from pflbench.suite.cells import Cell, ColumnHead, Expansion
+from pflbench.suite.cells import Cell, Expansion
 
 KINDS = ("sorted", "violins")
 GAIN, LOSE = "gain (%)", "lose (%)"
@@ -41,19 +53,22 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
         found = [_of_clients(one.rounds) for one in read(cell, shelf)]
         return np.sort([value for clients in found for value in clients.values()])
 
-    panels, without = list[Panel](), Remarks()
-    for head in _heads(table):
+    panels, on_test = list[Panel](), Remarks()
+    heads = in_panels(table)
+    for where, head in heads.items():
         found: dict[str, Floats] = {}
         for title, cell in cells_of(table, head).items():
             if len(values := drawn(cell)):
                 found[title] = values
             elif any(shelf.read(run) for run in cell.runs):
-                without.append((title, head.column.setting))
+                on_test.append((title, where))
         shown = (_sorted(found), ()) if kind == "sorted" else (_violins(found), tuple(found))
-        panels.append(Panel(_title(table, head), *shown))
+        panels.append(Panel(where, *shown))
     how = f"{_POOLED} (the mean over those that the table reads)."
     x = "clients, from the worst (%)" if kind == "sorted" else ""
-    return _drawing(table, shelf, "accuracy of each client", (x, "accuracy (%)"), panels, without, how)
+    left = listed("Left out, as one score on the whole test set is no client's", on_test, list(heads))
+    places = drawn_in(table, heads.values(), panels)
+    return _drawing(table, shelf, "accuracy of each client", (x, "accuracy (%)"), panels, (how, left), places)
 
 
 def before_after(table: Expansion, shelf: Shelf) -> Drawing:
@@ -62,10 +77,10 @@ def before_after(table: Expansion, shelf: Shelf) -> Drawing:
     Of a row at the stage "finetuned" it is before the first fine-tuning step and after the last; of one at
     "personalized", the global model's on the same client, and its own one's.
     """
-    panels, without = list[Panel](), Remarks()
+    panels, left, drawn = list[Panel](), _LeftOut(), list[Cell]()
     shares: dict[str, list[float]] = {}
     for column in table.columns:
-        series = []
+        series, of_series = list[Series](), list[Cell]()
         here = [
             (row.title, cell)
             for row in table.rows
@@ -73,23 +88,60 @@ def before_after(table: Expansion, shelf: Shelf) -> Drawing:
             if (cell.row.id, cell.column.id) == (row.id, column.id)
         ]
         for title, cell in here:
-            if cell.choices or cell.stage not in _BEFORE:
+            if cell.stage not in _BEFORE:
                 continue
             runs = [run for spec in cell.runs if (run := shelf.read(spec))]
-            pairs = [pair for run in runs for pair in _BEFORE[cell.stage](run, cell)]
+            pairs = [] if cell.choices else [pair for run in runs for pair in _BEFORE[cell.stage](run, cell)]
             if pairs:
                 series.append(_dots(title, pairs))
+                of_series.append(cell)
                 shares.setdefault(title, []).append(series[-1].numbers[GAIN])
             elif runs:
-                without.append((title, column.setting))
+                left.add(title, cell, runs)
+        left.others(here, of_series, column.setting, shelf)
+        drawn += of_series
         panels.append(Panel(column.setting, tuple(series), square=True))
     axes = "accuracy before (%)", "accuracy after (%)"
     how = (
         f"{_POOLED}: before and after fine-tuning, or of the global model and the client's own. In the legend, the "
         "share of clients that gain; those as accurate as before do not."
     )
-    drawing = _drawing(table, shelf, "before against after personalization", axes, panels, without, how)
+    notes = (how, unadapted(drawn, table.locations), *left.notes(settings(table)))
+    drawing = _drawing(table, shelf, "before against after personalization", axes, panels, notes, drawn)
     return replace(drawing, beside={label: f"{_span(several)} % gain" for label, several in shares.items()})
+
+
+class _LeftOut:
+    """Rows without a before and an after, by the reason, with the columns."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Remarks] = {reason: [] for reason in (_CHOOSING, _ON_TEST, _NO_GLOBAL, _ONE_MODEL)}
+
+    def add(self, title: str, cell: Cell, runs: Iterable[RunResult]) -> None:
+        """A row that is personalized, and of which these runs are done."""
+        scored = {score.stage for run in runs for score in run.scores}
+        reason = _CHOOSING if cell.choices else _ON_TEST if "global" in scored else _NO_GLOBAL
+        self._found[reason].append((title, cell.column.setting))
+
+    def others(self, here: Iterable[tuple[str, Cell]], drawn: Iterable[Cell], column: str, shelf: Shelf) -> None:
+        """Rows of a column of whose runs no model is personalized."""
+        told = {title for remarks in self._found.values() for title, where in remarks if where == column}
+        runs = {run.id for cell in drawn for run in cell.runs}
+        shown = {cell.row.title for cell in drawn} | told
+        for title, cell in here:
+            done = [run.id for run in cell.runs if shelf.read(run)]
+            if done and title not in shown and runs.isdisjoint(done):
+                self._found[_ONE_MODEL].append((title, column))
+
+    def notes(self, columns: Sequence[str]) -> list[str]:
+        """A sentence for each reason."""
+        return [listed(f"Left out, as {reason}", remarks, columns) for reason, remarks in self._found.items()]
+
+
+_CHOOSING = "their clients choose among runs"
+_ON_TEST = "their global model is scored on the whole test set, not on each client, so there is no before"
+_NO_GLOBAL = "their runs have no scores of a global model, so there is no before"
+_ONE_MODEL = "they are shown before personalization alone"
 
 
 def _span(values: Sequence[float]) -> str:
@@ -149,34 +201,24 @@ def _dots(title: str, pairs: Iterable[tuple[float, float]]) -> Series:
     return Series(title, "dots", points, numbers=shares)
 
 
-def _heads(table: Expansion) -> list[ColumnHead]:
-    stages = list(dict.fromkeys(head.stage for head in table.heads))
-    return sorted(table.heads, key=lambda head: stages.index(head.stage))
-
-
-def _title(table: Expansion, head: ColumnHead) -> str:
-    return head.name if len({one.stage for one in table.heads}) > 1 else head.column.setting
-
-
 def _drawing(
     table: Expansion,
     shelf: Shelf,
     what: str,
     axes: tuple[str, str],
     panels: Iterable[Panel],
-    without: Remarks,
-    how: str,
+    told: Iterable[str],
+    drawn: Iterable[Cell],
 ) -> Drawing:
+    """`told`: how the picture is read, and what is left out."""
     shown = tuple(panel for panel in panels if panel.series)
     of_suite = tuple(row for row in table.rows if not row.id.startswith(EXTRA))
-    lacking, seeds = not_done(replace(table, rows=of_suite), table.heads, shelf)
+    _, seeds = not_done(replace(table, rows=of_suite), table.heads, shelf)
     notes = (
         *mixed(table, shelf),
-        listed("Missing or failed runs", lacking, table),
-        listed("Left out, as they have no such scores for each client", without, table),
-        f"Paper: {table.paper}. Protocol: {table.protocol}. Seeds: {ranges(seeds)}.",
-        how,
-        *table.notes,
+        *told,
+        *missing(replace(table, rows=of_suite), table.heads, shelf),
+        *said_of(table, seeds, drawn),
     )
     return Drawing(
         *(table.suite, f"{table.heading}: {what}", table.profile, *axes, shown, in_a_line(len(shown))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
@@ -23,6 +23,10 @@ _FARTHEST = 1.6
 """How far a name may stand from its line's end, in its heights."""
 _CHARACTERS = 17
 """Of a legend's entry in an inch."""
+_HANDLE = 0.35
+"""Inches of a legend's line or bar."""
+MANY = 10
+"""With more entries a legend stands beside the panels."""
 _SAME_END = 0.02
 """Lines end at the same place if they differ by this share of the axis."""
 
@@ -105,25 +109,56 @@ def apart(wanted: Sequence[float], height: float, low: float, high: float) -> li
 def legend(figure: Figure, entries: Mapping[str, str], width: float, renderer: RendererBase) -> Legend | None:
     """One for all panels, in the order of `entries`: what to write for each label. As wide as `width` inches at most.
 
-    It stands nowhere yet.
+    It stands nowhere yet; it is to stand below the panels.
     """
-    found = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in reversed(figure.axes)]
-    handles = {label: handle for of_panel in found for handle, label in of_panel}  # those of the first panel
+    handles = _handles(figure)
     if not handles:
         return None
     shown = [label for label in entries if label in handles]
     lines = 1
     while True:
         columns = -(-len(shown) // lines)
-        made = figure.legend(
-            handles=[handles[label] for label in shown],
-            labels=[fill(entries[label], int(_CHARACTERS * width)) for label in shown],
-            loc="lower center",
-            ncols=columns,
-            borderaxespad=0.0,
-            borderpad=0.0,
-        )
+        made = _legend(figure, handles, {label: entries[label] for label in shown}, width, columns)
         if columns == 1 or made.get_window_extent(renderer).width <= width * figure.dpi:
             return made
         made.remove()
         lines = next(n for n in range(lines + 1, len(shown) + 1) if -(-len(shown) // n) < columns)
+
+
+def legend_beside(
+    figure: Figure, entries: Mapping[str, str], width: float, height: float, renderer: RendererBase
+) -> Legend | None:
+    """A legend of many lines that is to stand right of the panels; None where it is wider or higher than these inches.
+
+    It stands nowhere yet.
+    """
+    handles = _handles(figure)
+    shown = {label: said for label, said in entries.items() if label in handles}
+    if len(shown) <= MANY:
+        return None
+    for columns in (1, 2):
+        made = _legend(figure, handles, shown, width / columns, columns)
+        box = made.get_window_extent(renderer)
+        if box.width <= width * figure.dpi and box.height <= height * figure.dpi:
+            return made
+        made.remove()
+    return None
+
+
+def _handles(figure: Figure) -> dict[str, Any]:
+    """What a legend draws for each label: as in the first panel that has it."""
+    found = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in reversed(figure.axes)]
+    return {label: handle for of_panel in found for handle, label in of_panel}
+
+
+def _legend(
+    figure: Figure, handles: Mapping[str, Any], entries: Mapping[str, str], width: float, columns: int
+) -> Legend:
+    return figure.legend(
+        handles=[handles[label] for label in entries],
+        labels=[fill(said, max(12, int(_CHARACTERS * (width - _HANDLE)))) for said in entries.values()],
+        loc="lower center",
+        ncols=columns,
+        borderaxespad=0.0,
+        borderpad=0.0,
+    )

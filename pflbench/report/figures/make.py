@@ -6,25 +6,32 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pflbench.report.cells import read, spread_word
-from pflbench.report.figures.across import across
+from pflbench.report.figures.across import across, shown_in, span
 from pflbench.report.figures.clients import Slicing, densities, histogram, scatter
+from pflbench.report.figures.over_seeds import over_seeds
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.parts import (
     Remarks,
     cells_of,
     in_a_line,
-    line,
+    in_order,
+    in_panels,
     listed,
+    listed_by,
+    missing,
     mixed,
     not_done,
-    unevenly_scored,
+    said_of,
+    settings,
+    unadapted,
 )
 from pflbench.report.figures.tsne import draw as draw_tsne
 from pflbench.report.holdings import Ints
 from pflbench.report.reading import Shelf, by_round, by_step
 from pflbench.report.text import ranges
 from pflbench.report.used import COUNTED, beside, costs, unknown_costs
-from pflbench.suite.cells import ColumnHead, Expansion
+from pflbench.result import RunResult
+from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.figure import Across, FromRuns, Histogram, Kde, Scatter, Steps, Tsne
 from pflbench.suite.schema import Spread
 
@@ -39,51 +46,62 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
         return _against_columns(table, figure, shelf)
     if isinstance(figure, Steps):
         table = _of_stage(table, "finetuned")
-    stages = list(dict.fromkeys(head.stage for head in table.heads))
-    heads = sorted(table.heads, key=lambda head: stages.index(head.stage))  # a line of panels for each stage
-    unscored: Remarks = []
-    panels = tuple(
-        Panel(head.name if len(stages) > 1 else head.column.setting, _series(table, figure, head, shelf, unscored))
-        for head in heads
-    )
-    x, y, drawn = _said(figure, table.spread)
+    heads, remarks = in_panels(table), _Remarks()
+    panels = tuple(Panel(title, _series(table, figure, head, shelf, remarks)) for title, head in heads.items())
+    x, y, how = _said(figure, table.spread)
     shown = [(one.label, one.numbers) for panel in panels for one in panel.series if table.layout.costs]
-    missing, seeds = not_done(table, heads, shelf)
-    runs = [run for cell in table.cells for spec in cell.runs if (run := shelf.read(spec))]
-    devices = ", ".join(sorted({str(run.provenance.get("device", "unknown")) for run in runs}))
+    places = tuple(heads.values())
+    _, seeds = not_done(table, places, shelf)
+    drawn = [cell for cell in table.cells if any(shelf.read(spec) for spec in cell.runs)]
     notes = (
         *mixed(table, shelf),
-        listed("Missing or failed runs", missing, table),
-        listed("Not scored, see --evaluate-every", unscored, table),
-        f"Paper: {table.paper}. Protocol: {table.protocol}. Seeds: {ranges(seeds)}.",
-        drawn,
-        *((f"{COUNTED} Device: {devices}.", unknown_costs(shown)) if shown else ()),
-        *table.notes,
+        how,
+        unadapted(drawn, table.locations) if isinstance(figure, Steps) else "",
+        listed_by("Left out, so that all points of a line are of the same seeds", remarks.uneven, settings(table)),
+        listed("Not scored, see --evaluate-every", remarks.unscored, settings(table)),
+        *missing(table, places, shelf),
+        *((f"{COUNTED} Device: {_devices(table, shelf)}.", unknown_costs(shown)) if shown else ()),
+        *said_of(table, seeds, drawn),
     )
+    across = in_a_line(len(table.columns))
     return Drawing(
-        *(table.suite, table.heading, table.profile, x, y, panels, in_a_line(len(panels) // len(stages))),
+        *(table.suite, table.heading, table.profile, x, y, panels, across),
         tuple(filter(None, notes)),
-        tuple(row.title for row in table.rows),
+        in_order(table, panels),
         beside=beside(shown),
     )
 
 
+def _devices(table: Expansion, shelf: Shelf) -> str:
+    runs = [run for cell in table.cells for spec in cell.runs if (run := shelf.read(spec))]
+    return ", ".join(sorted({str(run.provenance.get("device", "unknown")) for run in runs}))
+
+
+class _Remarks:
+    """Which rounds rows lack, with the column; and what is left out of lines over seeds: what, row and column."""
+
+    def __init__(self) -> None:
+        self.unscored: Remarks = []
+        self.uneven: list[tuple[str, str, str]] = []
+
+
 def _against_columns(table: Expansion, figure: Across, shelf: Shelf) -> Drawing:
     """A panel for each stage, and in it for each row its numbers over the columns, beside the paper's."""
-    panels = []
+    panels, drawn = [], []
     alike = len({column.group for column in table.columns}) == 1
-    span = (figure.y[0], figure.y[1]) if figure.y else None
     for stage in dict.fromkeys(head.stage for head in table.heads):
         heads = [head for head in table.heads if head.stage == stage]
         ticks = () if figure.at else tuple(head.column.title if alike else head.column.setting for head in heads)
-        panels.append(Panel(heads[0].label, across(table, figure, heads, shelf), ticks, span))
-    missing, seeds = not_done(table, table.heads, shelf)
+        series = across(table, figure, heads, shelf)
+        panels.append(Panel(heads[0].label, series, ticks, span(figure, series)))
+        drawn += shown_in(table, figure, heads, series)
+    _, seeds = not_done(table, table.heads, shelf)
     notes = (
         *mixed(table, shelf),
-        listed("Missing or failed runs", missing, table),
-        f"Paper: {table.paper}. Protocol: {table.protocol}. Seeds: {ranges(seeds)}.",
         f"Mean over seeds; the error bar is the {spread_word(table.spread)}.",
-        *table.notes,
+        f"The axis begins at {figure.y[0]:g} %, not at 0." if figure.y and figure.y[0] and panels[0].span else "",
+        *missing(table, table.heads, shelf),
+        *said_of(table, seeds, drawn),
     )
     titles = tuple(row.title for row in table.rows)
     return Drawing(
@@ -129,10 +147,10 @@ def draw_sizes(table: Expansion, figure: Histogram, columns: Sequence[Slicing], 
 
 
 def _series(
-    table: Expansion, figure: FromRuns, head: ColumnHead, shelf: Shelf, unscored: Remarks
+    table: Expansion, figure: FromRuns, head: ColumnHead, shelf: Shelf, remarks: _Remarks
 ) -> tuple[Series, ...]:
-    """What a panel shows: rows as far as they are done. `unscored` is told which rounds they lack."""
-    cells = cells_of(table, head)
+    """What a panel shows: rows as far as they are done."""
+    cells, where = cells_of(table, head), head.column.setting
     if isinstance(figure, Scatter):
         return scatter({title: read(cell, shelf) for title, cell in cells.items()}, figure.bins)
     found: list[Series] = []
@@ -141,14 +159,23 @@ def _series(
         runs = [run for spec in cell.runs if (run := shelf.read(spec))]
         if isinstance(figure, Kde):
             found += densities(f"{title}, " if len(cells) > 1 else "", runs, figure, rare)
-        elif isinstance(figure, Steps):
-            found.append(line(title, [by_step(run, cell.reading) for run in runs], table.spread, costs(runs)))
         else:
-            walks = [by_round(run, cell.reading) for run in runs]
-            found.append(line(title, walks, table.spread, {}))
-            rare += unevenly_scored(title, walks)
-    unscored += [(what, head.column.setting) for what in rare]
+            found += _lines(title, cell, runs, table.spread, isinstance(figure, Steps), remarks)
+    remarks.unscored += [(what, where) for what in rare]
     return tuple(one for one in found if one.points)
+
+
+def _lines(
+    title: str, cell: Cell, runs: Sequence[RunResult], spread: Spread, steps: bool, remarks: _Remarks
+) -> tuple[Series, ...]:
+    """A row's line over fine-tuning steps, else over rounds."""
+    walks = {run.spec.seed: (by_step if steps else by_round)(run, cell.reading) for run in runs}
+    lines = over_seeds(title, walks, spread, costs(runs) if steps else None)
+    where = cell.column.setting
+    remarks.uneven += [(lines.left_out, title, where)] if lines.left_out else []
+    places = {point.x for one in lines.series for point in one.points}
+    remarks.unscored += [(f"{title} but after round {min(places):g}", where)] if len(places) == 1 else []
+    return lines.series
 
 
 def _said(figure: FromRuns, spread: Spread) -> tuple[str, str, str]:

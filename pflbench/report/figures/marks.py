@@ -26,8 +26,18 @@ _LINES: tuple[Any, ...] = (
     (0, (3, 1, 1, 1, 1, 1)),
 )
 _HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
+_STACKED = ("", "////")
+"""The hatches of bars on each other, in turn."""
+_LEGIBLE = 0.075
+"""The share of the highest bar that a part of one needs for a number in it."""
 _STEPS = (1, 2, 5, 10)
 """What numbers along an axis rise by, times a power of ten."""
+_BESIDE = 0.6
+"""The room left of the first and right of the last of what stands 1 apart."""
+_MARKED = 8
+"""About so many markers along a line that has some."""
+_LIGHT = 0.6
+"""Shades lighter than that have dark numbers on them."""
 MANY = 10_000
 """From here on numbers along the first axis are written in thousands."""
 
@@ -39,15 +49,19 @@ class Look(NamedTuple):
     marker: str
     line: Any
     hatch: str
+    marked: bool = False
+    """Whether lines have markers, too, as there are more of them than colors."""
 
     @classmethod
-    def of(cls, i: int) -> Look:
-        """The look of the i-th label: as many as colors, and then again with other lines, markers and hatches."""
+    def of(cls, i: int, marked: bool = False) -> Look:
+        """The look of the i-th label: as many as colors, and then again with other lines, markers and hatches.
+
+        No two of the first 512 have color, line and marker in common, nor two of the first 64 color and hatch.
+        """
         other = i + i // len(_COLORS)
-        return cls(
-            *(_COLORS[i % len(_COLORS)], _MARKERS[other % len(_MARKERS)]),
-            *(_LINES[other % len(_LINES)], _HATCHES[other % len(_HATCHES)]),
-        )
+        further = other + i // (len(_COLORS) * len(_LINES))
+        color, marker = _COLORS[i % len(_COLORS)], _MARKERS[further % len(_MARKERS)]
+        return cls(color, marker, _LINES[other % len(_LINES)], _HATCHES[other % len(_HATCHES)], marked)
 
 
 Looks = Mapping[str, Look]
@@ -58,7 +72,7 @@ def looks(drawing: Drawing) -> Looks:
     everything = [series for panel in drawing.panels for series in panel.series]
     there = dict.fromkeys(series.like or series.label for series in everything)
     ordered = dict.fromkeys((*(label for label in drawing.order if label in there), *there))
-    return {label: Look.of(i) for i, label in enumerate(ordered)}
+    return {label: Look.of(i, len(ordered) > len(_COLORS)) for i, label in enumerate(ordered)}
 
 
 def fill(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
@@ -79,6 +93,7 @@ def fill(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
         ax.set_ylim(*panel.span)
     if panel.ticks:
         ax.set_xticks(range(len(panel.ticks)), panel.ticks)
+        ax.set_xlim(-_BESIDE, len(panel.ticks) - 1 + _BESIDE)
     else:
         _number(ax, panel)
     if not panel.series:
@@ -139,10 +154,13 @@ def _points(ax: Axes, series: Series, look: Look) -> None:
         hollow: Any = {"markersize": 3, "markerfacecolor": "none", "markeredgewidth": 0.7, "alpha": 0.8}
         ax.plot(x, y, linestyle="", marker=look.marker, **hollow, **color)
     elif series.mark == "points" or len(x) == 1:
-        line: Any = {"marker": look.marker, "markersize": 3, "linestyle": look.line, "linewidth": 1, "capsize": 2}
+        drawn = look.line if series.mark == "points" else ""
+        line: Any = {"marker": look.marker, "markersize": 3, "linestyle": drawn, "linewidth": 1, "capsize": 2}
         ax.errorbar(x, y, around if any(around) else None, **line, **color)
     else:
-        ax.plot(x, y, linestyle=look.line, linewidth=1.2, **color)
+        often = max(1, len(x) // _MARKED)
+        marks: Any = {"marker": look.marker, "markersize": 2.8, "markevery": often} if look.marked else {}
+        ax.plot(x, y, linestyle=look.line, linewidth=1.0 if look.marked else 1.2, **marks, **color)
         if any(around):
             low, high = ([b + side * s for b, s in zip(y, around, strict=True)] for side in (-1, 1))
             ax.fill_between(x, low, high, color=look.color, alpha=0.2, linewidth=0)
@@ -168,16 +186,41 @@ def _square(ax: Axes) -> None:
 
 
 def _stack(ax: Axes, stacked: Sequence[Series]) -> None:
-    """Bars on each other. Their many colors go from dark to light; classes have an order and no names."""
+    """Bars on each other, from dark to light, as classes have an order and no names; every second one is hatched.
+
+    So neighbors differ by more than a shade. Each bar has its number in it where there is room.
+    """
     shades = matplotlib.colormaps["cividis"]
     below: dict[float, float] = {}
+    parts: list[tuple[Any, float, str, Any]] = []
     for i, series in enumerate(stacked):
-        x, y = [point.x for point in series.points], [point.y or 0.0 for point in series.points]
+        there = [(point.x, point.y) for point in series.points if point.y]
         color = shades(i / max(1, len(stacked) - 1))
-        bars: Any = {"color": color, "label": series.label, "edgecolor": "white", "linewidth": 0.3}
-        ax.bar(x, y, series.width, bottom=[below.get(place, 0.0) for place in x], **bars)
-        for place, height in zip(x, y, strict=True):
+        light = _brightness(color) > _LIGHT
+        bars: Any = {"color": color, "edgecolor": "0.15" if light else "white", "linewidth": 0.4}
+        bars |= {"hatch": _STACKED[i % len(_STACKED)], "label": series.label}
+        made = ax.bar(
+            *([x for x, _ in there], [y for _, y in there], series.width),
+            bottom=[below.get(x, 0.0) for x, _ in there], **bars,
+        )  # fmt: skip
+        if not there:  # for the legend
+            ax.bar([0.0], [0.0], **bars)
+        for bar, (place, height) in zip(made, there, strict=True):
             below[place] = below.get(place, 0.0) + height
+            parts.append((bar, height, series.label.split()[-1], color))
+    room = max(below.values(), default=0.0) * _LEGIBLE
+    for bar, height, name, color in parts:
+        if height >= room:
+            x, y = bar.get_x() + bar.get_width() / 2, bar.get_y() + height / 2
+            ink = "black" if _brightness(color) > _LIGHT else "white"
+            behind: Any = {"facecolor": color, "edgecolor": "none", "boxstyle": "square,pad=0.15"}
+            ax.text(x, y, name, ha="center", va="center", fontsize=5.5, color=ink, bbox=behind)
+
+
+def _brightness(color: Any) -> float:
+    """Of a color in gray, from 0, black, to 1 (ITU-R BT.601)."""
+    red, green, blue = color[:3]
+    return float(0.299 * red + 0.587 * green + 0.114 * blue)
 
 
 def _cloud(ax: Axes, series: Series, marker: str, hues: Sequence[float]) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from pflbench.classes import declared
+from pflbench.names import Places
+from pflbench.report.figures.parts import comma_list
 from pflbench.report.reading import EVERYBODY
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
+from pflbench.suite.cells import Cell
 
 MEGA = 1e6
 
@@ -88,3 +92,41 @@ AXES: Mapping[str, Axis] = {
     "bytes": Axis("megabytes up and down, a client", megabytes, _COUNTED),
 }
 """By what `--against` calls them."""
+
+
+def counting(against: str, cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
+    """What the axis counts, in sentences; `cells`: those that are drawn, `places`: as `Expansion.locations`."""
+    if against == "seconds":
+        return "Seconds are as measured of all clients together, evenly divided among the rounds."
+    if against == "bytes":
+        return "Bytes are those of a client that takes part in every round and whose upload arrives, on average."
+    if against == "steps":
+        return "Local steps are those of a client that takes part in every round, on average, by the hyperparameters."
+    return _GRADIENTS + _expected(cells, places) if against == "gradients" else ""
+
+
+_GRADIENTS = (
+    "A round counts the minibatch gradients of one local update: the mean over all local updates that a run makes (a "
+    "forward pass counts 1/3, a Hessian-vector product 3)."
+)
+
+
+def _expected(cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
+    """Whose local updates those are where uploads get lost: all clients', or those of which the upload arrives."""
+    lossy = [(cell, _trains_all(cell.runs[0], places)) for cell in cells if cell.runs[0].arrival < 1]
+    everyone, arriving = (
+        comma_list(dict.fromkeys(cell.row.title for cell, all_ in lossy if all_ is which)) for which in (True, False)
+    )
+    said = (
+        f" {everyone}: minibatch gradients of all clients, expected: every client that is asked trains, and what only "
+        "its upload needs is counted where that arrives."
+        if everyone
+        else ""
+    )
+    return said + (f" {arriving}: only clients whose upload arrives train, and only they count." if arriving else "")
+
+
+def _trains_all(run: RunSpec, places: Mapping[str, Places]) -> bool:
+    """Whether clients train though their upload does not arrive, by what the method declares."""
+    name = places.get(run.id, {}).get("methods", run.method.name)
+    return bool(declared("methods", name, "commits", "arrived") == "trained")

@@ -13,8 +13,9 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 
-from pflbench.report.figures.labels import Names, at_ends, legend
+from pflbench.report.figures.labels import MANY, Names, at_ends, legend, legend_beside
 from pflbench.report.figures.marks import fill, looks, numbers
 from pflbench.report.figures.panels import Drawing, Panel
 from pflbench.report.figures.parts import in_a_line
@@ -61,6 +62,10 @@ _CHARACTERS = 17
 """Of the caption in an inch."""
 _SLANT = 30
 """Degrees that names along an axis are turned by."""
+_WIDEST = 0.45
+"""The share of a picture's width that a legend beside the panels may take."""
+_TALLER = 1.6
+"""How much higher panels may be for a legend beside them."""
 _PAD, _GAP, _LINE = 0.04, 0.12, 0.15
 """Inches around the figure, between panels, and of a line of the caption."""
 
@@ -76,14 +81,15 @@ def picture(drawing: Drawing, format: str, *, caption: bool = False) -> bytes:
 def figure_of(drawing: Drawing, *, caption: bool = False) -> Figure:
     """The figure, in the style that is set. Panels without series are left out, unless all are without."""
     panels, across = _shown(drawing)
-    width = COLUMN if across == 1 and _slim(panels[0]) else TEXT
+    many = len(drawing.labels) > MANY
+    width = COLUMN if _slim(panels[0], across, many) else TEXT
     figure = Figure(figsize=(width, 1.0))
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
     grid = _Grid(figure, panels, across, drawing)
     grid.place([0.0] * across, 0.0, 0.0)
-    room = None if drawing.beside else grid.names(renderer)
-    named = legend(figure, _entries(drawing), width - 2 * _PAD, renderer) if room is None else None
+    room = None if drawing.beside or many else grid.names(renderer)
+    named, aside = _legends(figure, drawing, grid, renderer) if room is None else (None, None)
     under = _caption(drawing, width) if caption else []
     foot = _PAD + (_LINE * len(under) + _PAD if under else 0.0)
     below = foot - _PAD + (named.get_window_extent(renderer).height / figure.dpi + _ABOVE_LEGEND if named else 0.0)
@@ -94,10 +100,23 @@ def figure_of(drawing: Drawing, *, caption: bool = False) -> Figure:
     height = figure.get_figheight()
     if named is not None:
         named.set_bbox_to_anchor((0.5, foot / height))
+    if aside is not None:
+        aside.set_loc("center right")
+        aside.set_bbox_to_anchor((1 - _PAD / width, (below + height - above) / 2 / height))
     if caption:
         figure.suptitle(drawing.title, y=1 - _PAD / height, va="top", fontsize=9)
         figure.text(_PAD / width, _PAD / height, "\n".join(under), fontsize=6, va="bottom", linespacing=1.35)
     return figure
+
+
+def _legends(figure: Figure, drawing: Drawing, grid: _Grid, renderer: Any) -> tuple[Legend | None, Legend | None]:
+    """A legend that is to stand below the panels, or one beside them, for which these give way."""
+    entries, width = _entries(drawing), figure.get_figwidth()
+    aside = legend_beside(figure, entries, _WIDEST * width, grid.highest, renderer)
+    if aside is None:
+        return legend(figure, entries, width - 2 * _PAD, renderer), None
+    grid.give_way(aside.get_window_extent(renderer), figure.dpi)
+    return None, aside
 
 
 def _entries(drawing: Drawing) -> dict[str, str]:
@@ -129,9 +148,13 @@ def _turn(ax: Axes, boxes: Sequence[Any]) -> None:
         label.set(ha="right", va="center_baseline" if not slanted else "top", rotation_mode="anchor")
 
 
-def _slim(panel: Panel) -> bool:
-    """Whether a panel that stands alone is read in the width of one column."""
-    return sum(len(series.points) for series in panel.series if series.mark in ("bars", "printed")) <= _BARS
+def _slim(panel: Panel, across: int, many: bool) -> bool:
+    """Whether a panel stands alone and is read in the width of one column; `many`: with a legend beside it."""
+    return (
+        across == 1
+        and not many
+        and _BARS >= sum(len(series.points) for series in panel.series if series.mark in ("bars", "printed"))
+    )
 
 
 class _Grid:
@@ -142,6 +165,7 @@ class _Grid:
         self._looks = looks(drawing)
         width = figure.get_figwidth() / across
         self._height = _HEIGHTS.get(across, _HEIGHTS[3])
+        self._aside = 0.0
         self.axes: list[Axes] = []
         for i, panel in enumerate(panels):
             ax = figure.add_axes((0.1, 0.1, 0.75 * width / figure.get_figwidth(), self._height))  # about as it will be
@@ -173,6 +197,20 @@ class _Grid:
             found.append(names)
         return [max(one.width for one in found[i :: self._across]) for i in range(self._across)]
 
+    @property
+    def highest(self) -> float:
+        """The inches that a legend beside the panels may be high."""
+        return _TALLER * self._height * self._lines
+
+    @property
+    def _lines(self) -> int:
+        return -(-len(self.axes) // self._across)
+
+    def give_way(self, legend: Any, dpi: float) -> None:
+        """Leave room for a legend of this extent right of the panels, which are as high as it together."""
+        self._aside = legend.width / dpi + 2 * _GAP
+        self._height = max(self._height, legend.height / dpi / self._lines)
+
     def place(self, right: Sequence[float], below: float, above: float) -> None:
         """Set each panel's place, and the figure's height. Inches: for names beside each column, under and over all."""
         margins = [self._margins(ax) for ax in self.axes]
@@ -182,7 +220,7 @@ class _Grid:
         rights = [max(*(m[1] for m in one), room) for one, room in zip(columns, right, strict=True)]
         tops, bottoms = [max(m[3] for m in one) for one in lines], [max(m[2] for m in one) for one in lines]
         total = self._figure.get_figwidth()
-        wide = (total - sum(lefts) - sum(rights) - 2 * _PAD - _GAP * (self._across - 1)) / self._across
+        wide = (total - self._aside - sum(lefts) - sum(rights) - 2 * _PAD - _GAP * (self._across - 1)) / self._across
         high = wide if any(panel.square for panel in self._panels) else self._height
         tall = above + below + sum(tops) + sum(bottoms) + high * len(lines) + 2 * _PAD + _GAP * (len(lines) - 1)
         self._figure.set_figheight(tall)

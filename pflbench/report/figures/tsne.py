@@ -14,6 +14,7 @@ from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.figure import Tsne
+from pflbench.units import count
 
 FLUCTUATION = "fluctuation"
 
@@ -37,7 +38,7 @@ def draw(table: Expansion, figure: Tsne, shelf: Shelf, mixed: Sequence[str]) -> 
     across = max(1, len(numbers) * (len(cells) + (len(cells) > 1)))
     return Drawing(
         *(table.suite, table.heading, table.profile, "t-SNE 1", "t-SNE 2", panels, across),
-        *((*notes, *table.notes), tuple(row.title for row in table.rows), "round"),
+        *((*notes, *table.notes_on(cells[title] for title in found)), tuple(row.title for row in table.rows), "round"),
     )
 
 
@@ -152,7 +153,7 @@ def _fluctuations(walks: Walks) -> Iterator[str]:
     )
     for number, told in moved.items():
         each = "; ".join(f"client {client}: {', '.join(rows)}" for client, rows in grouped(told).items())
-        yield f"Fluctuation in {number} rounds, mean ||e_t - e_(t-1)|| / mean ||e_t|| of the features: {each}."
+        yield f"Fluctuation in {count(number, 'round')}, mean ||e_t - e_(t-1)|| / mean ||e_t|| of the features: {each}."
 
 
 def _panels(figure: Tsne, client: int, number: int, rows: Mapping[str, Sequence[Floats]]) -> Iterator[Panel]:
@@ -164,14 +165,14 @@ def _panels(figure: Tsne, client: int, number: int, rows: Mapping[str, Sequence[
             moved = fluctuation(whole[title])
             places = embed(whole[title], figure.perplexity, figure.seed)
             cloud = (_cloud(title, places, {} if moved is None else {FLUCTUATION: moved}),)
-        yield Panel(f"client {client}: {title}, {number} rounds", cloud)
+        yield Panel(f"client {client}: {title}, {count(number, 'round')}", cloud)
     if len(rows) > 1:
         clouds: tuple[Series, ...] = ()
         if len(whole) > 1:
             places = embed(np.concatenate(list(whole.values())), figure.perplexity, figure.seed)
             parts = np.split(places, len(whole))
             clouds = tuple(_cloud(title, part, {}) for title, part in zip(whole, parts, strict=True))
-        yield Panel(f"client {client}: together, {number} rounds", clouds)
+        yield Panel(f"client {client}: together, {count(number, 'round')}", clouds)
 
 
 def _cloud(title: str, places: Floats, numbers: Mapping[str, float]) -> Series:
