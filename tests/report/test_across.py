@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from matplotlib import style
 
 from pflbench.errors import UsageError
 from pflbench.report.figures.make import draw_runs
 from pflbench.report.figures.panels import Drawing, to_csv
-from pflbench.report.figures.pictures import picture
+from pflbench.report.figures.pictures import STYLE, figure_of, picture
 from pflbench.report.reading import Shelf
 from pflbench.store import Store
 from pflbench.suite.cells import Reference
 from pflbench.suite.figure import Across
 from pflbench.suite.load import load
+from pflbench.suite.said import Note
 from pflbench.suite.shortfall import Shortfall
 
 if TYPE_CHECKING:
@@ -107,3 +110,39 @@ def test_each_column_needs_its_number(tmp_path: Any) -> None:
     )
     with pytest.raises(UsageError, match=r"figure\.at: 2 numbers for 1 columns"):
         load(str(file))
+
+
+def test_the_axis_has_every_bar_marker_and_spread(build: Build, store: Store) -> None:
+    """The figure asks for 70 to 100 percent, and bars end at 30: then the axis is not that."""
+    build.fill(store)
+    for least, whole in ((10, False), (25, True), (70, True)):  # the least bar is 30 - 8.2
+        drawing = draw(build, store, across(y=[least, 100]))
+        assert (drawing.panels[0].span is None) is whole
+        assert (f"The axis begins at {least} %, not at 0." in drawing.notes) is not whole
+        with style.context(["default", STYLE]):
+            low, high = figure_of(drawing).axes[0].get_ylim()
+        ends = [
+            (p.y or 0) + side * (p.spread or 0) for s in drawing.panels[0].series for p in s.points for side in (-1, 1)
+        ]
+        assert low <= min(ends) and max(ends) <= high
+
+
+def test_all_columns_have_room_though_some_are_empty(build: Build, store: Store) -> None:
+    store.write(build.result(build.spec(0, alpha=5.0), 0.3))
+    drawing = draw_runs(build.table(), across(), Shelf(store))
+    with style.context(["default", STYLE]):
+        least, most = figure_of(drawing).axes[0].get_xlim()
+    assert least < -0.4 and most > 1.4
+    assert "No results yet in Digits Dir 0.3." in drawing.notes
+
+
+def test_notes_are_those_of_the_rows_and_columns_that_are_drawn(build: Build, store: Store) -> None:
+    store.write(build.result(build.spec(0, alpha=5.0), 0.3))
+    said = [Note(text="plain"), Note(text="of a", columns=["digits-a"]), Note(text="of b", columns=["digits-b"])]
+    said += [Note(text="of ft", rows=["fedavg-ft"]), Note(text="of ft in a", rows=["fedavg-ft"], columns=["digits-a"])]
+    table = build.table(notes=tuple(note.text for note in said), scoped=tuple(said))
+    assert draw_runs(table, across(), Shelf(store)).notes[-3:] == ("plain", "of b", "of ft")
+    printed = replace(table, cells=tuple(replace(c, reference=Reference(50.0)) for c in table.cells))
+    assert draw_runs(printed, across(), Shelf(store)).notes[-5:] == table.notes  # the paper's numbers are drawn, too
+    first, *_ = draw_runs(table, across(), Shelf(store)).notes
+    assert first == "Mean over seeds; the error bar is the standard deviation."

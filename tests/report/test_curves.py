@@ -18,7 +18,7 @@ from pflbench.report.reading import Shelf
 from pflbench.result import Metric, RunResult, Score
 from pflbench.selection import selection
 from pflbench.store import Store
-from pflbench.suite.cells import Choice, Expansion, Reading
+from pflbench.suite.cells import Cell, Choice, Expansion, Reading
 from pflbench.suite.own import Own
 
 if TYPE_CHECKING:
@@ -145,3 +145,40 @@ def test_the_table_that_is_meant(store: Store) -> None:
         one_table(selection(suites=["cafeme-table1"]), store, own)
     with pytest.raises(UsageError, match="No results of any suite"):
         one_table(selection(), store, own)
+
+
+def test_the_axis_of_gradients_says_whose_they_are(table: Expansion, store: Store, personal: Personal) -> None:
+    """pFedVEM's clients train though their upload is lost, FedAvg's do not (as `commits` in their classes says)."""
+
+    def lossy(cell: Cell, arrival: float) -> Cell:
+        return replace(cell, runs=tuple(run.model_copy(update={"arrival": arrival}) for run in cell.runs))
+
+    for arrival in (1.0, 0.5):
+        cells = [
+            lossy(personal.cell(name, table.columns[0], "personalized"), arrival) for name in ("pfedvem", "fedavg")
+        ]
+        for cell in cells:
+            scores = [Score("personalized", n, 0, 0, 0, 10, 0.0, 0.5) for n in (1, 2)]
+            for run in cell.runs:
+                store.write(RunResult(run, tuple(scores), {"data_hash": "d"} | COSTS))
+        both = replace(table, cells=tuple(cells))
+        (note,) = (one for one in curves(both, Shelf(store), "gradients").notes if "minibatch gradients of one" in one)
+        assert note.startswith("A round counts the minibatch gradients of one local update: the mean over all")
+        assert ("pfedvem: minibatch gradients of all clients, expected: " in note) is (arrival < 1)
+        assert ("fedavg: only clients whose upload arrives train" in note) is (arrival < 1)
+    assert not any("A round counts" in one for one in curves(both, Shelf(store)).notes)
+
+
+def test_a_panel_of_one_round_is_no_curve(personal: Personal, store: Store) -> None:
+    (column,) = personal.columns("a-2")
+    cell = personal.cell("pfedvem", column, "personalized")
+    for run in cell.runs:
+        store.write(personal.result(run, (0.1, 0.2), 0.3, client_gradients=4.0))
+    table = personal.alone(cell)
+    drawing = curves(table, Shelf(store))
+    why = "all rows are scored after one and the same round alone (`pflbench run --evaluate-every 1` scores more)"
+    assert drawing.panels == () and f"Left out, as {why}: A 2 Clients." in drawing.notes
+    other = personal.cell("fedavg", column, "personalized")
+    store.write(personal.result(other.runs[0], (0.4, 0.5), client_gradients=7.0))
+    both = replace(table, cells=(cell, other))
+    assert len(curves(both, Shelf(store), "gradients").panels) == 1  # which stand at two places of the axis

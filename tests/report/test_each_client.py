@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -101,3 +102,24 @@ def test_a_global_model_scored_on_a_test_set_is_no_before(personal: Personal, st
     assert f"Left out, as {on_test}: Ours." in drawing.notes
     assert "Left out, as their runs have no scores of a global model, so there is no before: Local." in drawing.notes
     assert "Left out, as they are shown before personalization alone: FedAvg." in drawing.notes
+
+
+def test_models_that_are_learned_to_be_adapted_are_named(build: Build, store: Store, tmp_path: Path) -> None:
+    """By what the class says, be it a built-in one, one that inherits it, or one that says nothing."""
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from pflbench.methods.cafeme import CAFeMe\nfrom pflbench.methods.fedavg import FedAvg\n"
+        "class Meta(CAFeMe):\n    pass\nclass Plain(FedAvg):\n    pass\n",
+        encoding="utf-8",
+    )
+    expected = {"fedavg": False, "cafeme": True, "per-fedavg": True, "ditto": False, "mine.py:Meta": True}
+    for name, meta in {**expected, "mine.py:Plain": False}.items():
+        table = build.table(seeds=1)
+        spec = build.spec(0)
+        spec = spec.model_copy(update={"method": spec.method.model_copy(update={"name": name})})
+        cells = tuple(replace(cell, runs=(spec,)) for cell in table.cells if cell.stage == "finetuned")
+        store.write(build.result(spec, 0.2, (0.6, 0.7)))
+        places = {spec.id: {"methods": f"{tmp_path}/{name}"}} if name.startswith("mine") else {}
+        notes = before_after(replace(table, cells=cells, locations=places), Shelf(store)).notes
+        said = "FedAvg-FT: training lowers the loss after a client's own gradient steps and asks nothing of the model"
+        assert any(note.startswith(said) for note in notes) is meta

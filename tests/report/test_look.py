@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from pflbench.report.figures.labels import apart
-from pflbench.report.figures.marks import looks
+from pflbench.report.figures.marks import Look, looks
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.pictures import COLUMN, STYLE, TEXT, figure_of, picture
 
@@ -95,7 +95,17 @@ CLOUD = Series("a", "cloud", tuple(Point(float(k), float(k % 3)) for k in range(
 DOTS = Series("Per-FedAvg", "dots", tuple(Point(float(k), 90.0 - k) for k in range(0, 60, 7)))
 LONG = "a method with a name that is longer than a column of text is wide, as somebody's own may be"
 VIOLINS = tuple(Series(f"Method-{i}-FT", "violin", tuple(Point(float(i), 40.0 + k * i) for k in range(5))) for i in range(8))  # fmt: skip
+STACKED = tuple(
+    Series(
+        f"class {n}",
+        "stacked",
+        tuple(Point(float(k), 60.0 if k == 0 or n % 4 == k % 4 else 0.0) for k in range(10)),
+        0.8,
+    )
+    for n in range(10)
+)
 CASES = {
+    "stacked": drawing(*(Panel(n, STACKED) for n in "ABC"), across=3),
     "far": drawing(Panel("RMNIST Shards", lines((20, 50, 80, 98)))),
     "near": drawing(Panel("RMNIST Shards", lines((80, 81, 82, 98)))),
     "all alike": drawing(Panel("A", lines((90,) * 9))),
@@ -198,3 +208,55 @@ def test_each_row_has_a_color_of_its_own_and_the_papers_numbers_have_their_rows(
     theirs = [Series(f"{label}, the paper", "printed", (Point(i, 60.0),), like=label) for i, label in enumerate(rows)]
     found = looks(drawing(Panel("", (*ours, *theirs)), order=tuple(rows)))
     assert list(found) == rows and len({look.color for look in found.values()}) == 8
+
+
+def test_no_two_of_many_rows_look_alike() -> None:
+    found = [Look.of(i, marked=True) for i in range(300)]
+    assert len({(look.color, look.line, look.marker) for look in found}) == 300
+    assert len({(look.color, look.hatch) for look in found[:64]}) == 64
+
+
+def test_more_than_ten_rows_have_markers_and_a_legend_beside_the_panels() -> None:
+    figure = drawn(drawing(*(Panel(n, lines(range(10, 24))) for n in "AB"), across=2))
+    check(figure)
+    (legend,) = figure.legends
+    box, panels = legend.get_window_extent(), [ax.get_window_extent() for ax in figure.axes]
+    assert len(in_legend(figure)) == 14 and box.x0 > max(panel.x1 for panel in panels)
+    for ax in figure.axes:
+        shown = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in ax.lines}
+        assert len(shown) == 14 and all(marker != "None" for *_, marker in shown)
+    few = drawn(drawing(Panel("A", lines((50,) * 8))))
+    assert all(line.get_marker() == "None" for line in few.axes[0].lines)
+    (below,) = few.legends
+    assert below.get_window_extent().y1 < few.axes[0].get_window_extent().y0
+
+
+def test_a_row_of_one_round_is_a_marker() -> None:
+    once = Series("once", "line", (Point(50.0, 40.0, 1.0, 3),))
+    figure = drawn(drawing(Panel("A", (*lines((20, 90)), once))))
+    (point,) = figure.axes[0].containers
+    assert point.get_label() == "once" and point[0].get_linestyle() == "None" != point[0].get_marker()
+    assert in_legend(figure)[-1] == "once"
+
+
+def test_parts_of_a_bar_are_told_apart_in_gray() -> None:
+    """Neighbors by their hatch, those beyond by at least a tenth of the way from black to white, most by a number."""
+    ax = _drawn("stacked").axes[0]
+    bars = [bar for group in ax.containers for bar in group if bar.get_height()]
+    of_client = [bar for bar in bars if round(bar.get_x() + bar.get_width() / 2) == 0]
+    assert len(of_client) == 10
+    grays = [float(np.dot(bar.get_facecolor()[:3], (0.299, 0.587, 0.114))) for bar in of_client]
+    for (i, a), (j, b) in combinations(enumerate(grays), 2):
+        same = of_client[i].get_hatch() == of_client[j].get_hatch()
+        assert same is ((j - i) % 2 == 0) and (not same or b - a > 0.1)
+    assert [text.get_text() for text in ax.texts if round(text.get_position()[0]) == 0] == [str(n) for n in range(10)]
+    tops = {round(bar.get_y() + bar.get_height()) for bar in bars}
+    assert ax.get_ylim()[1] > max(tops)
+
+
+def test_a_part_too_thin_has_no_number() -> None:
+    thin = (
+        Series("class 0", "stacked", (Point(0.0, 95.0),), 0.8),
+        Series("class 1", "stacked", (Point(0.0, 5.0),), 0.8),
+    )
+    assert [text.get_text() for text in drawn(drawing(Panel("A", thin))).axes[0].texts] == ["0"]
