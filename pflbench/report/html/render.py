@@ -70,7 +70,8 @@ def page(
         "quantiles": list(QUANTILES.values()),
     }
     data["pool"] = pool.things
-    script = "\n".join(_asset(name) for name in SCRIPTS)
+    # In ASCII, as a terminal that lacks a character would change it, and the policy's hash would not fit any more.
+    script = "\n".join(_asset(name) for name in SCRIPTS).encode("ascii", "backslashreplace").decode()
     return (
         _environment()
         .get_template("page.html.jinja")
