@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import gzip
+import hashlib
 import io
 import json
 import re
@@ -180,6 +181,15 @@ def test_what_a_page_tells_of_the_runs_names_nobody(build: Build, store: Store) 
     text += gzip.decompress(base64.b64decode(of(text, "texts"))).decode()
     assert "c0ffee" in text and "2.11" in text
     assert [word for word in ("lab-17", "Secret", "/home", "method_source") if word in text] == []
+
+
+def test_the_policy_admits_the_pages_own_script_alone(build: Build, store: Store) -> None:
+    build.fill(store)
+    text = page([sheet(build.table(), store)], "", {})
+    (allowed,) = re.findall(r"script-src 'sha256-([^']+)'", text)
+    script = text.rpartition("<script>")[2].partition("</script>")[0]
+    assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() == allowed
+    assert script.isascii(), "also where a terminal has no other characters"
 
 
 def test_clients_are_told_by_seed(build: Build, store: Store) -> None:
