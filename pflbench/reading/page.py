@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pflbench.names import BUILT_IN
+from pflbench.reading.citing import cited
 from pflbench.reading.explaining import hyperparameters, method_of, shared_settings
 from pflbench.reading.methods import described
 from pflbench.reading.tables import asked_for
-from pflbench.report.citation import bibtex
 from pflbench.report.compact import only, rows_of
 from pflbench.report.html.copies import copies
 from pflbench.report.html.data import Sheet, Told, numbered
@@ -45,7 +45,9 @@ def page(
     """
     found = asked_for(part, store, own, spread=spread, read_as=read_as)
     shelf, asked = Shelf(store), askers(store)
-    sheets = [Sheet({"last": table}, selection(suites=[name])) for name, table in found.counted.items()]
+    sheets = [
+        Sheet({"last": table}, selection(suites=[name]), bibtex=cited(name)) for name, table in found.counted.items()
+    ]
     sheets += [_sheet(one, part, shelf, asked) for one in found.shown]
     only([sheet.table for sheet in sheets], part.methods)  # raises where it is none's
     kept = numbered([sheet for sheet in (_with_rows(one, part.methods) for one in sheets) if sheet.has_rows])
@@ -54,17 +56,11 @@ def page(
     }
     return rendered(
         kept,
-        copies(kept, compare, {sheet.key: bibtex(_shown(sheet)) for sheet in kept}),
+        copies(kept, compare),
         _methods(kept),
         read_as,
         rivals,
     )
-
-
-def _shown(sheet: Sheet) -> list[str]:
-    """The methods of a table's rows."""
-    rows = (*sheet.table.rows, *sheet.table.extra)
-    return [name for row in rows for value in row.cells if value for name in value.method.split(" - ") if name]
 
 
 def _methods(sheets: Sequence[Sheet]) -> dict[str, Described]:
@@ -100,6 +96,7 @@ def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sh
         protocol=table.protocol,
         fills=fills,
         told=_told(last),
+        bibtex=cited(table.part.suites[0]),
         versus={read_as: _rivals(filled) for read_as, filled in fills.items()},
     )
 

@@ -103,7 +103,7 @@ def test_a_users_text_stays_text_everywhere(build: Build, store: Store, title: s
     cells = tuple(replace(cell, row=next(one for one in rows if one.id == cell.row.id)) for cell in plain.cells)
     table = replace(plain, title=where, suite=title, paper=other, protocol=where, rows=rows, cells=cells)
     usual, made = (sheet(one, store) for one in (plain, table))
-    text = page([made], copies([made], True, {}), {})
+    text = page([made], copies([made], True), {})
     before, after = Elements(page([usual], "", {})), Elements(text)
     linked = [tag for tag in after.tags if tag == "a"]  # a paper may be one, or none
     assert [tag for tag in after.tags if tag != "a"] == [tag for tag in before.tags if tag != "a"]
@@ -177,7 +177,7 @@ def test_what_a_page_tells_of_the_runs_names_nobody(build: Build, store: Store) 
         store.write(build.result(build.spec(seed), 0.3, **where))
     store.write(build.failed(build.spec(0, alpha=5.0, rounds=4), "OSError: /home/me/data is gone"))
     made = sheet(build.table(), store)
-    text = page([made], copies([made], True, {}), {})
+    text = page([made], copies([made], True), {})
     text += gzip.decompress(base64.b64decode(of(text, "texts"))).decode()
     assert "c0ffee" in text and "2.11" in text
     assert [word for word in ("lab-17", "Secret", "/home", "method_source") if word in text] == []
@@ -215,7 +215,7 @@ def test_tables_that_would_be_called_alike_have_numbers(build: Build, store: Sto
 def test_a_table_against_each_row_is_what_the_report_says(build: Build, store: Store) -> None:
     build.fill(store)
     made = sheet(build.table(), store)
-    texts = json.loads(gzip.decompress(base64.b64decode(copies([made], True, {}))))
+    texts = json.loads(gzip.decompress(base64.b64decode(copies([made], True))))
     lines = texts["lines"]
     (of_table,) = texts["tables"].values()
     for rival in ("", "fedavg", "fedavg-ft"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,13 +21,13 @@ Packed = dict[str, Any]
 """By format, in numbers of lines; None: the text names a folder of somebody's machine, which the page does not tell."""
 
 
-def copies(sheets: Iterable[Sheet], compare: bool, cited: Mapping[str, str]) -> str:
+def copies(sheets: Iterable[Sheet], compare: bool) -> str:
     """All texts, packed. Unpacked: `lines`, and `tables` by key, reading, rival and format, as numbers of lines.
 
     A table against nobody (the empty rival) has whole texts. Against a rival it has what follows them; of the CSV, what
     stands behind the first part of each line.
 
-    `compare`: whether the paper's numbers follow the tables. `cited`: the BibTeX of each table, by its key.
+    `compare`: whether the paper's numbers follow the tables.
     """
     lines, tables = Pool(), dict[str, Any]()
     for sheet in sheets:
@@ -36,7 +36,7 @@ def copies(sheets: Iterable[Sheet], compare: bool, cited: Mapping[str, str]) -> 
             of[read_as] = {"": alone(table, compare, lines)}
             for row, versus in sheet.versus.get(read_as, {}).items():
                 of[read_as][row] = against(replace(table, versus=versus), compare, lines)
-        of["bibtex"] = _numbers(cited.get(sheet.key, "").split("\n"), lines)
+        of["bibtex"] = _numbers(sheet.bibtex.split("\n"), lines)
     content = json.dumps({"lines": lines.things, "tables": tables}, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(content.encode(), mtime=0)).decode()
 

@@ -54,7 +54,7 @@ async function copying(sheet) {
     text = (await copied(sheet, format)) ?? "";
     area.value = text;
     const hidden = view.rows.length || view.columns.length || view.filter;
-    const told = format === "bibtex" ? "The papers of the table's rows, of pflbench, and of the table itself."
+    const told = format === "bibtex" ? `As \`pflbench cite ${sheet.suite}\` prints it: the papers of the table, its methods and datasets, and pflbench.`
       : `As \`${reportCommand(sheet, format)}\` prints it` + (hidden ? ": the whole table, also what is hidden here." : ".");
     note.textContent = text ? told : `It names a folder of somebody's machine: print it by \`${reportCommand(sheet, format)}\`.`;
     for (const one of formats.children) one.setAttribute("aria-pressed", String(one.dataset.format === format));

@@ -49,6 +49,7 @@ class Sheet:
         protocol: What its runs follow, in words.
         fills: What was read for each of them; none for a table of statistics.
         told: What its suite says of each cell, by its place.
+        bibtex: What its suite cites.
         number: Of several tables that would be called alike, which.
         versus: In each reading, its cells against each row that they can be held against, by that row's id.
     """
@@ -60,6 +61,7 @@ class Sheet:
     fills: Mapping[ReadAs, Filled] = field(default_factory=dict)
     told: Mapping[tuple[str, str], Told] = field(default_factory=dict)
     versus: Mapping[ReadAs, Mapping[str, Versus]] = field(default_factory=dict)
+    bibtex: str = ""
     number: int = 0
 
     @property
