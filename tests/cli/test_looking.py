@@ -63,6 +63,15 @@ def test_a_verb_that_reads_changes_nothing(cli, results: Path, look: tuple[str, 
     assert cli(*look)[:2] == result[:2]
 
 
+def test_a_run_made_again_changes_nothing(cli, results: Path) -> None:
+    damage(results)
+    before = tree(results)
+    whole = sorted((results / "runs").glob("*.parquet"))[3]
+    result = cli("rerun", whole.stem, "--quiet")
+    assert result.code == 1 and result.out.startswith(f"Run {whole.stem}. ")  # the stored one is made up
+    assert tree(results) == before
+
+
 @pytest.mark.parametrize("what", ["show", "rm"])
 def test_a_run_that_cannot_be_read(cli, results: Path, what: str) -> None:
     """It is named where it is to be read, and only a verb that writes puts it away."""
