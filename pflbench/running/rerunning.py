@@ -80,7 +80,9 @@ class Rerun:
         stage, round, step = worst = max(self._shared, key=lambda one: abs(self._shared[one]))
         where = f"{stage}, after round {round}" + (f", step {step}" if step else "")
         largest = f"the largest difference of a mean over clients is {self._shared[worst]:+.4f} points ({where})"
-        largest += f", of one client {self._of_one_client:.2f}"
+        largest += (
+            f", of one client {self._of_one_client:.2f}" if self._of_one_client is not None else ", of other clients"
+        )
         if not self._same_data:
             return f"Its data are others than those of the stored run; {largest}."
         if self.good:
@@ -88,9 +90,11 @@ class Rerun:
         return f"Another result: {largest}."
 
     @property
-    def _of_one_client(self) -> float:
+    def _of_one_client(self) -> float | None:
+        """The largest difference of a client at a moment, in points; None where no client was scored both times."""
         before, now = _by_place(self.stored), _by_place(self.again)
-        return max(100 * abs(before[one].accuracy - now[one].accuracy) for one in before if one in now)
+        moved = (100 * abs(before[one].accuracy - now[one].accuracy) for one in before if one in now)
+        return max(moved, default=None)
 
     def __str__(self) -> str:
         lines = [f"Run {self.stored.spec.id}. {self.outcome}"]
