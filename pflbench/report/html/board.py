@@ -175,7 +175,8 @@ def _lacking(row: str, title: str, chosen: Sequence[_Column], complete: Sequence
 
 def _notes(scores: Floats, columns: Sequence[_Column], chosen: Sequence[_Column]) -> tuple[str, ...]:
     found = friedman(scores)
-    test = f"Friedman's test over these columns: p = {found.p:.3f}." if found else ""
+    p = "" if found is None else "< 0.001" if found.p < 0.001 else f"= {found.p:.3f}"
+    test = f"Friedman's test over these columns: p {p}." if p else ""
     left = len(columns) - len(chosen)
     others = (
         f"{left} other column{'s' if left > 1 else ''} of these tables not counted: of the same data dealt in the same "
