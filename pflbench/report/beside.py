@@ -11,6 +11,7 @@ from pflbench.report.cells import read, value
 from pflbench.report.reading import Shelf
 from pflbench.report.table import Beside, CellValue, Grid, Row, Table
 from pflbench.report.text import cell
+from pflbench.report.versus import Place
 from pflbench.suite.cells import ColumnHead, Expansion, ReadAs
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available
@@ -24,8 +25,8 @@ RANK = "rank"
 def compared(table: Expansion, grid: Grid, shelf: Shelf, read_as: ReadAs) -> tuple[Grid, list[str]]:
     """The grid with what the suite that stands beside it gave in the same places, and lines that say so.
 
-    Its runs are those of the same profile, seeds, rounds and precision. Ranks are among the rows that have all their
-    seeds in both, by the numbers as they are printed; equal ones share a rank.
+    Its runs are those of the same profile, seeds, rounds and precision. Ranks are among the rows that are done for
+    the same seeds, by the numbers as they are printed; equal ones share a rank.
     """
     if table.layout.beside is None:
         return grid, []
@@ -35,10 +36,8 @@ def compared(table: Expansion, grid: Grid, shelf: Shelf, read_as: ReadAs) -> tup
     )
     cells = {place: one.read(read_as) for place, one in other.places.items() if place in grid}
     theirs = {place: value(one, read(one, shelf), shelf, other, mixed=False) for place, one in cells.items()}
-    here, there = (
-        _ranks({p: one for p, one in some.items() if _whole(theirs.get(p)) and _whole(grid[p])}, table.layout.decimals)
-        for some in (grid, theirs)
-    )
+    alike = _alike(grid, theirs)
+    here, there = (_ranks({p: some[p] for p in alike}, table.layout.decimals) for some in (grid, theirs))
     found = {
         place: replace(one, beside=Beside(theirs[place], there.get(place), here.get(place))) if place in theirs else one
         for place, one in grid.items()
@@ -58,13 +57,33 @@ def _lines(table: Expansion, path: Path, columns: Sequence[str], *, lacks: bool)
     asked = table.part.but(suites=[called], rows=[], columns=columns, methods=[], overrides=[])
     return [
         f"Beside each number: what the paper's protocol gave (our runs of {called}{profile}), and the row's rank in "
-        "the column there → here, among the rows that have all their seeds in both; equal numbers share a rank.",
+        "the column there → here, among the rows that are done for the same seeds; equal numbers share a rank.",
         *[f"Places of the paper's protocol that lack runs are filled by `pflbench run{asked.options}`."] * lacks,
     ]
 
 
-def _whole(one: CellValue | None) -> bool:
-    return one is not None and one.complete and one.mean is not None and math.isfinite(one.mean)
+def _alike(grid: Grid, theirs: Grid) -> list[Place]:
+    """In each column the places that are done for the same seeds in one table, and for the same in the other.
+
+    Of several such groups of at least two rows the one with the most seeds, then with the most rows.
+    """
+    groups: dict[tuple[str, frozenset[int], frozenset[int]], list[Place]] = {}
+    for place, one in grid.items():
+        other = theirs.get(place)
+        if other is not None and _there(one) and _there(other):
+            groups.setdefault((place[1], frozenset(one.seeds), frozenset(other.seeds)), []).append(place)
+    several = {group: places for group, places in groups.items() if len(places) > 1}
+    best = {group[0]: places for group, places in sorted(several.items(), key=lambda one: _weight(*one))}
+    return [place for places in best.values() for place in places]
+
+
+def _weight(group: tuple[str, frozenset[int], frozenset[int]], places: Sequence[Place]) -> tuple[int, int]:
+    _, here, there = group
+    return len(here) + len(there), len(places)
+
+
+def _there(one: CellValue) -> bool:
+    return one.mean is not None and math.isfinite(one.mean)
 
 
 def _ranks(grid: Mapping[tuple[str, str], CellValue], decimals: int) -> dict[tuple[str, str], int]:

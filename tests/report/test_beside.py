@@ -146,7 +146,7 @@ def test_numbers_and_ranks_stand_in_every_format(folder: Path) -> None:
     ranks = {(row.id, head.id): one.beside.ranks for row, head, one in found.shown if one.beside}
     assert ranks == {
         # New has no row there, so it takes nobody's rank here; equal numbers share one.
-        # In b one of two seeds is done there: its mean is of other seeds, so there is no rank.
+        # In b there is nothing to rank it among.
         ("fedavg", "a"): "3 → 1", ("ifca", "a"): "2 → 2", ("cafeme", "a"): "1 → 2", ("fedavg", "b"): "",
     }  # fmt: skip
     for shown in (found, compact(found)):
@@ -185,11 +185,20 @@ def test_where_runs_lack_the_place_is_empty_and_a_line_says_how_to_fill_it(folde
     assert any(line.endswith("base.toml --column b`.") for line in table(folder).footer)
 
 
+@pytest.mark.parametrize(("ifca", "ranks"), [((50,), "1 → 2"), ((50, 50), "")])
+def test_ranks_are_among_rows_of_the_same_seeds(folder: Path, ifca: tuple[float, ...], ranks: str) -> None:
+    """FedAvg has one of two seeds there: it is ranked among rows that have that one, and not beside means of both."""
+    stored(folder, "base.toml", {("fedavg", "a"): (60,), ("ifca", "a"): ifca})
+    stored(folder, "fair.toml", {("fedavg", "a"): (70, 70), ("ifca", "a"): (80, 80)})
+    found = {row.id: one.beside.ranks for row, _, one in table(folder).shown if one.beside}
+    assert found["fedavg"] == ranks and bool(found["ifca"]) == bool(ranks)
+
+
 def test_explain_tells_what_stands_beside(folder: Path) -> None:
     stored(folder, "base.toml", THERE)
     stored(folder, "fair.toml", HERE)
     said = explained(explain(str(folder / "fair.toml"), "fedavg", "a", Store(folder / "results")), 400)
-    told = "our runs of the table beside; rank among the rows that have all their seeds in both, there → here: 3 → 1"
+    told = "our runs of the table beside; rank among the rows that are done for the same seeds, there → here: 3 → 1"
     assert f"The paper's protocol gave 51.0 ± 1.0 ({told})." in said
 
 
