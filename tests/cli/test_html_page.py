@@ -148,6 +148,7 @@ def test_an_address_is_a_view(opened: Any) -> None:
     [
         "table=<img src=x onerror=alert(1)>",
         "table=pfedvem-table1.paper&show=constructor&read=__proto__&versus=toString&cell=constructor",
+        f"table={TABLE}&equal=rank&versus=fedavg&cell=99,99",
         f"table={TABLE}&sort=nothing:up&row=nobody&column=none&filter=%3Cscript%3Ealert(1)%3C/script%3E",
         "%E0%A4%A&=&&page=javascript:alert(1)",
     ],
@@ -203,6 +204,48 @@ def test_the_texts_are_copied_with_the_papers_to_cite(opened: Any) -> None:
     assert area.input_value() == pb.cite("cafeme-table1")
 
 
+def test_who_is_ahead_at_equal_cost(opened: Any) -> None:
+    page = opened(f"table={TABLE}")
+    whole = column(page, 2)
+    sheet(page).get_by_label("At equal").select_option("bytes")
+    assert "equal=bytes" in page.url and "At equal bytes" in sheet(page).locator(".status").inner_text()
+    ifca = sheet(page).locator('td[data-cell="6,2"]')
+    said = page.evaluate("place(SHEETS.get(view.table), '6,2').equal.bytes")
+    assert ifca.inner_text() == said[0] != whole[6] and ifca.get_attribute("data-round") == f"round {said[1]}"
+    page.get_by_role("button", name="difference", exact=True).click()
+    assert "equal" not in page.url, "one thing at a time"
+    page.get_by_role("button", name="ours", exact=True).click()
+    assert column(page, 2) == whole and sheet(page).locator("td[data-round]").count() == 0
+
+
+def test_the_drawers_curve_stands_against_what_is_equal(opened: Any) -> None:
+    page = opened(f"table={TABLE}&cell=6,2")
+    drawer = page.locator("#drawer")
+    own, others = drawer.locator("polyline.curve"), drawer.locator("polyline.other")
+    assert own.count() == 3 and others.count() >= 3 and drawer.locator(".budget").count() == 0
+    over_rounds = own.first.get_attribute("points")
+    drawer.get_by_role("button", name="gradients", exact=True).click()
+    assert own.first.get_attribute("points") != over_rounds and drawer.locator(".budget").count() == 1
+    assert page.url.endswith("equal=gradients&cell=6%2C2")
+    assert page.evaluate("document.activeElement.dataset.cost") == "gradients"
+    ranked = [line.split(": ") for line in drawer.locator(".standing li").all_inner_texts()]
+    numbers = [float(said.split()[0].rstrip("ᵍᵗ")) for _, said in ranked]
+    assert numbers == sorted(numbers, reverse=True) and "IFCA" in dict(ranked)
+    assert drawer.locator("[aria-current]").inner_text().startswith("IFCA")
+    drawer.get_by_role("button", name="rounds", exact=True).click()
+    assert own.first.get_attribute("points") == over_rounds
+
+
+@pytest.mark.parametrize("read", ["last-10", "best"])
+def test_another_reading_has_what_does_not_change_from_the_first(opened: Any, read: str) -> None:
+    page = opened(f"table={TABLE}&read={read}&cell=6,2")
+    said = page.locator("#drawer").inner_text()
+    assert page.locator("#drawer polyline.curve").count() == 3
+    for words in ("pflbench rerun ", "commit", "85.6 ± 0.2", "Hyperparameters and settings"):
+        assert words in said
+    assert ("verdict" in said) == (read == "last-10") or "not comparable" in said
+
+
 def test_the_leaderboard_and_the_methods_have_pages(opened: Any) -> None:
     page = opened()
     page.get_by_role("link", name="Leaderboard").click()
@@ -221,6 +264,8 @@ AXE = (
     "",
     f"table={TABLE}&show=difference",
     f"table={TABLE}&show=cost",
+    f"table={TABLE}&equal=gradients",
+    f"table={TABLE}&equal=gradients&cell=6,2",
     f"table={TABLE}&cell=0,2",
     "page=leaderboard",
     "page=method-ifca",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pflbench.report.cells import Read, of_seed
-from pflbench.report.reading import by_round
 from pflbench.report.statistics import worst_tenth
 from pflbench.suite.cells import Reading
 
@@ -58,13 +57,15 @@ def clients(done: Sequence[Read], reading: Reading) -> Clients | None:
     )
 
 
-def curve(done: Sequence[Read], reading: Reading) -> dict[int, list[list[Any]]]:
-    """For each seed that was scored in several rounds, these rounds and the means after them, thinned evenly."""
+def drawn(walks: Mapping[int, Mapping[int, float]]) -> dict[int, list[list[Any]]]:
+    """For each seed that was scored in several rounds, these rounds and the means after them, thinned evenly.
+
+    `walks`: by seed and round, in percent.
+    """
     found: dict[int, list[list[Any]]] = {}
-    for one in done:
-        if len({score.round for score in one.result.scores if score.stage == reading.stage}) < 2 or len(one.runs) > 1:
-            continue
-        walk = [(n, mean) for n, mean in by_round(one.result, reading).items() if math.isfinite(mean)]
-        kept = sorted({round(i) for i in np.linspace(0, len(walk) - 1, min(len(walk), _POINTS))})
-        found[one.result.spec.seed] = [[walk[i][0] for i in kept], [round(walk[i][1], 2) for i in kept]]
+    for seed, by_round in walks.items():
+        walk = [(n, mean) for n, mean in sorted(by_round.items()) if math.isfinite(mean)]
+        if len(walk) > 1:
+            kept = sorted({round(i) for i in np.linspace(0, len(walk) - 1, min(len(walk), _POINTS))})
+            found[seed] = [[walk[i][0] for i in kept], [round(walk[i][1], 2) for i in kept]]
     return found

@@ -64,7 +64,7 @@ async function copying(sheet) {
     ...["markdown", "latex", "csv", "bibtex"].map((format) => element("button", { type: "button", "data-format": format,
       onclick: () => pick(format) }, { markdown: "Markdown", latex: "LaTeX", csv: "CSV", bibtex: "BibTeX" }[format])));
   const copy = element("button", { type: "button", onclick: () => toClipboard(text, copy) }, "Copy");
-  const unlike = view.clients !== "mean" || view.show === "cost" ? [element("p", {}, "These are of the clients' mean accuracy, not of what is shown now.")] : [];
+  const unlike = view.clients !== "mean" || view.show === "cost" || view.equal !== "rounds" ? [element("p", {}, "These are of the clients' mean accuracy, not of what is shown now.")] : [];
   body.replaceChildren(formats, note, ...unlike, area, element("p", {}, copy));
   copies.showModal();
   await pick("markdown");

@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -14,7 +14,8 @@ from pflbench.report import text
 from pflbench.report.appendix import appendices
 from pflbench.report.beside import side_by_side
 from pflbench.report.fairness import fairness
-from pflbench.report.html.clients import Clients, clients, curve
+from pflbench.report.html.clients import Clients, clients, drawn
+from pflbench.report.html.equal import COSTS, AtEqualCost, at_equal_cost
 from pflbench.report.html.escape import discreet
 from pflbench.report.html.grid import Place, keys, places
 from pflbench.report.layout import Filled
@@ -113,6 +114,8 @@ class Pool:
 def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
     """A table for the scripts: `rows`, `columns` and, for each reading, its cells by `row,column`."""
     wide = side_by_side(sheet.table)
+    filled = next(iter(sheet.fills.values()), None)
+    equal = None if filled is None else at_equal_cost(filled)
     heads = zip(keys(wide), wide.columns, strict=True)
     return {
         "key": sheet.key,
@@ -122,9 +125,21 @@ def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
         "options": discreet(sheet.options),
         "run": discreet(f"pflbench run{sheet.part.but(columns=None, methods=None).options}"),
         "rows": [[row.id, row.title, _one(methods=[row.id])] for row in (*wide.rows, *wide.extra)],
-        "columns": [[key, head.name, _one(columns=[head.column.id])] for key, head in heads],
-        "readings": _readings(sheet, pool),
+        "columns": [
+            [key, head.name, _one(columns=[head.column.id]), *_budgets(equal, head.id, pool)] for key, head in heads
+        ],
+        "equal": [name for name in COSTS if equal and equal.cells[name]],
+        "readings": _readings(sheet, equal, pool),
     }
+
+
+def _budgets(equal: AtEqualCost | None, head: str, pool: Pool) -> list[dict[str, Any]]:
+    """What is equal in a column, if anything, by the name of a cost: a number to draw at, in words, and in short."""
+    if equal is None:
+        return []
+    of = {name: some[head] for name, some in equal.budgets.items() if head in some}
+    told = {name: [short(one.most), pool.add(one.told), one.short] for name, one in of.items()}
+    return [told] if told else []
 
 
 def _one(**choice: list[str]) -> str:
@@ -132,8 +147,8 @@ def _one(**choice: list[str]) -> str:
     return selection(**choice).options  # type: ignore[arg-type]
 
 
-def _readings(sheet: Sheet, pool: Pool) -> dict[str, Any]:
-    """Each reading; of others than the first only those places that are not as in the first.
+def _readings(sheet: Sheet, equal: AtEqualCost | None, pool: Pool) -> dict[str, Any]:
+    """Each reading; of others than the first only what is not as in the first, where null stands for nothing.
 
     The first one's own texts and footer stand in the page itself, where the scripts find them.
     """
@@ -141,27 +156,35 @@ def _readings(sheet: Sheet, pool: Pool) -> dict[str, Any]:
     first, *others = found.values()
     for other in others:
         other["cells"] = _changed(other["cells"], first["cells"])
-        other["versus"] = {row: _changed(some, first["versus"].get(row, {})) for row, some in other["versus"].items()}
+        rivals = ((row, some, first["versus"].get(row, {})) for row, some in other["versus"].items())
+        other["versus"] = {
+            row: {key: value for key, value in some.items() if known.get(key) != value} for row, some, known in rivals
+        }
     for cell in first["cells"].values():
         del cell["ours"]
     del first["footer"]
+    if equal is not None:
+        _add_costs(sheet, equal, first["cells"], pool)
     return found
 
 
 def _changed(some: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in some.items() if first.get(key) != value}
+    """The cells that differ, each with what differs."""
+    found = {}
+    for key, cell in some.items():
+        known = first.get(key, {})
+        gone = dict.fromkeys(known.keys() - cell.keys())
+        if changes := {name: one for name, one in cell.items() if known.get(name) != one} | gone:
+            found[key] = changes
+    return found
 
 
 def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
     table, filled = sheet.tables[read_as], sheet.fills.get(read_as)
     wide = side_by_side(table)
     rivals = sheet.versus.get(read_as, {})
-    ids = [row.id for row in (*wide.rows, *wide.extra)]
-    heads = [head.id for head in wide.columns]
     cells, versus = dict[str, Any](), dict[str, dict[str, Any]]()
-    for place in places(wide):
-        of = ids[place.row], heads[place.column]
-        main = place.value.told is None and place.value.method != ""
+    for place, of, main in _located(table):
         cells[place.key] = {
             **_shown(place.value, wide.decimals, pool),
             **(_behind(sheet, filled, of, place, pool) if filled and main and place.value.there else {}),
@@ -176,6 +199,34 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
         "versus": versus,
         "rivals": {row: [against.rival, _said(table, against, pool)] for row, against in rivals.items()},
     }
+
+
+def _located(table: Table) -> Iterator[tuple[Place, tuple[str, str], bool]]:
+    """Each place of the page's table, its ids, and whether it holds a number of ours: not the paper's, nor a word."""
+    wide = side_by_side(table)
+    ids = [row.id for row in (*wide.rows, *wide.extra)]
+    for place in places(wide):
+        main = place.value.told is None and place.value.method != ""
+        yield place, (ids[place.row], wide.columns[place.column].id), main
+
+
+def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, Any]], pool: Pool) -> None:
+    """Add to the cells what they are at equal cost, their curves, and what a round costs each seed of these."""
+    for place, of, main in _located(sheet.table):
+        if not main:
+            continue
+        cell = cells[place.key]
+        at = {name: some[of] for name, some in equal.cells.items() if of in some}
+        if at:
+            cell["equal"] = {name: [one.text, one.rounds, *[1] * one.best] for name, one in at.items()}
+        if walks := drawn(equal.walks.get(of, {})):
+            cell["curve"] = [[seed, *walk] for seed, walk in walks.items()]
+            paces = equal.paces[of]
+            cell["paces"] = {
+                name: [digits(some[seed]) for seed in walks]
+                for name, some in paces.items()
+                if some.keys() >= walks.keys()
+            }
 
 
 def _said(table: Table, against: Versus, pool: Pool) -> int:
@@ -214,8 +265,6 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, poo
     if found_costs := costs(runs):
         found["cost"] = beside([("", found_costs)])[""]
     found |= _of_clients(clients(done, cell.reading), fairness(done, cell.reading), value, decimals)
-    if walks := curve(done, cell.reading):
-        found["curve"] = [[seed, *walk] for seed, walk in walks.items()]
     if cell.row.id.startswith(EXTRA):
         found["own"] = discreet(_own(cell))
     if (told := sheet.told.get(of)) is not None:
@@ -295,3 +344,8 @@ def _made(runs: Sequence[Stored]) -> tuple[tuple[str, str], ...]:
 def short(value: float | None) -> float | None:
     """A number as it is sorted by and drawn at: with so many digits that no text is made of it."""
     return None if value is None or not math.isfinite(value) else round(value, 4)
+
+
+def digits(value: float) -> float:
+    """A number that only a picture is drawn by, with four digits."""
+    return float(f"{value:.4g}")

@@ -46,21 +46,55 @@ function seedsDrawn(cell) {
     element("p", {}, said + "."));
 }
 
-function curveDrawn(cell) {
-  if (!cell.curve) return undefined;
-  const rounds = cell.curve.flatMap((one) => one[1]), means = cell.curve.flatMap((one) => one[2]);
-  const x = scale(rounds, 40, 430), y = scale(means, 120, 10);
-  const lines = cell.curve.map(([seed, at, values]) => element("polyline", { class: "curve",
-    points: at.map((round, i) => `${x(round).toFixed(1)},${y(values[i]).toFixed(1)}`).join(" ") },
-    element("title", {}, `seed ${seed}`)));
-  const [low, high] = [Math.min(...means), Math.max(...means)];
-  const first = Math.min(...rounds), last = Math.max(...rounds);
-  const said = `Accuracy from round ${first} to round ${last}, between ${low} and ${high} %.`;
-  return part("Over rounds", picture(145, said, ...lines,
+// The lines of a place against rounds or a cost: for each seed where its points are, and what they are.
+function linesOf(cell, cost) {
+  if (!cell?.curve || (cost !== "rounds" && !cell.paces[cost])) return [];
+  return cell.curve.map(([seed, at, means], i) => {
+    const pace = cost === "rounds" ? 1 : cell.paces[cost][i];
+    return { seed, points: at.map((round, j) => [round * pace, means[j]]) };
+  });
+}
+
+// The curve of a place over those of the other rows, and who of the column is where at equal cost.
+function curveDrawn(cell, sheet, row, column) {
+  const cost = view.equal, budget = sheet.columns[column][3]?.[cost];
+  const own = linesOf(cell, cost), places = sheet.rows.map(([, title], i) => [title, place(sheet, `${i},${column}`), i]);
+  const others = places.filter(([, , i]) => i !== row).flatMap(([title, of]) => linesOf(of, cost).map((one) => ({ title, ...one })));
+  if (!cell.curve && !cell.equal) return undefined;
+  const switches = element("div", { role: "group", "aria-label": "Against", class: "switch" }, ...costsOf(sheet).map(([name]) =>
+    element("button", { type: "button", "aria-pressed": String(name === cost), "data-cost": name,
+      onclick: () => { change({ ...USUAL, equal: name }); drawer.querySelector(`[data-cost=${name}]`)?.focus(); } }, name)));
+  const drawn = own.length ? pictureOfCurves(cell, cost, own, others, budget) : [
+    element("p", {}, cell.curve ? `What a round costs in ${cost} is not known.` : "Scored after its last round alone.")];
+  return part(`Over ${cost}`, sheet.equal.length ? switches : "", ...drawn, standing(cost, budget, places, row));
+}
+
+function pictureOfCurves(cell, cost, own, others, budget) {
+  const points = [...own, ...others].flatMap((one) => one.points), mine = own.flatMap((one) => one.points);
+  const x = scale([0, ...points.map(([at]) => at), ...(budget ? [budget[0]] : [])], 40, 430), y = scale(points.map(([, mean]) => mean), 140, 10);
+  const line = (name, one, said) => element("polyline", { class: name,
+    points: one.points.map(([at, mean]) => `${x(at).toFixed(1)},${y(mean).toFixed(1)}`).join(" ") }, element("title", {}, said));
+  const high = Math.max(...points.map(([, mean]) => mean)), low = Math.min(...points.map(([, mean]) => mean));
+  const ends = [Math.min(...mine.map(([, mean]) => mean)), Math.max(...mine.map(([, mean]) => mean))];
+  const rounds = cell.curve.flatMap((one) => one[1]), first = Math.min(...rounds), last = Math.max(...rounds);
+  const said = `Accuracy from round ${first} to round ${last}, between ${ends[0]} and ${ends[1]} %`
+    + (others.length ? "; in gray the other rows of the column." : ".");
+  const marks = budget ? [element("line", { x1: x(budget[0]), x2: x(budget[0]), y1: 6, y2: 142, class: "budget" })] : [
+    element("text", { x: x(first), y: 160, "text-anchor": "middle" }, String(first)),
+    element("text", { x: x(last) - 6, y: 160, "text-anchor": "middle" }, `round ${last}`)];
+  if (budget) marks.push(element("text", { x: Math.min(Math.max(x(budget[0]), 60), 380), y: 160, "text-anchor": "middle" }, budget[2] ?? ""));
+  return [picture(165, said, ...others.map((one) => line("other", one, `${one.title}, seed ${one.seed}`)),
+    ...own.map((one) => line("curve", one, `seed ${one.seed}`)),
     element("text", { x: 34, y: y(high) + 4, "text-anchor": "end" }, String(high)),
-    element("text", { x: 34, y: y(low) + 4, "text-anchor": "end" }, String(low)),
-    element("text", { x: x(first), y: 140, "text-anchor": "middle" }, String(first)),
-    element("text", { x: x(last) - 6, y: 140, "text-anchor": "middle" }, String(last))), element("p", {}, said));
+    element("text", { x: 34, y: y(low) + 4, "text-anchor": "end" }, String(low)), ...marks), element("p", {}, said)];
+}
+
+// The rows of a column at equal cost, the best first.
+function standing(cost, budget, places, row) {
+  if (!budget) return cost === "rounds" ? undefined : element("p", {}, `No two rows of the column were scored at equal ${cost}.`);
+  const there = places.filter(([, of]) => of?.equal?.[cost]).sort(([, a], [, b]) => number(b.equal[cost][0]) - number(a.equal[cost][0]));
+  return element("div", {}, element("p", {}, `At equal ${cost}, ${pooled(budget[1])}:`), element("ol", { class: "standing" },
+    ...there.map(([title, of, i]) => element("li", i === row ? { "aria-current": "true" } : {}, `${title}: ${of.equal[cost][0]} (round ${of.equal[cost][1]})`))));
 }
 
 function clientsDrawn(cell) {
@@ -129,11 +163,12 @@ function drawDrawer(sheet) {
       ["method", method], ["scored", stage],
       ["rests on", rests.map(([key, source]) => `${key} (${source})`).join(", ")],
     ]),
-    seedsDrawn(cell), curveDrawn(cell), clientsDrawn(cell), againListed(sheet, cell, row, column), givenListed(cell), departuresListed(cell),
+    seedsDrawn(cell), curveDrawn(cell, sheet, row, column), clientsDrawn(cell), againListed(sheet, cell, row, column), givenListed(cell), departuresListed(cell),
     part("Made with", facts(pooled(cell.made))),
   ].filter(Boolean));
-  if (!drawer.open) drawer.showModal();
-  drawer.scrollTop = 0;
+  const opened = !drawer.open;
+  if (opened) drawer.showModal();
+  if (opened) drawer.scrollTop = 0;
 }
 
 drawer.addEventListener("close", () => { if (view.cell) change({ cell: "" }); });

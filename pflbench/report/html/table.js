@@ -13,8 +13,8 @@ function controls(sheet) {
   const rivals = Object.entries(sheet.readings[view.read].rivals).map(([row, [title]]) => [row, title]);
   const switches = element("div", { role: "group", "aria-label": "Numbers", class: "switch" });
   for (const show of SHOWS) {
-    const pressed = !view.versus && view.show === show;
-    const pick = () => change({ show, versus: "", clients: "mean" });
+    const pressed = !view.versus && view.equal === "rounds" && view.show === show;
+    const pick = () => change({ show, versus: "", clients: "mean", equal: "rounds" });
     switches.append(element("button", { type: "button", "aria-pressed": String(pressed), onclick: pick }, show));
   }
   const filter = element("input", { type: "search", size: "14", oninput: (event) => {
@@ -24,14 +24,21 @@ function controls(sheet) {
   return [
     switches,
     readings.length > 1 && select("Rounds", view.read, readings.map((one) => [one, READINGS[one]]),
-      (read) => change({ read, versus: sheet.readings[read].rivals[view.versus] ? view.versus : "" })),
-    select("Clients", view.clients, Object.entries(CLIENTS), (clients) => change({ clients, show: "ours", versus: "" })),
+      (read) => change({ read, equal: "rounds", versus: sheet.readings[read].rivals[view.versus] ? view.versus : "" })),
+    select("Clients", view.clients, Object.entries(CLIENTS),
+      (clients) => change({ clients, show: "ours", versus: "", equal: "rounds" })),
+    sheet.equal.length > 0 && select("At equal", view.equal, costsOf(sheet), (equal) => change({ ...USUAL, equal })),
     rivals.length > 0 && select("Versus", view.versus, [["", "nobody"], ...rivals],
-      (versus) => change({ versus, show: "ours", clients: "mean" })),
+      (versus) => change({ versus, show: "ours", clients: "mean", equal: "rounds" })),
     element("label", {}, "Rows with ", filter),
     hiding(sheet),
     element("button", { type: "button", onclick: () => copying(sheet) }, "Copy or cite…"),
   ].filter(Boolean);
+}
+
+// What rows may be compared at: rounds, and those costs that are known.
+function costsOf(sheet) {
+  return Object.entries(COSTS).filter(([name]) => name === "rounds" || sheet.equal.includes(name));
 }
 
 // Boxes that hide rows and columns.
@@ -96,6 +103,9 @@ function drawTable(section, sheet) {
 function status(sheet) {
   const rival = sheet.readings[view.read].rivals[view.versus];
   if (rival) return `Each cell minus ${rival[0]}, in points. ${pooled(rival[1])}`;
+  if (view.equal !== "rounds") return `At equal ${view.equal}: each row after the last scored round by which it had spent no more`
+    + " than the column's cheapest row spends in all (or 1 % more); that round stands below. Bold: the best of its column."
+    + ` –: not scored by then, or its ${view.equal} are not known. A number opens the curves.`;
   if (view.show === "paper") return "The paper's numbers.";
   if (view.show === "difference") return "Ours minus the paper's, in points; in parentheses the 95 % interval.";
   if (view.show === "cost") return "What a round costs: " + DATA.counted;
@@ -115,7 +125,10 @@ function drawCells(table, sheet) {
     if (at.textContent !== text) at.textContent = text;
     const cell = place(sheet, key) || {};
     const plain = !view.versus && view.show === "ours" && view.clients === "mean";
-    place_.classList.toggle("best", Boolean(plain && cell.best));
+    const equal = cell.equal?.[view.equal];
+    place_.classList.toggle("best", Boolean(view.equal !== "rounds" ? equal?.[2] : plain && cell.best));
+    if (equal) place_.dataset.round = `round ${equal[1]}`;
+    else delete place_.dataset.round;
     place_.classList.toggle("cost", view.show === "cost" && !view.versus);
     const judged = view.show === "difference" && !view.versus && cell.verdict;
     if (judged) place_.dataset.verdict = judged;

@@ -6,7 +6,9 @@ const PAGES = [...document.querySelectorAll("[data-page]")].map((one) => one.dat
 const SHOWS = ["ours", "paper", "difference", "cost"];
 const READINGS = { last: "as the suite says", "last-10": "last ten rounds", best: "best round (optimistic)" };
 const CLIENTS = { mean: "mean", worst: "worst 10 %", median: "median" };
-const DEFAULTS = { page: "", table: "", show: "ours", read: "last", clients: "mean", versus: "", sort: "", filter: "",
+const COSTS = { rounds: "rounds, as run", gradients: "gradients", seconds: "seconds", bytes: "bytes" };
+const USUAL = { show: "ours", read: "last", clients: "mean", versus: "", equal: "rounds" };
+const DEFAULTS = { page: "", table: "", ...USUAL, sort: "", filter: "",
   empty: "hidden", rows: [], columns: [], cell: "" };
 let view = { ...DEFAULTS };
 
@@ -32,6 +34,7 @@ function parsed(fragment) {
   among("read", Object.keys(sheet.readings));
   among("clients", Object.keys(CLIENTS));
   among("versus", Object.keys(sheet.readings[found.read].rivals));
+  if (sheet.equal.includes(given.get("equal"))) Object.assign(found, USUAL, { equal: given.get("equal") });
   among("empty", ["hidden", "shown"]);
   const keys = sheet.columns.map((one) => one[0]);
   const sort = (given.get("sort") || "").match(/^(.*):(up|down)$/s);
@@ -65,12 +68,12 @@ function change(changes, replace = false) {
   draw();
 }
 
-// A place of the table in the view's reading: the first reading has what others do not say anew.
+// A place of the table in the view's reading: the first reading has what others do not say anew; null: it has nothing.
 function place(sheet, key) {
-  const own = sheet.readings[view.read].cells;
-  if (Object.hasOwn(own, key)) return own[key];
-  const [first] = Object.values(sheet.readings);
-  return Object.hasOwn(first.cells, key) ? first.cells[key] : undefined;
+  const [first] = Object.values(sheet.readings), own = sheet.readings[view.read];
+  const known = Object.hasOwn(first.cells, key) ? first.cells[key] : undefined;
+  if (own === first || !Object.hasOwn(own.cells, key)) return known;
+  return Object.fromEntries(Object.entries({ ...known, ...own.cells[key] }).filter(([, said]) => said !== null));
 }
 
 // A place minus that of the rival: its text, the number to sort by, and what it rests on.
@@ -88,6 +91,7 @@ function shown(sheet, key) {
     const rival = sheet.rows[+key.split(",")[0]][0] === view.versus;
     return against(sheet, key)?.[0] ?? (rival && cell.done ? "0" : "–");
   }
+  if (view.equal !== "rounds") return cell.equal?.[view.equal]?.[0] ?? "–";
   if (view.show !== "ours") return cell[{ paper: "paper", difference: "diff", cost: "cost" }[view.show]] ?? "–";
   return cell[{ mean: "ours", worst: "worst", median: "median" }[view.clients]] ?? "–";
 }
