@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -68,16 +69,14 @@ def at_equal_cost(filled: Filled) -> AtEqualCost:
     paces = {place: {name: _paces(filled.found[place], name) for name in COSTS} for place in walks}
     cells: dict[str, dict[Spot, Equal]] = {name: {} for name in COSTS}
     budgets: dict[str, dict[str, Budget]] = {name: {} for name in COSTS}
-    for name in COSTS:
-        for head in dict.fromkeys(head for _, head in walks):
-            column = [place for place in walks if place[1] == head and paces[place][name]]
-            if name == "seconds" and _devices(filled, column) > 1:
-                continue
-            budget = _budget(filled, column, {place: paces[place][name] for place in column}, name)
-            found = {} if budget is None else _column(filled, column, walks, paces, name, budget.most)
-            if budget is not None and len(found) > 1:
-                cells[name] |= found
-                budgets[name][head] = budget
+    for name, head in product(COSTS, dict.fromkeys(head for _, head in walks)):
+        of = {place: told[name] for place, told in paces.items() if place[1] == head and told[name]}
+        column = _Column(filled, walks, of, name)
+        budget = column.budget()
+        found = column.cells(budget.most) if budget else {}
+        if budget and len(found) > 1:
+            cells[name] |= found
+            budgets[name][head] = budget
     return AtEqualCost(cells, budgets, paces, walks)
 
 
@@ -106,68 +105,66 @@ def _paces(done: Sequence[Read], name: str) -> dict[int, float]:
     return found if len(found) == len(told) else {}
 
 
-def _devices(filled: Filled, places: Sequence[Spot]) -> int:
-    runs = (one.result for place in places for one in filled.found[place])
-    return len({str(run.provenance.get("device")) for run in runs})
-
-
-def _budget(
-    filled: Filled, places: Sequence[Spot], paces: Mapping[Spot, Mapping[int, float]], name: str
-) -> Budget | None:
-    """The least that one of the suite's rows spends in all, in the seed in which it spends most.
-
-    Rows that cost nothing do not count, nor those with other rounds than the column's: Local has one round.
-    """
-    titles = {row.id: row.title for row in filled.table.rows}
-    totals = {}
-    for place in places:
-        cell = filled.cells[place]
-        total = cell.column.rounds * max(paces[place].values())
-        if place[0] in titles and cell.needed[0].rounds == cell.column.rounds and total > 0:
-            totals[place] = total
-    if not totals:
-        return None
-    least = min(totals, key=lambda place: totals[place])
-    unit, whose = COSTS[name]
-    short = f"{shortened(totals[least])} {unit}"
-    return Budget(totals[least], short, f"{short} {whose} (the whole run of {titles[least[0]]})")
-
-
 def shortened(value: float) -> str:
     """Three digits, or all those before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _column(
-    filled: Filled,
-    places: Sequence[Spot],
-    walks: Mapping[Spot, Walks],
-    paces: Mapping[Spot, Mapping[str, Mapping[int, float]]],
-    name: str,
-    most: float,
-) -> dict[Spot, Equal]:
-    """The cells of a column all of whose seeds were scored before they had spent more than that."""
-    at: dict[Spot, list[tuple[int, float]]] = {}
-    for place in places:
-        spent = [_last(walk, paces[place][name][seed], most) for seed, walk in walks[place].items()]
-        if None not in spent:
-            at[place] = [one for one in spent if one is not None]
-    table, suites = filled.table, {row.id for row in filled.table.rows}
-    means = {place: float(np.mean([mean for _, mean in found])) for place, found in at.items()}
-    ranked = {
-        place: round(mean, table.layout.decimals)
-        for place, mean in means.items()
-        if place[0] in suites and filled.grid[place].complete and not filled.grid[place].mixed
-    }
-    top = max(ranked.values(), default=None) if len(ranked) > 1 else None
-    return {
-        place: Equal(
-            _told(found, filled.grid[place], table),
-            text.ranges({n for n, _ in found}),
-            place in ranked and ranked[place] == top,
-        )
-        for place, found in at.items()
-    }
+class _Column(NamedTuple):
+    """A column of a table and a cost; `paces`: what a round costs each seed, by the places of rows that tell it."""
+
+    filled: Filled
+    walks: Mapping[Spot, Walks]
+    paces: Mapping[Spot, Mapping[int, float]]
+    name: str
+
+    def budget(self) -> Budget | None:
+        """The least that one of the suite's rows spends in all, in the seed in which it spends most.
+
+        Rows that cost nothing do not count, nor those with other rounds than the column's: Local has one round. None
+        without a row, and for seconds of several devices.
+        """
+        runs = (one.result for place in self.paces for one in self.filled.found[place])
+        if self.name == "seconds" and len({str(run.provenance.get("device")) for run in runs}) > 1:
+            return None
+        titles = {row.id: row.title for row in self.filled.table.rows}
+        cells = ((place, self.filled.cells[place]) for place in self.paces if place[0] in titles)
+        whole = {place: cell for place, cell in cells if cell.needed[0].rounds == cell.column.rounds}
+        totals = {place: cell.column.rounds * max(self.paces[place].values()) for place, cell in whole.items()}
+        most, place = min(((total, place) for place, total in totals.items() if total > 0), default=(0.0, ("", "")))
+        if not most:
+            return None
+        unit, whose = COSTS[self.name]
+        short = f"{shortened(most)} {unit}"
+        return Budget(most, short, f"{short} {whose} (the whole run of {titles[place[0]]})")
+
+    def cells(self, most: float) -> dict[Spot, Equal]:
+        """The cells of a column all of whose seeds were scored before they had spent more than that."""
+        at: dict[Spot, list[tuple[int, float]]] = {}
+        for place, paces in self.paces.items():
+            spent = [_last(walk, paces[seed], most) for seed, walk in self.walks[place].items()]
+            if None not in spent:
+                at[place] = [one for one in spent if one is not None]
+        best = self._best({place: float(np.mean([mean for _, mean in found])) for place, found in at.items()})
+        return {
+            place: Equal(
+                _told(found, self.filled.grid[place], self.filled.table),
+                text.ranges({n for n, _ in found}),
+                place in best,
+            )
+            for place, found in at.items()
+        }
+
+    def _best(self, means: Mapping[Spot, float]) -> set[Spot]:
+        """Those of the suite's finished rows whose printed number is the largest; none of one alone."""
+        grid, suites = self.filled.grid, {row.id for row in self.filled.table.rows}
+        ranked = {
+            place: round(mean, self.filled.table.layout.decimals)
+            for place, mean in means.items()
+            if place[0] in suites and grid[place].complete and not grid[place].mixed
+        }
+        top = max(ranked.values(), default=0.0)
+        return {place for place, mean in ranked.items() if mean == top and len(ranked) > 1}
 
 
 def _last(walk: Mapping[int, float], pace: float, most: float) -> tuple[int, float] | None:
