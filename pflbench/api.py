@@ -22,7 +22,7 @@ from pflbench.selection import Choices, Selection, Wanted, selection
 from pflbench.store import ShownStore
 from pflbench.suite.expand import parts
 from pflbench.suite.load import available, loaded, read, required
-from pflbench.units import size
+from pflbench.units import interval, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +111,8 @@ def run(
         results: The results folder.
         execution: Where and how to train.
         on_event: Hears what happens; `print` prints it.
-        **how: Fields of `Execution` that are other than in `execution`; `memory_limit` may be a text, "4GB".
+        **how: Fields of `Execution` that are other than in `execution`; `memory_limit` and `checkpoint_every` may be
+            texts, "4GB" and "10m".
 
     Returns:
         What there was to do, and what became of it; its text says it.
@@ -406,4 +407,6 @@ def _execution(execution: Execution, how: dict[str, Any]) -> Execution:
         raise UsageError(f"Unknown: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}.")
     if isinstance(limit := how.get("memory_limit"), str):
         how = how | {"memory_limit": size(limit)}
+    if isinstance(every := how.get("checkpoint_every"), str):
+        how = how | {"checkpoint_every": interval(every)}
     return replace(execution, **how)

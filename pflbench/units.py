@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import groupby
+from typing import NamedTuple
 
 from pflbench.errors import UsageError
 
@@ -32,6 +33,28 @@ def size(text: str) -> int:
     if match is None or number <= 0:
         raise UsageError(f"{text!r} is not an amount of memory; write 4GB, 512MB or 1.5GiB.")
     return int(number * (1024 if match[3] else 1000) ** ("kmgt".index(match[2].lower()) + 1))
+
+
+class Interval(NamedTuple):
+    """So many rounds, or so many seconds."""
+
+    rounds: int | None = None
+    seconds: float | None = None
+
+    def over(self, rounds: int, seconds: float) -> bool:
+        """Whether so many rounds and seconds since the last time are enough."""
+        return (self.rounds is not None and rounds >= self.rounds) or (
+            self.seconds is not None and seconds >= self.seconds
+        )
+
+
+def interval(text: str) -> Interval:
+    """`50` rounds, or `30s`, `10m`, `1.5h`. Raises `UsageError` for anything else, and for nothing at all."""
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([smh]?)", text.strip())
+    number = float(match[1]) if match else 0.0
+    if match is None or number <= 0 or (not match[2] and number != int(number)):
+        raise UsageError(f"{text!r} is no interval; write 50 (rounds), 30s, 10m or 1h.")
+    return Interval(seconds=number * {"s": 1, "m": 60, "h": 3600}[match[2]]) if match[2] else Interval(int(number))
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

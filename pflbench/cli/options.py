@@ -74,6 +74,11 @@ EXECUTION = {
     "evaluate_every": _asked(
         NUMBER, "--evaluate-every", min=1, help="Score not only at the end, but after every so many rounds."
     ),
+    "checkpoint_every": _asked(
+        TEXT,
+        "--checkpoint-every",
+        help="Write runs under way down after so many rounds (50) or so long (10m), to go on from there when stopped.",
+    ),
     "memory_limit": _asked(
         TEXT,
         "--memory-limit",
@@ -154,9 +159,9 @@ def _object(kind: str, fields: dict[str, Any]) -> Any:
     """The selection, execution or `Wanted` that was typed."""
     from pflbench.running.execution import Execution
     from pflbench.selection import EVERYTHING, Wanted
-    from pflbench.units import parse_seeds, size
+    from pflbench.units import interval, parse_seeds, size
 
-    for name, read in (("seeds", parse_seeds), ("memory_limit", size)):
+    for name, read in (("seeds", parse_seeds), ("memory_limit", size), ("checkpoint_every", interval)):
         if fields.get(name):
             fields[name] = read(fields[name])
     return Execution(**fields) if kind == "execution" else (Wanted() if kind == "wanted" else EVERYTHING).but(**fields)

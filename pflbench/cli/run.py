@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 
 from pflbench.cli import common, options
@@ -17,6 +18,9 @@ from pflbench.selection import Selection
 if TYPE_CHECKING:
     from pflbench.running.events import Event
     from pflbench.running.training import Outcome
+
+STOPPED = 75
+"""What `run` exits with when SIGTERM ended it: EX_TEMPFAIL, "try again later"."""
 
 
 @asking(SELECTION, EXECUTION)
@@ -51,6 +55,9 @@ def train_part(part: Selection, results: Path, execution: Execution, *, quiet: b
             out.print(f"  {outcome.called(spec)}")
         return not outcome.problems
     say_failures(outcome)
+    if outcome.stopped:
+        errors().print("Stopped by SIGTERM. Runs under way have their checkpoint; the same command goes on from there.")
+        raise typer.Exit(STOPPED)
     if outcome.dones:
         out.print(outcome.summary)
     if outcome.names and (outcome.finished or not (outcome.runnable or outcome.problems)):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -49,18 +50,36 @@ class Walked:
     highest: int = 0
 
 
-def walk(trainings: Sequence[Training], runs: int, network: Network, setup: Setup) -> Walked:
+@runtime_checkable
+class Checkpoints(Protocol):
+    """What is kept of trainings under way, so that they can be taken up again."""
+
+    def walked(self, runs: int) -> Walked:
+        """How far a group of so many runs is, with the trainings that are over."""
+
+    def restore(self, simulation: Simulation) -> None:
+        """Set the first simulation that asks to where it stood."""
+
+    def keep(self, walked: Walked, simulation: Simulation) -> None:
+        """Called between two rounds; what it raises ends the training."""
+
+
+def walk(
+    trainings: Sequence[Training], runs: int, network: Network, setup: Setup, checkpoints: Checkpoints | None = None
+) -> Walked:
     """Train one after the other, for a group of so many runs. Clients keep nothing from one to the next.
 
     Raises:
         UsageError: What one of them leaves is no single model of this network, the suite's plain one.
     """
-    walked = Walked([None] * runs, [[] for _ in range(runs)])
-    for training in trainings:
+    walked = checkpoints.walked(runs) if checkpoints else Walked([None] * runs, [[] for _ in range(runs)])
+    for training in trainings[len(walked.told[0]) :]:
         first, before = training.specs[0], walked.left
         heard = _counted(setup.on_round, walked.rounds) if setup.on_round else None
-        own = replace(setup, on_round=heard)
+        own = replace(setup, on_round=heard, after_round=partial(checkpoints.keep, walked) if checkpoints else None)
         simulation = Simulation(training.specs, training.federations, training.method, network, own, before)
+        if checkpoints:
+            checkpoints.restore(simulation)
         simulation.train()
         walked.left = []
         for index, run in enumerate(simulation.runs):

@@ -61,6 +61,8 @@ class Setup:
     evaluate_every: int | None = None
     on_round: Callable[[int], None] | None = None
     """Called with the number of finished rounds."""
+    after_round: Callable[[Simulation], None] | None = None
+    """Called with the simulation between two rounds; what it raises ends the training."""
 
 
 @dataclass
@@ -129,6 +131,8 @@ class Simulation:
                 self.score(last=False)
             if self.setup.on_round:
                 self.setup.on_round(self.rounds)
+            if self.setup.after_round and self.rounds < total:
+                self.setup.after_round(self)
 
     def step(self) -> None:
         """One more round of every run that has not failed: train clients, score what they leave, aggregate."""

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import Synchronized
+from typing import Any
 
+from pflbench.executor import stopping
 from pflbench.executor.allocator import tune_allocator
 from pflbench.executor.process import cause_of_death, serving
 from pflbench.executor.task import Done, Place, Task, run_task
@@ -54,7 +56,8 @@ def execute(
 
     Each core takes a task; once fewer tasks than cores are left, they share the cores for several clients at a time.
 
-    No further task starts once results cannot be written, or with `fail_fast` after the first run that is not done.
+    No further task starts once results cannot be written, or with `fail_fast` after the first run that is not done, or
+    when an end was asked for (`stopping`).
     KeyboardInterrupt passes through after the workers were stopped. What a worker warns of is warned of here.
     """
     if jobs <= 1 or len(tasks) <= 1:
@@ -77,7 +80,7 @@ def _in_process(tasks: Sequence[Task], place: Place, jobs: int, on_event: OnEven
 
 
 def _is_over(dones: list[Done], fail_fast: bool) -> bool:
-    return any(d.fatal or (fail_fast and d.status != "done") for d in dones)
+    return stopping.requested() or any(d.fatal or (fail_fast and d.status != "done") for d in dones)
 
 
 class _Throttle:
@@ -149,13 +152,14 @@ class _Pool:
                 self.on_event(done)
 
     def _start(self) -> _Worker:
-        pipe, process = self.running.enter_context(serving(_serve_tasks, self.place, self.lanes))
+        pipe, process = self.running.enter_context(serving(_serve_tasks, self.place, self.lanes, stopping.flag()))
         return _Worker(process, pipe)
 
 
-def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int]) -> None:
+def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int], stop: Any) -> None:
     """What a worker does: receive a task, send round numbers and warnings, send the list of `Done`, and again."""
     tune_allocator()
+    stopping.heed(stop)
     one_at_a_time = threading.Lock()  # any thread may warn
 
     def send(message: object) -> None:

@@ -14,22 +14,27 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any
 
+from pflbench.executor import stopping
+
 
 @contextlib.contextmanager
 def _starting() -> Iterator[None]:
     """A process started in here ignores Ctrl-C from its first moment on: importing torch takes seconds.
+
+    So it does SIGTERM where this process hears it as a request to end after the round (`stopping`).
 
     Nor does it run this one's script or notebook again, whose code would start processes.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     handles = threading.current_thread() is threading.main_thread()  # which alone may change that
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if handles else None
+    ignored = [signal.SIGINT, *([signal.SIGTERM] if stopping.flag() is not None else [])] if handles else []
+    before = {one: signal.signal(one, signal.SIG_IGN) for one in ignored}
     try:
         yield
     finally:
-        if handles:
-            signal.signal(signal.SIGINT, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
         sys.modules["__main__"] = main
 
 
@@ -45,7 +50,7 @@ def serving(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[Conn
     try:
         yield mine, process
     finally:
-        process.terminate()
+        process.kill()  # not by a signal that it may take for a request
         process.join()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +20,7 @@ from pflbench.engine import blame, chain, memory
 from pflbench.engine.client_map import Execution, one_lane
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import PflbenchError, UsageError
-from pflbench.executor import build, provenance
+from pflbench.executor import build, checkpoint, provenance
 from pflbench.executor.again import apart
 from pflbench.executor.allocator import limited, tidy
 from pflbench.methods.base import Method
@@ -26,6 +28,7 @@ from pflbench.models.network import Network
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
+from pflbench.units import Interval
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class Place:
     """Score after every so many rounds, too."""
     replace: bool = False
     """Whether a finished result is replaced by whatever the run made again has, instead of only by the same."""
+    checkpoint_every: Interval | None = None
+    """How often a run under way is written down, to go on from there."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,7 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
     `lanes`: how many cores a single run may use now, for several of its clients at a time.
 
     If a group cannot be run as one, for one seed's partition or for want of memory, its runs are tried one by one.
+    Nothing is returned of runs that were stopped on request: their checkpoint is written.
     """
     started = time.perf_counter()
     provenance.checkout()  # remembered now: the checkout may change while this runs
@@ -129,33 +135,80 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
         on_round=on_round,
     )
     memory.reset_peak(setup.device)
-    simulation: Simulation | None = None
-    walked = chain.Walked([None] * len(task.specs), [[] for _ in task.specs])
+    trained = _Trained(chain.Walked([None] * len(task.specs), [[] for _ in task.specs]))
     detail = ""
     try:
-        if (limit := place.memory_limit) is not None and limit <= (used := memory.in_use(setup.device)):
-            less = f"{limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use"
-            raise UsageError(f"--memory-limit: {less} before training begins.")
-        with limited(place.memory_limit, setup.device):
-            walked = chain.walk(before, len(task.specs), network, setup)
-            heard = replace(setup, on_round=_after(on_round, walked.rounds))
-            simulation = Simulation(task.specs, federations, method, network, heard, walked.left)
-            outcomes = simulation.run()
+        trained.under = _checkpoints(task, place, federations[0].hash, source)
+        outcomes = _train(task, place, setup, federations, before, method, network, trained)
+    except checkpoint.Stopped:
+        return []
     except (Exception, SystemExit) as error:
         if isinstance(error, PflbenchError) or len(task.specs) > 1 or memory.out_of_memory(error):
             return _not_trained(error, task, place, on_round, lanes)
         outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
-    record = (
-        provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, simulation, walked) | source
-    )
+    record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, trained) | source
     record |= {"unchecked": True} if task.unchecked else {}
     dones = []
-    for spec, outcome, federation, told in zip(task.specs, outcomes, federations, walked.told, strict=True):
+    for spec, outcome, federation, told in zip(task.specs, outcomes, federations, trained.walked.told, strict=True):
         asked = {"asked": dict(task.asked[spec.id])} if task.asked.get(spec.id) else {}
         shared: dict[str, Any] = {"shared_rows": rows} if (rows := federation.shared) else {}
         shared |= {"before": told} if told else {}
         dones.append(_store(spec, outcome, place, record | asked | shared | dict(outcome.costs), detail))
+    if trained.under and not any(done.fatal for done in dones):
+        trained.under.remove()
     return dones
+
+
+@dataclass
+class _Trained:
+    """How far a group's training is: what went before the runs' own, their own once it began, their checkpoints."""
+
+    walked: chain.Walked
+    simulation: Simulation | None = None
+    under: checkpoint.Checkpoints | None = None
+
+
+def _train(
+    task: Task,
+    place: Place,
+    setup: Setup,
+    federations: list[Federation],
+    before: list[chain.Training],
+    method: Method[Any, Any, Any],
+    network: Network,
+    trained: _Trained,
+) -> list[RunOutcome]:
+    """Train and score. Raises what a method raises, `Stopped`, and `UsageError` for a limit that leaves no room."""
+    if (limit := place.memory_limit) is not None and limit <= (used := memory.in_use(setup.device)):
+        less = f"{limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use"
+        raise UsageError(f"--memory-limit: {less} before training begins.")
+    under = trained.under
+    with limited(place.memory_limit, setup.device):
+        trained.walked = walked = chain.walk(before, len(task.specs), network, setup, under)
+        heard = replace(
+            setup,
+            on_round=_after(setup.on_round, walked.rounds),
+            after_round=partial(under.keep, walked) if under else None,
+        )
+        trained.simulation = Simulation(task.specs, federations, method, network, heard, walked.left)
+        if under:
+            under.restore(trained.simulation)
+        return trained.simulation.run()
+
+
+def _checkpoints(task: Task, place: Place, data_hash: str, source: Mapping[str, Any]) -> checkpoint.Checkpoints | None:
+    """The group's checkpoints, if it is to have some. Also found where an earlier command wrote them."""
+    if place.checkpoint_every is None:
+        return None
+    conditions = {
+        **checkpoint.conditions(place.device),
+        "data": data_hash,
+        "execution": place.execution,
+        "evaluate_every": place.evaluate_every,
+        "deterministic": place.deterministic,
+        "own code": hashlib.sha256(repr(sorted(source.items())).encode()).hexdigest()[:16] if source else None,
+    }
+    return checkpoint.Checkpoints.of(place.results, task.specs, place.checkpoint_every, conditions)
 
 
 def _before(task: Task, place: Place, federations: list[Federation]) -> list[chain.Training]:
@@ -175,18 +228,17 @@ def _after(on_round: OnRound | None, before: int) -> OnRound | None:
     return None if on_round is None else lambda rounds: on_round(before + rounds)
 
 
-def _cost(
-    task: Task, place: Place, started: float, simulation: Simulation | None, walked: chain.Walked
-) -> dict[str, Any]:
+def _cost(task: Task, place: Place, started: float, trained: _Trained) -> dict[str, Any]:
     """What each run of a group took, and how it was computed, for its record.
 
-    `simulation` is None where the method raised before the first round. `client_seconds`: of the wall seconds, those
-    spent training and scoring clients, in the runs' own rounds; `walked`: what went before these, which counts in all
-    else. `padding`: rows computed over rows asked for. `peak_memory` is in bytes of this
-    process on the host, `peak_device_memory` on a GPU.
+    `client_seconds`: of the wall seconds, those spent training and scoring clients, in the runs' own rounds; what went
+    before these counts in all else. `padding`: rows computed over rows asked for. `peak_memory` is in bytes of this
+    process on the host, `peak_device_memory` on a GPU. `resumed`: how often a run that was stopped went on from its
+    checkpoint; its seconds are added up, but for those after a checkpoint that were lost.
     """
     number, on_gpu = len(task.specs), place.device.startswith("cuda")
-    seconds = (time.perf_counter() - started) / number
+    simulation, walked, under = trained.simulation, trained.walked, trained.under
+    seconds = (time.perf_counter() - started + (under.seconds if under else 0.0)) / number
     highest = max(walked.highest, simulation.clients.room.highest if simulation else 0)
     rounds = walked.rounds + (simulation.rounds if simulation else 0)
     return {
@@ -200,6 +252,7 @@ def _cost(
         "evaluate_every": place.evaluate_every,
         "peak_memory": memory.peak(torch.device("cpu")) if on_gpu else highest,
         "peak_device_memory": highest if on_gpu else None,
+        **({"resumed": under.resumed} if under and under.resumed else {}),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from pflbench.errors import UsageError
 from pflbench.spec import Precision
+from pflbench.units import Interval
 
 Redo = Literal["missing", "failed", "always"]
 
@@ -25,6 +26,7 @@ class Execution:
         redo: What is trained besides runs without a result: nothing (`missing`), what failed before (`failed`), or
             everything (`always`).
         evaluate_every: Score after every so many rounds, too.
+        checkpoint_every: How often a run under way is written down, so that it can be gone on with. None: never.
         fail_fast: Start nothing more after a run that fails.
         unchecked: Train methods of the user's own that were not held against the contract; every report says so.
         data_dir: Where the datasets are. None: the data root.
@@ -39,6 +41,7 @@ class Execution:
     deterministic: bool = False
     redo: Redo = "missing"
     evaluate_every: int | None = None
+    checkpoint_every: Interval | None = None
     fail_fast: bool = False
     unchecked: bool = False
     data_dir: str | Path | None = None

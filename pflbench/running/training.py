@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from pflbench import names
 from pflbench.data.root import data_root
-from pflbench.executor import build, conformance, local
+from pflbench.executor import build, conformance, local, stopping
 from pflbench.executor.provenance import device_name
 from pflbench.executor.task import Done, Place, Task
 from pflbench.names import Places
@@ -39,6 +40,8 @@ class Outcome(NamedTuple):
     earlier: Mapping[RunSpec, str]
     names: Mapping[str, str]
     dones: Sequence[Done] = ()
+    stopped: bool = False
+    """Whether an end was asked for, by SIGTERM, so that what was under way has its checkpoint."""
 
     @property
     def finished(self) -> int:
@@ -130,6 +133,8 @@ def train(
 ) -> Outcome:
     """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
 
+    With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
+
     `dry`: say what there is to do, and stop.
 
     Raises:
@@ -158,8 +163,9 @@ def train(
     jobs = execution.jobs or (1 if on_gpu else local.cores())
     with_cores = "" if on_gpu else f", {count(jobs, 'core')}"
     on_event(Training(tuple(tasks), work.names, f"{place.device} ({device_name(place.device)}{with_cores})"))
-    dones = local.execute(tasks, place, jobs=jobs, on_event=on_event, fail_fast=execution.fail_fast)
-    return asked._replace(dones=dones)
+    with stopping.heeding() if execution.checkpoint_every else nullcontext():
+        dones = local.execute(tasks, place, jobs=jobs, on_event=on_event, fail_fast=execution.fail_fast)
+        return asked._replace(dones=dones, stopped=stopping.requested())
 
 
 def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) -> Outcome:
@@ -203,6 +209,7 @@ def _place(results: Path, execution: Execution, specs: Sequence[RunSpec]) -> Pla
         deterministic=execution.deterministic,
         evaluate_every=execution.evaluate_every,
         replace=execution.redo == "always",
+        checkpoint_every=execution.checkpoint_every,
     )
 
 

@@ -1,0 +1,107 @@
+"""Where a simulation stands after a round, as tensors and plain values, and a new simulation set to stand there.
+
+Minibatches, cohorts and noise are functions of seed, client and round, so all that a round leaves is here: the server's
+and the clients' states, the clients' places in their minibatches, scores so far, costs so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from pflbench.engine.run import Run
+from pflbench.errors import Diverged, PflbenchError
+from pflbench.result import Metric, Score
+
+if TYPE_CHECKING:
+    from pflbench.engine.simulate import Simulation
+
+Read = Callable[[str], Tensor]
+"""A tensor by the name it has in `tensors`. Raises `KeyError` if there is none."""
+
+
+class Shapeless(PflbenchError):
+    """A method's state changes its form from round to round, so that it cannot be read back."""
+
+
+def tensors(simulation: Simulation) -> Iterator[tuple[str, Tensor]]:
+    """All tensors by name, one state in memory at a time where states lie on the disk.
+
+    Raises:
+        Shapeless: A client's state is another tree than that of a client who has not taken part.
+    """
+    for index, run in enumerate(simulation.runs):
+        yield from _leaves(f"{index}/server", run.server)
+        for client in run.states:
+            state = run.states[client]
+            if pytree.tree_structure(state) != pytree.tree_structure(run.fresh):
+                raise Shapeless(f"{run.spec.method.name}'s clients change the form of their state")
+            yield from _leaves(f"{index}/state/{client}", state)
+        for client, model in run.left.items():
+            yield f"{index}/left/{client}", model
+
+
+def values(simulation: Simulation) -> dict[str, Any]:
+    """All else, as JSON holds it. Looks whether the servers' states are finite, which on a GPU waits for it."""
+    clients = simulation.clients
+    return {
+        "rounds": simulation.rounds,
+        "seconds": clients.seconds,
+        "rows": [clients.real_rows, clients.padded_rows],
+        "runs": [_values(run) for run in simulation.runs],
+    }
+
+
+def _values(run: Run) -> dict[str, Any]:
+    run.check()
+    return {
+        "states": list(run.states),
+        "left": list(run.left),
+        "latest": [int(client) for client in run.latest],
+        "cursors": run.cursors.tolist(),
+        "scores": [list(score) for score in run.scores],
+        "metrics": [list(metric) for metric in run.metrics],
+        "costs": run.tally.spans,
+        "failure": None if run.failure is None else str(run.failure),
+    }
+
+
+def restore(simulation: Simulation, values: Mapping[str, Any], read: Read) -> None:
+    """Set a simulation that has not begun to where another of the same runs stood.
+
+    Raises:
+        KeyError: A tensor is not there.
+        Shapeless: The server's state is another tree than that before the first round.
+    """
+    simulation.rounds = values["rounds"]
+    clients, device = simulation.clients, simulation.clients.data.device
+    clients.seconds = values["seconds"]
+    clients.real_rows, clients.padded_rows = values["rows"]
+    for index, (run, held) in enumerate(zip(simulation.runs, values["runs"], strict=True)):
+        run.server = _tree(f"{index}/server", run.server, read, device)
+        for client in held["states"]:
+            run.states[client] = _tree(f"{index}/state/{client}", run.fresh, read, device)
+        run.left = {client: read(f"{index}/left/{client}").to(device) for client in held["left"]}
+        run.latest, run.cursors = held["latest"], np.array(held["cursors"], np.int64)
+        run.scores = [Score(*one) for one in held["scores"]]
+        run.metrics = [Metric(*one) for one in held["metrics"]]
+        run.tally.spans = held["costs"] and {name: tuple(span) for name, span in held["costs"].items()}
+        run.failure = None if held["failure"] is None else Diverged(held["failure"])
+
+
+def _leaves(name: str, tree: Any) -> Iterator[tuple[str, Tensor]]:
+    for number, leaf in enumerate(pytree.tree_leaves(tree)):
+        yield f"{name}/{number}", leaf
+
+
+def _tree(name: str, like: Any, read: Read, device: torch.device) -> Any:
+    leaves, structure = pytree.tree_flatten(like)
+    found = [read(f"{name}/{number}").to(device) for number in range(len(leaves))]
+    if [one.shape for one in found] != [leaf.shape for leaf in leaves]:
+        raise Shapeless(f"{name} has changed its form")
+    return pytree.tree_unflatten(found, structure)
