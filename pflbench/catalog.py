@@ -294,11 +294,13 @@ def _draws_minibatches(declared: Sequence[Declared]) -> bool:
 def _defined(tree: ast.Module, path: Path, name: str, what: str, kinds: Any = ast.ClassDef) -> Any:
     """The statement that defines a name in a file; None if it is imported or assigned there. Raises `UsageError`."""
     defined = {n.name: n for n in tree.body if isinstance(n, kinds)}
+    if name in defined:
+        return defined[name]
     bound = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
     bound |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    if name not in defined and not {name, "*"} & bound:
+    if not {name, "*"} & bound:
         raise unknown(f"{what} of {path}", name, defined)
-    return defined.get(name)
+    return None
 
 
 def _docs(node: ast.ClassDef) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -42,8 +43,8 @@ class RunResult:
     """A finished or failed run. `failure` is None for a finished one; a failed run has no scores."""
 
     spec: RunSpec
-    scores: tuple[Score, ...] = ()
+    scores: Sequence[Score] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
     """Flat JSON values: commit, dirty, versions, device, data_hash, wall_seconds, …"""
     failure: str | None = None
-    metrics: tuple[Metric, ...] = ()
+    metrics: Sequence[Metric] = ()

@@ -23,6 +23,7 @@ from pflbench.report.versus import rival
 from pflbench.selection import Selection, selection
 from pflbench.store import Store
 from pflbench.store.asked import Askers, askers
+from pflbench.store.columns import scores_of
 from pflbench.suite.cells import Expansion, ReadAs
 from pflbench.suite.own import Own
 
@@ -129,7 +130,7 @@ def _called(table: Expansion) -> str:
 def several(filled: Filled) -> bool:
     """Whether a run of the table was scored in several rounds at its cell's stage, so that readings differ."""
     return any(
-        len({score.round for score in one.result.scores if score.stage == filled.cells[place].stage}) > 1
+        len(scores_of(one.result.scores).at(filled.cells[place].stage)) > 1
         for place, done in filled.found.items()
         for one in done
     )

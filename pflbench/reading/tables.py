@@ -10,7 +10,8 @@ from typing import NamedTuple, get_args
 from pflbench.errors import UsageError, unknown
 from pflbench.report.compact import only
 from pflbench.report.dataset_table import lay_out_counts
-from pflbench.report.layout import lay_out
+from pflbench.report.layout import fill, finished
+from pflbench.report.reading import Shelf
 from pflbench.report.table import Table
 from pflbench.report.unlisted import extra_rows
 from pflbench.report.versions import instead, outdated
@@ -65,10 +66,9 @@ def reported(
         UsageError: Something is unknown, or nothing that is asked for has results.
     """
     found = asked_for(part, store, own, spread=spread, newest=newest, read_as=read_as)
-    tables = [
-        *found.counted.values(),
-        *(lay_out(one, store, read_as, versus, over_clients=over_clients) for one in found.shown),
-    ]
+    shelf, asked = Shelf(store), askers(store)
+    filled = (fill(one, shelf, asked, read_as) for one in found.shown)
+    tables = [*found.counted.values(), *(finished(one, versus, over_clients=over_clients) for one in filled)]
     return Reported(only(tables, part.methods), found.others)
 
 

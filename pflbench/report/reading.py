@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from pflbench.data.root import data_root
 from pflbench.errors import PflbenchError
-from pflbench.result import RunResult, Score
+from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import MissingRun, Store, Stored
+from pflbench.store.columns import Moment, metrics_of, scores_of
 from pflbench.suite.cells import Reading
 from pflbench.suite.own import Own
 
@@ -26,6 +27,9 @@ WINDOW = 10
 
 EVERYBODY = -1
 """The client of a score on the federation's test rows."""
+
+
+_NOTHING = Moment((), (), np.zeros((0, 0)), np.zeros((0, 0)))
 
 
 class Scored(NamedTuple):
@@ -57,17 +61,28 @@ def scored(result: RunResult, reading: Reading) -> Rounds:
 
 def after(result: RunResult, reading: Reading, round: int) -> Scored:
     """Each client's accuracy after so many rounds, for each step read. Raises `PflbenchError` if one is missing."""
-    found = {(s.client, s.step): s for s in result.scores if s.stage == reading.stage and s.round == round}
-    clients = tuple(sorted({client for client, _ in found})) or (EVERYBODY,)
-    steps = reading.steps or (max((step for _, step in found), default=0),)
-    if missing := [step for client in clients for step in steps if (client, step) not in found]:
+    found = scores_of(result.scores).at(reading.stage).get(round, _NOTHING)
+    steps = reading.steps or found.steps[-1:] or (0,)
+    if (missing := _missing(found, steps)) is not None:
         raise PflbenchError(
-            f"Run {result.spec.id} has no scores at stage {reading.stage!r}, step {missing[0]}, after round {round}, "
+            f"Run {result.spec.id} has no scores at stage {reading.stage!r}, step {missing}, after round {round}, "
             "that a table reads."
         )
-    values = [[found[client, step].accuracy for client in clients] for step in steps]
-    counts = [found[client, steps[0]].count for client in clients]
-    return Scored(clients, np.array(values), np.array(counts, dtype=np.float64), round, steps)
+    read = [found.steps.index(step) for step in steps]
+    return Scored(found.clients, found.accuracies[read], found.counts[read[0]], round, steps)
+
+
+def _missing(found: Moment, steps: Sequence[int]) -> int | None:
+    """The first of these steps that the first client lacks which lacks any; None: each has all."""
+    if found.clients and found.there is None and set(steps) <= set(found.steps):
+        return None
+    for client in range(len(found.clients)):
+        for step in steps:
+            if step not in found.steps or (
+                found.there is not None and not found.there[found.steps.index(step), client]
+            ):
+                return step
+    return None if found.clients else steps[0]
 
 
 def averaged(result: RunResult, reading: Reading) -> frozenset[tuple[int, int, int]]:
@@ -82,12 +97,11 @@ def averaged(result: RunResult, reading: Reading) -> frozenset[tuple[int, int, i
 
 def by_round(result: RunResult, reading: Reading, most: int = 0) -> dict[int, float]:
     """A run's mean accuracy in percent after every round it was scored in; `most`: of the last so many alone."""
-    found: dict[int, list[Score]] = {}
-    for score in result.scores:
-        if score.stage == reading.stage:
-            found.setdefault(score.round, []).append(score)
-    after_each = {n: after(replace(result, scores=tuple(found[n])), reading, n) for n in sorted(found)[-most:]}
-    return {n: float(average((one,), reading, result).mean()) for n, one in after_each.items()}
+    scores = scores_of(result.scores)
+    by_column = replace(result, scores=scores)
+    after_each = [after(by_column, reading, n) for n in list(scores.at(reading.stage))[-most:]]
+    means = _of_each(after_each, reading, result).mean(axis=1).tolist() if after_each else []
+    return {one.round: mean for one, mean in zip(after_each, means, strict=True)}
 
 
 def by_step(run: RunResult, reading: Reading) -> dict[int, float]:
@@ -103,7 +117,7 @@ def average(rounds: Sequence[Scored], reading: Reading, sizes: RunResult) -> Flo
 
     `reading.mean` says how clients are averaged; `sizes` is a run that knows their numbers of support images.
     """
-    return np.asarray(np.mean([_of_round(one, reading, sizes) for one in rounds], axis=0))
+    return np.asarray(np.mean(_of_each(rounds, reading, sizes), axis=0))
 
 
 def by_client(rounds: Sequence[Scored]) -> Scored:
@@ -127,7 +141,7 @@ def concerned(run: RunSpec) -> int:
 
 def support(run: RunResult, clients: Sequence[int], reader: str) -> list[float]:
     """How many support images these clients have. Raises `PflbenchError` if the run does not tell the `reader`."""
-    known = {m.client: m.value for m in run.metrics if m.round == 0 and m.name == "support"}
+    known = metrics_of(run.metrics).named("support", 0)
     if lacking := [client for client in clients if client not in known]:
         whose = "there are (its scores are one for all)" if lacking == [EVERYBODY] else f"client {lacking[0]} has"
         raise PflbenchError(
@@ -135,6 +149,13 @@ def support(run: RunResult, clients: Sequence[int], reader: str) -> list[float]:
             "runs do; compute an old one again with --redo always."
         )
     return [known[client] for client in clients]
+
+
+def _of_each(rounds: Sequence[Scored], reading: Reading, sizes: RunResult) -> Floats:
+    """The mean over the clients that count in percent, [round, step]."""
+    if reading.smallest is None and reading.mean == "clients" and len({len(one.clients) for one in rounds}) == 1:
+        return np.asarray(100 * np.stack([one.values for one in rounds]).mean(axis=2))
+    return np.stack([_of_round(one, reading, sizes) for one in rounds])
 
 
 def _of_round(one: Scored, reading: Reading, sizes: RunResult) -> Floats:

@@ -47,13 +47,17 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
     own = {run.id for cell in table.cells for run in cell.needed}
     found: dict[Variant, dict[str, list[RunSpec]]] = {}
     spare: list[RunSpec] = []
+    admitting: dict[tuple[str, str], list[tuple[str, _Column]]] = {}
     for run in stored:
-        if run.id in own:
+        kind = run.setting(), run.method.name
+        if kind not in admitting:
+            admitting[kind] = [(id, column) for id, column in columns.items() if column.admits(*kind)]
+        if not admitting[kind] or run.id in own:
             continue
-        mine, setting = variant(run), run.setting()
-        for id, column in columns.items():
+        mine = variant(run)
+        for id, column in admitting[kind]:
             named = mine in column.named
-            if not column.admits(setting, run.method.name) or not _belongs(run, table, asked, named):
+            if not _belongs(run, table, asked, named):
                 continue
             if named or run.seed not in column.seeds:
                 spare.append(run)

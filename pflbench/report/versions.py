@@ -112,9 +112,12 @@ def apart(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Iterator[tuple
     That is compared within a seed: what a seeded partition deals has another hash for each. Of a seed that is not asked
     for, what is read counts only if it is not made from the seed; where nothing counts, the text is empty.
     """
-    named = grouped((_bare(run), run) for run in asked if any(part.version or part.content for part in _parts(run)))
+    known: dict[str, str] = {}
+    named = grouped(
+        (_bare(run, known), run) for run in asked if any(part.version or part.content for part in _parts(run))
+    )
     settings = {run.setting() for several in named.values() for run in several}
-    candidates = ((_bare(run), run) for run in stored if not run.validation) if named else ()
+    candidates = ((_bare(run, known), run) for run in stored if not run.validation) if named else ()
     for bare, runs in grouped((bare, run) for bare, run in candidates if bare in named).items():
         seedless = _seedless([*named[bare], *runs])
         yield from ((run, _others(run, named[bare], seedless)) for run in runs if run.setting() not in settings)
@@ -143,11 +146,18 @@ def _parts(run: RunSpec) -> tuple[_Part, _Part, _Part]:
     )
 
 
-def _bare(run: RunSpec) -> str:
-    """The run's setting without these hashes."""
+def _bare(run: RunSpec, known: dict[str, str]) -> str:
+    """The run's setting without these hashes. `known`: those of other runs, by their setting."""
+    setting = run.setting()
+    if setting not in known:
+        known[setting] = _without_hashes(run).setting()
+    return known[setting]
+
+
+def _without_hashes(run: RunSpec) -> RunSpec:
     update: dict[str, Any] = {
         "dataset": run.dataset.model_copy(update=_BARE),
         "partition": run.partition.model_copy(update=_BARE),
         "model_version": None,
     }
-    return run.model_copy(update=update).setting()
+    return run.model_copy(update=update)

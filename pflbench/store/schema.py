@@ -16,11 +16,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pflbench.package import __version__
-from pflbench.result import Metric, RunResult, Score
+from pflbench.result import RunResult, Score
+from pflbench.store.columns import Metrics, Scores, Words
 from pflbench.store.header import Stored, Unfit, encoded, metadata
 
 SCORES = pa.schema(
@@ -133,14 +135,20 @@ def from_table(table: pa.Table, run: Stored) -> RunResult:
         raise Unfit(f"unexpected columns ({error})") from error
     if any(column.null_count for column in columns):
         raise Unfit("empty fields among the scores")
-    scored = [Score(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
-    scores = tuple(row for row in scored if not row.stage.startswith(METRIC))
-    metrics = tuple(
-        Metric(row.round, row.client, row.stage.removeprefix(METRIC), row.accuracy)
-        for row in scored
-        if row.stage.startswith(METRIC)
+    coded = columns[0].combine_chunks().dictionary_encode()
+    stages = Words(tuple(coded.dictionary.to_pylist()), coded.indices.to_numpy())
+    others = [column.to_numpy() for column in columns[1:]]
+    names = tuple(text.removeprefix(METRIC) for text in stages.texts)
+    reported = np.array([text.startswith(METRIC) for text in stages.texts], dtype=np.bool_)[stages.codes]
+    scores, metrics = np.flatnonzero(~reported), np.flatnonzero(reported)
+    round, _, client, *_, value = (column[metrics] for column in others)
+    return RunResult(
+        run.spec,
+        Scores(stages.take(scores), *(column[scores] for column in others)),
+        dict(run.provenance),
+        run.failure,
+        Metrics(round, client, Words(names, stages.codes[metrics]), value),
     )
-    return RunResult(run.spec, scores, dict(run.provenance), run.failure, metrics)
 
 
 def _plain(result: RunResult, kind: pa.DataType, origin: str) -> Any:

@@ -59,8 +59,8 @@ def contents(store: Store) -> Runs:
     assert list(found) == sorted(found)
     for run in listed:
         result = found[run.spec.id]
-        assert run[:3] == (result.spec, result.provenance, result.failure) and run.rows == len(
-            result.scores + result.metrics
+        assert run[:3] == (result.spec, result.provenance, result.failure) and run.rows == (
+            len(result.scores) + len(result.metrics)
         )
         assert store.status(run.spec.id) == ("done" if run.failure is None else "failed")
         assert run.path.is_file()
