@@ -37,7 +37,7 @@ PAGE = 1e6, 1.5e6
 CLIENTS = 200
 """Runs with more clients are left out."""
 CURVE, CURVED = 10, 5
-"""Every so many-th seed is scored in so many rounds, as with `run --evaluate-every`, but where clients fine-tune."""
+"""One of so many cells is scored in so many rounds, as with `run --evaluate-every`, but where clients fine-tune."""
 
 
 def make(store: Store, number: int) -> int:
@@ -97,11 +97,12 @@ def moments(run: RunSpec) -> Iterator[tuple[str, int, int, int]]:
     clients = who.get(rule.clients, range(run.clients))[: rule.first]
     lasts = range(run.rounds - rule.last + 1, run.rounds + 1)
     curve = sorted({*lasts, *(max(1, run.rounds * part // CURVE) for part in range(1, CURVE + 1))})
+    curved = random.Random(run.group()).randrange(CURVED) == 0
     there = of_run(run, of_reference(BUILT_IN["methods"][run.method.name]))
     for stage in (one for one in there if set(canonical([one])) <= set(rule.stages)):
         steps = rule.finetune.steps if stage == "finetuned" and rule.finetune else 0
         on_test = stage == "global" and rule.global_on == "test-set" and not run.validation
-        for round in lasts if steps or run.seed % CURVED else curve:
+        for round in curve if curved and not steps else lasts:
             for step in range(steps + 1):
                 for client in [-1] if on_test else clients:
                     yield stage, round, step, client

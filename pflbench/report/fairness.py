@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from pflbench.data.federation import split_clients
 from pflbench.errors import PflbenchError
 from pflbench.report.cells import Read, of_seed
 from pflbench.report.reading import by_client, support
-from pflbench.report.statistics import deviation, two_level, worst_tenth
+from pflbench.report.statistics import Interval, deviation, two_level, worst_tenth
 from pflbench.report.table import Fairness
 from pflbench.suite.cells import Reading
 
@@ -29,18 +31,35 @@ def fairness(done: Sequence[Read], reading: Reading) -> Fairness | None:
     drawn = int.from_bytes(hashlib.sha256(" ".join(ids).encode()).digest()[:8], "big")
     parts = [_parts(one) for one, _ in scored] if reading.smallest is None else []
     smallest, training, held_out = map(_mean, zip(*parts, strict=True)) if parts else (None,) * 3
+    worst_interval, spread_interval = _intervals(drawn, tuple(values.tobytes() for values in seeds))
     return Fairness(
         seeds=len(seeds),
         clients=(min(map(len, seeds)), max(map(len, seeds))),
         mean=float(np.mean([values.mean() for values in seeds])),
         worst=float(np.mean([worst_tenth(values) for values in seeds])),
-        worst_interval=two_level(seeds, worst_tenth, np.random.default_rng([drawn, 0])),
+        worst_interval=worst_interval,
         spread=float(np.mean([deviation(values) for values in seeds])),
-        spread_interval=two_level(seeds, deviation, np.random.default_rng([drawn, 1])),
+        spread_interval=spread_interval,
         smallest=smallest,
         training=training,
         held_out=held_out,
     )
+
+
+@cache
+def _intervals(drawn: int, seeds: tuple[bytes, ...]) -> tuple[Interval | None, Interval | None]:
+    """The intervals of the worst tenth and of the deviation; `seeds`: each one's clients, as bytes of floats.
+
+    Cells of several tables, and readings of runs that were scored once, have the same; to draw them takes a while.
+    """
+    values = [np.frombuffer(one) for one in seeds]
+    worst, spread = (np.random.default_rng([drawn, stream]) for stream in (0, 1))
+    return two_level(values, worst_tenth, worst), two_level(values, deviation, spread)
+
+
+@cache
+def _trains(clients: int, training: int, seed: int) -> npt.NDArray[np.bool_]:
+    return split_clients(clients, training, seed)
 
 
 def _mean(seeds: Sequence[float | None]) -> float | None:
@@ -69,6 +88,6 @@ def _of_the_smallest(one: Read) -> float | None:
 def _by_training(one: Read) -> tuple[float, float] | None:
     """The means of a seed's clients that train and of those that do not; None unless both are scored."""
     run, found = one.result.spec, by_client(one.rounds)
-    trains = split_clients(run.clients, run.training_clients, run.seed)[list(found.clients)]
+    trains = _trains(run.clients, run.training_clients, run.seed)[list(found.clients)]
     values = 100 * found.values.mean(axis=0)
     return (float(values[trains].mean()), float(values[~trains].mean())) if trains.any() and (~trains).any() else None

@@ -124,12 +124,17 @@ def by_client(rounds: Sequence[Scored]) -> Scored:
     """Each client's mean over those of the rounds that it was scored in."""
     if len(rounds) == 1:
         return Scored(*rounds[0][:3])
-    clients = tuple(sorted({client for one in rounds for client in one.clients}))
-    found = []
-    for client in clients:
-        there = [(one, one.clients.index(client)) for one in rounds if client in one.clients]
-        found.append((np.mean([one.values[:, i] for one, i in there], axis=0), there[0][0].counts[there[0][1]]))
-    return Scored(clients, np.stack([values for values, _ in found], axis=1), np.array([count for _, count in found]))
+    every = np.concatenate([np.array(one.clients) for one in rounds])
+    order = np.argsort(every, kind="stable")  # each client's rounds side by side, in their order
+    clients, first, often = np.unique(every[order], return_index=True, return_counts=True)
+    scores = np.concatenate([one.values.T for one in rounds])[order]  # [score of a client, step]
+    values = np.empty((scores.shape[1], len(clients)))
+    for n in np.unique(often).tolist():
+        alike = np.flatnonzero(often == n)
+        several = scores[first[alike, None] + np.arange(n)]  # [client, round, step]
+        values[:, alike] = several.mean(axis=1).T
+    counts = np.concatenate([one.counts for one in rounds])[order][first]
+    return Scored(tuple(clients.tolist()), values, counts)
 
 
 def concerned(run: RunSpec) -> int:
