@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,12 @@ from pflbench.errors import PflbenchError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import MissingRun, Store, Stored
-from pflbench.store.columns import Moment, metrics_of, scores_of
+from pflbench.store.columns import Moment, Scores, metrics_of, scores_of
 from pflbench.suite.cells import Reading
 from pflbench.suite.own import Own
 
 Floats = npt.NDArray[np.float64]
+Made = TypeVar("Made")
 
 WINDOW = 10
 """So many of the last scored rounds are averaged where more than the last one is read."""
@@ -46,6 +47,23 @@ Rounds = tuple[Scored, ...]
 """After each of the rounds that a cell averages over. Clients may differ from round to round."""
 
 
+def _once(make: Callable[[RunResult, Reading], Made]) -> Callable[[RunResult, Reading], Made]:
+    """The function, which reads a stored run in one way only once."""
+
+    @wraps(make)
+    def made(result: RunResult, reading: Reading) -> Made:
+        if not isinstance(result.scores, Scores):
+            return make(result, reading)
+        kept, key = result.scores.read, (make.__name__, reading)
+        if key not in kept:
+            kept[key] = make(result, reading)
+        found: Made = kept[key]
+        return found
+
+    return made
+
+
+@_once
 def scored(result: RunResult, reading: Reading) -> Rounds:
     """Each client's accuracy after each of the rounds that are read, the last one last.
 
@@ -97,9 +115,15 @@ def averaged(result: RunResult, reading: Reading) -> frozenset[tuple[int, int, i
 
 def by_round(result: RunResult, reading: Reading, most: int = 0) -> dict[int, float]:
     """A run's mean accuracy in percent after every round it was scored in; `most`: of the last so many alone."""
+    walk = _walk(result, reading)
+    return {n: walk[n] for n in list(walk)[-most:]}
+
+
+@_once
+def _walk(result: RunResult, reading: Reading) -> dict[int, float]:
     scores = scores_of(result.scores)
     by_column = replace(result, scores=scores)
-    after_each = [after(by_column, reading, n) for n in list(scores.at(reading.stage))[-most:]]
+    after_each = [after(by_column, reading, n) for n in scores.at(reading.stage)]
     means = _of_each(after_each, reading, result).mean(axis=1).tolist() if after_each else []
     return {one.round: mean for one, mean in zip(after_each, means, strict=True)}
 

@@ -104,9 +104,16 @@ class Moment(NamedTuple):
 
 
 class Scores(Rows[Score]):
-    """Scores of clients, and of the global model."""
+    """Scores of clients, and of the global model.
+
+    `read`: what readers made of them, by what they call it, as several tables read the same run.
+    """
 
     kind = Score
+
+    def __init__(self, *columns: Words | Array) -> None:
+        super().__init__(*columns)
+        self.read: dict[Any, Any] = {}
 
     @cached_property
     def _moments(self) -> dict[str, dict[int, Moment]]:

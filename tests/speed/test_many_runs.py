@@ -9,8 +9,11 @@ from pflbench.suite.load import folder
 
 def test_it_makes_up_packed_runs_and_measures_a_report(tmp_path: Path) -> None:
     script = runpy.run_path(str(folder() / "speed" / "many_runs.py"))
-    store = Store(tmp_path)
+    results, output = tmp_path / "results", tmp_path / "report.csv"
+    store = Store(results)
     assert script["make"](store, 7) == 7 == len(store.list()) and not store.singles.all()
     assert all(store.read(run.spec.id).scores for run in store.list())
-    cpu, seconds, memory = script["measure"](tmp_path)
-    assert 0 < cpu and 0 < seconds < 600 and 10 < memory < 1000
+    one = store.read(store.list()[0].spec.id)
+    assert script["invented"](one.spec, one.provenance) == one
+    cpu, memory, size = script["measure"](results, "csv", output)
+    assert 0 < cpu < 600 and 10 < memory < 1000 and size == len(output.read_bytes()) > 0
