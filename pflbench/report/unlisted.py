@@ -6,7 +6,7 @@ They are of a user's method, of another version of a built-in one, or of one wit
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -47,15 +47,11 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
     own = {run.id for cell in table.cells for run in cell.needed}
     found: dict[Variant, dict[str, list[RunSpec]]] = {}
     spare: list[RunSpec] = []
-    admitting: dict[tuple[str, str], list[tuple[str, _Column]]] = {}
-    for run in stored:
-        kind = run.setting(), run.method.name
-        if kind not in admitting:
-            admitting[kind] = [(id, column) for id, column in columns.items() if column.admits(*kind)]
-        if not admitting[kind] or run.id in own:
+    for run, admitting in _admitted(stored, columns):
+        if run.id in own:
             continue
         mine = variant(run)
-        for id, column in admitting[kind]:
+        for id, column in admitting:
             named = mine in column.named
             if not _belongs(run, table, asked, named):
                 continue
@@ -65,6 +61,19 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
                 found.setdefault(mine, {}).setdefault(id, []).append(run)
     cells = [cell for group in _groups(found) for cell in _row(table, group, found, columns)]
     return sorted(cells, key=lambda cell: cell.row.title), spare
+
+
+def _admitted(
+    stored: Iterable[RunSpec], columns: Mapping[str, _Column]
+) -> Iterator[tuple[RunSpec, list[tuple[str, _Column]]]]:
+    """The runs that can stand in a column by their settings, each with all such columns."""
+    known: dict[tuple[str, str], list[tuple[str, _Column]]] = {}
+    for run in stored:
+        kind = run.setting(), run.method.name
+        if kind not in known:
+            known[kind] = [(id, column) for id, column in columns.items() if column.admits(*kind)]
+        if known[kind]:
+            yield run, known[kind]
 
 
 def _belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:

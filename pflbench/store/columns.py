@@ -129,16 +129,14 @@ class Scores(Rows[Score]):
         columns: Mapping[str, Any] = self.columns
         rows = columns["stage"].where(stage)
         of_rows = [columns[name][rows] for name in ("round", "step", "client", "accuracy", "count")]
-        rounds, starts = np.unique(of_rows[0], return_index=True)
         if np.any(np.diff(of_rows[0]) < 0):  # rounds are written one after the other, unless the file is another's
             order = np.argsort(of_rows[0], kind="stable")
             of_rows = [column[order] for column in of_rows]
-            starts = np.searchsorted(of_rows[0], rounds)
-        ends = [*starts[1:].tolist(), len(rows)]
+        rounds, starts, numbers = np.unique(of_rows[0], return_index=True, return_counts=True)
         found: dict[int, Moment] = {}
         before: tuple[Array, Array] | None = None
-        for round, start, end in zip(rounds.tolist(), starts.tolist(), ends, strict=True):
-            _, step, client, accuracy, count = (column[start:end] for column in of_rows)
+        for round, start, number in zip(rounds.tolist(), starts.tolist(), numbers.tolist(), strict=True):
+            _, step, client, accuracy, count = (column[start : start + number] for column in of_rows)
             alike = before is not None and np.array_equal(before[0], step) and np.array_equal(before[1], client)
             if not alike:
                 places, before = _Places(step, client), (step, client)
