@@ -69,7 +69,7 @@ def invented(run: RunSpec, provenance: dict[str, object]) -> RunResult:
     Methods differ by up to ten points, seeds by one, clients by ten (standard deviations), and all learn from round to
     round. The same run has the same scores.
     """
-    level = random.Random(f"{run.setting()} {run.method.name} {run.method.hyper}").uniform(70, 80)
+    level = random.Random(run.group()).uniform(70, 80)
     chance = random.Random(run.id)
     level += chance.gauss(0, 1)
     sizes = [chance.randrange(50, 500) for _ in range(run.clients)]
