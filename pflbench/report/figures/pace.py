@@ -14,6 +14,7 @@ from pflbench.report.figures.parts import comma_list
 from pflbench.report.reading import EVERYBODY
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
+from pflbench.store.columns import metrics_of
 from pflbench.suite.cells import Cell
 
 MEGA = 1e6
@@ -67,7 +68,7 @@ def local_steps(run: RunResult) -> float | None:
 
 def _minibatches(run: RunResult) -> float | None:
     """Of one pass over a client's support rows, on average; None where the run does not tell clients' numbers."""
-    sizes = [m.value for m in run.metrics if m.round == 0 and m.name == "support" and m.client != EVERYBODY]
+    sizes = [size for client, size in metrics_of(run.metrics).named("support", 0).items() if client != EVERYBODY]
     return float(np.mean([_in_a_pass(run.spec, size) for size in sizes])) if sizes else None
 
 

@@ -15,6 +15,7 @@ from pflbench.report.figures.pace import AXES
 from pflbench.report.layout import Filled
 from pflbench.report.reading import by_round
 from pflbench.report.table import CellValue
+from pflbench.store.columns import scores_of
 from pflbench.suite.cells import Expansion
 
 COSTS = {"gradients": ("gradients", "of a client"), "seconds": ("s", "of all clients"), "bytes": ("MB", "of a client")}
@@ -90,7 +91,7 @@ def _walks(done: Sequence[Read], filled: Filled, place: Spot) -> Walks:
     reading, found = filled.cells[place].reading, dict[int, Mapping[int, float]]()
     for one in done:
         seed, last = one.result.spec.seed, one.result.spec.rounds
-        scored = {score.round for score in one.result.scores if score.stage == reading.stage}
+        scored = scores_of(one.result.scores).at(reading.stage).keys()
         walk = by_round(one.result, reading) if len(scored) > 1 else {}
         found[seed] = {n: mean for n, mean in walk.items() if np.isfinite(mean)} | {
             last: filled.grid[place].seeds.get(seed, float("nan"))
