@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench import noise
-from pflbench.engine import memory, stack
+from pflbench.engine import host, memory, stack
 from pflbench.engine.batches import Drawn
 from pflbench.engine.capture import Graphs
 from pflbench.engine.objective import LoopObjective, StackedObjective, Task
@@ -50,7 +50,7 @@ class Data:
 
     def upload(self, values: np.ndarray) -> Tensor:
         """An array as a tensor on the device."""
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+        return host.upload(values, self.device)
 
     def batch(self, rows: np.ndarray, index: int) -> Batch:
         """A minibatch of one client of the run with this index in the group; `rows` as in `Drawn`."""

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pflbench import noise
-from pflbench.engine import returned
+from pflbench.engine import host, returned
 from pflbench.engine.batches import Drawn, pieces, query_batches
 from pflbench.engine.client_map import ClientMap, Item, Owner, Watched, keyed
 from pflbench.engine.run import Run
@@ -149,9 +149,10 @@ def personal(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
     tallies = clients(models, servers, items, key=None if name in clients.timely else name)
     if asked:
         clients.timely.add(name)
-    for (index, client), (scores, means) in zip(left, tallies, strict=True):
+    for (index, client), (scores, features) in zip(left, tallies, strict=True):
         average = runs[index].spec.scoring.average
-        runs[index].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(means.tolist())]
+        means = host.read(features, "features").tolist() if len(features) else []
+        runs[index].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(means)]
         for stage, tally in scores.items():
             yield index, _rows(stage, average, round, client, tally)
 
@@ -256,7 +257,7 @@ def _rows(stage: str, average: str, round: int, client: int, tally: Hits) -> lis
     """A score per entry of the tally, whose number is the fine-tuning step; one of a tally of scalars."""
     found = []
     for step, (correct, examples, loss_sum, batch_accuracy) in enumerate(
-        zip(*(np.atleast_1d(values.cpu().numpy()).tolist() for values in tally), strict=True)
+        zip(*(np.atleast_1d(host.read(values, "scores")).tolist() for values in tally), strict=True)
     ):
         accuracy = batch_accuracy if average == "batches" else correct / examples
         found.append(Score(stage, round, step, client, int(correct), int(examples), loss_sum, accuracy))

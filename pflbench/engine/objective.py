@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pflbench.data.source import Normalization
+from pflbench.engine import host
 from pflbench.engine.augment import crop_flip
 from pflbench.methods.base import Batch, Loss
 from pflbench.models.network import Network
@@ -109,17 +110,17 @@ class Task(NamedTuple):
 def _channels(n: Normalization, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """(x / 255 - mean) / std as (x - shift) * scale, shaped for images."""
     mean, std = (torch.tensor(v, dtype=torch.float64)[:, None, None] for v in n)
-    return (mean * 255).to(device, dtype), (1 / (std * 255)).to(device, dtype)
+    return host.upload((mean * 255).to(dtype), device), host.upload((1 / (std * 255)).to(dtype), device)
 
 
 @lru_cache(maxsize=32)
 def _decay(layout: Layout, rate: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return layout.entries("weight").to(device, dtype) * rate
+    return host.upload(layout.entries("weight").to(dtype), device) * rate
 
 
 @lru_cache(maxsize=32)
 def _entries(layout: Layout, kind: Kind, device: torch.device) -> Tensor:
-    return layout.entries(kind).to(device)
+    return host.upload(layout.entries(kind), device)
 
 
 class Known:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pflbench import noise
 from pflbench.data.federation import Federation
+from pflbench.engine import host
 from pflbench.engine.batches import Stream
 from pflbench.engine.costs import Tally
 from pflbench.engine.states import States
@@ -138,7 +139,7 @@ class Run:
     def check(self) -> None:
         """Check the rounds that are unchecked: a server state that is not finite is the run's failure."""
         for index, finite in self.unchecked:
-            if self.failure is None and not bool(finite):
+            if self.failure is None and not host.read(finite, "finite"):
                 self.failure = Diverged(
                     f"diverged in round {index + 1} of {self.spec.rounds}: the server's parameters are not finite "
                     "any more; a smaller learning rate may help"

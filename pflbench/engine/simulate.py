@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from pflbench import noise
 from pflbench.data.federation import Federation
-from pflbench.engine import returned
+from pflbench.engine import host, returned
 from pflbench.engine.batches import Drawn, support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.client_map import PORTION, ClientMap, Data, Execution, Item, Owner, Watched, keyed, one_lane
@@ -156,11 +156,11 @@ class Simulation:
             run.latest = keepers[index]
             now = Round(self.rounds)
             mine = [uploads[index].pop(client) for client in senders[index]]
-            share = weights(run.spec, run.federation, senders[index]).to(self.clients.data.device)
+            share = host.upload(weights(run.spec, run.federation, senders[index]), self.clients.data.device)
             _aggregate(run, _stacked(mine), share, self.method, now)
             if self._scored_after(self.rounds + 1):
                 run.metrics += [
-                    Metric(self.rounds + 1, client, name, float(value))
+                    Metric(self.rounds + 1, client, name, _number(value))
                     for client in sorted(run.states)
                     for name, value in self.method.diagnose(run.states[client]).items()
                 ]
@@ -329,6 +329,10 @@ def _start(
         cursors=np.zeros(spec.clients, np.int64),
         failure=failure,
     )
+
+
+def _number(value: Tensor | float) -> float:
+    return float(host.read(value, "diagnosis")) if isinstance(value, Tensor) else float(value)
 
 
 def _stacked(trees: list[Tree]) -> Tree:

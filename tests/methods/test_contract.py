@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from variants import FEATURES, METHODS
 
 from pflbench import names
 from pflbench.engine.batches import support_streams
@@ -31,60 +31,6 @@ from pflbench.testing import (
     tiny_network,
     tiny_spec,
 )
-
-EXAMPLE = str(Path(__file__).parents[1] / "examples" / "fednova.py") + ":FedNova"
-DECAYING = {"momentum": 0.9, "weight_decay": 0.01}
-LIVELY = {"head_lr": 0.01, "base_lr": 0.01, "base_steps": 5}
-OPTIONS = {
-    "per-fedavg exact": ("per-fedavg", {"order": "exact"}),
-    "cafeme exact": ("cafeme", {"order": "exact", "modulation": "c2", "modulator_batch_norm": False}),
-    "fedavg momentum": ("fedavg", {"momentum": 0.9}),
-    "ifca shared": ("ifca", {"clusters": 2, "shared": "base", "momentum": 0.9}),
-    "fedavg steps": ("fedavg", {"steps": 4, "momentum": 0.5}),
-    "ifca steps": ("ifca", {"steps": 3, "clusters": 3}),
-    "cafeme reset": ("cafeme", {"optimizer_state": "reset", "extra_gate": False, "disjoint": True}),
-    "cafeme context": ("cafeme", {"context": "personalization", "order": "exact"}),
-    "cafeme labels": ("cafeme", {"context": "personalization", "labels": True, "modulation": "c0"}),
-    "ditto stale": ("ditto", {"anchor": "stale", "optimizer_state": "reset"}),
-    "fedrep-averaged local": ("fedrep-averaged", {"heads": "local", "head_first": 2, **LIVELY}),
-    "fedrep-averaged reset": ("fedrep-averaged", {"optimizer_state": "reset", "base_steps": 2}),
-    "per-fedavg personal": ("per-fedavg", {"batch": 7, "personal_epochs": 1}),
-    "fedrep-averaged sgd": ("fedrep-averaged", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
-    "local kept": ("local", {"epochs": 3, "momentum": 0.9, "keep_momentum": True}),
-    "fedavg adapted": ("fedavg", {**DECAYING, "personal_epochs": 2, "personal_lr": 0.01}),
-    "scaffold released": ("scaffold", {**DECAYING, "clip": 1.0, "server_lr": 0.1}),
-    "pfedme adapted": ("pfedme", {"mu": 0.01, "epochwise": True, "adapt": True}),
-    "fedper private": ("fedper", {**DECAYING, "private_init": "server"}),
-    "fedrep features": ("fedrep", {}),
-    "fedrep private": ("fedrep", {**DECAYING, "private_init": "server"}),
-    "lg-fedavg private": ("lg-fedavg", {**DECAYING, "private_init": "server"}),
-    "apfl momentum": ("apfl", DECAYING),
-    "apfl adaptive": ("apfl", {**DECAYING, "adaptive": True, "lr": 0.05}),
-    "fedrep one optimizer": ("fedrep", {**DECAYING, "one_optimizer": True}),
-    "lg-fedavg reverse": ("lg-fedavg", {**DECAYING, "private_layers": 2}),
-    "apfl released": ("apfl", {**DECAYING, "released": True, "private_init": "server"}),
-    # In so few rounds, with so few clients, the default p and a hardly train, or at a rate of 1.7.
-    "l2gd": ("l2gd", {**DECAYING, "p": 0.5, "a": 0.1}),
-    # Ten epochs at this rate make rounding visible where a batch of two rows is normalized; FedAvg's do the same.
-    "fedec": ("fedec", {"epochs": 5}),
-    "fedec momentum": ("fedec", {"epochs": 2, "momentum": 0.5, "weight_decay": 0.01, "outer_lr": 0.7, "batch": 7}),
-    "fedec l2": ("fedec", {"epochs": 2, "constraint": "l2", "alpha": 0.3, "momentum": 0.5, "weight_decay": 0.01}),
-    "fedec none": ("fedec", {"epochs": 2, "constraint": "none"}),
-    "reptile steps": ("reptile", {"steps": 5, "momentum": 0.5, "weight_decay": 0.01, "outer_lr": 0.7}),
-    "fo-maml steps": ("fo-maml", {"steps": 3, "inner_lr": 0.05}),
-    "fo-maml batch": ("fo-maml", {"epochs": 2, "batch": 4}),
-    "per-fedavg-split momentum": (
-        "per-fedavg-split",
-        {"epochs": 2, "momentum": 0.5, "weight_decay": 0.01, "share": 0.5},
-    ),
-    "fedadam momentum": ("fedadam", {**DECAYING, "server_lr": 0.1, "beta1": 0.0}),
-    "fedbabu head": ("fedbabu", {**DECAYING, "train_head": True, "personal_epochs": 1, "batch": 7}),
-    "fedala layers": ("fedala", {**DECAYING, "eta": 0.5, "layers": 2}),
-    "per-fedavg-split batch": ("per-fedavg-split", {"epochs": 2, "batch": 6, "personal_epochs": 2}),
-}
-FEATURES = ("fedrep features", "fedrep private")
-"""On a network that has features to train on; by default the head is trained on the minibatches' images here."""
-METHODS = {**{name: (name, {}) for name in names.BUILT_IN["methods"]}, **OPTIONS, "fednova (example)": (EXAMPLE, {})}
 
 
 @pytest.fixture(scope="module", params=METHODS)

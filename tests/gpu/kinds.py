@@ -1,0 +1,98 @@
+"""The four kinds of tests of one method or variant, each a function that raises where a GPU would find a fault."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+from border import META, watched
+from cases import EQUAL, RAGGED, after, before, case, finished, same, simulation
+from police import offences, unnamed_reads
+from pretend import GPU, pretended
+
+from pflbench.engine.simulate import LOOK_EVERY, RunOutcome
+from pflbench.spec import RunSpec
+
+Pair = tuple[Callable[..., RunSpec], Sequence[int], str]
+RUNS: dict[str, Pair] = {"after": (after, EQUAL, "columns"), "before": (before, RAGGED, "grouped")}
+"""What each method is run as: when its clients are scored, with how many rows each, and the kind of stack."""
+
+
+# On device meta.
+
+
+def on_meta(name: str) -> None:
+    """A whole run where nothing can be read, each kind of stack once."""
+    found = case(name)
+    for make, sizes, stack in RUNS.values():
+        run = simulation(found, [make(found, 0), make(found, 1)], sizes, device=META, stack=stack)
+        with watched() as crossings:
+            finished(run)
+        assert crossings.operations, "nothing was computed on device meta"
+        assert not crossings.wrong, f"{len(crossings.wrong)} times, at first: {crossings.wrong[0]}"
+        assert set(crossings.reads) <= {"finite", "scores", "features", "diagnosis"}
+
+
+# Recorded, and run again.
+
+
+@dataclass
+class Recorded:
+    """A run on the made-up GPU whose stacks are all captured, and the same without graphs.
+
+    `phases`: the kinds of local updates there are, and those that were captured. `wrong`: see `offences`.
+    """
+
+    outcomes: list[RunOutcome]
+    plain: list[RunOutcome]
+    captures: int
+    replays: int
+    phases: tuple[int, int]
+    wrong: list[str]
+
+
+@contextlib.contextmanager
+def at_first_sight() -> Iterator[None]:
+    """Each stack is captured when it comes for the first time, and no graph is let go."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pflbench.engine.capture.MEETINGS", 1)
+        patch.setattr("pflbench.engine.capture.GRAPHS", 64)
+        yield
+
+
+def recorded(name: str, moment: str) -> Recorded:
+    """Run a method so."""
+    found = case(name)
+    make, sizes, stack = RUNS[moment]
+    # The same stack in every round after the first; so many rounds that the coin falls on either side.
+    more = {"rounds": 8 if len(found.kinds) > 1 else 4, "cohort": 6, "arrival": 1}
+    specs = [make(found, 0, **more), make(found, 1, **more)]
+    with pretended():
+        plain = finished(simulation(found, specs, sizes, device=GPU, graphs=False, stack=stack))
+    with at_first_sight(), pretended() as gpu:
+        run = simulation(found, specs, sizes, device=GPU, stack=stack)
+        with unnamed_reads(gpu, run):
+            outcomes = finished(run)
+        graphs = run.clients.graphs
+        wrong = [one for record in graphs._recorded.values() for one in offences(record, run, gpu)]
+    names = [key[0] for key, _ in graphs._recorded]
+    phases = len(found.kinds), len({name[1] for name in names if name[0] == "training"})
+    wrong += gpu.wrong
+    early = [reason for rounds, reason in gpu.reads if rounds < more["rounds"] - 2 and rounds % LOOK_EVERY]
+    wrong += [f"the host waits for the device in a round that is not scored: {reason}" for reason in early]
+    return Recorded(outcomes, plain, graphs.captures, graphs.replays, phases, wrong)
+
+
+def policed(done: Recorded) -> None:
+    """What was captured reads nothing on the host and rests on nothing that does not last."""
+    assert done.captures, "nothing was captured"
+    assert done.phases[0] == done.phases[1], f"of {done.phases[0]} kinds of local updates {done.phases[1]} are captured"
+    assert not done.wrong, f"{len(done.wrong)} offences, at first: {done.wrong[0]}"
+
+
+def replayed(done: Recorded) -> None:
+    """Replays come to the numbers that the run has without them, bit for bit."""
+    assert done.replays > done.captures, "no graph was replayed for another stack than it was captured for"
+    assert same(done.outcomes, done.plain), "replays come to other numbers than the run without graphs"
