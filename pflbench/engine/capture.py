@@ -53,6 +53,8 @@ class Graphs:
     captures: int = 0
     _met: Counter[Hashable] = field(default_factory=Counter)
     _recorded: OrderedDict[Hashable, _Recorded] = field(default_factory=OrderedDict)
+    _too_large: set[Hashable] = field(default_factory=set)
+    """What was not recorded, for want of memory: it runs, as a graph may need more than the function."""
 
     def __call__(self, key: Hashable, function: F, tensors: list[Tensor]) -> tuple[list[Tensor], F]:
         """The function's outputs, and the function that made them: this one, or one of the same key recorded before.
@@ -65,10 +67,11 @@ class Graphs:
         full = (key, tuple((tuple(t.shape), t.dtype, t.device) for t in tensors))
         if full not in self._recorded:
             self._met[full] += 1
-            if self._met[full] < MEETINGS or self._wasted():
+            if self._met[full] < MEETINGS or full in self._too_large or self._wasted():
                 return function(tensors), function
             new = self._record(function, tensors)
             if new is None:
+                self._too_large.add(full)
                 return function(tensors), function
             self.captures += 1
             self._recorded[full] = new
@@ -80,6 +83,11 @@ class Graphs:
         recorded = self._recorded[full]
         return recorded(tensors), recorded.function
 
+    @property
+    def holding(self) -> bool:
+        """Whether there are graphs, which `clear` would free the memory of."""
+        return bool(self._recorded)
+
     def _wasted(self) -> bool:
         """Whether too many shapes take turns for records to pay: unequal clients, trained for epochs."""
         return self.captures >= 2 * GRAPHS and self.replays < 4 * self.captures
@@ -88,8 +96,10 @@ class Graphs:
         """Let go of every graph and of its memory."""
         self._recorded.clear()
         self._met.clear()
+        self._too_large.clear()
 
     def _record(self, function: F, tensors: list[Tensor]) -> _Recorded | None:
+        """A record, or None where there can be none; whether the function itself fits is for its caller to see."""
         recorded = _Recorded([t.clone() for t in tensors], function)
         if tensors[0].device.type != "cuda":
             return recorded
@@ -103,10 +113,10 @@ class Graphs:
             with torch.cuda.graph(graph):
                 recorded.outputs = function(recorded.inputs)
         except torch.OutOfMemoryError:
-            raise
+            return None
         except RuntimeError as error:
             if isinstance(error.__context__, torch.OutOfMemoryError):  # which ending the capture has covered up
-                raise error.__context__ from None
+                return None
             self.enabled = False
             torch.cuda.synchronize()
             first = str(error).strip().splitlines()[0]

@@ -213,12 +213,12 @@ class ClientMap:
         return results
 
     def _if_it_fits(self, fn: ClientFunction, shared: Shared, items: list[Item], key: Hashable) -> list[Tree] | None:
-        """What one stack comes to; None if there is not enough memory for so many clients."""
+        """What one stack comes to; None if there is not enough memory for so many clients beside the graphs held."""
         try:
             with self.room.measured(key, len(items)):
                 return self._one_stack(fn, shared, items, key)
         except Exception as error:
-            if not memory.out_of_memory(error) or len(items) == 1:
+            if not memory.out_of_memory(error) or (len(items) == 1 and not self.graphs.holding):
                 raise
         return None
 

@@ -18,10 +18,10 @@ from pflbench.testing import Case, tiny_features, tiny_federation
 
 EQUAL, RAGGED = (12,) * 8, (13, 16, 9, 11, 13, 12, 5, 15)
 """Rows per client: stacks of the same shapes again and again, and stacks with padded steps and rows."""
-SHORT = {"steps", "epochs", "head_epochs", "base_epochs", "head_steps", "base_steps", "personal_epochs", "samples"}
-"""Hyperparameters that only make a local update longer."""
-LONGEST = 2
-BOTH = ("columns", "grouped")
+SHORT = {"epochs": 1, "head_epochs": 1, "base_epochs": 1, "personal_epochs": 1} | dict.fromkeys(
+    ("steps", "head_steps", "base_steps", "inner_steps", "samples", "outer_batches"), 2
+)
+"""What hyperparameters are at most that only make a local update longer."""
 
 
 @cache
@@ -29,15 +29,11 @@ def case(name: str) -> Case:
     """A method by its name among the variants."""
     reference, options = METHODS[name]
     method: Any = names.resolve("methods", reference)(**options)
-    short = {f.name: LONGEST for f in dataclasses.fields(method) if f.name in SHORT and _long(getattr(method, f.name))}
+    short = {n: most for n, most in SHORT.items() if (getattr(method, n, None) or 0) > most}
     found = Case(dataclasses.replace(method, **short))
     if name in FEATURES:
         found.plain = tiny_features()
     return found
-
-
-def _long(value: Any) -> bool:
-    return isinstance(value, int) and value > LONGEST
 
 
 def after(found: Case, seed: int, **changes: Any) -> RunSpec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from border import META, watched
@@ -13,11 +14,12 @@ from police import offences, unnamed_reads
 from pretend import GPU, pretended
 
 from pflbench.engine.simulate import LOOK_EVERY, RunOutcome
-from pflbench.spec import RunSpec
+from pflbench.executor.allocator import limited
+from pflbench.spec import RunSpec, Scoring
 
-Pair = tuple[Callable[..., RunSpec], Sequence[int], str]
-RUNS: dict[str, Pair] = {"after": (after, EQUAL, "columns"), "before": (before, RAGGED, "grouped")}
-"""What each method is run as: when its clients are scored, with how many rows each, and the kind of stack."""
+Moment = tuple[Callable[..., RunSpec], Sequence[int], str, int]
+RUNS: dict[str, Moment] = {"after": (after, EQUAL, "columns", 2), "before": (before, RAGGED, "grouped", 1)}
+"""What each method is run as: when its clients are scored, how many rows each has, the kind of stack, and seeds."""
 
 
 # On device meta.
@@ -26,8 +28,8 @@ RUNS: dict[str, Pair] = {"after": (after, EQUAL, "columns"), "before": (before, 
 def on_meta(name: str) -> None:
     """A whole run where nothing can be read, each kind of stack once."""
     found = case(name)
-    for make, sizes, stack in RUNS.values():
-        run = simulation(found, [make(found, 0), make(found, 1)], sizes, device=META, stack=stack)
+    for make, sizes, stack, seeds in RUNS.values():
+        run = simulation(found, [make(found, seed) for seed in range(seeds)], sizes, device=META, stack=stack)
         with watched() as crossings:
             finished(run)
         assert crossings.operations, "nothing was computed on device meta"
@@ -65,10 +67,10 @@ def at_first_sight() -> Iterator[None]:
 def recorded(name: str, moment: str) -> Recorded:
     """Run a method so."""
     found = case(name)
-    make, sizes, stack = RUNS[moment]
+    make, sizes, stack, seeds = RUNS[moment]
     # The same stack in every round after the first; so many rounds that the coin falls on either side.
     more = {"rounds": 8 if len(found.kinds) > 1 else 4, "cohort": 6, "arrival": 1}
-    specs = [make(found, 0, **more), make(found, 1, **more)]
+    specs = [make(found, seed, **more) for seed in range(seeds)]
     with pretended():
         plain = finished(simulation(found, specs, sizes, device=GPU, graphs=False, stack=stack))
     with at_first_sight(), pretended() as gpu:
@@ -96,3 +98,46 @@ def replayed(done: Recorded) -> None:
     """Replays come to the numbers that the run has without them, bit for bit."""
     assert done.replays > done.captures, "no graph was replayed for another stack than it was captured for"
     assert same(done.outcomes, done.plain), "replays come to other numbers than the run without graphs"
+
+
+# Too little memory.
+
+ENDLESS = 1 << 60
+
+
+@dataclass
+class Starved:
+    """A run on a made-up GPU of too little memory: its outcomes and its stacks' sizes, by kind of work."""
+
+    outcomes: list[RunOutcome]
+    simulation: Simulation
+    gpu: MadeUp
+
+
+def _last(found: Case) -> Scoring:
+    stages = found.stages("after-aggregation", "global", "personalized") or ("global",)
+    return Scoring(clients="training", stages=stages)
+
+
+def _starved(found: Case, most: int, limit: int | None = None, **setup: Any) -> Starved:
+    """A run on a GPU of so many bytes, which says that it has more: others use a part of it. `limit`: of ours."""
+    spec = after(found, 0, cohort=6, rounds=6 if len(found.kinds) > 1 else 3, scoring=_last(found))
+    with at_first_sight(), pretended(most, ENDLESS, count=True) as gpu, limited(limit, GPU):
+        run = simulation(found, [spec], EQUAL, device=GPU, memory_limit=limit, **setup)
+        outcomes = finished(run)
+    return Starved(outcomes, run, gpu)
+
+
+def starved(name: str) -> None:
+    """Where memory runs out stacks are halved and graphs let go; a limit is kept; scores stay what they are."""
+    found = case(name)
+    ample = _starved(found, ENDLESS, graphs=False)
+    enough = _starved(found, ENDLESS, graphs=False, chunk=2).gpu.memory.fullest
+    tight = _starved(found, enough)
+    assert tight.gpu.memory.refused, "memory did not run out"
+    assert tight.gpu.memory.emptied, "after an allocation failed, PyTorch's cache was not emptied"
+    found.same_runs(tight.outcomes, ample.outcomes, "runs with much and with little memory")
+    kept = _starved(found, ENDLESS, limit=enough)
+    assert kept.gpu.memory.fullest <= enough, "the limit was not kept"
+    assert kept.simulation.clients.room.highest <= enough, "what was in use at most is told wrongly"
+    found.same_runs(kept.outcomes, ample.outcomes, "runs with and without a limit")

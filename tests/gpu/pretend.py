@@ -93,33 +93,57 @@ class Counted(TorchDispatchMode):
 
 @dataclass
 class Memory:
-    """Bytes in use on the made-up GPU, which has `most`."""
+    """Bytes of the made-up GPU, which has `most`: of living tensors (`used`), and of graphs (`pools`).
+
+    As on a GPU, what a graph needs for itself does not count as allocated.
+    """
 
     most: int = 1 << 60
     used: int = 0
     peak: int = 0
+    pools: int = 0
+    fullest: int = 0
+    """The most bytes that tensors and graphs ever took together."""
     emptied: int = 0
     """Calls of `empty_cache`."""
     refused: int = 0
     """Allocations that did not fit."""
-    _known: weakref.WeakKeyDictionary[Any, Any] = field(default_factory=weakref.WeakKeyDictionary)
+    capturing: bool = False
+    _known: dict[int, Any] = field(default_factory=dict)
 
     def add(self, storage: Any) -> None:
         """A storage that an operation returned, new or not."""
-        if storage in self._known:
+        key = storage._cdata
+        if key in self._known or self.capturing:
             return
         size = storage.nbytes()
-        if self.used + size > self.most:
-            self.refused += 1
-            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size} bytes, {self.used} in use")
+        self.fit(size)
         self.used += size
         self.peak = max(self.peak, self.used)
-        self._known[storage] = weakref.finalize(storage, self._free, size)
+        self._known[key] = weakref.ref(storage, lambda gone: self._free(key, size))
 
-    def _free(self, size: int) -> None:
+    def fit(self, size: int) -> None:
+        """Room for so many bytes more. Raises `torch.OutOfMemoryError`."""
+        if self.used + self.pools + size > self.most:
+            self.refused += 1
+            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size} bytes of {self.most}")
+        self.fullest = max(self.fullest, self.used + self.pools + size)
+
+    def pool(self, size: int, graph: Any) -> None:
+        """A graph keeps so many bytes for as long as it lives."""
+        self.fit(size)
+        self.pools += size
+        weakref.finalize(graph, self._unpool, size)
+
+    def _free(self, key: int, size: int) -> None:
+        self._known.pop(key, None)
         self.used -= size
 
+    def _unpool(self, size: int) -> None:
+        self.pools -= size
+
     def reset(self) -> None:
+        """Begin to measure the peak anew."""
         self.peak = self.used
 
 
@@ -196,19 +220,22 @@ def _noting(cache: Any, gpu: MadeUp) -> Any:
 
 
 @contextlib.contextmanager
-def pretended(most: int = 1 << 60, count: bool = False) -> Iterator[MadeUp]:
-    """A machine with a made-up GPU of so many bytes; `count`: they are counted, which takes time."""
+def pretended(most: int = 1 << 60, believed: int | None = None, count: bool = False) -> Iterator[MadeUp]:
+    """A machine with a made-up GPU of so many bytes; it says that it has as many as `believed` (None: as it has).
+
+    `count`: bytes are counted, which takes time.
+    """
     from recorder import FakeGraph, capturing
 
     gpu = MadeUp(Memory(most))
-    memory = gpu.memory
+    memory, total = gpu.memory, believed or most
     fakes = {
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "set_device": lambda device: None,
         "get_device_name": lambda device=None: "made-up GPU",
-        "get_device_properties": lambda device=None: SimpleNamespace(total_memory=memory.most, name="made-up GPU"),
-        "set_per_process_memory_fraction": lambda share, device=None: None,
+        "get_device_properties": lambda device=None: SimpleNamespace(total_memory=total),
+        "set_per_process_memory_fraction": lambda share, device=None: setattr(memory, "most", int(share * total)),
         "memory_allocated": lambda device=None: memory.used,
         "max_memory_allocated": lambda device=None: memory.peak,
         "reset_peak_memory_stats": lambda device=None: memory.reset(),

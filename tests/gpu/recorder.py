@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -63,6 +64,8 @@ class FakeGraph:
     """What `torch.vmap` makes of Python numbers: values of a kernel's arguments, on a GPU."""
     born: dict[int, Tensor] = field(default_factory=dict)
     """What the capture made."""
+    spans: dict[int, list[int]] = field(default_factory=dict)
+    """Of what it made: the operation that did, and the last one that takes it."""
     replays: int = 0
 
     def replay(self) -> None:
@@ -92,9 +95,18 @@ class FakeGraph:
                 for place, mine in one.fresh:
                     mine.copy_(new[place])
 
+    def needs(self) -> int:
+        """Bytes that it keeps for itself: as many as are alive at a time."""
+        change = [0] * (len(self.operations) + 1)
+        for address, (first, last) in self.spans.items():
+            size = self.born[address].untyped_storage().nbytes()
+            change[first] += size
+            change[last + 1] -= size
+        return max(accumulate(change))
+
     def forget(self) -> None:
         """What the capture made is nonsense."""
-        with torch._C.DisableTorchFunction(), torch.no_grad():
+        with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
             for tensor in self.born.values():
                 tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
 
@@ -122,6 +134,7 @@ class Log(TorchDispatchMode):
                 if address and address not in mine and address not in graph.born:
                     fresh.append((place, x.detach()))
                     graph.born[address] = x.detach()
+                    graph.spans[address] = [len(graph.operations)] * 2
             graph.operations.append(Operation(func, *kept, tuple(fresh)))
         return result
 
@@ -130,6 +143,8 @@ class Log(TorchDispatchMode):
             return value
         storage = value.untyped_storage()
         address = storage.data_ptr()
+        if address in self.graph.born:
+            self.graph.spans[address][1] = len(self.graph.operations)
         if address in self.graph.born or not storage.nbytes():
             return value.detach()
         if address not in self.graph.outside:
@@ -146,10 +161,11 @@ def capturing(graph: FakeGraph, **options: Any) -> Iterator[None]:
     if not gpu.settled:
         gpu.wrong.append("a capture begins before the side stream's warm-up is waited for")
     gpu.graphs.append(weakref.ref(graph))
-    gpu.function_mode.watched = True
+    watched, gpu.function_mode.watched, gpu.memory.capturing = gpu.function_mode.watched, True, True
     try:
         with Log(graph):
             yield
+        gpu.memory.pool(graph.needs(), graph)
     except Exception as error:
         graph.operations.clear()
         graph.born.clear()
@@ -157,5 +173,5 @@ def capturing(graph: FakeGraph, **options: Any) -> Iterator[None]:
             None if isinstance(error, torch.OutOfMemoryError) else error
         )
     finally:
-        gpu.function_mode.watched = False
+        gpu.function_mode.watched, gpu.memory.capturing = watched, False
     graph.forget()

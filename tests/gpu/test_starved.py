@@ -1,0 +1,12 @@
+"""Kind (d): every method where the GPU's memory runs out, and under a limit."""
+
+from __future__ import annotations
+
+import pytest
+from kinds import starved
+from variants import METHODS
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_too_little_memory_changes_no_score(name: str) -> None:
+    starved(name)
