@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from pflbench.methods.base import Batch, Batches, Round
 Execution = Literal["loop", "vectorized"]
 Tree = Any
 ClientFunction = Callable[..., Tree]
+Made = TypeVar("Made")
 Shared = Sequence[Tree] | Mapping[int, Tree]
 """What all clients of a run get, by the run's index in the group."""
 Owner = tuple[int, int]
@@ -143,6 +144,20 @@ class ClientMap:
         if self.execution == "vectorized":
             size = max(1, len(owners))
         return (owners[i : i + size] for i in range(0, len(owners), size))
+
+    def beside_graphs(self, fn: Callable[[], Made]) -> Made:
+        """What a function makes of what clients left; where its memory is with graphs, they are let go, and it again.
+
+        Raises:
+            torch.OutOfMemoryError: It does not fit without them.
+        """
+        try:
+            return fn()
+        except Exception as error:
+            if not (memory.out_of_memory(error) and self.graphs.holding):
+                raise
+        self.graphs.clear()  # out here, where no error holds on to what it had allocated
+        return fn()
 
     def __call__(self, fn: ClientFunction, shared: Shared, items: Sequence[Item], key: Hashable = None) -> list[Tree]:
         """The function's results, one tree of tensors per item, in the items' order.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,14 +143,10 @@ class Simulation:
         # In portions, so that a portion's new states replace its old ones before the next begins.
         for portion in self.clients.portions(work, frugal):
             for (index, client), (sent, state) in zip(portion, self._train(portion, senders, keepers), strict=True):
-                run = self.runs[index]
                 if client in senders[index]:
                     uploads[index][client] = sent
                 if client in keepers[index]:
-                    run.states[client] = state
-                    if leaves_models(run.spec.scoring):
-                        made = self.method.local_model(sent, state)
-                        run.left[client] = alone(returned.models(made, "local_model()")["personalized"])
+                    self.clients.beside_graphs(partial(self._keep, self.runs[index], client, sent, state))
             if frugal:
                 trim()
         for index, run in self.alive.items():
@@ -157,7 +154,8 @@ class Simulation:
             now = Round(self.rounds)
             mine = [uploads[index].pop(client) for client in senders[index]]
             share = host.upload(weights(run.spec, run.federation, senders[index]), self.clients.data.device)
-            _aggregate(run, _stacked(mine), share, self.method, now)
+            whole = _stacked(mine, self.clients)
+            self.clients.beside_graphs(partial(_aggregate, run, whole, share, self.method, now))
             if self._scored_after(self.rounds + 1):
                 run.metrics += [
                     Metric(self.rounds + 1, client, name, _number(value))
@@ -165,6 +163,13 @@ class Simulation:
                     for name, value in self.method.diagnose(run.states[client]).items()
                 ]
         self.rounds += 1
+
+    def _keep(self, run: Run, client: int, sent: Tree, state: Tree) -> None:
+        """Keep a client's new state, and its local model where that is scored."""
+        run.states[client] = state
+        if leaves_models(run.spec.scoring):
+            made = self.method.local_model(sent, state)
+            run.left[client] = alone(returned.models(made, "local_model()")["personalized"])
 
     def count(self) -> list[Mapping[str, float]]:
         """The costs of all rounds, as `RunOutcome.costs`, without training or scoring."""
@@ -335,11 +340,12 @@ def _number(value: Tensor | float) -> float:
     return float(host.read(value, "diagnosis")) if isinstance(value, Tensor) else float(value)
 
 
-def _stacked(trees: list[Tree]) -> Tree:
+def _stacked(trees: list[Tree], clients: ClientMap) -> Tree:
     """Trees with their leaves stacked. Empties the list, so that each leaf is freed as soon as it is in its stack."""
     spec = pytree.tree_structure(trees[0])
     leaves = [pytree.tree_leaves(trees.pop(0)) for _ in range(len(trees))]
-    return pytree.tree_unflatten([torch.stack([mine.pop(0) for mine in leaves]) for _ in range(spec.num_leaves)], spec)
+    stacks = [clients.beside_graphs(partial(torch.stack, [x.pop(0) for x in leaves])) for _ in range(spec.num_leaves)]
+    return pytree.tree_unflatten(stacks, spec)
 
 
 def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method[Any, Any, Any], now: Round) -> None:
@@ -349,9 +355,10 @@ def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method[Any, Any, 
     before, after = ([tuple(x.shape) for x in pytree.tree_leaves(tree)] for tree in (run.server, server))
     if before != after:
         raise TypeError(f"server() turned a state of shapes {before} into one of shapes {after}")
-    run.server = server
     finite = [torch.isfinite(leaf).all() for leaf in pytree.tree_leaves(server)]
     # As a tensor, since reading it would wait for the device.
-    run.unchecked.append((now.index, torch.stack(finite).all() if finite else torch.tensor(True)))
+    sound = torch.stack(finite).all() if finite else torch.tensor(True)
+    run.server = server  # from here on nothing runs out of memory, after which all of this would be done again
+    run.unchecked.append((now.index, sound))
     if len(run.unchecked) >= (LOOK_EVERY if share.device.type == "cuda" else 1):
         run.check()

@@ -86,8 +86,8 @@ class States(Mapping[int, Tree]):
                 return
             except OSError:
                 pass
-        self._used += size
         self._states[client] = pytree.tree_map(alone, state)
+        self._used += size
 
     def _write(self, leaves: Sequence[Tensor], structure: Any, before: _Filed | None) -> _Filed:
         """Write a state, in its old place if it fits there. Raises `OSError`."""
