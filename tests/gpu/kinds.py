@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from border import META, watched
-from cases import EQUAL, RAGGED, after, before, case, finished, same, simulation
-from police import offences, unnamed_reads
-from pretend import GPU, pretended
+from gpu.border import META, watched
+from gpu.cases import EQUAL, RAGGED, after, before, case, finished, same, simulation
+from gpu.police import offences, unnamed_reads
+from gpu.pretend import GPU, pretended
 
 from pflbench.engine.simulate import LOOK_EVERY, RunOutcome
 from pflbench.executor.allocator import limited

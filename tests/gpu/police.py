@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from recorder import MADE
+from gpu.recorder import MADE
 from torch import Tensor
 
 from pflbench.engine import host
 from pflbench.engine.simulate import Simulation
 
 if TYPE_CHECKING:
-    from pretend import MadeUp
-    from recorder import Operation
+    from gpu.pretend import MadeUp
+    from gpu.recorder import Operation
 
 aten = torch.ops.aten
 _READS = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default}

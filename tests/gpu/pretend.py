@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from leaves import tensors
+from gpu.leaves import tensors
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -225,7 +225,7 @@ def pretended(most: int = 1 << 60, believed: int | None = None, count: bool = Fa
 
     `count`: bytes are counted, which takes time.
     """
-    from recorder import FakeGraph, capturing
+    from gpu.recorder import FakeGraph, capturing
 
     gpu = MadeUp(Memory(most))
     memory, total = gpu.memory, believed or most

@@ -16,13 +16,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from leaves import mapped, tensors
+from gpu.leaves import mapped, tensors
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 if TYPE_CHECKING:
-    from pretend import MadeUp
+    from gpu.pretend import MadeUp
 
 
 MADE = {torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from kinds import RUNS, Recorded, policed, recorded, replayed
+from gpu.kinds import RUNS, Recorded, policed, recorded, replayed
 from variants import METHODS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kinds import on_meta
+from gpu.kinds import on_meta
 from variants import METHODS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kinds import starved
+from gpu.kinds import starved
 from variants import METHODS
 
 
