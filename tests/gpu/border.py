@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gpu.leaves import mapped, tensors
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpu.leaves import mapped, tensors
 from pflbench.engine import host
 from pflbench.engine.costs import _BY_CONTENT, _Form, _key
 

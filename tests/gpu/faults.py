@@ -113,7 +113,7 @@ def warmed_up_early() -> Patch:
 
 def want_of_memory_uncapturable() -> Patch:
     """OutOfMemoryError is a RuntimeError, so records end for good where a smaller stack was due."""
-    return edited(Graphs, "_record", "    except torch.OutOfMemoryError:\n        raise\n", "")
+    return edited(Graphs, "_record", "    except torch.OutOfMemoryError:\n        return None\n", "")
 
 
 def clients_not_in_key() -> Patch:
@@ -184,7 +184,7 @@ def decay_made_anew() -> Patch:
 
 def entries_on_host() -> Patch:
     """Which entries are a normalization's stays on the host, as FedBN's models do not."""
-    return edited(objective, "_entries", "layout.entries(kind).to(device)", "layout.entries(kind)")
+    return edited(objective, "_entries", "host.upload(layout.entries(kind), device)", "layout.entries(kind)")
 
 
 def crops_by_the_host() -> Patch:

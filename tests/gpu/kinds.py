@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
 from gpu.border import META, watched
 from gpu.cases import EQUAL, RAGGED, after, before, case, finished, same, simulation
 from gpu.police import offences, unnamed_reads
 from gpu.pretend import GPU, pretended
-
 from pflbench.engine.simulate import LOOK_EVERY, RunOutcome
-from pflbench.executor.allocator import limited
+from pflbench.executor import allocator
 from pflbench.spec import RunSpec, Scoring
 
 Moment = tuple[Callable[..., RunSpec], Sequence[int], str, int]
@@ -122,7 +122,7 @@ def _last(found: Case) -> Scoring:
 def _starved(found: Case, most: int, limit: int | None = None, **setup: Any) -> Starved:
     """A run on a GPU of so many bytes, which says that it has more: others use a part of it. `limit`: of ours."""
     spec = after(found, 0, cohort=6, rounds=5 if len(found.kinds) > 1 else 2, scoring=_last(found))
-    with at_first_sight(), pretended(most, ENDLESS, count=True) as gpu, limited(limit, GPU):
+    with at_first_sight(), pretended(most, ENDLESS, count=True) as gpu, allocator.limited(limit, GPU):
         run = simulation(found, [spec], EQUAL, device=GPU, memory_limit=limit, **setup)
         outcomes = finished(run)
     return Starved(outcomes, run, gpu)

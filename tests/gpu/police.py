@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from gpu.recorder import MADE
 from torch import Tensor
 
+from gpu.recorder import MADE
 from pflbench.engine import host
 from pflbench.engine.simulate import Simulation
 

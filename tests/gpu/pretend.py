@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 import torch
-from gpu.leaves import tensors
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpu.leaves import tensors
 from pflbench.engine import objective
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
@@ -252,8 +252,9 @@ def pretended(most: int = 1 << 60, believed: int | None = None, count: bool = Fa
         for name, fake in fakes.items():
             patch.setattr(torch.cuda, name, fake)
         for cache in caches:  # by device: what is found in there must have been put there by this GPU
-            cache.cache_clear()
-            entered.callback(cache.cache_clear)
+            if clear := getattr(cache, "cache_clear", None):
+                clear()
+                entered.callback(clear)
             patch.setattr(objective, cache.__name__, _noting(cache, gpu))
         if count:
             entered.enter_context(Counted(memory))

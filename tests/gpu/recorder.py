@@ -16,10 +16,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from gpu.leaves import mapped, tensors
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from gpu.leaves import mapped, tensors
 
 if TYPE_CHECKING:
     from gpu.pretend import MadeUp

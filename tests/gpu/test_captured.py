@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from gpu.kinds import RUNS, Recorded, policed, recorded, replayed
 from variants import METHODS
+
+from gpu.kinds import RUNS, Recorded, policed, recorded, replayed
 
 
 @pytest.fixture(scope="module", params=itertools.product(METHODS, RUNS), ids=" ".join)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from gpu.kinds import on_meta
 from variants import METHODS
+
+from gpu.kinds import on_meta
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from gpu.kinds import starved
 from variants import METHODS
+
+from gpu.kinds import starved
 
 
 @pytest.mark.parametrize("name", METHODS)
