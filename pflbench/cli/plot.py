@@ -96,6 +96,14 @@ def plot(
             rich_help_panel=_CURVES,
         ),
     ] = False,
+    critical_difference: Annotated[
+        bool,
+        option(
+            "--critical-difference",
+            help="The rows' mean ranks over at least ten independent columns, and which are not apart (Nemenyi).",
+            rich_help_panel=_CURVES,
+        ),
+    ] = False,
     caption: Annotated[
         bool, option("--caption", help="Write the title above the picture and the notes, printed anyway, below it.")
     ] = False,
@@ -114,6 +122,7 @@ def plot(
         raise unknown("format of a figure", format_, FORMATS)
     part = selection.but(suites=[*filter(None, [name]), *selection.suites])
     asked = {"--curve": curve, "--per-client": per_client, "--before-after": before_after}
+    asked |= {"--critical-difference": critical_difference}
     _check(
         asked, {"--against": ("--curve", against), "--metric": ("--curve", metric), "--kind": ("--per-client", kind)}
     )
@@ -121,8 +130,10 @@ def plot(
     if any(asked.values()):
 
         def draw(table: Expansion, shelf: Shelf) -> Drawing:
-            from pflbench.report.figures import curves, each_client
+            from pflbench.report.figures import critical, curves, each_client
 
+            if critical_difference:
+                return critical.critical(table, shelf)
             if curve:
                 return curves.curves(table, shelf, against or "round", metric or "accuracy")
             if per_client:

@@ -133,8 +133,12 @@ def test_friedman_needs_columns_methods_and_a_difference() -> None:
 
 
 def test_critical_difference_is_demsars() -> None:
-    # Demšar (2006), Table 5: q of 0.05 for 2, 5 and 10 methods.
-    for methods, q in ((2, 1.960), (5, 2.728), (10, 3.164)):
+    # Demšar (2006), Table 5: q of 0.05 for 2 to 10 methods.
+    printed = (1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164)
+    assert statistics.critical_difference(4, 14) == pytest.approx(1.25, abs=0.005), (
+        "his example of four methods on fourteen datasets"
+    )
+    for methods, q in enumerate(printed, 2):
         expected = q * math.sqrt(methods * (methods + 1) / (6 * 14))
         assert statistics.critical_difference(methods, 14) == pytest.approx(expected, rel=1e-3)
 

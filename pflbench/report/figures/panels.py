@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked", "violin", "dots"]
+Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked", "violin", "dots", "rank"]
+
+DIFFERENCE = "critical difference"
+"""The number of a mean rank's series that says how far apart two of them must be."""
 
 
 class Point(NamedTuple):
@@ -26,8 +29,8 @@ class Series:
 
     `width` is that of bars. The mark "spike" is a density of values that are all the same: a line at `x`; "printed" are
     the paper's numbers; "stacked" are bars that stand on those of the series before; a "violin" is the density of its
-    points' values; "dots" have no line. `like`: the label of the series whose color it has. `hues`: for a cloud, the
-    number that each point's color stands for. `numbers`: further numbers of the series, by name.
+    points' values; "dots" have no line; a "rank" is a mean rank. `like`: the label of the series whose color it
+    has. `hues`: for a cloud, the number that each point's color stands for. `numbers`: further numbers, by name.
     """
 
     label: str

@@ -19,6 +19,7 @@ from pflbench.report.figures.labels import MANY, Names, at_ends, legend, legend_
 from pflbench.report.figures.marks import fill, looks, numbers
 from pflbench.report.figures.panels import Drawing, Panel
 from pflbench.report.figures.parts import in_a_line
+from pflbench.report.figures.ranks import draw, of_ranks
 
 METADATA: Mapping[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -153,6 +154,7 @@ def _slim(panel: Panel, across: int, many: bool) -> bool:
     return (
         across == 1
         and not many
+        and not of_ranks(panel)
         and _BARS >= sum(len(series.points) for series in panel.series if series.mark in ("bars", "printed"))
     )
 
@@ -170,7 +172,10 @@ class _Grid:
         for i, panel in enumerate(panels):
             ax = figure.add_axes((0.1, 0.1, 0.75 * width / figure.get_figwidth(), self._height))  # about as it will be
             ax.set_title(panel.title)
-            fill(ax, panel, drawing, self._looks)
+            if of_ranks(panel):
+                draw(ax, panel, self._looks)
+            else:
+                fill(ax, panel, drawing, self._looks)
             if i + across >= len(panels):
                 ax.set_xlabel(drawing.x)
             if i % across == 0:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +12,10 @@ import numpy as np
 from pflbench.report import text
 from pflbench.report.html.data import Sheet
 from pflbench.report.html.escape import discreet
+from pflbench.report.ranking import Ranking, chosen
 from pflbench.report.statistics import Floats, friedman, rank_intervals, ranks
 from pflbench.report.table import CellValue
 from pflbench.report.text import grouped
-from pflbench.suite.cells import ColumnHead
 
 FEWEST = 3
 """Columns below which a mean rank has no interval: a bootstrap of two says nothing."""
@@ -54,21 +54,11 @@ class Board(NamedTuple):
     notes: tuple[str, ...]
 
 
-class _Column(NamedTuple):
-    """A column and the table that it stands in. `cells`: by row."""
+@dataclass(frozen=True)
+class _Column(Ranking):
+    """A column and the table that it stands in."""
 
     sheet: Sheet
-    head: ColumnHead
-    cells: Mapping[str, CellValue]
-
-    @property
-    def kin(self) -> tuple[str, str]:
-        """Columns that have this in common are not independent: they are of the same data, dealt in the same way."""
-        return self.head.column.dataset, self.head.column.partition
-
-    @property
-    def name(self) -> str:
-        return self.head.name
 
 
 def boards(sheets: Iterable[Sheet]) -> list[Board]:
@@ -81,10 +71,10 @@ def boards(sheets: Iterable[Sheet]) -> list[Board]:
 
 def _board(sheets: Sequence[Sheet]) -> Board | None:
     columns, titles = _columns(sheets)
-    chosen = _chosen(columns)
-    if not chosen:
+    ranked_over = chosen(columns)
+    if not ranked_over:
         return None
-    complete = [_complete(column) for column in chosen]
+    complete = [column.whole for column in ranked_over]
     rows = [row for row in titles if all(row in some for some in complete)]
     scores = np.array([[some[row].mean for row in rows] for some in complete], dtype=np.float64)
     first, decimals = sheets[0], sheets[0].table.decimals
@@ -93,14 +83,14 @@ def _board(sheets: Sequence[Sheet]) -> Board | None:
         protocol=discreet(first.protocol),
         profile=first.table.profile,
         tables=tuple((sheet.key, discreet(sheet.table.title)) for sheet in sheets),
-        columns=tuple(column.name for column in chosen),
+        columns=tuple(column.name for column in ranked_over),
         ranked=_ranked([titles[row] for row in rows], scores, _ids(complete, rows), decimals),
         lacking=tuple(
-            _lacking(row, title, chosen, complete)
+            _lacking(row, title, ranked_over, complete)
             for row, title in titles.items()
-            if row not in rows and any(row in column.cells for column in chosen)
+            if row not in rows and any(row in column.values for column in ranked_over)
         ),
-        notes=_notes(scores, columns, chosen),
+        notes=_notes(scores, columns, ranked_over),
     )
 
 
@@ -116,31 +106,9 @@ def _columns(sheets: Sequence[Sheet]) -> tuple[list[_Column], dict[str, str]]:
             cells = {row: filled.grid[row, head.id] for row in ids if (row, head.id) in filled.grid}
             settings = frozenset(filled.cells[row, head.id].needed[0].setting() for row in cells)
             if cells:
-                found.setdefault((head.id, settings), _Column(sheet, head, cells))
+                run = filled.cells[next(iter(cells)), head.id].needed[0]
+                found.setdefault((head.id, settings), _Column(head, cells, run, sheet))
     return list(found.values()), titles
-
-
-def _complete(column: _Column) -> dict[str, CellValue]:
-    """Its cells that have every seed and can be compared."""
-    there = ((row, value) for row, value in column.cells.items() if value.complete and not value.mixed)
-    return {row: value for row, value in there if value.mean is not None and math.isfinite(value.mean)}
-
-
-def _chosen(columns: Sequence[_Column]) -> list[_Column]:
-    """The columns to rank over: those that the most rows share, so that rows times columns are the most.
-
-    Of columns that are not independent only the fullest counts. None where no two rows share a column.
-    """
-    by_fill = sorted(columns, key=lambda column: -len(_complete(column)))
-    fullest = list({column.kin: column for column in reversed(by_fill)}.values())
-    fullest.sort(key=by_fill.index)
-    best: list[_Column] = []
-    most, shared = 0, set[str]()
-    for n, column in enumerate(fullest, 1):
-        shared = shared & _complete(column).keys() if n > 1 else set(_complete(column))
-        if len(shared) > 1 and n * len(shared) >= most:
-            best, most = fullest[:n], n * len(shared)
-    return best
 
 
 def _ranked(titles: Sequence[str], scores: Floats, ids: str, decimals: int) -> tuple[Ranked, ...]:
@@ -164,7 +132,7 @@ def _ids(complete: Sequence[Mapping[str, CellValue]], rows: Collection[str]) -> 
 
 def _lacking(row: str, title: str, chosen: Sequence[_Column], complete: Sequence[Mapping[str, CellValue]]) -> Lacking:
     empty = [column for column, some in zip(chosen, complete, strict=True) if row not in some]
-    fillable = [column for column in empty if row in column.cells]
+    fillable = [column for column in empty if row in column.values]
     by_sheet = grouped((column.sheet.key, column.head.column.id) for column in fillable)
     parts = {column.sheet.key: column.sheet.part for column in fillable}
     commands = (parts[key].but(columns=ids, methods=[row]).options for key, ids in by_sheet.items())
