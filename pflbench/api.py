@@ -22,7 +22,7 @@ from pflbench.selection import Choices, Selection, Wanted, selection
 from pflbench.store import ShownStore
 from pflbench.suite.expand import parts
 from pflbench.suite.load import available, loaded, read, required
-from pflbench.units import interval, size
+from pflbench.units import interval, parse_shard, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,8 +111,8 @@ def run(
         results: The results folder.
         execution: Where and how to train.
         on_event: Hears what happens; `print` prints it.
-        **how: Fields of `Execution` that are other than in `execution`; `memory_limit` and `checkpoint_every` may be
-            texts, "4GB" and "10m".
+        **how: Fields of `Execution` that are other than in `execution`; `memory_limit`, `checkpoint_every` and
+            `shard` may be texts: "4GB", "10m" and "1/3".
 
     Returns:
         What there was to do, and what became of it; its text says it.
@@ -405,8 +405,7 @@ def _execution(execution: Execution, how: dict[str, Any]) -> Execution:
     known = {field.name for field in fields(Execution)}
     if wrong := how.keys() - known:
         raise UsageError(f"Unknown: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}.")
-    if isinstance(limit := how.get("memory_limit"), str):
-        how = how | {"memory_limit": size(limit)}
-    if isinstance(every := how.get("checkpoint_every"), str):
-        how = how | {"checkpoint_every": interval(every)}
+    for name, parse in (("memory_limit", size), ("checkpoint_every", interval), ("shard", parse_shard)):
+        if isinstance(text := how.get(name), str):
+            how = how | {name: parse(text)}
     return replace(execution, **how)

@@ -68,6 +68,24 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds))
 
 
+class Shard(NamedTuple):
+    """The part `number` (from 1 on) of the work in `of` parts."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+def parse_shard(text: str) -> Shard:
+    """The shard that `2/3` is. Raises `UsageError`."""
+    match = re.fullmatch(r"\s*([0-9]{1,6})\s*/\s*([0-9]{1,6})\s*", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"{text!r} is no shard: write K/N with K from 1 to N, as 1/3, 2/3 and 3/3.")
+    return Shard(int(match[1]), int(match[2]))
+
+
 def consecutive(numbers: Iterable[int]) -> list[list[int]]:
     """`[0, 1, 2, 5]` → `[[0, 1, 2], [5]]`."""
     runs = groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0])

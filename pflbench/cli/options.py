@@ -27,6 +27,7 @@ Packaged = Annotated[
 ]
 DataDir = Annotated[Path | None, option("--data-dir", help="Where the datasets are (~/.cache/pflbench/data).")]
 DryRun = Annotated[bool, option("--dry-run", help="Say what would run, and stop.")]
+ShardText = Annotated[str | None, option("--shard", help="Only part K of N of the runs, as 1/3.")]
 Quiet = Annotated[bool, option("--quiet", "-q", help="Print problems only.")]
 TEXTS: Any = list[str] | None
 TEXT: Any = str | None
@@ -103,6 +104,7 @@ EXECUTION = {
         help="Train a method of your own that was not held against the contract; every report says so.",
         default=False,
     ),
+    "shard": _asked(TEXT, "--shard", help="Only part K of N of the runs, as 1/3: the same part on every machine."),
     "fail_fast": _asked(bool, "--fail-fast", help="Start nothing more after a run that fails.", default=False),
 }
 """By the field of an `Execution`."""
@@ -159,9 +161,10 @@ def _object(kind: str, fields: dict[str, Any]) -> Any:
     """The selection, execution or `Wanted` that was typed."""
     from pflbench.running.execution import Execution
     from pflbench.selection import EVERYTHING, Wanted
-    from pflbench.units import interval, parse_seeds, size
+    from pflbench.units import interval, parse_seeds, parse_shard, size
 
-    for name, read in (("seeds", parse_seeds), ("memory_limit", size), ("checkpoint_every", interval)):
+    texts = {"seeds": parse_seeds, "memory_limit": size, "checkpoint_every": interval, "shard": parse_shard}
+    for name, read in texts.items():
         if fields.get(name):
             fields[name] = read(fields[name])
     return Execution(**fields) if kind == "execution" else (Wanted() if kind == "wanted" else EVERYTHING).but(**fields)

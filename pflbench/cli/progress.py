@@ -108,11 +108,15 @@ class Display(AbstractContextManager["Display"]):
     def _done(self, done: Done) -> None:
         self.finished += 1
         task = next((one for one in self.started if done.spec in one.specs), None)
+        if task is None and done.elsewhere:
+            task = Task((done.spec,))
         left = self._count(task, done.spec.total_rounds)
         if self.progress and task in self.bars:
             self.progress.remove_task(self.bars.pop(task))
         rate = f", {done.spec.total_rounds / done.seconds:.2f} rounds/s" if done.seconds else ""
         what = f"{done.headline} in {done.seconds:.1f} s{rate}" if done.headline else "FAILED"
+        if done.elsewhere:
+            what = "done by another" if done.status == "done" else "FAILED for another"
         if self.finished < len(self.work) and not self.progress:
             what += left
         total = str(len(self.work))

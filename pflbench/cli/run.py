@@ -83,6 +83,7 @@ def plan(
             help="Where a time is unknown, measure for seconds how fast this machine trains, or leave it unknown.",
         ),
     ] = True,
+    shard: options.ShardText = None,
 ) -> int:
     """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
@@ -93,9 +94,11 @@ def plan(
     """
     from pflbench.running.planning import plan
     from pflbench.suite.load import loaded
+    from pflbench.units import parse_shard
 
+    part = parse_shard(shard) if shard else None
     suites = loaded(selection.suites, data_dir)
-    made = plan(suites, selection, results, data_root(data_dir), measure=measure, on_event=_say_measuring)
+    made = plan(suites, selection, results, data_root(data_dir), measure=measure, on_event=_say_measuring, shard=part)
     for text in (*made.remarks, *made.tables):
         console().print(text)
     for lack in made.lacks:

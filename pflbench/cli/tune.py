@@ -114,7 +114,7 @@ def _tune(
 
     problems = False
     for _ in found[0].trials[0].rungs:
-        there = judged(suite, profile, found, Store(results))
+        there = judged(suite, profile, found, Store(results, mends=not dry_run))
         with Display(quiet) as display:
             outcome = train(work_of_searches(there), results, execution, display.event, dry=dry_run)
         errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
@@ -122,7 +122,8 @@ def _tune(
         problems = bool(outcome.problems)
         if dry_run or problems or all(one.complete for one in there):
             break
-    chosen = [_conclude(one, quiet, dry_run) for one in judged(suite, profile, found, Store(results), command)]
+    store = Store(results, mends=not dry_run)
+    chosen = [_conclude(one, quiet, dry_run) for one in judged(suite, profile, found, store, command)]
     return 1 if problems or not (dry_run or all(chosen)) else 0
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pflbench.result import CLOSE, RunResult
+from pflbench.spec import RunSpec
 
 Moment = tuple[str, int, int]
 """Stage, round and fine-tuning step."""
@@ -25,6 +27,14 @@ def apart(stored: RunResult, again: RunResult) -> str | None:
     stage, round, step = worst
     after = f"round {round}" + (f", step {step}" if step else "")
     return f"after {after} ({stage}) it has {before[worst]:.2f} %, made again {now[worst]:.2f} %"
+
+
+def scored_often(provenance: Mapping[str, Any], spec: RunSpec, every: int | None) -> bool:
+    """Whether a finished run of this provenance was scored after every so many rounds, if that is asked for."""
+    if not every or every >= spec.rounds:
+        return True
+    was = provenance.get("evaluate_every")
+    return bool(was and every % was == 0)
 
 
 def means(result: RunResult) -> Mapping[Moment, float]:

@@ -141,11 +141,17 @@ def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
     """
     by_kind: dict[str, float] = {}
     for spec, reference in references.items():
-        if not reference.startswith("pflbench.methods."):
-            return None
         if spec.group() not in by_kind:
-            rows = gradient_rows(spec, reference)
-            if not rows:
+            work = work_of(spec, reference)
+            if work is None:
                 return None
-            by_kind[spec.group()] = rows * build.network(spec).layout.size
+            by_kind[spec.group()] = work
     return {spec.id: by_kind[spec.group()] for spec in references}
+
+
+def work_of(spec: RunSpec, reference: str) -> float | None:
+    """What a run costs next to others; None if it is of a user's method, or cannot be counted."""
+    if not reference.startswith("pflbench.methods."):
+        return None
+    rows = gradient_rows(spec, reference)
+    return rows * build.network(spec).layout.size if rows else None

@@ -21,7 +21,10 @@ from typing import Any
 from pflbench.executor import stopping
 from pflbench.executor.allocator import tune_allocator
 from pflbench.executor.process import cause_of_death, serving
+from pflbench.executor.sharing import Shared
 from pflbench.executor.task import Done, Place, Task, run_task
+from pflbench.store import claims
+from pflbench.units import count
 
 ROUND_INTERVAL = 0.2  # seconds between two progress messages of one worker
 
@@ -39,7 +42,19 @@ class Progress:
         return f"{self.task}: round {self.rounds} of {self.task.specs[0].total_rounds}"
 
 
-OnEvent = Callable[["Progress | Done"], None]
+@dataclass(frozen=True)
+class Waiting:
+    """So many runs are left, all of which others train: `holders`, in words."""
+
+    runs: int
+    holders: tuple[str, ...]
+
+    def __str__(self) -> str:
+        by = f" ({', '.join(self.holders)})" if self.holders else ""
+        return f"Waiting for {count(self.runs, 'run')} that others train{by}."
+
+
+OnEvent = Callable[["Progress | Waiting | Done"], None]
 
 
 def cores() -> int:
@@ -50,33 +65,64 @@ def cores() -> int:
 
 
 def execute(
-    tasks: Sequence[Task], place: Place, *, jobs: int, on_event: OnEvent, fail_fast: bool = False
+    tasks: Sequence[Task] | Shared, place: Place, *, jobs: int, on_event: OnEvent, fail_fast: bool = False
 ) -> list[Done]:
     """Run all tasks on `jobs` cores; every finished run is in the store before its `Done` is reported.
 
     Each core takes a task; once fewer tasks than cores are left, they share the cores for several clients at a time.
+    Of tasks that are shared with other processes, those are taken that no other has, and then the others awaited.
 
     No further task starts once results cannot be written, or with `fail_fast` after the first run that is not done, or
     when an end was asked for (`stopping`).
     KeyboardInterrupt passes through after the workers were stopped. What a worker warns of is warned of here.
     """
-    if jobs <= 1 or len(tasks) <= 1:
-        return _in_process(tasks, place, jobs, on_event, fail_fast)
-    return _Pool(place, jobs, on_event, fail_fast).run(list(tasks))
-
-
-def _in_process(tasks: Sequence[Task], place: Place, jobs: int, on_event: OnEvent, fail_fast: bool) -> list[Done]:
-    tune_allocator()
+    shared = tasks if isinstance(tasks, Shared) else Shared(tasks)
     dones: list[Done] = []
-    for task in tasks:
-        on_event(Progress(task, None))
+
+    def on_done(done: Done) -> None:
+        dones.append(done)
+        on_event(done)
+
+    shared.on_done = on_done
+    if jobs <= 1 or len(shared.waiting) <= 1:
+        _in_process(shared, dones, place, jobs, on_event, fail_fast)
+    else:
+        _Pool(shared, dones, place, jobs, on_event, fail_fast).run()
+    return dones
+
+
+def _in_process(shared: Shared, dones: list[Done], place: Place, jobs: int, on_event: OnEvent, fail_fast: bool) -> None:
+    tune_allocator()
+    says = _Says(on_event)
+    while shared.waiting and not _is_over(dones, fail_fast):
+        task = shared.take()
+        if task is None:
+            says.waiting(shared)
+            continue
+        says.trains(task)
         throttle = _Throttle(lambda n, task=task: on_event(Progress(task, n)))  # type: ignore[misc]
         for done in run_task(task, place, throttle, lambda: jobs):
-            on_event(done)
-            dones.append(done)
-        if _is_over(dones, fail_fast):
-            break
-    return dones
+            shared.on_done(done)
+        shared.release(task)
+
+
+class _Says:
+    """Tells what starts, and in one line that all that is left is others'."""
+
+    def __init__(self, on_event: OnEvent):
+        self.on_event, self.told = on_event, False
+
+    def trains(self, task: Task) -> None:
+        self.told = False
+        self.on_event(Progress(task, None))
+
+    def waiting(self, shared: Shared, wait: Callable[[float], object] = time.sleep) -> None:
+        """Wait for a while, if there is something to wait for."""
+        if shared.waiting:
+            if not self.told:
+                self.on_event(Waiting(shared.runs, tuple(shared.holders())))
+            self.told = True
+            wait(claims.PACE.poll)
 
 
 def _is_over(dones: list[Done], fail_fast: bool) -> bool:
@@ -104,33 +150,44 @@ class _Worker:
 
 
 class _Pool:
-    def __init__(self, place: Place, jobs: int, on_event: OnEvent, fail_fast: bool):
-        self.place, self.jobs, self.on_event, self.fail_fast = place, jobs, on_event, fail_fast
-        self.dones: list[Done] = []
+    def __init__(self, shared: Shared, dones: list[Done], place: Place, jobs: int, on_event: OnEvent, fail_fast: bool):
+        self.shared, self.dones, self.place, self.jobs = shared, dones, place, jobs
+        self.on_event, self.fail_fast, self.says = on_event, fail_fast, _Says(on_event)
         self.lanes = multiprocessing.get_context("spawn").Value("i", 1)
         """Cores for each task; workers read it before every round."""
 
-    def run(self, waiting: list[Task]) -> list[Done]:
+    def run(self) -> None:
         with contextlib.ExitStack() as self.running:
-            self._serve([self._start() for _ in range(min(self.jobs, len(waiting)))], waiting)
-        return self.dones
+            self._serve([self._start() for _ in range(min(self.jobs, len(self.shared.waiting)))])
 
-    def _serve(self, workers: list[_Worker], waiting: list[Task]) -> None:
+    def _serve(self, workers: list[_Worker]) -> None:
         while True:
-            if _is_over(self.dones, self.fail_fast):
-                waiting.clear()
-            for worker in workers:
-                if worker.task is None and waiting:
-                    worker.task = waiting.pop(0)
-                    with contextlib.suppress(OSError):  # dead already: heard of below, like any other death
-                        worker.pipe.send(worker.task)
-                    self.on_event(Progress(worker.task, None))
+            self._hand_out(workers)
             busy = {w.pipe: w for w in workers if w.task is not None}
-            if not busy:
+            if not busy and not self.shared.waiting:
                 return
+            if not busy:
+                self.says.waiting(self.shared)
+                continue
             self.lanes.value = max(1, self.jobs // len(busy))
-            for pipe in wait(list(busy)):
+            # Where others have what is left, it is looked at again: they may have died.
+            idle = self.shared.waiting and len(busy) < len(workers)
+            for pipe in wait(list(busy), claims.PACE.poll if idle else None):
                 self._hear(busy[pipe], workers)  # type: ignore[index]
+
+    def _hand_out(self, workers: list[_Worker]) -> None:
+        """A task for each idle worker, as far as there are any to be had."""
+        for worker in workers:
+            if _is_over(self.dones, self.fail_fast):
+                self.shared.waiting.clear()
+            if worker.task is not None:
+                continue
+            worker.task = self.shared.take()
+            if worker.task is None:
+                return
+            with contextlib.suppress(OSError):  # dead already: heard of below, like any other death
+                worker.pipe.send(worker.task)
+            self.says.trains(worker.task)
 
     def _hear(self, worker: _Worker, workers: list[_Worker]) -> None:
         assert worker.task is not None
@@ -146,10 +203,10 @@ class _Pool:
         elif isinstance(message, str):
             warnings.warn(message, stacklevel=2)
         else:
-            worker.task = None
             for done in message:
-                self.dones.append(done)
-                self.on_event(done)
+                self.shared.on_done(done)
+            self.shared.release(worker.task)
+            worker.task = None
 
     def _start(self) -> _Worker:
         pipe, process = self.running.enter_context(serving(_serve_tasks, self.place, self.lanes, stopping.flag()))

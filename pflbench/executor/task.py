@@ -21,7 +21,7 @@ from pflbench.engine.client_map import Execution, one_lane
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import PflbenchError, UsageError
 from pflbench.executor import build, checkpoint, provenance
-from pflbench.executor.again import apart
+from pflbench.executor.again import apart, scored_often
 from pflbench.executor.allocator import limited, tidy
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
@@ -99,6 +99,8 @@ class Done:
     """Whether results cannot be written any more, so that no other run can succeed."""
     headline: str = ""
     """Mean accuracy over the scored clients at the last moment scored: what a progress line shows."""
+    elsewhere: bool = False
+    """Whether another process trained it meanwhile."""
 
     def __str__(self) -> str:
         outcome = self.headline or self.message
@@ -310,10 +312,13 @@ def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, A
         record = record | {"guards": int(guards)}
     result, store = RunResult(spec, outcome.scores, record, failure, outcome.metrics), Store(place.results)
     try:
-        if not place.replace and failure is None and store.status(spec.id) == "done":
-            if different := apart(store.read(spec.id), result):
+        there = None if place.replace else store.find(spec.id)  # asked now: another may have stored it meanwhile
+        if there is not None and there.failure is None:
+            if failure is None and (different := apart(store.fetch(there), result)):
                 kept = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
                 return Done(spec, "error", kept)
+            if failure is None and scored_often(there.provenance, spec, place.evaluate_every):
+                return Done(spec, "done", headline=_headline(outcome), elsewhere=True)
         store.write(result)
     except PflbenchError as error:
         return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)

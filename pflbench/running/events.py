@@ -11,7 +11,7 @@ from pflbench.spec import RunSpec
 from pflbench.store.counts import Counts
 
 if TYPE_CHECKING:
-    from pflbench.executor.local import Progress
+    from pflbench.executor.local import Progress, Waiting
     from pflbench.executor.task import Done, Task
 
 
@@ -67,7 +67,7 @@ class Counted:
         return f"{self.dataset}: {sizes}{', counted before' if self.earlier else ''}."
 
 
-Event: TypeAlias = "Note | Counted | Training | Progress | Done"
+Event: TypeAlias = "Note | Counted | Training | Progress | Waiting | Done"
 OnEvent = Callable[[Event], None]
 
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from pflbench.errors import UsageError
 from pflbench.spec import Precision
-from pflbench.units import Interval
+from pflbench.units import Interval, Shard
 
 Redo = Literal["missing", "failed", "always"]
 
@@ -30,6 +30,7 @@ class Execution:
         fail_fast: Start nothing more after a run that fails.
         unchecked: Train methods of the user's own that were not held against the contract; every report says so.
         data_dir: Where the datasets are. None: the data root.
+        shard: Only this part of what is asked for, the same on every machine whatever is stored. None: everything.
 
     Raises:
         UsageError: A value is none of those that there are.
@@ -45,6 +46,7 @@ class Execution:
     fail_fast: bool = False
     unchecked: bool = False
     data_dir: str | Path | None = None
+    shard: Shard | None = None
 
     def __post_init__(self) -> None:
         """Reject an unknown value of `redo`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -19,6 +19,7 @@ from pflbench.executor.machine import processor
 from pflbench.names import Places
 from pflbench.running.datasets import DataCheck, to_count
 from pflbench.running.events import OnEvent, unheard
+from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.speed.records import seconds_per_example, trial_key, trials
@@ -26,7 +27,7 @@ from pflbench.store import ShownStore, Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import Part, parts
-from pflbench.units import count, duration
+from pflbench.units import Shard, count, duration
 
 LONG_ENOUGH = 4
 """A finished run speaks for runs of at most so many times its rounds."""
@@ -158,10 +159,11 @@ def plan(
     *,
     measure: bool = True,
     on_event: OnEvent = unheard,
+    shard: Shard | None = None,
 ) -> Plan:
     """What the missing runs of these suites would take, as `pflbench.plan` tells it, whose arguments these are.
 
-    `root`: the data root.
+    `root`: the data root; `shard`: only this part of the runs.
 
     Raises:
         UsageError: The selection names something unknown, or does not fit any of the suites.
@@ -171,11 +173,13 @@ def plan(
     remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
     asked, refusals = _parts([suite for suite in suites if suite.document().row], part)
     history = _history(store)
-    tables = [_table_plan(one, store, data, Times(history)) for one in asked]
+    places = {id: where for table, _ in asked for id, where in table.locations.items()}
+    wanted = set(in_shard([spec for table, _ in asked for spec in table.runs], places, shard))
+    tables = [_table_plan(one, wanted, store, data, Times(history)) for one in asked]
     why: tuple[str, ...] = ()
     if any(line.unknown for table in tables for line in table.lines):
         why = _measured(tables, root, on_event) if measure else (NOT_MEASURED,)
-        tables = [_table_plan(one, store, data, Times(history)) for one in asked] if measure else tables
+        tables = [_table_plan(one, wanted, store, data, Times(history)) for one in asked] if measure else tables
     lacks = [sentence for table in tables for line in table.lines if line.missing for sentence in line.lacks]
     return Plan(tuple(tables), remarks, tuple(dict.fromkeys([*refusals, *lacks])), why)
 
@@ -222,13 +226,13 @@ def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tup
     return tuple(f"The time of {named[id]} is unknown: {why}." for id, why in reasons.items())
 
 
-def _table_plan(asked: Part, store: Store, data: DataCheck, times: Times) -> TablePlan:
-    """A table's runs, each in the line where it stands first."""
+def _table_plan(asked: Part, wanted: Collection[RunSpec], store: Store, data: DataCheck, times: Times) -> TablePlan:
+    """A table's wanted runs, each in the line where it stands first."""
     table, labels = asked
     seen: set[RunSpec] = set()
     lines = []
     for cell in table.cells:
-        specs = [spec for spec in cell.needed if spec not in seen]
+        specs = [spec for spec in cell.needed if spec in wanted and spec not in seen]
         seen.update(specs)
         if specs:
             states = [store.status(spec.id) for spec in specs]

@@ -13,15 +13,21 @@ from typing import NamedTuple
 from pflbench import names
 from pflbench.data.root import data_root
 from pflbench.executor import build, conformance, local, stopping
+from pflbench.executor.again import scored_often
 from pflbench.executor.provenance import device_name
+from pflbench.executor.sharing import Settled, Shared, longest_first
 from pflbench.executor.task import Done, Place, Task
 from pflbench.names import Places
 from pflbench.running.datasets import DataCheck, count_datasets
 from pflbench.running.events import Note, OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_device
+from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store.asked import Asker, remember
+from pflbench.store.claims import Claims
+from pflbench.store.files import fresh
+from pflbench.store.header import Stored
 from pflbench.store.store import Store
 from pflbench.suite.expand import Part, parts, with_columns
 from pflbench.suite.load import loaded
@@ -56,8 +62,8 @@ class Outcome(NamedTuple):
     @property
     def summary(self) -> str:
         """How many runs finished, in a sentence."""
-        idle = len(self.runnable) - len(self.dones)
-        rest = f", {idle} not started" if idle else ""
+        idle, others = len(self.runnable) - len(self.dones), sum(one.elsewhere for one in self.dones)
+        rest = (f", {idle} not started" if idle else "") + (f"; {others} of them by others" if others else "")
         return f"{count(self.finished, 'run')} finished, {len(self.dones) - self.finished} failed{rest}."
 
     def called(self, spec: RunSpec) -> str:
@@ -133,6 +139,7 @@ def train(
 ) -> Outcome:
     """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
 
+    Of several processes that train into one folder, each takes the runs that no other has claimed, the longest first.
     With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
 
     `dry`: say what there is to do, and stop.
@@ -142,7 +149,8 @@ def train(
         StoreError: The store cannot be read or written.
         KeyboardInterrupt: Passes through; finished runs are kept.
     """
-    store = Store(results)
+    work = work._replace(specs=in_shard(work.specs, work.places, execution.shard))
+    store = Store(results, mends=not dry)
     asked = _asked(work, store, execution, on_event)
     build.check_all((spec, work.places.get(spec.id, {})) for spec in asked.runnable)
     if dry:
@@ -156,16 +164,35 @@ def train(
     store.check_writable(spec.id for spec in asked.runnable)
     place = _place(results, execution, asked.runnable)
     tasks = _tasks(asked.runnable, work, place, execution.unchecked)
+    before = {spec: store.find(spec.id) for spec in asked.runnable}
     if not execution.unchecked:
         _hold(tasks, on_event)
     remember(store, askers, {spec.id for spec in asked.runnable})
     on_gpu = place.device.startswith("cuda")
     jobs = execution.jobs or (1 if on_gpu else local.cores())
     with_cores = "" if on_gpu else f", {count(jobs, 'core')}"
-    on_event(Training(tuple(tasks), work.names, f"{place.device} ({device_name(place.device)}{with_cores})"))
-    with stopping.heeding() if execution.checkpoint_every else nullcontext():
-        dones = local.execute(tasks, place, jobs=jobs, on_event=on_event, fail_fast=execution.fail_fast)
+    training = Training(tuple(tasks), work.names, f"{place.device} ({device_name(place.device)}{with_cores})")
+    on_event(training)
+    with stopping.heeding() if execution.checkpoint_every else nullcontext(), Claims(results) as claims:
+        shared = Shared(longest_first(tasks, training.work), claims, _settled(store, before, execution))
+        dones = local.execute(shared, place, jobs=jobs, on_event=on_event, fail_fast=execution.fail_fast)
         return asked._replace(dones=dones, stopped=stopping.requested())
+
+
+def _settled(store: Store, before: Mapping[RunSpec, Stored | None], execution: Execution) -> Settled:
+    """Says of a run what another process made of it since it was `before`."""
+
+    def settled(spec: RunSpec) -> Done | None:
+        fresh(store.runs)
+        now, then = store.find(spec.id), before[spec]
+        if now is None or (then is not None and now.provenance == then.provenance):
+            return None
+        if now.failure is not None:
+            return Done(spec, "failed", now.failure, elsewhere=True)
+        often = scored_often(now.provenance, spec, execution.evaluate_every)
+        return Done(spec, "done", elsewhere=True) if often else None
+
+    return settled
 
 
 def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) -> Outcome:
@@ -190,9 +217,8 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
 def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
     """As the store says; a finished run that was scored less often than asked now counts as missing."""
     state = store.status(spec.id)
-    if state == "done" and evaluate_every and evaluate_every < spec.rounds:
-        was = store.read(spec.id).provenance.get("evaluate_every")
-        return state if was and evaluate_every % was == 0 else "missing"
+    if state == "done" and evaluate_every:
+        return state if scored_often(store.read(spec.id).provenance, spec, evaluate_every) else "missing"
     return state
 
 

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import re
-import socket
 import time
 import uuid
 import warnings
@@ -16,10 +15,11 @@ from typing import IO
 
 from pflbench.errors import StoreError
 from pflbench.store.header import Foreign, Unfit
+from pflbench.store.process import host_name
 
 Identity = tuple[int, int, int]
 _DAY = 24 * 3600.0
-_HOST = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())
+_HOST = host_name()
 _TEMPORARY = re.compile(r"\..+\.(?P<host>[A-Za-z0-9-]*)\.(?P<pid>\d+)\.[0-9a-f]+\.tmp")
 
 
@@ -100,6 +100,12 @@ def remove(path: Path, known: Identity, instead: Path) -> None:
         unlink(path, f" Its runs are in {str(instead)!r} too, so remove it.")
 
 
+def fresh(folder: Path) -> None:
+    """Have a network's file system ask again which files are there: what it remembers of a folder may be old."""
+    with contextlib.suppress(OSError), os.scandir(folder):
+        pass
+
+
 def parquet_files(folder: Path) -> list[Path]:
     """The folder's Parquet files by name; none if there is no folder. Raises `StoreError`."""
     try:
@@ -109,7 +115,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def clean(folder: Path) -> None:
-    """Remove the temporary files that killed processes left."""
+    """Remove the temporary files that killed processes of this machine left."""
     with contextlib.suppress(OSError):
         for path in folder.glob("*.tmp"):
             if (match := _TEMPORARY.fullmatch(path.name)) and _stale(path, match["host"], int(match["pid"])):
@@ -170,9 +176,11 @@ def said(error: OSError) -> str:
 
 
 def _stale(path: Path, host: str, pid: int) -> bool:
+    if host != _HOST:  # nobody here can know whether it is still being written
+        return False
     if time.time() - path.stat().st_mtime > _DAY:
         return True
-    if host != _HOST or os.name != "posix":  # signal 0 is a real signal elsewhere; age alone decides there
+    if os.name != "posix":  # signal 0 is a real signal elsewhere; age alone decides there
         return False
     try:
         os.kill(pid, 0)

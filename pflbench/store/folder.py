@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import time
 from pathlib import Path
 from typing import Generic
 
@@ -13,6 +15,9 @@ from pflbench.store.footers import Footer, Footers
 from pflbench.store.header import Foreign, Unfit
 from pflbench.store.packfile import Pack
 from pflbench.store.runfile import File, RunFile
+
+SECOND_LOOK = 0.2
+"""Seconds after which a file that looks damaged is looked at again: a network may show it half-written, or stale."""
 
 
 class Folder(Generic[File]):
@@ -32,13 +37,23 @@ class Folder(Generic[File]):
 
     def read(self, file: File, id: str) -> RunResult | None:
         """One of a file's runs; None if it cannot be read there, or not any more. Raises `StoreError`."""
-        try:
-            return file.read(id)
-        except FileNotFoundError:
-            return None
-        except (Unfit, OSError) as error:
-            self._broken(file, files.damage(file.path, error), id)
-            return None
+        for look in (1, 2):
+            try:
+                return file.read(id)
+            except FileNotFoundError:
+                return None
+            except (Unfit, OSError) as error:
+                if not self._again(error, look):
+                    self._broken(file, files.damage(file.path, error), id)
+                    return None
+        return None
+
+    def _again(self, error: Exception, look: int) -> bool:
+        """Whether a file of which this was said is to be looked at once more; waits until then."""
+        if look > 1 or not (self.mends or getattr(error, "errno", None) == errno.ESTALE):
+            return False
+        time.sleep(SECOND_LOOK)
+        return True
 
     def _broken(self, file: File, reason: str, id: str = "") -> File | None:
         """Put a damaged file (`id`: one of its runs is) out of the way; the one that takes its place, if one does."""
@@ -58,27 +73,34 @@ class Folder(Generic[File]):
     def _at(self, path: Path) -> File | None:
         """The file with this path; None if it cannot be read. Raises `FileNotFoundError` and `StoreError`."""
         known = self.known.pop(path, None)
-        try:
-            if path in self._left and files.unchanged(path, self._left[path]):
+        for look in (1, 2):
+            try:
+                known = self._now(path, known)
+                break
+            except FileNotFoundError:
+                raise
+            except Foreign as error:
+                files.leave_out(f"{str(path)!r} is", error)
                 return None
-            if known is None or files.identity(path.stat()) != known.footer.identity:
-                known = self._footers.describe(path, lambda footer: self._sound(path, footer))
-                if known.foreign:
-                    some = "1 run in {!r} is" if len(known.foreign) == 1 else f"{len(known.foreign)} runs in {{!r}} are"
-                    files.leave_out(some.format(str(path)), known.foreign[0])
-                if known.unfit:
-                    known = self._broken(known, known.unfit[0])
-        except FileNotFoundError:
-            raise
-        except Foreign as error:
-            files.leave_out(f"{str(path)!r} is", error)
-            return None
-        except (Unfit, OSError) as error:
-            self._put_away(path, files.damage(path, error))
-            return None
+            except (Unfit, OSError) as error:
+                if not self._again(error, look):
+                    self._put_away(path, files.damage(path, error))
+                    return None
         if known is not None:
             self.known[known.path] = known
         return known
+
+    def _now(self, path: Path, known: File | None) -> File | None:
+        """The file with this path, which was `known`; None if it stays broken. Raises `Unfit` and `OSError`."""
+        if path in self._left and files.unchanged(path, self._left[path]):
+            return None
+        if known is not None and files.identity(path.stat()) == known.footer.identity:
+            return known
+        known = self._footers.describe(path, lambda footer: self._sound(path, footer))
+        if known.foreign:
+            some = "1 run in {!r} is" if len(known.foreign) == 1 else f"{len(known.foreign)} runs in {{!r}} are"
+            files.leave_out(some.format(str(path)), known.foreign[0])
+        return self._broken(known, known.unfit[0]) if known.unfit else known
 
     def _sound(self, path: Path, footer: Footer) -> File:
         """The file with this footer. Raises `Unfit`, also if the footer is remembered and some of it cannot be read."""
