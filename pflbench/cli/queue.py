@@ -47,7 +47,7 @@ def queue(
     from pflbench.suite.queue import read_queue
 
     items = read_queue(file, Own(data_root(execution.data_dir)))
-    store = Store(results, mends=not (list_ or dry_run))
+    store = Store(results, mends=not any((list_, dry_run)))
     store.list()  # names what is there and not taken
     if list_:
         _say(items, store)

@@ -173,8 +173,7 @@ def plan(
     remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
     asked, refusals = _parts([suite for suite in suites if suite.document().row], part)
     history = _history(store)
-    places = {id: where for table, _ in asked for id, where in table.locations.items()}
-    wanted = set(in_shard([spec for table, _ in asked for spec in table.runs], places, shard))
+    wanted = _wanted(asked, shard)
     tables = [_table_plan(one, wanted, store, data, Times(history)) for one in asked]
     why: tuple[str, ...] = ()
     if any(line.unknown for table in tables for line in table.lines):
@@ -182,6 +181,12 @@ def plan(
         tables = [_table_plan(one, wanted, store, data, Times(history)) for one in asked] if measure else tables
     lacks = [sentence for table in tables for line in table.lines if line.missing for sentence in line.lacks]
     return Plan(tuple(tables), remarks, tuple(dict.fromkeys([*refusals, *lacks])), why)
+
+
+def _wanted(asked: Sequence[Part], shard: Shard | None) -> set[RunSpec]:
+    """The runs of these tables that are in the shard."""
+    places = {id: where for table, _ in asked for id, where in table.locations.items()}
+    return set(in_shard([spec for table, _ in asked for spec in table.runs], places, shard))
 
 
 def _parts(suites: Sequence[Suite], part: Selection) -> tuple[list[Part], list[str]]:
