@@ -24,12 +24,12 @@ from pflbench.package import __version__
 INTERRUPTED = 130
 VERBS = (
     *("run", "report", "plot", "plan", "status", "ls", "data", "explain", "scores", "show", "compare", "rerun", "cite"),
-    *("pack", "upgrade", "rm", "queue", "tune", "check", "speed", "info"),
+    *("pack", "merge", "upgrade", "rm", "queue", "tune", "check", "speed", "info"),
 )
 """In the order of the help. Each is a function of its name, or a group's `app`, in its own module or one of `HOME`."""
 HOME = {
     **{"plan": "run", "explain": "report", "status": "ls", "info": "speed"},
-    **dict.fromkeys(("scores", "show", "pack", "upgrade", "rm"), "stored"),
+    **dict.fromkeys(("scores", "show", "pack", "merge", "upgrade", "rm"), "stored"),
 }
 """The modules of verbs that share one."""
 

@@ -1,4 +1,4 @@
-"""`pflbench show`, `scores`, `rm`, `pack` and `upgrade`: what stored runs hold, and what is done with them."""
+"""`pflbench show`, `scores`, `rm`, `pack`, `merge` and `upgrade`: what stored runs hold, and what is done with them."""
 
 from __future__ import annotations
 
@@ -158,6 +158,26 @@ def _of_suites(part: Selection, store: Store) -> set[str]:
         for profile in [part.profile] if part.profile else suite.profiles:
             settings |= {run.setting() for run in expand(suite, part, profile=profile).runs}
     return {run.spec.id for run in store.list() if run.spec.setting() in settings}
+
+
+def merge(
+    sources: Annotated[list[Path], typer.Argument(help="Results folders to copy from.")],
+    into: Annotated[Path, typer.Option("--into", help="The results folder to copy to; it may be new.")],
+) -> int:
+    """Copy the runs of other results folders into one: those of shards, or of machines without a folder in common.
+
+    All that is copied is read again. A run that is there already stays as it is; if it has other scores, that is said.
+    """
+    from pflbench.store.merging import merge
+
+    merged = merge(sources, into)
+    for text in merged.others:
+        errors().print(f"Error: {text}")
+    if merged.left:
+        errors().print(f"Error: Not merged, or not whole: {', '.join(repr(str(path)) for path in merged.left)}.")
+    were = "was" if merged.same == 1 else "were"
+    console().print(f"{count(merged.added, 'run')} merged into {str(into)!r}, {merged.same} {were} there.")
+    return 0 if merged.good else 1
 
 
 def upgrade(

@@ -51,7 +51,8 @@ class ShownStore(Store):
             return super()._read(stored)
         return self._came_along.read(pack, stored.spec.id) if stored.spec.id in pack.entries else None
 
-    def _listed(self) -> dict[str, Stored]:
+    def every(self) -> dict[str, Stored]:
+        """As in a store."""
         packaged = {id: run for pack in self._came_along.all() for id, run in pack.entries.items()}
         self._of_packaged.keep()
-        return packaged | super()._listed()
+        return packaged | super().every()

@@ -130,13 +130,13 @@ class Store:
 
     def list(self) -> StoredRuns:
         """Every readable run whose method still has the name it had then, sorted by id; warns of the others."""
-        found = self._listed()
+        found = self.every()
         self._footers.keep()
         every = [found[id] for id in sorted(found)]
         self._warn(every)
         return [run for run in every if renamed(run.spec) is None]
 
-    def _listed(self) -> dict[str, Stored]:
+    def every(self) -> dict[str, Stored]:
         """Every readable run by its id."""
         found = {id: run for file in self.singles.all() for id, run in file.entries.items()}
         for pack in self.packs.all():

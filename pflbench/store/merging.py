@@ -1,0 +1,144 @@
+"""`merge`: what other results folders hold, copied into one. The folders that it comes from are only read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pflbench.errors import StoreError, UsageError
+from pflbench.result import RunResult
+from pflbench.store import files, runfile
+from pflbench.store.asked import askers, remember
+from pflbench.store.header import Stored
+from pflbench.store.packfile import Pack
+from pflbench.store.shown import ShownStore
+from pflbench.store.store import Store
+
+
+@dataclass
+class Merged:
+    """What became of the runs of some folders.
+
+    Attributes:
+        added: How many runs are in the destination only now, or finished there only now.
+        same: How many were there.
+        others: Runs with other scores than the destination's, which was kept; in sentences.
+        left: Files that could not be read, or not all of them.
+    """
+
+    added: int = 0
+    same: int = 0
+    others: list[str] = field(default_factory=list)
+    left: list[Path] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        """Whether the destination has everything now."""
+        return not self.others and not self.left
+
+
+def merge(sources: Sequence[Path], into: Path) -> Merged:
+    """Copy the runs of these results folders into another, which may be new. What is read is checked, and read again.
+
+    A finished run of the destination stays; a failed one gives way to a finished one. What cannot be read in a source
+    is warned of, and left out. A pack of which the destination has no run is copied as it is.
+
+    Raises:
+        UsageError: A source is no folder, or the destination.
+        StoreError: A source cannot be read, or the destination not be written.
+    """
+    for source in sources:
+        if not source.is_dir():
+            raise UsageError(f"There is no results folder {str(source)!r}.")
+        if into.is_dir() and source.samefile(into):
+            raise UsageError(f"{str(source)!r} is to be merged into itself.")
+    found, store = Merged(), Store(into, mends=False)
+    store.check_writable()
+    for source in sources:
+        _merge(ShownStore(source, packaged=False), store, found)
+    return found
+
+
+def _merge(source: Store, into: Store, found: Merged) -> None:
+    by_file: dict[Path, list[Stored]] = {}
+    for run in source.every().values():
+        by_file.setdefault(run.path, []).append(run)
+    left = {
+        path
+        for folder in (source.singles, source.packs)
+        for path in files.parquet_files(folder.folder)
+        if path not in folder.known or folder.known[path].foreign or folder.known[path].unfit
+    }
+    for path, runs in sorted(by_file.items()):
+        pack = source.packs.known.get(path)
+        digests = _digests(source, runs)
+        if len(digests) < len(runs):
+            left.add(path)
+        elif pack is not None and path not in left and _is_new(pack, runs, into):
+            _copy(pack, digests, into)
+            found.added += len(runs)
+            continue
+        for run in runs:
+            if run.spec.id in digests:
+                _add(source.fetch(run), path, into, found)
+    found.left += sorted(left)
+    into.packs.known.clear()
+    remember(into, {id: sorted(several) for id, several in askers(source).items()}, ())
+
+
+def _digests(source: Store, runs: Collection[Stored]) -> dict[str, str]:
+    """The `schema.digest` of each of these runs that can be read, by id."""
+    from pflbench.store import schema
+
+    found = {}
+    for run in runs:
+        if pack := source.packs.known.get(run.path):
+            result = source.packs.read(pack, run.spec.id)
+        else:
+            result = source.singles.read(source.singles.known[run.path], run.spec.id)
+        if result is not None:
+            found[run.spec.id] = schema.digest(result)
+    return found
+
+
+def _is_new(pack: Pack, runs: Collection[Stored], into: Store) -> bool:
+    """Whether all of a pack is asked for and nothing of it is in the destination."""
+    return len(pack.entries) == len(runs) and all(into.find(run.spec.id) is None for run in runs)
+
+
+def _copy(pack: Pack, digests: dict[str, str], into: Store) -> None:
+    """Copy a pack. Raises `StoreError`."""
+    try:
+        content = pack.path.read_bytes()
+    except OSError as error:
+        raise files.unreadable(pack.path, error) from error
+    path = into.packs.folder / pack.path.name
+    if path.exists():
+        raise StoreError(f"{str(path)!r} cannot be read, and is not replaced. Move it away.")
+    runfile.publish(path, Pack, lambda file: file.write(content), digests)
+
+
+def _add(result: RunResult, path: Path, into: Store, found: Merged) -> None:
+    """Write a run into the destination unless it has it."""
+    there = into.find(result.spec.id)
+    if there is None or (there.failure is not None and result.failure is None):
+        into.write(result)
+        found.added += 1
+        return
+    if result.failure is None and (apart := _apart(result, into.fetch(there))):
+        found.others.append(
+            f"Run {result.spec.id} has other scores in {str(path)!r} ({apart}): {str(there.path)!r} stays."
+        )
+        return
+    found.same += 1
+
+
+def _apart(result: RunResult, there: RunResult) -> str:
+    """How the scores differ at the moments that both have, in words; empty if they do not, to the last bit."""
+    mine, theirs = ({score[:4]: repr(score) for score in one.scores} for one in (result, there))
+    shared = mine.keys() & theirs.keys()
+    if not shared:
+        return "at no moment that both have" if mine or theirs else ""
+    different = sum(mine[moment] != theirs[moment] for moment in shared)
+    return f"{different} of {len(shared)}" if different else ""

@@ -1,0 +1,122 @@
+"""`pflbench merge`: runs and packs of several folders into one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cli_kit import stored
+
+from pflbench.store import ShownStore, Store
+from pflbench.store.packing import pack
+
+SHARDS = ("run", "-s", "tiny.toml", "--seeds", "0-2")
+
+
+def content(results: Path) -> dict[str, object]:
+    store = ShownStore(results, packaged=False)
+    return {run.spec.id: store.read(run.spec.id) for run in store.list()}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def scores(results: Path) -> dict[str, object]:
+    return {id: result.scores for id, result in content(results).items()}  # type: ignore[attr-defined]
+
+
+def test_three_shards_merged_are_the_whole(cli, folder: Path) -> None:
+    assert cli(*SHARDS, "-r", "whole").code == 0
+    numbers = []
+    for k in (1, 2, 3):
+        planned = cli("plan", "-s", "tiny.toml", "--seeds", "0-2", "--no-measure", "--shard", f"{k}/3").out
+        ran = cli(*SHARDS, "--shard", f"{k}/3", "-r", f"part{k}")
+        assert ran.code == 0
+        numbers.append(len(stored(folder / f"part{k}")))
+        assert f"{numbers[-1]} runs finished" in ran.out
+        assert (
+            sum(int(line.split()[3]) for line in planned.splitlines() if line.startswith(("shards", "dirichlet")))
+            == (numbers[-1])
+        )
+    assert sum(numbers) == 12 and all(number % 3 == 0 for number in numbers)
+    merged = cli("merge", "part1", "part2", "part3", "--into", "all")
+    assert merged == (0, "12 runs merged into 'all', 0 were there.\n", "")
+    assert scores(folder / "all") == scores(folder / "whole")
+    assert cli("merge", "part1", "part2", "part3", "--into", "all").out == "0 runs merged into 'all', 12 were there.\n"
+    csv = ("report", "-s", "tiny.toml", "--seeds", "0-2", "--format", "csv", "-r")
+    assert cli(*csv, "all").out == cli(*csv, "whole").out
+
+
+@pytest.mark.parametrize("text", ["4/3", "x"])
+def test_a_bad_shard(cli, text: str) -> None:
+    for verb in ("run", "plan"):
+        result = cli(verb, "-s", "tiny.toml", "--shard", text)
+        (line,) = result.err.splitlines()
+        assert result.code == 2 and line.endswith("is no shard: write K/N with K from 1 to N, as 1/3, 2/3 and 3/3.")
+
+
+def test_packs_are_copied_and_sources_stay(cli, results: Path, folder: Path) -> None:
+    pack(Store(results))
+    before, there = files(results), content(results)
+    assert cli("merge", "results", "--into", "all") == (0, "8 runs merged into 'all', 0 were there.\n", "")
+    assert files(results) == before and content(folder / "all") == there
+    assert not stored(folder / "all") and len(list((folder / "all" / "packs").iterdir())) == 2
+    one = next(iter(there))
+    Store(folder / "some").write(there[one])  # type: ignore[arg-type]
+    assert cli("merge", "results", "--into", "some") == (0, "7 runs merged into 'some', 1 was there.\n", "")
+    assert content(folder / "some") == there
+
+
+def test_other_scores_are_said_and_not_taken(cli, results: Path, folder: Path) -> None:
+    store, other = Store(results), Store(folder / "other")
+    for run in store.list():
+        result = store.read(run.spec.id)
+        if result.scores:
+            last = result.scores[-1]._replace(accuracy=0.123)
+            result = replace(result, scores=(*result.scores[:-1], last))
+        other.write(result)
+    kept = content(results)
+    merged = cli("merge", "other", "--into", "results")
+    lines = merged.err.splitlines()
+    assert merged.code == 1 and len(lines) == 7 and content(results) == kept
+    assert all("has other scores in 'other/runs/" in line and line.endswith("stays.") for line in lines)
+    assert "(1 of 8)" in lines[0]
+    assert merged.out == "0 runs merged into 'results', 1 was there.\n"  # the one that failed in both
+
+
+def test_a_finished_run_goes_before_a_failed_one(cli, results: Path, folder: Path) -> None:
+    store = Store(results)
+    (failed,) = [run for run in store.list() if run.failure]
+    finished = replace(store.read(failed.spec.id), failure=None, scores=store.read(store.list()[0].spec.id).scores)
+    Store(folder / "other").write(finished)
+    assert cli("merge", "other", "--into", "results").out.startswith("1 run merged")
+    assert Store(results).status(failed.spec.id) == "done"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_damaged_source_is_named_and_costs_no_other(
+    cli, results: Path, folder: Path, deep: bool, packed: bool
+) -> None:
+    if packed:
+        pack(Store(results))
+    path = min((results / ("packs" if packed else "runs")).glob("*.parquet"))
+    damaged = bytearray(path.read_bytes())
+    damaged[60 if deep else -5] ^= 0xFF
+    path.write_bytes(damaged)
+    before = files(results)
+    merged = cli("merge", "results", "--into", "all")
+    assert merged.code == 1 and files(results) == before
+    assert f"Error: Not merged, or not whole: '{path.relative_to(folder)}'." in merged.err.splitlines()
+    lost = (1 if deep else 4) if packed else 1
+    assert (
+        merged.out == f"{8 - lost} runs merged into 'all', 0 were there.\n" and len(content(folder / "all")) == 8 - lost
+    )
+
+
+def test_what_is_no_source(cli, results: Path) -> None:
+    assert cli("merge", "nowhere", "--into", "all").err == "Error: There is no results folder 'nowhere'.\n"
+    assert cli("merge", "results", "--into", "results").err == "Error: 'results' is to be merged into itself.\n"
+    assert cli("merge", "--into", "all").code == 2 and cli("merge", "results").code == 2
