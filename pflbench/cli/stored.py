@@ -162,7 +162,7 @@ def _of_suites(part: Selection, store: Store) -> set[str]:
 
 def merge(
     sources: Annotated[list[Path], typer.Argument(help="Results folders to copy from.")],
-    into: Annotated[Path, typer.Option("--into", help="The results folder to copy to; it may be new.")],
+    into: Annotated[Path, option("--into", help="The results folder to copy to; it may be new.")],
 ) -> int:
     """Copy the runs of other results folders into one: those of shards, or of machines without a folder in common.
 

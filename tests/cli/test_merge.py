@@ -36,10 +36,7 @@ def test_three_shards_merged_are_the_whole(cli, folder: Path) -> None:
         assert ran.code == 0
         numbers.append(len(stored(folder / f"part{k}")))
         assert f"{numbers[-1]} runs finished" in ran.out
-        assert (
-            sum(int(line.split()[3]) for line in planned.splitlines() if line.startswith(("shards", "dirichlet")))
-            == (numbers[-1])
-        )
+        assert f"{numbers[-1]} runs to do" in planned
     assert sum(numbers) == 12 and all(number % 3 == 0 for number in numbers)
     merged = cli("merge", "part1", "part2", "part3", "--into", "all")
     assert merged == (0, "12 runs merged into 'all', 0 were there.\n", "")
