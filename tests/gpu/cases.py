@@ -44,7 +44,8 @@ def after(found: Case, seed: int, **changes: Any) -> RunSpec:
     wanted = ("global", "finetuned", "personalized", "stored", "sampled")
     stages = found.stages("after-aggregation", *wanted) or ("global",)
     tuned = Finetune(steps=2, lr=0.05) if "finetuned" in stages else None
-    scoring = Scoring(clients="training", stages=stages, finetune=tuned, last=2)
+    features = "personalized" in stages and found.method.network(found.dropping).features is not None
+    scoring = Scoring(clients="training", stages=stages, finetune=tuned, last=2, features=features)
     fields = {"batches": "reshuffled", "rounds": 4, "augment": "crop-flip", "scoring": scoring}
     return found.spec(seed, **(fields | changes))
 

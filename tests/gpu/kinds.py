@@ -13,12 +13,14 @@ from gpu.border import META, watched
 from gpu.cases import EQUAL, RAGGED, after, before, case, finished, same, simulation
 from gpu.police import offences, unnamed_reads
 from gpu.pretend import GPU, pretended
+from pflbench.engine import memory
+from pflbench.engine.client_map import ClientMap
 from pflbench.engine.simulate import LOOK_EVERY, RunOutcome
 from pflbench.executor import allocator
 from pflbench.spec import RunSpec, Scoring
 
 Moment = tuple[Callable[..., RunSpec], Sequence[int], str, int]
-RUNS: dict[str, Moment] = {"after": (after, EQUAL, "columns", 2), "before": (before, RAGGED, "grouped", 1)}
+RUNS: dict[str, Moment] = {"after": (after, RAGGED, "columns", 2), "before": (before, RAGGED, "grouped", 1)}
 """What each method is run as: when its clients are scored, how many rows each has, the kind of stack, and seeds."""
 
 
@@ -72,9 +74,9 @@ def recorded(name: str, moment: str) -> Recorded:
     more = {"rounds": 8 if len(found.kinds) > 1 else 4, "cohort": 6, "arrival": 1}
     specs = [make(found, seed, **more) for seed in range(seeds)]
     with pretended():
-        plain = finished(simulation(found, specs, sizes, device=GPU, graphs=False, stack=stack))
+        plain = finished(simulation(found, specs, sizes, device=GPU, graphs=False, stack=stack, chunk=6))
     with at_first_sight(), pretended() as gpu:
-        run = simulation(found, specs, sizes, device=GPU, stack=stack)
+        run = simulation(found, specs, sizes, device=GPU, stack=stack, chunk=6)
         with unnamed_reads(gpu, run):
             outcomes = finished(run)
         graphs = run.clients.graphs
@@ -119,12 +121,34 @@ def _last(found: Case) -> Scoring:
     return Scoring(clients="training", stages=stages)
 
 
+@contextlib.contextmanager
+def refusals(gpu: MadeUp) -> Iterator[None]:
+    """Stacks of a kind and size that did not fit, and that are tried again, are noted in `gpu.wrong`."""
+    fits, refused = ClientMap._if_it_fits, dict[Any, int]()
+
+    def noted(self: ClientMap, fn: Any, shared: Any, items: Any, key: Any) -> Any:
+        if len(items) >= refused.get(key, len(items) + 1) > 1:
+            gpu.wrong.append(f"{len(items)} clients of a kind of which {refused[key]} did not fit are tried again")
+        made = fits(self, fn, shared, items, key)
+        if made is None:
+            refused[key] = len(items)
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClientMap, "_if_it_fits", noted)
+        yield
+
+
 def _starved(found: Case, most: int, limit: int | None = None, **setup: Any) -> Starved:
     """A run on a GPU of so many bytes, which says that it has more: others use a part of it. `limit`: of ours."""
     spec = after(found, 0, cohort=6, rounds=5 if len(found.kinds) > 1 else 2, scoring=_last(found))
     with at_first_sight(), pretended(most, ENDLESS, count=True) as gpu, allocator.limited(limit, GPU):
         run = simulation(found, [spec], EQUAL, device=GPU, memory_limit=limit, **setup)
-        outcomes = finished(run)
+        with refusals(gpu):
+            outcomes = finished(run)
+        assert memory.in_use(GPU) == gpu.memory.used, "what is in use is told wrongly"
+        assert memory.peak(GPU) == gpu.memory.peak, "the most that was in use is told wrongly"
+    assert not gpu.wrong, gpu.wrong[0]
     return Starved(outcomes, run, gpu)
 
 
@@ -140,6 +164,8 @@ def starved(name: str) -> None:
     if " " in name:  # a variant: what a limit asks of the method itself it asked already
         return
     kept = _starved(found, ENDLESS, limit=enough)
+    assert [round(x / enough, 6) for x in kept.gpu.limits[:1]] == [1], "PyTorch is not bound to the limit"
+    assert kept.gpu.limits[1:] == [ENDLESS], "the limit outlives its run"
     assert kept.gpu.memory.fullest <= enough, "the limit was not kept"
     assert kept.simulation.clients.room.highest <= enough, "what was in use at most is told wrongly"
     found.same_runs(kept.outcomes, ample.outcomes, "runs with and without a limit")

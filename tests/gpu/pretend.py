@@ -35,6 +35,11 @@ HOST_READS = {
     Tensor.__int__,
     Tensor.__index__,
     Tensor.__array__,
+    Tensor.equal,
+    torch.equal,
+    torch.allclose,
+    Tensor.nonzero,
+    torch.nonzero,
 }
 """What on a GPU waits for it; on a CPU some of these are no operation that a dispatch mode sees."""
 
@@ -46,7 +51,7 @@ class Pretended(TorchFunctionMode):
         super().__init__()
         self.read: list[str] = []
         """Reads by the host while `watched`."""
-        self.watched = False
+        self.watched = self.capturing = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (_DEVICE, _IS_CUDA):
@@ -55,11 +60,15 @@ class Pretended(TorchFunctionMode):
             return there if func == _DEVICE else there.type == "cuda"
         if func in HOST_READS and self.watched:
             self.read.append(f"the host reads a number by {func.__name__}(), not through engine.host")
+        if func is Tensor.pin_memory and self.capturing:
+            self.read.append("a tensor is copied from the host in a capture")
         if func is Tensor.pin_memory:
             return args[0].clone()
         kwargs = dict(kwargs or {})
         if func is Tensor.to and any(_on_gpu(a) for a in (*args[1:2], kwargs.get("device"))):
             kwargs["copy"] = True
+            if self.watched and not kwargs.get("non_blocking"):
+                self.read.append("the host waits for a copy to the device, which goes through engine.host")
         if _on_gpu(kwargs.get("device")):
             kwargs["device"] = CPU
         return func(*(CPU if _on_gpu(a) else a for a in args), **kwargs)
@@ -174,8 +183,17 @@ class MadeUp:
     synchronized: int = 0
     reads: list[tuple[int, str]] = field(default_factory=list)
     """After how many rounds numbers were read at the engine's own seam, and why."""
+    chosen: list[str] = field(default_factory=list)
+    """The devices that were made the current one."""
+    limits: list[int] = field(default_factory=list)
+    """How many bytes PyTorch was allowed, one after the other."""
     constants: set[int] = field(default_factory=set)
     """Where the engine's own constants lie."""
+
+    def limit(self, share: float, total: int, most: int) -> None:
+        """PyTorch takes so much of what the GPU says that it has."""
+        self.limits.append(round(share * total))
+        self.memory.most = min(most, round(share * total))
 
     def __post_init__(self) -> None:
         self.main = Stream(self)
@@ -232,10 +250,12 @@ def pretended(most: int = 1 << 60, believed: int | None = None, count: bool = Fa
     fakes = {
         "is_available": lambda: True,
         "device_count": lambda: 1,
-        "set_device": lambda device: None,
+        "set_device": lambda device: gpu.chosen.append(str(device)),
         "get_device_name": lambda device=None: "made-up GPU",
         "get_device_properties": lambda device=None: SimpleNamespace(total_memory=total),
-        "set_per_process_memory_fraction": lambda share, device=None: setattr(memory, "most", int(share * total)),
+        "set_per_process_memory_fraction": lambda share, device=None: gpu.limit(share, total, most),
+        "mem_get_info": lambda device=None: (total // 2, total),
+        "memory_reserved": lambda device=None: max(memory.used + memory.pools, memory.fullest),
         "memory_allocated": lambda device=None: memory.used,
         "max_memory_allocated": lambda device=None: memory.peak,
         "reset_peak_memory_stats": lambda device=None: memory.reset(),

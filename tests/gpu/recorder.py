@@ -162,7 +162,8 @@ def capturing(graph: FakeGraph, **options: Any) -> Iterator[None]:
     if not gpu.settled:
         gpu.wrong.append("a capture begins before the side stream's warm-up is waited for")
     gpu.graphs.append(weakref.ref(graph))
-    watched, gpu.function_mode.watched, gpu.memory.capturing = gpu.function_mode.watched, True, True
+    watched = gpu.function_mode.watched
+    gpu.function_mode.watched = gpu.function_mode.capturing = gpu.memory.capturing = True
     try:
         with Log(graph):
             yield
@@ -174,5 +175,5 @@ def capturing(graph: FakeGraph, **options: Any) -> Iterator[None]:
             None if isinstance(error, torch.OutOfMemoryError) else error
         )
     finally:
-        gpu.function_mode.watched, gpu.memory.capturing = watched, False
+        gpu.function_mode.watched, gpu.function_mode.capturing, gpu.memory.capturing = watched, False, False
     graph.forget()

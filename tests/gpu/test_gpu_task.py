@@ -1,0 +1,56 @@
+"""A task on the second of two made-up GPUs, as `pflbench run --device cuda:1 --memory-limit …` hands it to a worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pflbench.catalog import complete, describe
+from pflbench.executor import provenance
+from pflbench.executor.task import Place, Task, run_task
+from pflbench.spec import MethodSpec, Named, RunSpec, Scoring
+from pflbench.store.store import Store
+from pflbench.testing import tiny_spec
+
+from .pretend import pretended
+
+LIMIT = 1 << 28
+
+
+def spec(seed: int) -> RunSpec:
+    info = describe("fedavg")
+    return tiny_spec(
+        seed,
+        MethodSpec(name=info.name, version=info.version, hyper=complete(info, {"epochs": 1})),
+        dataset="digits",
+        partition=Named(name="shards", options={"shards": 180}),
+        model="mlp",
+        clients=90,
+        cohort=4,
+        query=0.2,
+        batch=10,
+        tail="drop",
+        rounds=2,
+        scoring=Scoring(stages=("global",), first=3),
+        precision="fp32",
+    )
+
+
+def task_on_the_second(folder: Path) -> None:
+    """Two seeds together, under a limit; the limit is the process's own again afterwards."""
+    specs = (spec(0), spec(1))
+    place = Place(folder / "gpu", folder, device="cuda:1", execution="vectorized", memory_limit=LIMIT)
+    with pretended(count=True) as gpu:
+        done = run_task(Task(specs), place)
+    assert [(d.status, d.message) for d in done] == [("done", "")] * 2, done
+    assert gpu.chosen == ["cuda:1"], "graphs are captured on the device that is the process's current one"
+    assert gpu.limits == [LIMIT, gpu.memory.most], "the limit holds for the run, and for the run alone"
+    records = [Store(place.results).read(one.id).provenance for one in specs]
+    assert all(r["peak_device_memory"] >= gpu.memory.peak > 0 for r in records)
+    assert all(r["device"] == "made-up GPU" for r in records)
+
+
+def test_a_task_runs_on_its_own_gpu_under_its_limit(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(provenance.device_name.cache_clear)
+    task_on_the_second(tmp_path)
