@@ -122,13 +122,13 @@ def _last(found: Case) -> Scoring:
 
 
 @contextlib.contextmanager
-def refusals(gpu: MadeUp) -> Iterator[None]:
-    """Stacks of a kind and size that did not fit, and that are tried again, are noted in `gpu.wrong`."""
+def refusals() -> Iterator[None]:
+    """A stack of a kind and size that did not fit is not tried again."""
     fits, refused = ClientMap._if_it_fits, dict[Any, int]()
 
     def noted(self: ClientMap, fn: Any, shared: Any, items: Any, key: Any) -> Any:
         if len(items) >= refused.get(key, len(items) + 1) > 1:
-            gpu.wrong.append(f"{len(items)} clients of a kind of which {refused[key]} did not fit are tried again")
+            raise AssertionError(f"{len(items)} clients of a kind of which {refused[key]} did not fit are tried again")
         made = fits(self, fn, shared, items, key)
         if made is None:
             refused[key] = len(items)
@@ -144,7 +144,7 @@ def _starved(found: Case, most: int, limit: int | None = None, **setup: Any) -> 
     spec = after(found, 0, cohort=6, rounds=5 if len(found.kinds) > 1 else 2, scoring=_last(found))
     with at_first_sight(), pretended(most, ENDLESS, count=True) as gpu, allocator.limited(limit, GPU):
         run = simulation(found, [spec], EQUAL, device=GPU, memory_limit=limit, **setup)
-        with refusals(gpu):
+        with refusals():
             outcomes = finished(run)
         assert memory.in_use(GPU) == gpu.memory.used, "what is in use is told wrongly"
         assert memory.peak(GPU) == gpu.memory.peak, "the most that was in use is told wrongly"
