@@ -20,7 +20,7 @@ from pflbench.executor import allocator
 from pflbench.spec import RunSpec, Scoring
 
 Moment = tuple[Callable[..., RunSpec], Sequence[int], str, int]
-RUNS: dict[str, Moment] = {"after": (after, RAGGED, "columns", 2), "before": (before, RAGGED, "grouped", 1)}
+RUNS: dict[str, Moment] = {"after": (after, RAGGED, "grouped", 2), "before": (before, RAGGED, "columns", 1)}
 """What each method is run as: when its clients are scored, how many rows each has, the kind of stack, and seeds."""
 
 
