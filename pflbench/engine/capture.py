@@ -106,9 +106,11 @@ class Graphs:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         try:
-            with torch.cuda.stream(stream):
-                function(recorded.inputs)  # libraries set themselves up outside the graph
-            torch.cuda.current_stream().wait_stream(stream)
+            try:
+                with torch.cuda.stream(stream):
+                    function(recorded.inputs)  # libraries set themselves up outside the graph
+            finally:  # whatever came of it, the stream may still read what is about to be freed
+                torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 recorded.outputs = function(recorded.inputs)
