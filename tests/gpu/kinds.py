@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -124,12 +125,14 @@ def _last(found: Case) -> Scoring:
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
     """A stack of a kind and size that did not fit is not tried again."""
-    fits, refused = ClientMap._if_it_fits, dict[Any, int]()
+    fits, refused, alone = ClientMap._if_it_fits, dict[Any, int](), Counter[Any]()
 
     def noted(self: ClientMap, fn: Any, shared: Any, items: Any, key: Any) -> Any:
         if len(items) >= refused.get(key, len(items) + 1) > 1:
             raise AssertionError(f"{len(items)} clients of a kind of which {refused[key]} did not fit are tried again")
         made = fits(self, fn, shared, items, key)
+        alone[key] = alone[key] + 1 if made is None and len(items) == 1 else 0
+        assert alone[key] < 2, "one client that did not fit is tried again, and nothing was let go between"
         if made is None:
             refused[key] = len(items)
         return made
