@@ -58,6 +58,8 @@ class Pretended(TorchFunctionMode):
             there = _DEVICE(args[0])
             there = GPU if there == CPU else there
             return there if func == _DEVICE else there.type == "cuda"
+        if func is torch.device:
+            return func(*args, **(kwargs or {}))
         if func in HOST_READS and self.watched:
             self.read.append(f"the host reads a number by {func.__name__}(), not through engine.host")
         if func is Tensor.pin_memory and self.capturing:
