@@ -29,6 +29,7 @@ GROUND = (
     "userimport",
     "selection",
     "units",
+    "commands",
 )
 FLOORS = [
     GROUND,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pflbench.cli.options import DEFAULT_RESULTS
 from pflbench.errors import StoreError
-from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.units import count
@@ -78,9 +75,3 @@ def write(output: Path, content: bytes) -> None:
         output.write_bytes(content)
     except OSError as error:
         raise StoreError(f"Cannot write {str(output)!r}: {error.strerror or error}.") from error
-
-
-def command(verb: str, part: Selection, results: Path) -> str:
-    """The command line of a verb on this part of some suites."""
-    elsewhere = "" if results == DEFAULT_RESULTS else f" --results {shlex.quote(str(results))}"
-    return f"pflbench {verb}{part.options}{elsewhere}"

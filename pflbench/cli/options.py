@@ -10,6 +10,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from pflbench.commands import DEFAULT_RESULTS as DEFAULT_RESULTS
+
 Verb = Callable[..., int]
 
 
@@ -20,7 +22,6 @@ def option(*names: str, help: str, **more: Any) -> Any:
 
 
 Results = Annotated[Path, option("--results", "-r", help="The folder that holds the results.")]
-DEFAULT_RESULTS = Path("results")
 Packaged = Annotated[
     bool,
     option("--packaged/--no-packaged", help="Read also the reference runs that came with pflbench, below one's own."),

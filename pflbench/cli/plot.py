@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 from pflbench.cli import common, options
 from pflbench.cli.common import console
 from pflbench.cli.options import asking, option
+from pflbench.commands import command
 from pflbench.errors import UsageError, unknown
 from pflbench.selection import Selection
 from pflbench.store import ShownStore
@@ -176,7 +177,7 @@ def _of_any_runs(
     drawing = draw(table, Shelf(store))
     if not drawing.panels:
         why = " ".join(note for note in drawing.notes if note.startswith("Left out"))
-        makes = f"`{common.command('run', table.part, store.root)} --evaluate-every {often(table)}` makes its runs."
+        makes = f"`{command('run', table.part.options, store.root)} --evaluate-every {often(table)}` makes its runs."
         raise UsageError(f"Nothing of {table.suite} in {str(store.root)!r} can be drawn so. {why or makes}")
     return drawing
 
@@ -233,7 +234,7 @@ def _from_runs(suite: Suite, figure: FromRuns, part: Selection, store: Store) ->
         # What a command calls it: its name if it comes with pflbench, else its path.
         name = suite.name if figures().get(suite.name) == suite.path else suite.path
         every = getattr(figure, "every", None)
-        makes = common.command("run", part.but(suites=[str(name)]), store.root)
+        makes = command("run", part.but(suites=[str(name)]).options, store.root)
         makes += f" --evaluate-every {every}" if every else ""
         raise UsageError(f"No results of {suite.name} in {str(store.root)!r} to draw. `{makes}` makes them.")
     return drawing

@@ -12,13 +12,16 @@ import typer
 from pflbench.cli import common, options
 from pflbench.cli.common import console
 from pflbench.cli.options import asking, option
+from pflbench.commands import command
 from pflbench.data.root import data_root
 from pflbench.errors import unknown
 from pflbench.selection import Selection
+from pflbench.selection import selection as selected
 from pflbench.store import ShownStore
 from pflbench.units import count
 
 if TYPE_CHECKING:
+    from pflbench.report.table import Table
     from pflbench.store import Store
     from pflbench.suite.cells import Expansion, ReadAs
 
@@ -119,7 +122,8 @@ def report(
         ids = (id for one in found.tables for *_, value in one.shown for seed in value.runs.values() for id in seed)
         _say_others(found.others, store, ids)
     if format_ == "csv":
-        text = long_form(tables)
+        text = long_form(tables)  # which has no place for sentences
+        _say_lacking(found.tables)
     else:
         text = "\n".join(render(table, format_, compare_paper) for table in tables)  # type: ignore[arg-type]
     return _put(text, output)
@@ -132,6 +136,13 @@ def _put(text: str, output: Path | None) -> int:
     else:
         common.write(output, text.encode())
     return 0
+
+
+def _say_lacking(tables: Iterable[Table]) -> None:
+    """Say on standard error which runs of these tables are missing, and the command that computes them."""
+    for one in tables:
+        if one.lacking:
+            common.errors().print(f"{one.suite} ({one.profile}): {one.lacking}")
 
 
 def _say_others(tables: Sequence[Expansion], store: Store, shown: Iterable[str]) -> None:
@@ -149,14 +160,13 @@ def _say_others(tables: Sequence[Expansion], store: Store, shown: Iterable[str])
     lines = []
     for place in sorted(own):
         one = tables[place]
-        profile = "" if one.profile == "paper" else f" --profile {one.profile}"
-        command = f"pflbench report --suite {one.part.suites[0]}{profile}"
-        lines.append((command, f"{len(made[place])} of {len(one.runs)} runs"))
+        options = selected(suites=one.part.suites[:1], profile=one.profile).options
+        lines.append((command("report", options, store.root), f"{len(made[place])} of {len(one.runs)} runs"))
     if lines:
-        width = max(len(command) for command, _ in lines)
+        width = max(len(typed) for typed, _ in lines)
         console().print("Other tables with results (--all prints them):")
-        for command, runs in lines[:_LISTED]:
-            console().print(f"  {command:<{width}}  # {runs}")
+        for typed, runs in lines[:_LISTED]:
+            console().print(f"  {typed:<{width}}  # {runs}")
     if more := len(lines[_LISTED:]) + sum(map(bool, made)) - len(lines):
         console().print(f"{count(more, 'more table')}, mostly of runs that stand elsewhere too, with --all.")
     if lines or more:

@@ -11,6 +11,7 @@ from rich.console import Console
 from pflbench.cli import common, options
 from pflbench.cli.common import console, errors
 from pflbench.cli.options import EXECUTION, SELECTION, asking, option
+from pflbench.commands import command
 from pflbench.data.root import data_root
 from pflbench.running.execution import Execution
 from pflbench.selection import Selection
@@ -61,7 +62,7 @@ def train_part(part: Selection, results: Path, execution: Execution, *, quiet: b
     if outcome.dones:
         out.print(outcome.summary)
     if outcome.names and (outcome.finished or not (outcome.runnable or outcome.problems)):
-        out.print(f"The table: {common.command('report', part.but(methods=None, overrides=None), results)}")
+        out.print(f"The table: {command('report', part.but(methods=None, overrides=None).options, results)}")
     return outcome.good
 
 

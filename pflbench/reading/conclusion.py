@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from pflbench.commands import command
 from pflbench.reading.evidence import Facts
 from pflbench.reading.explaining import Explanation
 from pflbench.reading.runs import commit
@@ -65,8 +66,8 @@ def conclusion(of: Explanation) -> Conclusion:
     """What may be concluded from the cell, and why."""
     if of.value.mean is None:
         failed = f", {of.value.failed} failed" if of.value.failed else ""
-        make = f"pflbench run --suite {of.table.suite} --column {of.head.column.id} --method {of.cell.row.id}"
-        trains = [f"`{make}{of.part.options}` trains them."] if of.named else []
+        part = of.part.but(suites=[of.suite.called], columns=[of.head.column.id], methods=[of.cell.row.id])
+        trains = [f"`{command('run', part.options, of.shelf.root)}` trains them."] if of.named else []
         nothing = f"Nothing can be concluded: none of {count(of.value.expected, 'seed')} is done{failed}."
         suspect = _of_the_paper(of)
         return Conclusion((nothing, *trains, *suspect), (*_of_the_values(of), *_of_departures(of), *suspect))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from pflbench.commands import command
 from pflbench.errors import UsageError, unknown
 from pflbench.names import is_reference, split_reference, without_folder
 from pflbench.reading.tables import latest, none_there, with_results
@@ -32,8 +33,8 @@ def one_table(part: Selection, store: Store, own: Own) -> Expansion:
     tables = [_of_methods(table, part.methods) for table in found]
     tables = [table for table in tables if not done.isdisjoint(_runs(table.cells))]
     if not tables:
-        made = f"`pflbench run{part.options} --evaluate-every 10`"
-        raise UsageError(str(none_there(part, store, own)).replace("`pflbench run`", made))
+        made = f"`{command('run', part.options, store.root)} --evaluate-every 10`"
+        raise UsageError(str(none_there(part, store, own)).replace(f"`{command('run', results=store.root)}`", made))
     suites = dict.fromkeys(table.part.suites[0] for table in tables)
     if len(suites) > 1:
         raise UsageError(f"Several tables have such runs, name one with --suite: {', '.join(suites)}.")

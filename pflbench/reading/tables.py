@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, get_args
 
+from pflbench.commands import command
 from pflbench.errors import UsageError, unknown
 from pflbench.report.compact import only
 from pflbench.report.dataset_table import lay_out_counts
@@ -193,7 +194,7 @@ def none_there(part: Selection, store: Store, own: Own) -> UsageError:
     named = " and ".join(part.suites) or "any suite"
     what = f"{named} under profile {part.profile}" if part.profile else named
     made = instead((run for table in tables for run in table.runs), _finished(store))
-    other = elsewhere(tables, store, named=bool(part.suites)) or "`pflbench run` makes them."
+    other = elsewhere(tables, store, named=bool(part.suites)) or f"`{command('run', results=store.root)}` makes them."
     why = f" for the code and data as they are now; {made}." if made else f". {other}"
     return UsageError(f"No results of {what} in {str(store.root)!r}{why}")
 

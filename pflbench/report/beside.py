@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pflbench.commands import command, public_folder
 from pflbench.report.cells import read, value
 from pflbench.report.reading import Shelf
 from pflbench.report.table import Beside, CellValue, Grid, Row, Table
@@ -44,10 +45,10 @@ def compared(table: Expansion, grid: Grid, shelf: Shelf, read_as: ReadAs) -> tup
     }
     lacking = dict.fromkeys(cells[place].column.id for place, one in theirs.items() if one.done < one.expected)
     every = lacking.keys() == {cell.column.id for cell in other.cells}
-    return found, _lines(table, path, [] if every else list(lacking), lacks=bool(lacking))
+    return found, _lines(table, path, [] if every else list(lacking), lacks=bool(lacking), results=shelf.root)
 
 
-def _lines(table: Expansion, path: Path, columns: Sequence[str], *, lacks: bool) -> list[str]:
+def _lines(table: Expansion, path: Path, columns: Sequence[str], *, lacks: bool, results: Path) -> list[str]:
     """What stands beside the numbers, in words, and the command that makes the runs which these columns lack.
 
     `columns`: none where all of them do. `lacks`: whether one does.
@@ -55,10 +56,11 @@ def _lines(table: Expansion, path: Path, columns: Sequence[str], *, lacks: bool)
     called = next((name for name, file in available().items() if file.resolve() == path.resolve()), str(path))
     profile = "" if table.profile == "paper" else f", profile {table.profile}"
     asked = table.part.but(suites=[called], rows=[], columns=columns, methods=[], overrides=[])
+    fills = command("run", asked.options, public_folder(results))
     return [
         f"Beside each number: what the paper's protocol gave (our runs of {called}{profile}), and the row's rank in "
         "the column there → here, among the rows that are done for the same seeds; equal numbers share a rank.",
-        *[f"Places of the paper's protocol that lack runs are filled by `pflbench run{asked.options}`."] * lacks,
+        *[f"Places of the paper's protocol that lack runs are filled by `{fills}`."] * lacks,
     ]
 
 

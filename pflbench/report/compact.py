@@ -29,7 +29,7 @@ def compact(table: Table, compare: bool = True) -> Table:
         columns=tuple(table.columns[i] for i in columns),
         rows=rows,
         extra=extra,
-        footer=(*table.warnings, *compared, *_marks(table), last),
+        footer=(*table.warnings, *compared, *_marks(table), *([table.lacking] if table.lacking else []), last),
         comparable=False,
     )
 

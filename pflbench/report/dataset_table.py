@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from pflbench.commands import command, public_folder
 from pflbench.report import footer
 from pflbench.report.cells import spread_word, summarize
 from pflbench.report.table import CellValue, Row, Table
@@ -32,12 +34,12 @@ def lay_out_counts(table: CountTable, store: Store) -> Table:
         extra=(),
         decimals=0,
         blocks=False,
-        footer=tuple(line for line in _footer(table, found) if line),
+        footer=tuple(line for line in _footer(table, found, store.root) if line),
         comparable=not table.shortfall.runs,
     )
 
 
-def _footer(table: CountTable, found: Mapping[str, Sequence[Counts]]) -> Iterator[str]:
+def _footer(table: CountTable, found: Mapping[str, Sequence[Counts]], results: Path) -> Iterator[str]:
     """The lines below the table, some of them empty. `found`: what was counted, by the dataset's id."""
     varies = any(len({one[:-1] for one in counts}) > 1 for counts in found.values())
     there = [f"{found[one.id][0].data[:12]} ({one.title})" for one in table.datasets if found[one.id]]
@@ -48,7 +50,8 @@ def _footer(table: CountTable, found: Mapping[str, Sequence[Counts]]) -> Iterato
     yield f"Seeds: {ranges(table.seeds)}.{f' Where they differ, the mean stands there.{pm}' if varies else ''}"
     yield f"Data: {', '.join(there)}." if there else ""
     if missing:
-        yield f"Not counted yet: {missing}. `pflbench run {table.command}` counts what the datasets hold."
+        counts = command("run", f" {table.command}", public_folder(results))
+        yield f"Not counted yet: {missing}. `{counts}` counts what the datasets hold."
     yield from table.notes
 
 

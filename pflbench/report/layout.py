@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from pflbench.commands import public_folder
 from pflbench.report.beside import compared
 from pflbench.report.cells import Read, read, settle, value
 from pflbench.report.fairness import fairness
 from pflbench.report.footer import footer
+from pflbench.report.lacking import lacking
 from pflbench.report.reading import Shelf
 from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
 from pflbench.report.unlisted import extra_rows
@@ -119,6 +121,7 @@ def finished(of: Filled, versus: str | None = None, *, over_clients: bool = Fals
     grid, told = compared(table, of.grid, of.shelf, of.read_as)
     columns, differences = derive(table, list(guests), grid)
     lines, warnings, summary = footer(table, grid, named | guests, of.used, list(of.mixed.values()), of.spare, of.older)
+    public = lacking(table, grid, public_folder(of.shelf.root))
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(
         suite=table.suite,
@@ -129,9 +132,10 @@ def finished(of: Filled, versus: str | None = None, *, over_clients: bool = Fals
         extra=_rows(guests, of.used, grid | differences, columns),
         decimals=table.layout.decimals,
         blocks=table.layout.blocks == "group",
-        footer=(*lines, *told),
+        footer=(*lines, *([public] if public else []), *told),
         warnings=(*warnings, *told),
         summary=summary,
+        lacking=lacking(table, grid, of.shelf.root),
         comparable=not table.shortfall.runs,
         read_as=of.read_as,
         versus=against,

@@ -213,6 +213,11 @@ class Shelf:
         self.stored: dict[str, Stored] = {stored.spec.id: stored for stored in store.list()}
 
     @property
+    def root(self) -> Path:
+        """The folder that holds them."""
+        return self._store.root
+
+    @property
     def specs(self) -> list[RunSpec]:
         """The specs of all stored runs."""
         return [stored.spec for stored in self.stored.values()]

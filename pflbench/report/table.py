@@ -221,6 +221,8 @@ class Table:
     """Seeds, spread and number of runs in a line."""
     versus: Versus | None = None
     """Its cells held against a rival's."""
+    lacking: str = ""
+    """Which runs of the suite are not done, and the command that computes them; empty if all are."""
     fairness: Mapping[tuple[str, str], Fairness] | None = None
     """Where it is asked for: how cells are spread over clients, by the ids of row and head."""
 

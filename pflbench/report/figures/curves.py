@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pflbench.commands import command, public_folder
 from pflbench.errors import unknown
 from pflbench.report.cells import spread_word
 from pflbench.report.figures.over_seeds import Walk, over_seeds
@@ -58,7 +59,9 @@ def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str =
     of_suite = tuple(row for row in table.rows if not row.id.startswith(EXTRA))
     every = tuple(heads.values())
     _, seeds = not_done(table, every, shelf)
-    more = f"`pflbench run{table.part.options} --evaluate-every {often(table)}` scores more"
+    more = (
+        f"`{command('run', table.part.options, public_folder(shelf.root))} --evaluate-every {often(table)}` scores more"
+    )
     drawn = drawn_in(table, every, panels)
     notes = (
         *mixed(table, shelf),

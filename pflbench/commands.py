@@ -1,0 +1,19 @@
+"""Command lines that messages tell to type, on the results folder that was asked for."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+DEFAULT_RESULTS = Path("results")
+
+
+def command(verb: str, options: str = "", results: Path = DEFAULT_RESULTS) -> str:
+    """The command line of a verb on a results folder; `options`: each with a blank before it."""
+    elsewhere = "" if results == DEFAULT_RESULTS else f" --results {shlex.quote(str(results))}"
+    return f"pflbench {verb}{options}{elsewhere}"
+
+
+def public_folder(results: Path) -> Path:
+    """The folder as texts name it that others read: one of somebody's machine, an absolute one, not at all."""
+    return DEFAULT_RESULTS if results.is_absolute() or str(results).startswith("~") else results
