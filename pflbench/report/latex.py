@@ -17,7 +17,7 @@ from pflbench.suite.cells import ColumnHead
 NEEDS = r"% Needs \usepackage{booktabs,graphicx} in the preamble."
 CAPTION = ("Counted:", NO_PAPER, "Paper:", "Seeds:", "Selection:")
 """How those lines of the footer begin that stand in the caption: the protocol, what is selected, and the seeds."""
-SOURCE = ("Commit:", "Data:", "Not shown:", "Runs of the suite:")
+SOURCE = ("Commit:", "Data:", "Missing", "Not shown:", "Runs of the suite:")
 """How those begin that tell which stored runs were read. No paper prints them, so they are comments."""
 
 _COMMANDS = {
