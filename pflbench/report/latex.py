@@ -42,6 +42,8 @@ _GREEK = dict(
 )
 _FITTING = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 """Shrinks what follows if it is wider than the text."""
+_BELOW = 1500
+"""So many characters of notes stand in the float, below the table; more of them follow it, which no float can hold."""
 _LIGATURES = "-'`,"
 
 
@@ -110,12 +112,17 @@ def _float(caption: Sequence[str], label: str, grids: Sequence[Sequence[str]], n
         if i:
             yield r"  \par\medskip"
         yield from (f"  {line}" for line in grid)
-    if notes:
+    short = sum(map(len, notes)) <= _BELOW
+    if notes and short:
         yield r"  \par\smallskip"
         yield r"  \begin{minipage}{\linewidth}\footnotesize"
         yield from (f"    {escaped(note)}\\par" for note in notes)
         yield r"  \end{minipage}"
     yield r"\end{table}"
+    if not short:  # text, which may go on on the next page, as a float cannot
+        yield r"{\footnotesize\sloppy\noindent"
+        yield from (f"  {escaped(note)}\\par" for note in notes)
+        yield "}"
 
 
 def _tabular(columns: str, head: Sequence[str], body: Sequence[str]) -> list[str]:
