@@ -33,9 +33,10 @@ def test_the_command_that_a_run_ends_with_shows_what_it_made(cli: Any) -> None:
     command = made.out.splitlines()[-1]
     assert command == "The table: pflbench report --suite tiny.toml --column shards --rounds 1 --seeds 0"
     named, bare = cli(*command.split()[3:]), cli("report")
-    for shown in (named.out, bare.out):
-        assert "FedAvg" in shown and "\nDitto" not in shown and "Dirichlet" not in shown, "only what has results"
-        assert "Missing: Ditto: all." in shown
+    for shown, lacking in ((named.out, "Missing: Ditto: all."), (bare.out, "FedAvg-FT: Dirichlet; Ditto: all.")):
+        cells = shown.split("Missing: ")[0]
+        assert "FedAvg" in cells and "Ditto" not in cells and "Dirichlet" not in cells, "only what has results"
+        assert lacking in " ".join(shown.split())
         assert "1 of 2 rounds" in shown and len(shown.splitlines()) <= 24
     assert "Ditto" in cli("report", "--full", *command.split()[4:]).out
     again = cli(*RUN, "-m", "fedavg", "--rounds", "1")
