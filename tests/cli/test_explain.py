@@ -391,7 +391,7 @@ def test_rounds_seeds_and_values_are_selected_as_a_run_is_told_them(cli, results
     out = cli(*CELL, "--rounds", "1", "--seeds", "0,7", "--set", "ditto.lam=0.5").out
     assert "Rounds: 1." in out and "Seeds: 0, 7 (n = 2)." in out and re.search(r"lam +0\.5 +not said", out)
     assert "Nothing can be concluded: none of 2 seeds is done." in out
-    again = "--suite tiny --method ditto --column shards --rounds 1 --seeds 0,7 --set ditto.lam=0.5` trains them"
+    again = "--suite tiny.toml --method ditto --column shards --rounds 1 --seeds 0,7 --set ditto.lam=0.5` trains them"
     assert again in " ".join(out.split())
     assert "Set by the profile or by options, or of no known source: " in " ".join(out.split())
     refused = cli(*CELL, "--set", "ditto.lamb=1")
