@@ -81,6 +81,11 @@ EXECUTION = {
         "--checkpoint-every",
         help="Write runs under way down after so many rounds (50) or so long (10m), to go on from there when stopped.",
     ),
+    "follow": _asked(
+        TEXT,
+        "--follow",
+        help="A file to which every round of every run adds a line of JSON: round, seconds, accuracies.",
+    ),
     "memory_limit": _asked(
         TEXT,
         "--memory-limit",

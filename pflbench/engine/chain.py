@@ -61,7 +61,7 @@ class Checkpoints(Protocol):
         """Set the first simulation that asks to where it stood."""
 
     def keep(self, walked: Walked, simulation: Simulation) -> None:
-        """Called between two rounds; what it raises ends the training."""
+        """Called after each round; what it raises ends the training."""
 
 
 def walk(

@@ -63,7 +63,7 @@ class Setup:
     on_round: Callable[[int], None] | None = None
     """Called with the number of finished rounds."""
     after_round: Callable[[Simulation], None] | None = None
-    """Called with the simulation between two rounds; what it raises ends the training."""
+    """Called with the simulation after each round and its scores; what it raises ends the training."""
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Simulation:
                 self.score(last=False)
             if self.setup.on_round:
                 self.setup.on_round(self.rounds)
-            if self.setup.after_round and self.rounds < total:
+            if self.setup.after_round:
                 self.setup.after_round(self)
 
     def step(self) -> None:

@@ -104,7 +104,7 @@ class Checkpoints:
             snapshot.restore(simulation, told["simulation"], read)
 
     def keep(self, walked: Walked, simulation: Simulation) -> None:
-        """Write a checkpoint where one is due.
+        """Write a checkpoint where one is due, also after the last round, since scores may take longer than training.
 
         Raises:
             Stopped: An end was asked for.

@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +24,7 @@ from pflbench.errors import PflbenchError, UsageError
 from pflbench.executor import build, checkpoint, provenance
 from pflbench.executor.again import apart, scored_often
 from pflbench.executor.allocator import limited, tidy
+from pflbench.executor.follow import Follower
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
 from pflbench.result import RunResult
@@ -83,6 +85,8 @@ class Place:
     """Whether a finished result is replaced by whatever the run made again has, instead of only by the same."""
     checkpoint_every: Interval | None = None
     """How often a run under way is written down, to go on from there."""
+    follow: Path | None = None
+    """A file to which every round adds a line."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +149,12 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
     except checkpoint.Stopped:
         return []
     except (Exception, SystemExit) as error:
-        if isinstance(error, PflbenchError) or len(task.specs) > 1 or memory.out_of_memory(error):
+        if len(task.specs) == 1 and (isinstance(error, PflbenchError) or memory.out_of_memory(error)):
             return _not_trained(error, task, place, on_round, lanes)
         outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
+    if detail and len(task.specs) > 1:  # out here, where nothing holds on to what the group had in memory
+        del trained, setup, federations, before
+        return _one_by_one(task, place, on_round, lanes)
     record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, trained) | source
     record |= {"unchecked": True} if task.unchecked else {}
     dones = []
@@ -185,6 +192,8 @@ def _train(
         less = f"{limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use"
         raise UsageError(f"--memory-limit: {less} before training begins.")
     under = trained.under
+    if place.follow:
+        setup = replace(setup, on_round=_followed(task, place.follow, setup.on_round, trained))
     with limited(place.memory_limit, setup.device):
         trained.walked = walked = chain.walk(before, len(task.specs), network, setup, under)
         heard = replace(
@@ -211,6 +220,19 @@ def _checkpoints(task: Task, place: Place, data_hash: str, source: Mapping[str, 
         "own code": hashlib.sha256(repr(sorted(source.items())).encode()).hexdigest()[:16] if source else None,
     }
     return checkpoint.Checkpoints.of(place.results, task.specs, place.checkpoint_every, conditions)
+
+
+def _followed(task: Task, path: Path, on_round: OnRound | None, trained: _Trained) -> OnRound:
+    """After every round, a line for each run."""
+    follow, held = Follower(path, task.specs, task.asked), weakref.ref(trained)  # which holds what hears this
+
+    def heard(rounds: int) -> None:
+        now = held()
+        follow(rounds, now.simulation.runs if now and now.simulation else ())
+        if on_round:
+            on_round(rounds)
+
+    return heard
 
 
 def _before(task: Task, place: Place, federations: list[Federation]) -> list[chain.Training]:
@@ -295,7 +317,7 @@ def _not_trained(
 ) -> list[Done]:
     """The runs of a group one by one, or the error of a single run."""
     if len(task.specs) > 1:
-        return [done for spec in task.specs for done in run_task(replace(task, specs=(spec,)), place, on_round, lanes)]
+        return _one_by_one(task, place, on_round, lanes)
     message = str(error)
     if memory.out_of_memory(error):
         under = " under the --memory-limit" if place.memory_limit else ""
@@ -304,6 +326,10 @@ def _not_trained(
         files = {_file(reference) for reference in task.own.values()}
         message = blame.line(error, blame.where(error, files), hint=False)
     return [Done(task.specs[0], "error", message, traceback.format_exc())]
+
+
+def _one_by_one(task: Task, place: Place, on_round: OnRound | None, lanes: Lanes) -> list[Done]:
+    return [done for spec in task.specs for done in run_task(replace(task, specs=(spec,)), place, on_round, lanes)]
 
 
 def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, Any], detail: str) -> Done:

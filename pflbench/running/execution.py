@@ -27,6 +27,7 @@ class Execution:
             everything (`always`).
         evaluate_every: Score after every so many rounds, too.
         checkpoint_every: How often a run under way is written down, so that it can be gone on with. None: never.
+        follow: A file to which every round of every run adds a line of JSON. None: none.
         fail_fast: Start nothing more after a run that fails.
         unchecked: Train methods of the user's own that were not held against the contract; every report says so.
         data_dir: Where the datasets are. None: the data root.
@@ -43,6 +44,7 @@ class Execution:
     redo: Redo = "missing"
     evaluate_every: int | None = None
     checkpoint_every: Interval | None = None
+    follow: str | Path | None = None
     fail_fast: bool = False
     unchecked: bool = False
     data_dir: str | Path | None = None

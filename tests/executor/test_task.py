@@ -206,6 +206,31 @@ def test_a_process_holds_one_pool_and_lets_go_of_a_run(tmp_path: Path, monkeypat
     assert len(held) == 6
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_group_lets_go_of_its_memory_before_its_runs_are_tried_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow: bool
+) -> None:
+    groups: list[weakref.ref[Simulation]] = []
+    train = Simulation.run
+
+    def run(self: Simulation) -> Any:
+        if len(self.runs) > 1:
+            groups.append(weakref.ref(self))
+            raise torch.OutOfMemoryError
+        assert [group() for group in groups] == [None]
+        return train(self)
+
+    monkeypatch.setattr(Simulation, "run", run)
+    gc.disable()
+    try:
+        file = tmp_path / "rounds.jsonl" if follow else None
+        place = Place(tmp_path / "results", tmp_path, execution="vectorized", follow=file)
+        dones = run_task(task(spec(seed=0), spec(seed=1)), place)
+    finally:
+        gc.enable()
+    assert [(done.status, done.message) for done in dones] == [("done", "")] * 2
+
+
 def test_what_loading_leaves_is_given_back_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order, load, train = [], build.federation, Simulation.run
     monkeypatch.setattr(build, "federation", lambda *args: order.append("load") or load(*args))

@@ -1,0 +1,61 @@
+"""The lines of JSON that every round adds to a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pflbench.catalog import complete, describe
+from pflbench.executor.again import means
+from pflbench.executor.task import Place, Task, run_task
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.store import Store
+from pflbench.testing import tiny_spec
+
+
+def spec(seed: int) -> RunSpec:
+    info = describe("fedavg")
+    return tiny_spec(
+        seed,
+        MethodSpec(name=info.name, version=info.version, hyper=complete(info, {})),
+        dataset="digits",
+        partition=Named(name="shards", options={"shards": 180}),
+        model="cnn2",
+        clients=90,
+        cohort=2,
+        query=0.2,
+        batch=10,
+        tail="drop",
+        rounds=4,
+        scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=2, lr=0.05)),
+    )
+
+
+def test_every_round_of_every_run_has_a_line_and_scored_ones_their_accuracies(tmp_path: Path) -> None:
+    specs, file = (spec(0), spec(1)), tmp_path / "new" / "rounds.jsonl"
+    asked = {specs[0].id: {"suite": "s", "column": "c", "row": "r", "profile": "p"}}
+    place = Place(tmp_path / "results", tmp_path, execution="vectorized", evaluate_every=2, follow=file)
+    assert [done.status for done in run_task(Task(specs, asked=asked), place)] == ["done"] * 2
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["run"], line["round"]) for line in lines] == [(one.id, n) for n in (1, 2, 3, 4) for one in specs]
+    assert {line["rounds"] for line in lines} == {4} and {line["seed"] for line in lines} == {0, 1}
+    assert all(("column" in line) == (line["run"] == specs[0].id) for line in lines)
+    seconds = [line["seconds"] for line in lines]
+    assert seconds == sorted(seconds) and seconds[0] >= 0
+    assert [line["round"] for line in lines if "accuracy" in line] == [2, 2], "the last round is scored at the end"
+    for line in lines:
+        if "accuracy" in line:
+            stored = means(Store(place.results).read(line["run"]))
+            assert line["accuracy"] == {
+                "global": pytest.approx(stored["global", 2, 0], abs=1e-4),
+                "finetuned": pytest.approx(stored["finetuned", 2, 2], abs=1e-4),
+            }
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    place = Place(tmp_path / "results", tmp_path, follow=tmp_path / "file" / "rounds.jsonl")
+    (done,) = run_task(Task((spec(0),)), place)
+    assert done.status == "error" and done.message.startswith(f"Cannot write to '{tmp_path / 'file' / 'rounds.jsonl'}'")
