@@ -156,16 +156,7 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
         del trained, setup, federations, before
         return _one_by_one(task, place, on_round, lanes)
     record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, trained) | source
-    record |= {"unchecked": True} if task.unchecked else {}
-    dones = []
-    for spec, outcome, federation, told in zip(task.specs, outcomes, federations, trained.walked.told, strict=True):
-        asked = {"asked": dict(task.asked[spec.id])} if task.asked.get(spec.id) else {}
-        shared: dict[str, Any] = {"shared_rows": rows} if (rows := federation.shared) else {}
-        shared |= {"before": told} if told else {}
-        dones.append(_store(spec, outcome, place, record | asked | shared | dict(outcome.costs), detail))
-    if trained.under and not any(done.fatal for done in dones):
-        trained.under.remove()
-    return dones
+    return _store_all(task, place, outcomes, federations, trained, record, detail)
 
 
 @dataclass
@@ -330,6 +321,28 @@ def _not_trained(
 
 def _one_by_one(task: Task, place: Place, on_round: OnRound | None, lanes: Lanes) -> list[Done]:
     return [done for spec in task.specs for done in run_task(replace(task, specs=(spec,)), place, on_round, lanes)]
+
+
+def _store_all(
+    task: Task,
+    place: Place,
+    outcomes: list[RunOutcome],
+    federations: list[Federation],
+    trained: _Trained,
+    record: dict[str, Any],
+    detail: str,
+) -> list[Done]:
+    """Store the runs of a group; their checkpoints go, unless nothing can be written."""
+    record |= {"unchecked": True} if task.unchecked else {}
+    dones = []
+    for spec, outcome, federation, told in zip(task.specs, outcomes, federations, trained.walked.told, strict=True):
+        asked = {"asked": dict(task.asked[spec.id])} if task.asked.get(spec.id) else {}
+        shared: dict[str, Any] = {"shared_rows": rows} if (rows := federation.shared) else {}
+        shared |= {"before": told} if told else {}
+        dones.append(_store(spec, outcome, place, record | asked | shared | dict(outcome.costs), detail))
+    if trained.under and not any(done.fatal for done in dones):
+        trained.under.remove()
+    return dones
 
 
 def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, Any], detail: str) -> Done:
