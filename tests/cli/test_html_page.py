@@ -25,7 +25,7 @@ TABLE = "pfedvem-table1.paper"
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the committed results."""
     path = tmp_path_factory.mktemp("page") / "page.html"
-    written(path, "-s", "pfedvem-table1", "-s", "cafeme-table1")
+    written(path, "-s", "pfedvem-table1", "-s", "cafeme-table1", "-s", "cafeme-table1-fair")
     return path
 
 
@@ -112,6 +112,16 @@ def test_rows_are_filtered_and_hidden(opened: Any) -> None:
     sheet(page).locator('[data-hides="rows:local"] input').uncheck()
     assert "Local" not in sheet(page).locator("tbody th[scope=row]:visible").all_inner_texts()
     assert "row=local" in page.url
+    box = sheet(page).locator("details.hide > div").bounding_box()
+    assert box and box["x"] >= 0 and box["x"] + box["width"] <= 1400
+    page.keyboard.press("Escape")
+    assert not sheet(page).locator("details.hide > div").is_visible()
+
+
+def test_what_stands_beside_a_column_is_shown_with_it(opened: Any) -> None:
+    fair = sheet(opened("table=cafeme-table1-fair.quick"), "cafeme-table1-fair.quick")
+    assert fair.locator("th[data-column]:visible").all_inner_texts() == ["here", "paper's protocol", "rank"]
+    assert "Without results, not shown: 9 columns." in fair.locator(".status").inner_text()
 
 
 def test_a_number_opens_what_it_rests_on(opened: Any) -> None:

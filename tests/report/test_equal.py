@@ -77,6 +77,10 @@ def test_rows_that_were_not_scored_by_then_have_no_number(build: Build, store: S
     store.write(run(build.spec(0, "fedrep"), (0.6,), **CHEAP))
     at = {row: one.text for (row, _), one in equal(of, store).cells["gradients"].items()}
     assert at == {"fedavg": "30.00", "fedrep": "60.00"}
+    best = {row for (row, _), one in equal(of, store).cells["gradients"].items() if one.best}
+    assert best == set(), "Ditto, which has no number here, may be ahead"
+    of = table(build, "fedavg", "fedrep", seeds=1)
+    assert [row for (row, _), one in equal(of, store).cells["gradients"].items() if one.best] == ["fedrep"]
 
 
 def test_what_has_one_round_or_costs_nothing_does_not_set_the_cost(build: Build, store: Store) -> None:

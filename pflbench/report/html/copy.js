@@ -53,7 +53,8 @@ async function copying(sheet) {
   const pick = async (format) => {
     text = (await copied(sheet, format)) ?? "";
     area.value = text;
-    const hidden = view.rows.length || view.columns.length || view.filter;
+    const empty = emptyOnes(sheet);
+    const hidden = view.rows.length || view.columns.length || view.filter || empty.rows.size || empty.columns.size;
     const told = format === "bibtex" ? `As \`pflbench cite ${sheet.suite}\` prints it: the papers of the table, its methods and datasets, and pflbench.`
       : `As \`${reportCommand(sheet, format)}\` prints it` + (hidden ? ": the whole table, also what is hidden here." : ".");
     note.textContent = text ? told : `It names a folder of somebody's machine: print it by \`${reportCommand(sheet, format)}\`.`;

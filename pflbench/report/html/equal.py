@@ -157,8 +157,15 @@ class _Column(NamedTuple):
         }
 
     def _best(self, means: Mapping[Spot, float]) -> set[Spot]:
-        """Those of the suite's finished rows whose printed number is the largest; none of one alone."""
+        """Those of the suite's finished rows whose printed number is the largest.
+
+        None of one alone, and none where a row of the suite has runs and no number: that row may be ahead.
+        """
         grid, suites = self.filled.grid, {row.id for row in self.filled.table.rows}
+        heads = {head for _, head in means}
+        with_runs = {place for place, done in self.filled.found.items() if done and place[1] in heads}
+        if any(place[0] in suites and place not in means for place in with_runs):
+            return set()
         ranked = {
             place: round(mean, self.filled.table.layout.decimals)
             for place, mean in means.items()

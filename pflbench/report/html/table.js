@@ -57,7 +57,12 @@ function hiding(sheet) {
     change({ empty: event.target.checked ? "shown" : "hidden" });
   } });
   empty.checked = view.empty === "shown";
-  return element("details", { class: "hide" }, element("summary", {}, "Rows and columns"),
+  const closes = (event) => {
+    if (event.key !== "Escape") return;
+    event.currentTarget.open = false;
+    event.currentTarget.querySelector("summary").focus();
+  };
+  return element("details", { class: "hide", onkeydown: closes }, element("summary", {}, "Rows and columns"),
     element("div", {},
       element("label", {}, empty, " also those without results"), " ",
       element("button", { type: "button", onclick: () => change({ rows: [], columns: [] }) }, "Hide nothing"),
@@ -65,15 +70,18 @@ function hiding(sheet) {
 }
 
 // The rows and columns without a result, by number; in the paper's view, and where all are, none counts as empty.
+// What stands beside a column's own numbers (its key ends in ~1, ~2) is empty where the column is.
 function emptyOnes(sheet) {
   const [first] = Object.values(sheet.readings);
-  const rows = new Set(sheet.rows.keys()), columns = new Set(sheet.columns.keys());
-  for (const [key, cell] of Object.entries(first.cells)) {
+  const rows = new Set(sheet.rows.keys()), columns = new Set(sheet.columns.keys()), filled = new Set();
+  const places = Object.entries(first.cells).map(([key, cell]) => [...key.split(",").map(Number), cell]);
+  const head = (column) => sheet.columns[column][0].split("~")[0];
+  for (const [row, column, cell] of places) {
     if (!cell.done) continue;
-    const [row, column] = key.split(",").map(Number);
     rows.delete(row);
-    columns.delete(column);
+    filled.add(head(column));
   }
+  for (const [, column] of places) if (filled.has(head(column))) columns.delete(column);
   const all = view.empty === "shown" || view.show === "paper" || rows.size === sheet.rows.length;
   return all ? { rows: new Set(), columns: new Set() } : { rows, columns };
 }
@@ -104,16 +112,20 @@ function status(sheet) {
   const rival = sheet.readings[view.read].rivals[view.versus];
   if (rival) return `Each cell minus ${rival[0]}, in points. ${pooled(rival[1])}`;
   if (view.equal !== "rounds") return `At equal ${view.equal}: each row after the last scored round by which it had spent no more`
-    + " than the column's cheapest row spends in all (or 1 % more); that round stands below. Bold: the best of its column."
+    + " than the column's cheapest row spends in all (or 1 % more); that round stands below. Bold: the best of its column, where all its rows have a number."
     + ` –: not scored by then, or its ${view.equal} are not known. A number opens the curves.`;
   if (view.show === "paper") return "The paper's numbers.";
   if (view.show === "difference") return "Ours minus the paper's, in points; in parentheses the 95 % interval.";
   if (view.show === "cost") return "What a round costs: " + DATA.counted;
   if (view.clients !== "mean") return `The ${CLIENTS[view.clients]} of each seed's clients, averaged over seeds.`;
-  const { rows, columns } = emptyOnes(sheet);
-  const some = [[rows.size, "row"], [columns.size, "column"]].filter(([n]) => n).map(([n, of]) => `${n} ${of}${n > 1 ? "s" : ""}`);
-  const without = some.length ? ` ${some.join(" and ")} without results not shown.` : "";
-  return "Our runs; a number opens what it rests on. Bold: the best of its column. (3/5): so many seeds are done. "
+  const { rows, columns } = emptyOnes(sheet), some = [];
+  if (rows.size) some.push([...rows].map((row) => sheet.rows[row][1]).join(", "));
+  if (columns.size) some.push(`${columns.size} column${columns.size > 1 ? "s" : ""}`);
+  const without = some.length ? ` Without results, not shown: ${some.join("; ")}.` : "";
+  const bold = Object.values(sheet.readings[view.read].cells).some((cell) => cell.best)
+    ? "Bold: the best of its column, among numbers with all their seeds."
+    : "Nothing is bold: no column has two numbers with all their seeds.";
+  return `Our runs; a number opens what it rests on. ${bold} (3/5): so many seeds are done. `
     + "ᵍ rests on a guess, ᵗ on values that we tuned." + without;
 }
 
