@@ -124,7 +124,7 @@ def _last(found: Case) -> Scoring:
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """A stack of a kind and size that did not fit is not tried again."""
+    """A stack of a kind that is measured, and of a size that did not fit, is not tried again."""
     fits, refused, alone = ClientMap._if_it_fits, dict[Any, int](), Counter[Any]()
 
     def noted(self: ClientMap, fn: Any, shared: Any, items: Any, key: Any) -> Any:
@@ -133,7 +133,7 @@ def refusals() -> Iterator[None]:
         made = fits(self, fn, shared, items, key)
         alone[key] = alone[key] + 1 if made is None and len(items) == 1 else 0
         assert alone[key] < 2, "one client that did not fit is tried again, and nothing was let go between"
-        if made is None:
+        if made is None and key in self.room._need:
             refused[key] = len(items)
         return made
 
