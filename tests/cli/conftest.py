@@ -35,6 +35,14 @@ def no_contract(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr("pflbench.executor.conformance.hold", lambda methods, on_start: [])
 
 
+@pytest.fixture(autouse=True)
+def nice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The increments of this process' niceness that `queue` asks for. They are not made: the tests after it would wait."""
+    made: list[int] = []
+    monkeypatch.setattr(os, "nice", made.append, raising=False)
+    return made
+
+
 @pytest.fixture
 def checked() -> None:
     """Users' methods are held against the contract, as outside of tests."""

@@ -1,6 +1,5 @@
 """`pflbench queue`: the next unfinished runs, in the file's order, packed when an entry is complete."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,6 @@ seeds = [0, 1, 2]
 cost = "cheap"
 """
 NAMES = ("tiny [paper] shards · fedavg · seeds 0-1", "tiny [paper] shards · ditto · seeds 0-2")
-
-
-@pytest.fixture(autouse=True)
-def nice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The increments of this process' niceness, which are not made."""
-    made: list[int] = []
-    monkeypatch.setattr(os, "nice", made.append, raising=False)
-    return made
 
 
 @pytest.fixture
