@@ -1,5 +1,6 @@
 """`pflbench tune`: trials like any other runs, the choice among them, and TOML that a suite file takes."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,7 +76,8 @@ def test_trains_each_trial_once_and_chooses(cli, results: Path, monkeypatch) -> 
     first = cli(*SHORT, "--full")
     assert (first.code, first.err) == (0, "")
     assert first.out.startswith("4 runs: 0 done, 0 failed before, 4 to do.\n")
-    assert "[4/4] shards lr=0.01 epochs=2 · fedavg · seed 41: " in first.out
+    order = re.findall(r"^\[\d/4\] shards lr=\S+ epochs=(\d) · fedavg · seed 41: ", first.out, re.MULTILINE)
+    assert order == ["2", "2", "1", "1"], "the longest first"
     assert first.out.count("best │") == 1
     runs = [run.spec for run in Store(results).list()]
     assert {(run.seed, run.validation, run.rounds) for run in runs} == {(41, 0.1, 1)}

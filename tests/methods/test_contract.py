@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from variants import FEATURES, METHODS
+from variants import EXAMPLE, FEATURES, METHODS
 
 from pflbench import names
 from pflbench.engine.batches import support_streams
