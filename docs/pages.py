@@ -1,6 +1,6 @@
-"""Writes docs/methods/: a page for each built-in method, from its source and from the stored results.
+"""Writes docs/methods/ and docs/suites/: a page for each built-in method and suite, from sources and stored results.
 
-Run it after a method or the results changed: `python docs/pages.py`. A test compares what it would write.
+Run it after a method, a suite or the results changed: `python docs/pages.py`. A test compares what it would write.
 """
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from pathlib import Path
+
+from suite_pages import FOLDER as SUITES
+from suite_pages import suite_pages
 
 import pflbench as pb
 from pflbench import names
@@ -91,14 +94,14 @@ def compared() -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Write all pages, and remove those of methods that are gone."""
-    FOLDER.mkdir(exist_ok=True)
-    made = pages()
-    for old in FOLDER.glob("*.md"):
-        if old.name not in made:
-            old.unlink()
-    for path, text in made.items():
-        (FOLDER / path).write_text(text, encoding="utf-8")
+    """Write all pages, and remove those of methods and suites that are gone."""
+    for folder, made in ((FOLDER, pages()), (SUITES, suite_pages())):
+        folder.mkdir(exist_ok=True)
+        for old in folder.glob("*.md"):
+            if old.name not in made:
+                old.unlink()
+        for path, text in made.items():
+            (folder / path).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+PAPERS = {"cafeme": "CAFeMe", "fedec": "FedEC", "pfedvem": "pFedVEM", "meta": "Meta-learning"}
+"""What the suites of a paper are called by, from the first word of their names."""
 REPOSITORY = "https://github.com/pflbench/pflbench/blob/main/"
 _LINK = re.compile(r"\]\(([^)\s#:]+)(#[^)]*)?\)")
+
+
+def on_config(config: Any) -> Any:
+    """The site's settings, in whose navigation every suite's page stands below its paper."""
+    folder = Path(config["docs_dir"]) / "suites"
+    for title, pages in grouped(path.stem for path in folder.glob("*.md")).items():
+        (suites,) = (entry["Suites"] for entry in config["nav"] if "Suites" in entry)
+        suites.append({title: [{name: f"suites/{name}.md"} for name in pages]})
+    return config
+
+
+def grouped(names: Iterable[str]) -> dict[str, list[str]]:
+    """Suites by what their paper is called, in its order; the list of all of them is none."""
+    every = sorted(set(names) - {"all"})
+    return {title: [name for name in every if name.partition("-")[0] == first] for first, title in PAPERS.items()}
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:

@@ -159,3 +159,11 @@ def test_the_pages_of_the_methods_are_what_their_sources_and_results_say(monkeyp
     pages = importlib.import_module("pages")
     there = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.md")}
     assert there == pages.pages(), "run: python docs/pages.py"
+
+
+def test_the_pages_of_the_suites_are_what_their_files_and_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    pages = importlib.import_module("suite_pages")
+    there = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.md")}
+    assert there == pages.suite_pages(), "run: python docs/pages.py"
+    assert {path.removesuffix(".md") for path in there} == {"all", *available()}
