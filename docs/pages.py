@@ -10,12 +10,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from suite_pages import FOLDER as SUITES
-from suite_pages import suite_pages
+from suite_pages import HEADS, line, results_of, suite_pages
 
-import pflbench as pb
 from pflbench import names
 from pflbench.classes import lineage
-from pflbench.errors import UsageError
 from pflbench.reading.methods import described
 from pflbench.suite.load import available
 
@@ -50,8 +48,7 @@ def page(name: str, results: list[str]) -> str:
     rows = [f"| `{h.name}` | {h.default} | {h.allowed} | {h.meaning} |" for h in found.hyperparameters]
     parts += ["## Hyperparameters", "| name | default | allowed | meaning |\n|---|---|---|---|\n" + "\n".join(rows)]
     if results:
-        heads = ("suite", "row", "setting", "stage", "ours", "seeds", "the paper's", "verdict")
-        head = f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n"
+        head = f"| suite | {HEADS} |\n{'|---' * (HEADS.count('|') + 2)}|\n"
         said = (
             "From the committed results; ± is the standard deviation over seeds. `pflbench explain` says more of each."
         )
@@ -77,19 +74,8 @@ def compared() -> dict[str, list[str]]:
     """Lines of a table for each method: its results in every suite, beside the paper's numbers."""
     found: dict[str, list[str]] = defaultdict(list)
     for suite in sorted(available()):
-        selection = pb.select(suite)
-        try:
-            cells = pb.table(selection, results=ROOT / "results").to_frame()
-        except UsageError:
-            continue
-        for cell in cells[cells["n"] > 0].astype(object).fillna("").to_dict("records"):
-            ours = f"{cell['mean']:.2f}" + (f" ± {cell['std']:.2f}" if cell["n"] > 1 else "")
-            seeds, paper = (
-                f"{cell['n']} of {cell['expected']}",
-                f"{cell['reference_mean']:g}" if cell["reference_mean"] else "",
-            )
-            line = (f"`{suite}`", cell["row"], cell["column"], cell["stage"], ours, seeds, paper, cell["verdict"])
-            found[cell["method"]].append(f"| {' | '.join(line)} |")
+        for cell in results_of(suite):
+            found[cell["method"]].append(f"| `{suite}` | {line(cell)} |")
     return found
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import pflbench as pb
 from pflbench import names
+from pflbench.errors import UsageError
+from pflbench.reading.explained import SOURCES
+from pflbench.reading.explaining import Given, hyperparameters, method_of, shared_settings
 from pflbench.store import Store, Stored
 from pflbench.suite.cells import Expansion, TableRow
 from pflbench.suite.document import Suite
@@ -16,8 +23,6 @@ from pflbench.units import duration, seed_text
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "suites"
-PAPERS = {"cafeme": "CAFeMe", "fedec": "FedEC", "pfedvem": "pFedVEM", "meta": "Meta-learning"}
-"""What the folders of suite files are called in the site."""
 
 
 def suite_pages() -> dict[str, str]:
@@ -26,7 +31,7 @@ def suite_pages() -> dict[str, str]:
     named = {path.resolve(): name for name, path in available().items()}
     pages, lines = dict[str, str](), ["# Every suite", ""]
     lines += ["Written by `docs/pages.py` from the suite files and the committed runs.", ""]
-    lines += ["| suite | table or figure | runs | done |", "|---|---|---|---|"]
+    lines += ["| suite | table or figure | size | runs | done |", "|---|---|---|---|---|"]
     for name in sorted(available()):
         one = _About(name, load(name), stored, named)
         pages[f"{name}.md"] = one.page()
@@ -54,6 +59,8 @@ class _About:
             ]
             return "\n\n".join([*parts, "## Commands", self._commands()]) + "\n"
         table = expand(self.suite)
+        if table.rows:
+            parts += [f"It has {_size(table)}: {len(table.runs):,} runs. {_RUNS}"]
         parts += [f"Protocol: {table.protocol}."]
         if table.notes:
             parts += ["\n".join(f"- {note}" for note in table.notes)]
@@ -62,7 +69,8 @@ class _About:
             parts += ["## Profiles", _PROFILES, self._profiles(), *self._shown()]
         parts += ["## Columns", self._columns(table)]
         if table.rows:
-            parts += ["## Rows", _rows(table.rows)]
+            parts += ["## Rows", _rows(table.rows), "## Values and where they come from", _SOURCES]
+            parts += [_settings(table), _hyperparameters(table)]
         return "\n\n".join(parts) + "\n"
 
     def _about(self) -> str:
@@ -72,9 +80,10 @@ class _About:
         paper = document.suite.paper
         about = f"`{self.name}` is {kind}"
         if (ROOT / "docs" / "papers" / f"{folder}.md").exists():
-            about += f" of [{PAPERS[folder]}](../papers/{folder}.md)" + (f" ({paper})" if paper != "none" else "")
+            title = document.suite.title.partition(",")[0]
+            about += f" of [{title}](../papers/{folder}.md)" + (f" ({paper})" if paper != "none" else "")
         file = f"{self.suite.path.parent.name}/{self.suite.path.name}"
-        about += f". Every value with its source stands in [its file](../../benchmarks/{file})"
+        about += f". What follows is made from [its file](../../benchmarks/{file})"
         base = document.suite.extends
         if base is not None:
             other = self.named.get((self.suite.path.parent / base).resolve())
@@ -96,18 +105,23 @@ class _About:
         return "\n".join(f"    {one}" for one in made)
 
     def _profiles(self) -> str:
-        head = "| profile | differs in | seeds | runs | rounds in all | done | they took |\n|---|---|---|---|---|---|---|\n"
+        head = "| profile | differs in | seeds | runs | rounds in all | done | they took |\n" + "|---" * 7 + "|\n"
         tables = ((profile, expand(self.suite, profile=profile)) for profile in self.suite.profiles)
         return head + "\n".join(_line(profile, table, self._done(table)) for profile, table in tables)
 
     def _shown(self) -> list[str]:
-        """Where the site shows its results, if there are any. A figure is in no table of the page."""
+        """What came of it: the cells of the whole protocol that are done, and where the site shows all of them."""
         tables = {profile: expand(self.suite, profile=profile) for profile in self.suite.profiles}
         there = [profile for profile, table in tables.items() if self._done(table)]
-        if not there or self.suite.document().figure is not None:
-            return []
-        links = (f'<a href="../../tables.html#table={self.name}.{profile}">{profile}</a>' for profile in there)
-        return [f"What they gave stands on the page of all tables: {', '.join(links)}."]
+        cells = results_of(self.name)
+        said = (
+            ["## Results", _CAME, f"| {HEADS} |\n{'|---' * (HEADS.count('|') + 1)}|\n" + _lines(cells)] if cells else []
+        )
+        if there and self.suite.document().figure is None:
+            links = (f'<a href="../../tables.html#table={self.name}.{profile}">{profile}</a>' for profile in there)
+            said = said or ["## Results", "No cell of the whole protocol is done."]
+            said.append(f"The page of all tables has every profile that has results: {', '.join(links)}.")
+        return said
 
     def _columns(self, table: Expansion) -> str:
         done = {profile: self._done_by_column(profile) for profile in self.suite.profiles} if table.rows else {}
@@ -132,19 +146,63 @@ class _About:
         return [run for run in found if run is not None and run.failure is None]
 
     def counts(self) -> str:
-        """How many runs the paper's protocol has, and how many of them are committed, as two cells."""
+        """The table's size, how many runs the paper's protocol has, and how many of them are committed: three cells."""
         document = self.suite.document()
         if document.statistics is not None or not document.row:
-            return "0 | –"
+            return f"0 rows × {len(document.column)} columns | 0 | –"
         table = expand(self.suite)
         quick = len(self._done(expand(self.suite, profile="quick"))) if "quick" in self.suite.profiles else 0
-        return f"{len(table.runs):,} | {len(self._done(table))}" + (f", and {quick} at quick" if quick else "")
+        done = f"{len(self._done(table))}" + (f", and {quick} at quick" if quick else "")
+        return f"{_size(table)} | {len(table.runs):,} | {done}"
+
+
+_RUNS = (
+    "Rows that differ only in what is scored share theirs; a row whose clients choose among values has some of each."
+)
+_CAME = (
+    "Of the whole protocol, from the committed runs; ± is the standard deviation over seeds. "
+    "[Read a verdict](../tutorials/verdict.md) says what the last word means."
+)
+_SOURCES = (
+    "\n".join(f"- *{source}*: {meaning.partition(';')[0]}" for source, meaning in SOURCES.items() if source)
+    + "\n- –: the suite does not say where it comes from\n\n`pflbench explain` tells them of one cell, with the trials "
+    "behind what is tuned, and each departure from the paper's text."
+)
+HEADS = "row | setting | stage | ours | seeds | the paper's | verdict"
+"""The heads of the cells that `line` writes."""
+
+
+@cache
+def results_of(suite: str) -> Sequence[Mapping[str, Any]]:
+    """The cells of a suite's whole protocol that have committed runs, with the names of the table's CSV."""
+    try:
+        cells = pb.table(pb.select(suite), results=ROOT / "results").to_frame()
+    except UsageError:
+        return []
+    return [dict(one) for one in cells[cells["n"] > 0].astype(object).fillna("").to_dict("records")]
+
+
+def line(cell: Mapping[str, Any]) -> str:
+    """A cell of `results_of` as a line of a table, without its ends."""
+    ours = f"{cell['mean']:.2f}" + (f" ± {cell['std']:.2f}" if cell["n"] > 1 else "")
+    paper = f"{cell['reference_mean']:g}" if cell["reference_mean"] else ""
+    seeds = f"{cell['n']} of {cell['expected']}"
+    return " | ".join((cell["row"], cell["column"], cell["stage"], ours, seeds, paper, cell["verdict"]))
+
+
+def _lines(cells: Iterable[Mapping[str, Any]]) -> str:
+    return "\n".join(f"| {line(cell)} |" for cell in cells)
+
+
+def _size(table: Expansion) -> str:
+    seeds = dict.fromkeys(run.seed for run in table.runs)
+    return f"{len(table.rows)} rows × {len(table.columns)} columns × {len(seeds)} seeds"
 
 
 _PROFILES = (
-    "*Rounds in all*: those of all runs together. *Done*: of these runs, those that are committed and come with pflbench; "
-    "*they took* so long together, as measured; `pflbench show` names the machine of each. `pflbench plan` estimates the "
-    "others on yours."
+    "*Rounds in all*: those of all runs together. *Done*: of these runs, those that are committed and come with "
+    "pflbench; *they took* so long together, as measured; `pflbench show` names the machine of each. `pflbench plan` "
+    "estimates the others on yours."
 )
 
 
@@ -172,3 +230,55 @@ def _row(row: TableRow) -> str:
     built_in = row.method in names.BUILT_IN["methods"]
     method = f"[`{row.method}`](../methods/{row.method}.md)" if built_in else f"`{row.method}`"
     return f"| `{row.id}` | {row.title} | {method} | {', '.join(row.stages) or '–'} |"
+
+
+_Places = dict[tuple[str, str], dict[str, None]]
+"""Ids of columns by a value and where it comes from."""
+
+
+def _settings(table: Expansion) -> str:
+    """What the rows of a column share."""
+    found: dict[str, _Places] = defaultdict(lambda: defaultdict(dict))
+    for cell in table.cells:
+        for one in shared_settings(cell, method_of(cell.row.method)):
+            if not _of_row(one):
+                found[one.name][one.value, one.source][cell.column.id] = None
+    lines = [
+        f"| {name} | {value} | {source or '–'} | {_columns(columns, table)} |"
+        for name, values in found.items()
+        for (value, source), columns in values.items()
+    ]
+    return "| setting | value | from | columns |\n|---|---|---|---|\n" + "\n".join(lines)
+
+
+def _hyperparameters(table: Expansion) -> str:
+    """The hyperparameters of each row, and what else is its own; rows that have all in common stand together."""
+    rows: dict[str, dict[str, _Places]] = {}
+    for cell in table.cells:
+        method = method_of(cell.row.method)
+        own = [one for one in shared_settings(cell, method) if _of_row(one)]
+        mine = rows.setdefault(cell.row.id, {})
+        for one in (*hyperparameters(cell, method), *own):
+            places = mine.setdefault(one.name, {}).setdefault((one.value, one.source), {})
+            places[cell.column.id] = None
+    lines = [
+        f"| `{row}` | {name} | {value} | {source or '–'} | {_columns(columns, table)} |"
+        for row, mine in rows.items()
+        for name, values in mine.items()
+        for (value, source), columns in values.items()
+    ]
+    return "| row | hyperparameter | value | from | columns |\n|---|---|---|---|---|\n" + "\n".join(lines)
+
+
+def _of_row(one: Given) -> bool:
+    """Whether a setting is a row's rather than a column's."""
+    return one.name.startswith("finetune.") or one.name in ("after", "draws")
+
+
+def _columns(some: Collection[str], table: Expansion) -> str:
+    """Columns by their ids, `all`, or which they are not."""
+    left = [column.id for column in table.columns if column.id not in some]
+    if not left:
+        return "all"
+    less = 2 * len(left) < len(some)
+    return ("all but " if less else "") + ", ".join(f"`{id}`" for id in (left if less else some))
