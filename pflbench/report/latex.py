@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
+from typing import NamedTuple
 
 from pflbench.report import appendix, text
 from pflbench.report.footer import NO_PAPER
@@ -44,7 +45,15 @@ _FITTING = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 """Shrinks what follows if it is wider than the text."""
 _BELOW = 1500
 """So many characters of notes stand in the float, below the table; more of them follow it, which no float can hold."""
+_PAGE = 44
+"""Lines that a float holds, on a page of LaTeX's own `article`. What is longer goes on in a further float."""
+_FEWEST = 5
+"""Rows of a table below which it rather begins on the next page."""
+_WIDE = 75
+"""Characters of a caption in one line there; of the smaller notes half as many again."""
 _LIGATURES = "-'`,"
+_CODE = re.compile("`([^`]+)`")
+_MINUS = re.compile(r"(?<![^ (])-(?=\d)")
 
 
 def latex(table: Table, compare: bool) -> str:
@@ -70,6 +79,35 @@ def latex_appendix(table: Table, of: appendix.Appendix) -> list[str]:
     return ["", *_float([f"{table.title}: {title}."], f"{_label(table)}-{of.label}", listed, of.notes)]
 
 
+class Grid(NamedTuple):
+    """A tabular: the letters of its columns, the lines of its head and of its body.
+
+    `titles`: of each line of the body the row's title, where lines of one row follow the one that has it.
+    """
+
+    columns: str
+    head: Sequence[str]
+    body: Sequence[str]
+    titles: Sequence[str] = ()
+
+    @property
+    def height(self) -> float:
+        """In lines of text, if nothing shrinks it."""
+        return self.around + len(self.body)
+
+    @property
+    def around(self) -> float:
+        """The height of all but its body."""
+        return len(self.head) + 1.5
+
+    def cut(self, rows: int) -> tuple[Grid, Grid]:
+        """The first lines of its body, and the others; each begins with a row's title."""
+        first, *others = self.body[rows:]
+        titled = self.titles[rows] + first if self.titles and first.startswith(" & ") else first
+        rest = self._replace(body=[titled, *others], titles=self.titles[rows:])
+        return self._replace(body=self.body[:rows], titles=self.titles[:rows]), rest
+
+
 def _label(table: Table) -> str:
     return table.suite if table.profile == "paper" else f"{table.suite}-{table.profile}"
 
@@ -82,6 +120,16 @@ def escaped(words: str) -> str:
     apart = ("{}" if c in _LIGATURES and said[i - 1 : i] == c else "" for i, c in enumerate(said))
     found = "".join(before + _command(c) for before, c in zip(apart, said, strict=True))
     return f"{{}}{found}" if found[:1] in ("[", "*") else found  # behind the end of a line they would be its arguments
+
+
+def prose(words: str) -> str:
+    """The same of a sentence, in which what stands between backticks is something to type."""
+
+    def piece(part: str) -> str:
+        return f"{' ' * part.startswith(' ')}{escaped(part)}{' ' * part.endswith(' ')}" if part.strip() else part
+
+    parts = map(piece, _CODE.split(_in_a_line(words)))
+    return "".join(f"\\texttt{{{part}}}" if i % 2 else part for i, part in enumerate(parts))
 
 
 def _in_a_line(words: str) -> str:
@@ -102,32 +150,57 @@ def _command(c: str) -> str:
     return f"\\textsuperscript{{{plain}}}" if unicodedata.decomposition(c).startswith("<super>") else plain
 
 
-def _float(caption: Sequence[str], label: str, grids: Sequence[Sequence[str]], notes: Sequence[str]) -> Iterator[str]:
-    """The environment with everything in it, in lines."""
-    yield r"\begin{table}"
-    yield r"  \centering"
-    yield f"  \\caption{{{' '.join(map(escaped, caption))}}}"
-    yield f"  \\label{{tab:{re.sub('[^A-Za-z0-9]+', '-', label).strip('-')}}}"
-    for i, grid in enumerate(grids):
+def _float(caption: Sequence[str], label: str, grids: Sequence[Grid], notes: Sequence[str]) -> Iterator[str]:
+    """The environment with everything in it, in lines; several, numbered as one, of what no page holds."""
+    above = sum(map(len, caption)) / _WIDE + 1
+    floats, below = paged(grids, above), sum(map(len, notes)) / (1.5 * _WIDE)
+    used = (above if len(floats) == 1 else 1) + sum(grid.height for grid in floats[-1])
+    short = sum(map(len, notes)) <= _BELOW and used + below <= _PAGE
+    for i, some in enumerate(floats):
+        yield r"\begin{table}"
+        yield r"  \centering"
         if i:
-            yield r"  \par\medskip"
-        yield from (f"  {line}" for line in grid)
-    short = sum(map(len, notes)) <= _BELOW
-    if notes and short:
-        yield r"  \par\smallskip"
-        yield r"  \begin{minipage}{\linewidth}\footnotesize"
-        yield from (f"    {escaped(note)}\\par" for note in notes)
-        yield r"  \end{minipage}"
-    yield r"\end{table}"
+            yield r"  \addtocounter{table}{-1}"
+            yield r"  \caption{(continued)}"
+        else:
+            yield f"  \\caption{{{' '.join(map(prose, caption))}}}"
+            yield f"  \\label{{tab:{re.sub('[^A-Za-z0-9]+', '-', label).strip('-')}}}"
+        for j, grid in enumerate(some):
+            if j:
+                yield r"  \par\medskip"
+            yield from (f"  {line}" for line in _tabular(grid))
+        if notes and short and i == len(floats) - 1:
+            yield r"  \par\smallskip"
+            yield r"  \begin{minipage}{\linewidth}\footnotesize\sloppy"
+            yield from (f"    {prose(note)}\\par" for note in notes)
+            yield r"  \end{minipage}"
+        yield r"\end{table}"
     if not short:  # text, which may go on on the next page, as a float cannot
         yield r"{\footnotesize\sloppy\noindent"
-        yield from (f"  {escaped(note)}\\par" for note in notes)
+        yield from (f"  {prose(note)}\\par" for note in notes)
         yield "}"
 
 
-def _tabular(columns: str, head: Sequence[str], body: Sequence[str]) -> list[str]:
-    inside = [r"\toprule", *head, r"\midrule", *body, r"\bottomrule"]
-    tabular = [f"\\begin{{tabular}}{{{columns}}}", *(f"  {line}" for line in inside), r"\end{tabular}%"]
+def paged(grids: Sequence[Grid], above: float) -> list[list[Grid]]:
+    """What stands in each float; `above`: lines of the first one's caption."""
+    found, left, waiting = list[list[Grid]]([[]]), _PAGE - above, list(grids)
+    while waiting:
+        grid = waiting.pop(0)
+        whole, fits = grid.height <= _PAGE - 1, int(left - grid.around)
+        if grid.height > left and (fits < _FEWEST or (found[-1] and whole)):
+            found, left, waiting = [*found, []], _PAGE - 1, [grid, *waiting]
+            continue
+        if grid.height > left:
+            grid, rest = grid.cut(fits)
+            waiting.insert(0, rest)
+        found[-1].append(grid)
+        left -= grid.height
+    return found
+
+
+def _tabular(of: Grid) -> list[str]:
+    inside = [r"\toprule", *of.head, r"\midrule", *of.body, r"\bottomrule"]
+    tabular = [f"\\begin{{tabular}}{{{of.columns}}}", *(f"  {line}" for line in inside), r"\end{tabular}%"]
     return [_FITTING, *(f"  {line}" for line in tabular), "}"]
 
 
@@ -135,7 +208,7 @@ def _line(fields: Sequence[str]) -> str:
     return f"{' & '.join(fields)} \\\\"
 
 
-def _grid(table: Table, view: View) -> list[str]:
+def _grid(table: Table, view: View) -> Grid:
     """The columns of a view with all rows, those that the suite does not name behind a rule."""
     heads = [table.columns[index] for index in view.columns]
 
@@ -146,7 +219,7 @@ def _grid(table: Table, view: View) -> list[str]:
     if view.extra:
         outside = f"\\multicolumn{{{len(heads) + 1}}}{{l}}{{\\emph{{{text.OUTSIDE}}}}} \\\\"
         body += [r"\midrule", outside, *map(row_line, view.extra)]
-    return _tabular("l" + "r" * len(heads), list(_above(heads, view.corner, table.blocks)), body)
+    return Grid("l" + "r" * len(heads), list(_above(heads, view.corner, table.blocks)), body)
 
 
 def _above(heads: Sequence[ColumnHead], corner: str, blocks: bool) -> Iterator[str]:
@@ -174,13 +247,12 @@ def _cell(value: CellValue | None, decimals: int) -> str:
 
 
 def _number(shown: str) -> str:
-    return escaped(re.sub(r"^-(?=\d)", "−", shown))
+    return escaped(_MINUS.sub("−", shown))
 
 
-def _listed(of: appendix.Appendix) -> list[str]:
+def _listed(of: appendix.Appendix) -> Grid:
     sides = "".join("l" if name in appendix.LEFT else "r" for name in of.header)
-    body = []
-    for row, same in groupby(of.lines, key=lambda line: line[0]):
-        found = [_line(["", *map(_number, line[1:])]) for line in same]
-        body += [escaped(row) + found[0], *found[1:]]
-    return _tabular(sides, [_line([escaped(name) for name in of.header])], body)
+    titles = [escaped(line[0]) for line in of.lines]
+    again = [title if title != before else "" for title, before in zip(titles, ["", *titles], strict=False)]
+    body = [_line([title, *map(_number, line[1:])]) for title, line in zip(again, of.lines, strict=True)]
+    return Grid(sides, [_line([escaped(name) for name in of.header])], body, titles)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from table_kit import with_cells
 
-from pflbench.report.latex import NEEDS, escaped
+from pflbench.reading.tables import reported
+from pflbench.report.appendix import Appendix
+from pflbench.report.latex import NEEDS, Grid, escaped, latex_appendix, paged, prose
 from pflbench.report.layout import lay_out
 from pflbench.report.render import render
 from pflbench.report.table import Table
-from pflbench.store import Store
+from pflbench.selection import EVERYTHING
+from pflbench.store import ShownStore, Store
 from pflbench.suite.cells import Reference
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
+from pflbench.suite.own import Own
 
 if TYPE_CHECKING:
     from conftest import Build, Personal
@@ -70,14 +75,14 @@ def test_a_table_is_a_float_with_all_that_markdown_says(table: Table) -> None:
     assert [len(columns) for columns in widths(shown)] == [1, 1]
     said = " ".join(shown.split())
     for line in table.footer:
-        assert escaped(line) in said or f"% {line}" in shown.splitlines(), line
+        assert prose(line) in said or f"% {line}" in shown.splitlines(), line
 
 
 def test_the_caption_states_protocol_selection_and_seeds(table: Table) -> None:
     above = caption(render(table, "latex"))
     for begins in ("Paper: ", "Selection: ", "Seeds: "):
         (line,) = (line for line in table.footer if line.startswith(begins))
-        assert escaped(line) in above
+        assert prose(line) in above
     assert "Demo, Table 1. " in above and "Protocol: " in above and "Commit" not in above
     assert "[profile: quick]." in caption(render(replace(table, title="Demo [profile: quick]"), "latex"))
     quick = render(replace(table, profile="quick"), "latex")
@@ -162,11 +167,30 @@ def test_lines_of_shipped_tables_have_all_columns(shipped: dict[str, str]) -> No
         assert widths(shown) and all(len(columns) == 1 for columns in widths(shown)), name
 
 
-def test_pdflatex_compiles_every_shipped_table(shipped: dict[str, str], table: Table, tmp_path: Path) -> None:
-    """One document with all of them and the worst of texts; any error stops it."""
+def compiled(texts: Iterable[str], folder: Path) -> str:
+    """What pdflatex says of one document with all of these; any error stops it, and the test."""
     packages = ["kpsewhich", "booktabs.sty", "graphicx.sty"]
     if shutil.which("pdflatex") is None or subprocess.run(packages, stdout=subprocess.DEVNULL).returncode:
         pytest.skip("needs pdflatex with booktabs (Debian: texlive-latex-base and texlive-latex-recommended)")
+    (named,) = re.findall(r"\\usepackage\{[\w,]*\}", NEEDS)
+    body = "\n\\clearpage\n".join(texts)
+    source = f"\\documentclass{{article}}\n{named}\n\\begin{{document}}\n{body}\\end{{document}}\n"
+    (folder / "tables.tex").write_text(source, encoding="ascii")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout[-2000:]
+    said = (folder / "tables.log").read_text(encoding="utf-8", errors="replace")
+    assert "Missing character" not in said
+    assert "too wide) in paragraph" not in said
+    return said
+
+
+def off_the_page(said: str) -> list[str]:
+    return re.findall(r".*(?:Float too large|Overfull \\vbox).*", said)
+
+
+def test_pdflatex_compiles_every_shipped_table(shipped: dict[str, str], table: Table, tmp_path: Path) -> None:
+    """With the worst of texts at the end, which need not look well."""
     nasty = replace(
         table,
         title=NASTY,
@@ -174,14 +198,43 @@ def test_pdflatex_compiles_every_shipped_table(shipped: dict[str, str], table: T
         columns=tuple(replace(c, column=replace(c.column, group=NASTY, title=NASTY)) for c in table.columns),
         footer=(*table.footer, NASTY, " ".join(map(chr, (*range(0x20, 0x250), *range(0x370, 0x400))))),
     )
-    body = "\n\\clearpage\n".join([*shipped.values(), render(table, "latex"), render(nasty, "latex")])
-    source = (
-        f"\\documentclass{{article}}\n\\usepackage{{booktabs,graphicx}}\n\\begin{{document}}\n{body}\\end{{document}}\n"
+    said = compiled([*shipped.values(), render(table, "latex"), render(nasty, "latex")], tmp_path)
+    assert off_the_page(said) == []
+
+
+def test_pdflatex_prints_all_committed_results_and_nothing_runs_off_a_page(tmp_path: Path) -> None:
+    store = ShownStore(Path(__file__).parents[2] / "results", remembered=False, packaged=False)
+    tables = reported(EVERYTHING, store, Own()).tables
+    assert len(tables) > 20
+    assert off_the_page(compiled((render(one, "latex") for one in tables), tmp_path)) == []
+
+
+def test_a_list_that_no_page_holds_goes_on_in_a_further_float(table: Table, tmp_path: Path) -> None:
+    lines = [(f"Row {i // 3}", f"column {i}", "-0.50 (-1.00 to +0.25)", "3 seeds") for i in range(100)]
+    header = ("Row", "Column", "Difference", "Over")
+    said = latex_appendix(table, Appendix("Against", "versus", header, ("", "", ""), lines, ["By `pflbench a --b`."]))
+    shown = "\n".join(said)
+    floats = shown.count(r"\begin{table}")
+    assert floats >= 3 and shown.count(r"\addtocounter{table}{-1}") == shown.count("{(continued)}") == floats - 1
+    assert shown.count(r"\label{") == 1 and [len(columns) for columns in widths(shown)] == [1] * floats
+    body = [line.strip() for line in said if "seeds" in line]
+    assert [re.findall(r"column \d+", line)[0] for line in body] == [line[1] for line in lines]
+    assert "$-$0.50 ($-$1.00 to +0.25) & 3 seeds" in body[0] and r"By \texttt{pflbench a -{}-b}.\par" in shown
+    firsts = [re.findall(r"(Row \d+) & .*", part)[0] for part in shown.split(r"\midrule")[1:]]
+    assert len(set(firsts)) == floats  # each of them says of which row its first line is
+    assert off_the_page(compiled([shown], tmp_path)) == []
+
+
+def test_a_table_that_a_page_holds_is_one_float() -> None:
+    block = Grid("lr", ["head"], ["line"] * 10)
+    assert [len(some) for some in paged([block] * 3, above=3)] == [3]
+    assert [len(some) for some in paged([block] * 4, above=3)] == [3, 1]
+    cut = paged([Grid("lr", ["head"], ["line"] * 100)], above=3)
+    assert [len(some) for some in cut] == [1, 1, 1] and sum(len(grid.body) for some in cut for grid in some) == 100
+    assert paged([block], above=200) == [[], [block]]
+
+
+def test_words_in_backticks_are_something_to_type() -> None:
+    assert prose("Run `a --b_c` (or `d`), è “so”: ` alone") == (
+        r"Run \texttt{a -{}-b\_c} (or \texttt{d}), \`{e} ``so'': ` alone"
     )
-    (tmp_path / "tables.tex").write_text(source, encoding="ascii")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
-    assert done.returncode == 0, done.stdout[-2000:]
-    said = (tmp_path / "tables.log").read_text(encoding="utf-8", errors="replace")
-    assert "Missing character" not in said
-    assert "too wide) in paragraph" not in said
