@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Where = str | Path
 Method = str | type
+READ = {"memory_limit": size, "checkpoint_every": interval, "shard": parse_shard}
+"""Fields of `Execution` that may be texts."""
 
 
 def suites() -> dict[str, str]:
@@ -405,7 +407,7 @@ def _execution(execution: Execution, how: dict[str, Any]) -> Execution:
     known = {field.name for field in fields(Execution)}
     if wrong := how.keys() - known:
         raise UsageError(f"Unknown: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}.")
-    for name, parse in (("memory_limit", size), ("checkpoint_every", interval), ("shard", parse_shard)):
+    for name, parse in READ.items():
         if isinstance(text := how.get(name), str):
             how = how | {name: parse(text)}
     return replace(execution, **how)

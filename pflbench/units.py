@@ -86,6 +86,17 @@ def parse_shard(text: str) -> Shard:
     return Shard(int(match[1]), int(match[2]))
 
 
+def pairs(texts: Iterable[str]) -> dict[str, str]:
+    """`["mem=8GB", "time=60"]` → `{"mem": "8GB", "time": "60"}`. Raises `UsageError`."""
+    found = {}
+    for text in texts:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not (name and sign and value):
+            raise UsageError(f"{text!r} is no setting: write name=value, as time=240.")
+        found[name] = value
+    return found
+
+
 def consecutive(numbers: Iterable[int]) -> list[list[int]]:
     """`[0, 1, 2, 5]` → `[[0, 1, 2], [5]]`."""
     runs = groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0])

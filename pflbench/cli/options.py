@@ -66,12 +66,12 @@ SELECTION = {
 }
 """By the field of a `Selection`."""
 EXECUTION = {
-    "device": _asked(str, "--device", help="auto, cpu, cuda, or cuda:0.", default="auto"),
+    "device": _asked(str, "--device", help="auto, cpu, cuda, cuda:0, or several: cuda:0,cuda:1.", default="auto"),
     "jobs": _asked(
         NUMBER,
         *("--jobs", "-j"),
         min=1,
-        help="Processor cores to use, one run on each; a last run's clients share them (default: all; on a GPU, 1).",
+        help="Processor cores to use, one run on each; a last run's clients share them (default: all; 1 a GPU).",
     ),
     "evaluate_every": _asked(
         NUMBER, "--evaluate-every", min=1, help="Score not only at the end, but after every so many rounds."
@@ -111,6 +111,25 @@ EXECUTION = {
         default=False,
     ),
     "shard": _asked(TEXT, "--shard", help="Only part K of N of the runs, as 1/3: the same part on every machine."),
+    "wait": _asked(
+        bool,
+        "--wait/--no-wait",
+        help="Whether to wait for what others train, in terminals or jobs, and take it over if they die.",
+        default=True,
+    ),
+    "executor": _asked(
+        str, "--executor", help="Who trains: local (this machine), slurm (jobs) or ray (actors).", default="local"
+    ),
+    "slots": _asked(NUMBER, "--slots", min=1, help="How many Slurm jobs (8) or Ray actors (all there is room for)."),
+    "gpus_per_task": _asked(
+        float | None,
+        "--gpus-per-task",
+        min=0.0,
+        help="GPUs for each Slurm job or Ray actor, for Ray also a share: 0.5.",
+    ),
+    "slurm_partition": _asked(TEXT, "--slurm-partition", help="The partition where Slurm jobs run."),
+    "slurm": _asked(TEXTS, "--slurm", help="What else Slurm jobs are submitted with: time=240 (minutes), account=…"),
+    "ray_address": _asked(TEXT, "--ray-address", help="A Ray cluster's address, or auto (default: one of one's own)."),
     "fail_fast": _asked(bool, "--fail-fast", help="Start nothing more after a run that fails.", default=False),
 }
 """By the field of an `Execution`."""
@@ -167,10 +186,18 @@ def _object(kind: str, fields: dict[str, Any]) -> Any:
     """The selection, execution or `Wanted` that was typed."""
     from pflbench.running.execution import Execution
     from pflbench.selection import EVERYTHING, Wanted
-    from pflbench.units import interval, parse_seeds, parse_shard, size
+    from pflbench.units import interval, pairs, parse_seeds, parse_shard, size
 
-    texts = {"seeds": parse_seeds, "memory_limit": size, "checkpoint_every": interval, "shard": parse_shard}
+    texts = {
+        "seeds": parse_seeds,
+        "memory_limit": size,
+        "checkpoint_every": interval,
+        "shard": parse_shard,
+        "slurm": pairs,
+    }
     for name, read in texts.items():
         if fields.get(name):
             fields[name] = read(fields[name])
+    if fields.get("slurm", 0) is None:
+        fields["slurm"] = {}
     return Execution(**fields) if kind == "execution" else (Wanted() if kind == "wanted" else EVERYTHING).but(**fields)

@@ -108,7 +108,7 @@ class Display(AbstractContextManager["Display"]):
     def _done(self, done: Done) -> None:
         self.finished += 1
         task = next((one for one in self.started if done.spec in one.specs), None)
-        if task is None and done.elsewhere:
+        if task is None:  # another process trains it
             task = Task((done.spec,))
         left = self._count(task, done.spec.total_rounds)
         if self.progress and task in self.bars:

@@ -1,6 +1,6 @@
 """Run tasks on this machine: in this process, or in single-threaded worker processes, one task at a time each.
 
-A worker that dies (killed, out of memory) costs its task only; the parent's death ends the workers.
+Of a worker that dies (killed, out of memory) the task is tried once more, by another; the parent's death ends them all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import Synchronized
@@ -65,12 +65,20 @@ def cores() -> int:
 
 
 def execute(
-    tasks: Sequence[Task] | Shared, place: Place, *, jobs: int, on_event: OnEvent, fail_fast: bool = False
+    tasks: Sequence[Task] | Shared,
+    place: Place,
+    *,
+    jobs: int,
+    on_event: OnEvent,
+    fail_fast: bool = False,
+    waits: bool = True,
+    devices: Sequence[str] = (),
 ) -> list[Done]:
     """Run all tasks on `jobs` cores; every finished run is in the store before its `Done` is reported.
 
     Each core takes a task; once fewer tasks than cores are left, they share the cores for several clients at a time.
-    Of tasks that are shared with other processes, those are taken that no other has, and then the others awaited.
+    Of tasks that are shared with other processes, those are taken that no other has, and then the others awaited,
+    unless `waits` is False. With several `devices` the processes are dealt to them in turn.
 
     No further task starts once results cannot be written, or with `fail_fast` after the first run that is not done, or
     when an end was asked for (`stopping`).
@@ -84,19 +92,24 @@ def execute(
         on_event(done)
 
     shared.on_done = on_done
+    places = [replace(place, device=device) for device in devices] or [place]
     if jobs <= 1 or len(shared.waiting) <= 1:
-        _in_process(shared, dones, place, jobs, on_event, fail_fast)
+        _in_process(shared, dones, places[0], jobs, on_event, fail_fast, waits)
     else:
-        _Pool(shared, dones, place, jobs, on_event, fail_fast).run()
+        _Pool(shared, dones, places, jobs, on_event, fail_fast, waits).run()
     return dones
 
 
-def _in_process(shared: Shared, dones: list[Done], place: Place, jobs: int, on_event: OnEvent, fail_fast: bool) -> None:
+def _in_process(
+    shared: Shared, dones: list[Done], place: Place, jobs: int, on_event: OnEvent, fail_fast: bool, waits: bool
+) -> None:
     tune_allocator()
     says = _Says(on_event)
     while shared.waiting and not _is_over(dones, fail_fast):
         task = shared.take()
         if task is None:
+            if not waits:
+                return
             says.waiting(shared)
             continue
         says.trains(task)
@@ -144,27 +157,41 @@ class _Throttle:
 
 @dataclass
 class _Worker:
+    slot: int
     process: BaseProcess
     pipe: Connection
     task: Task | None = None
 
 
 class _Pool:
-    def __init__(self, shared: Shared, dones: list[Done], place: Place, jobs: int, on_event: OnEvent, fail_fast: bool):
-        self.shared, self.dones, self.place, self.jobs = shared, dones, place, jobs
-        self.on_event, self.fail_fast, self.says = on_event, fail_fast, _Says(on_event)
+    def __init__(
+        self,
+        shared: Shared,
+        dones: list[Done],
+        places: Sequence[Place],
+        jobs: int,
+        on_event: OnEvent,
+        fail_fast: bool,
+        waits: bool,
+    ):
+        self.shared, self.dones, self.places, self.jobs = shared, dones, places, jobs
+        self.on_event, self.fail_fast, self.waits, self.says = on_event, fail_fast, waits, _Says(on_event)
+        self.died: dict[Task, int] = {}
+        """Tasks whose worker died, and in which slot it was."""
+        self.again: list[Task] = []
+        """Those of them that are to be tried once more."""
         self.lanes = multiprocessing.get_context("spawn").Value("i", 1)
         """Cores for each task; workers read it before every round."""
 
     def run(self) -> None:
         with contextlib.ExitStack() as self.running:
-            self._serve([self._start() for _ in range(min(self.jobs, len(self.shared.waiting)))])
+            self._serve([self._start(slot) for slot in range(min(self.jobs, len(self.shared.waiting)))])
 
     def _serve(self, workers: list[_Worker]) -> None:
         while True:
             self._hand_out(workers)
             busy = {w.pipe: w for w in workers if w.task is not None}
-            if not busy and not self.shared.waiting:
+            if not busy and (not self.shared.waiting or not self.waits):
                 return
             if not busy:
                 self.says.waiting(self.shared)
@@ -177,17 +204,32 @@ class _Pool:
 
     def _hand_out(self, workers: list[_Worker]) -> None:
         """A task for each idle worker, as far as there are any to be had."""
+        to_be_had = True
         for worker in workers:
             if _is_over(self.dones, self.fail_fast):
-                self.shared.waiting.clear()
+                self._start_nothing_more()
             if worker.task is not None:
                 continue
-            worker.task = self.shared.take()
+            worker.task = self._once_more(worker) or (self.shared.take() if to_be_had else None)
             if worker.task is None:
-                return
+                to_be_had = False
+                continue
             with contextlib.suppress(OSError):  # dead already: heard of below, like any other death
                 worker.pipe.send(worker.task)
             self.says.trains(worker.task)
+
+    def _once_more(self, worker: _Worker) -> Task | None:
+        """A task whose first worker died in another slot: that one's device may be the cause."""
+        task = next((task for task in self.again if self.died[task] != worker.slot), None)
+        if task is not None:
+            self.again.remove(task)
+        return task
+
+    def _start_nothing_more(self) -> None:
+        self.shared.waiting.clear()
+        for task in self.again:
+            self.shared.release(task)
+        self.again.clear()
 
     def _hear(self, worker: _Worker, workers: list[_Worker]) -> None:
         assert worker.task is not None
@@ -196,8 +238,13 @@ class _Pool:
         except (EOFError, OSError):
             worker.process.join()
             reason = cause_of_death(worker.process.exitcode or 0)
+            workers[workers.index(worker)] = self._start(worker.slot)
+            if worker.task not in self.died and not stopping.requested():
+                self.died[worker.task] = worker.slot
+                self.again.append(worker.task)
+                warnings.warn(f"{worker.task}: {reason} It is tried once more.", stacklevel=2)
+                return
             message = [Done(spec, "error", reason) for spec in worker.task.specs]
-            workers[workers.index(worker)] = self._start()
         if isinstance(message, int):
             self.on_event(Progress(worker.task, message))
         elif isinstance(message, str):
@@ -208,9 +255,10 @@ class _Pool:
             self.shared.release(worker.task)
             worker.task = None
 
-    def _start(self) -> _Worker:
-        pipe, process = self.running.enter_context(serving(_serve_tasks, self.place, self.lanes, stopping.flag()))
-        return _Worker(process, pipe)
+    def _start(self, slot: int) -> _Worker:
+        place = self.places[slot % len(self.places)]
+        pipe, process = self.running.enter_context(serving(_serve_tasks, place, self.lanes, stopping.flag()))
+        return _Worker(slot, process, pipe)
 
 
 def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int], stop: Any) -> None:

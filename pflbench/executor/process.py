@@ -21,14 +21,14 @@ from pflbench.executor import stopping
 def _starting() -> Iterator[None]:
     """A process started in here ignores Ctrl-C from its first moment on: importing torch takes seconds.
 
-    So it does SIGTERM where this process hears it as a request to end after the round (`stopping`).
+    So it does the signals that this process hears as a request to end after the round (`stopping`).
 
     Nor does it run this one's script or notebook again, whose code would start processes.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     handles = threading.current_thread() is threading.main_thread()  # which alone may change that
-    ignored = [signal.SIGINT, *([signal.SIGTERM] if stopping.flag() is not None else [])] if handles else []
+    ignored = [signal.SIGINT, *stopping.signals()] if handles else []
     before = {one: signal.signal(one, signal.SIG_IGN) for one in ignored}
     try:
         yield

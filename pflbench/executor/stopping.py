@@ -1,7 +1,7 @@
 """A request to end soon: what is under way writes its checkpoint after the round, and nothing more begins.
 
-A scheduler that takes a machine back sends SIGTERM, to one process or to all of a job. Only the first of them, which
-started the others, hears it; the others look at what it noted.
+A scheduler that takes a machine back sends SIGTERM, or what it was told to, to one process or to all of a job. Only the
+first of them, which started the others, hears it; the others look at what it noted.
 """
 
 from __future__ import annotations
@@ -14,34 +14,52 @@ from collections.abc import Iterator
 from typing import Any
 
 _flag: Any = None
-"""A shared byte; None where nobody listens."""
+"""A shared byte, which holds what asked for an end; None where nobody listens."""
+_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
+"""What is listened to."""
+ASKED = 127
+"""What the byte holds where no signal asked."""
 
 
 @contextlib.contextmanager
-def heeding() -> Iterator[None]:
-    """Within this context SIGTERM is a request, here and in the worker processes that are started. Main thread only."""
-    global _flag
-    if threading.current_thread() is not threading.main_thread():
+def heeding(*signals: signal.Signals) -> Iterator[None]:
+    """Within this context SIGTERM is a request, here and in the worker processes that are started. Main thread only.
+
+    So are other `signals`. Within such a context another one changes nothing.
+    """
+    global _flag, _signals
+    if threading.current_thread() is not threading.main_thread() or _flag is not None:
         yield
         return
-    _flag = multiprocessing.get_context("spawn").RawValue("b", 0)
-    before = signal.signal(signal.SIGTERM, lambda *_: request())
+    _flag, _signals = multiprocessing.get_context("spawn").RawValue("b", 0), (signal.SIGTERM, *signals)
+    before = {one: signal.signal(one, lambda number, _: request(number)) for one in _signals}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-        _flag = None
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        _flag, _signals = None, (signal.SIGTERM,)
 
 
-def request() -> None:
-    """Ask for an end."""
-    if _flag is not None:
-        _flag.value = 1
+def request(number: int = ASKED) -> None:
+    """Ask for an end. Of several signals one other than SIGTERM counts, whichever came first."""
+    if _flag is not None and _flag.value in (0, signal.SIGTERM):
+        _flag.value = number
+
+
+def heard() -> int:
+    """The number of the signal that asked for an end; 0: none, `ASKED`: no signal."""
+    return 0 if _flag is None else int(_flag.value)
 
 
 def requested() -> bool:
     """Whether an end was asked for."""
     return _flag is not None and bool(_flag.value)
+
+
+def signals() -> tuple[signal.Signals, ...]:
+    """What this process hears as a request: worker processes, to which it may be sent, too, ignore it."""
+    return _signals if _flag is not None else ()
 
 
 def flag() -> Any:
@@ -50,8 +68,6 @@ def flag() -> Any:
 
 
 def heed(flag: Any) -> None:
-    """In a worker: look at what the first process notes, and at no signal that is sent to all."""
+    """In a worker, which was started with `signals` ignored: look at what the first process notes."""
     global _flag
     _flag = flag
-    if flag is not None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -7,7 +7,7 @@ import os
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from pflbench.executor.allocator import limited, tidy
 from pflbench.executor.follow import Follower
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
-from pflbench.result import RunResult
+from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
 from pflbench.units import Interval
@@ -357,20 +357,21 @@ def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, A
                 kept = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
                 return Done(spec, "error", kept)
             if failure is None and scored_often(there.provenance, spec, place.evaluate_every):
-                return Done(spec, "done", headline=_headline(outcome), elsewhere=True)
+                return Done(spec, "done", headline=headline(outcome.scores), elsewhere=True)
         store.write(result)
     except PflbenchError as error:
         return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)
     status: Literal["done", "failed"] = "failed" if failure else "done"
-    return Done(spec, status, failure or "", detail, record["wall_seconds"], headline=_headline(outcome))
+    return Done(spec, status, failure or "", detail, record["wall_seconds"], headline=headline(outcome.scores))
 
 
-def _headline(outcome: RunOutcome) -> str:
-    if not outcome.scores:
+def headline(scores: Sequence[Score]) -> str:
+    """Mean accuracy over the scored clients at the last moment scored, in words; empty without scores."""
+    if not scores:
         return ""
     # Personal models are what a suite that scores them is about.
-    last = next((s for s in reversed(outcome.scores) if s.stage == "personalized"), outcome.scores[-1])
-    values = [s.accuracy for s in outcome.scores if (s.stage, s.round, s.step) == (last.stage, last.round, last.step)]
+    last = next((s for s in reversed(scores) if s.stage == "personalized"), scores[-1])
+    values = [s.accuracy for s in scores if (s.stage, s.round, s.step) == (last.stage, last.round, last.step)]
     moment = f"{last.stage}, step {last.step}" if last.step else last.stage
     return f"{100 * sum(values) / len(values):.2f} % ({moment})"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -12,6 +13,7 @@ from pflbench.spec import Precision
 from pflbench.units import Interval, Shard
 
 Redo = Literal["missing", "failed", "always"]
+Executor = Literal["local", "slurm", "ray"]
 
 
 @dataclass(frozen=True)
@@ -19,8 +21,8 @@ class Execution:
     """Where and how to train.
 
     Attributes:
-        device: `auto` (the first GPU, else the CPU), `cpu`, `cuda` or `cuda:0`.
-        jobs: Processor cores to use, one run on each; a last run's clients share them. None: all; on a GPU, 1.
+        device: `auto` (the first GPU, else the CPU), `cpu`, `cuda` or `cuda:0`, or several GPUs: `cuda:0,cuda:1`.
+        jobs: Processor cores to use, one run on each; a last run's clients share them. None: all; one for each GPU.
         memory_limit: Bytes that one process may hold on the device. None: all there are.
         deterministic: Only algorithms that give the same bits every time.
         redo: What is trained besides runs without a result: nothing (`missing`), what failed before (`failed`), or
@@ -32,6 +34,14 @@ class Execution:
         unchecked: Train methods of the user's own that were not held against the contract; every report says so.
         data_dir: Where the datasets are. None: the data root.
         shard: Only this part of what is asked for, the same on every machine whatever is stored. None: everything.
+        wait: Whether to wait for what others train, and take it over if they die.
+        executor: Who trains: this process and those that it starts (`local`), jobs of a Slurm cluster (`slurm`), or
+            actors of a Ray cluster (`ray`).
+        slots: How many jobs or actors train at a time. None: Slurm: 8; Ray: as many as the cluster has room for.
+        gpus_per_task: GPUs, or of Ray the share of one, for each of them. None: none.
+        slurm_partition: Where Slurm jobs run. None: the cluster's default.
+        slurm: What else they are submitted with, by submitit's names: time (minutes), account, mem, constraint, ….
+        ray_address: Of the Ray cluster; None: one on this machine, for this command only.
 
     Raises:
         UsageError: A value is none of those that there are.
@@ -49,18 +59,47 @@ class Execution:
     unchecked: bool = False
     data_dir: str | Path | None = None
     shard: Shard | None = None
+    wait: bool = True
+    executor: Executor = "local"
+    slots: int | None = None
+    gpus_per_task: float | None = None
+    slurm_partition: str | None = None
+    slurm: Mapping[str, str] = field(default_factory=dict)
+    ray_address: str | None = None
 
     def __post_init__(self) -> None:
-        """Reject an unknown value of `redo`."""
+        """Reject unknown values, and what belongs to another executor."""
         if self.redo not in get_args(Redo):
             raise UsageError(f"Unknown --redo {self.redo!r}; known: {', '.join(get_args(Redo))}.")
+        if self.executor not in get_args(Executor):
+            raise UsageError(f"Unknown --executor {self.executor!r}; known: {', '.join(get_args(Executor))}.")
+        theirs = {
+            "--slots": (self.slots, ("slurm", "ray")),
+            "--gpus-per-task": (self.gpus_per_task, ("slurm", "ray")),
+            "--slurm-partition": (self.slurm_partition, ("slurm",)),
+            "--slurm": (self.slurm, ("slurm",)),
+            "--ray-address": (self.ray_address, ("ray",)),
+        }
+        for option, (value, executors) in theirs.items():
+            if value and self.executor not in executors:
+                raise UsageError(f"{option} goes with --executor {' or '.join(executors)}.")
 
     def check(self, precision: Precision | None) -> None:
-        """Check that the device exists and has the precision. Raises `UsageError`."""
+        """Check that the devices exist here and have the precision. Raises `UsageError`."""
+        if self.executor != "local":
+            return  # whose machines may have others
         if self.device != "auto" or precision == "tf32":
-            device = choose_device(self.device)
-            if precision == "tf32":
-                check_on_device(precision, device)
+            for device in choose_devices(self.device):
+                if precision == "tf32":
+                    check_on_device(precision, device)
+
+
+def choose_devices(names: str) -> list[str]:
+    """The devices of a list with commas. Raises `UsageError` for one that is not there, or a CPU among several."""
+    devices = [choose_device(name.strip()) for name in names.split(",")]
+    if len(devices) > 1 and (any(not name.startswith("cuda") for name in devices) or len(set(devices)) < len(devices)):
+        raise UsageError(f"--device {names}: several devices are several GPUs, each named once: cuda:0,cuda:1.")
+    return devices
 
 
 def choose_device(name: str) -> str:

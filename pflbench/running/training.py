@@ -20,14 +20,13 @@ from pflbench.executor.task import Done, Place, Task
 from pflbench.names import Places
 from pflbench.running.datasets import DataCheck, count_datasets
 from pflbench.running.events import Note, OnEvent, Training, unheard
-from pflbench.running.execution import Execution, check_on_device, choose_device
+from pflbench.running.execution import Execution, check_on_device, choose_devices
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store.asked import Asker, remember
 from pflbench.store.claims import Claims
 from pflbench.store.files import fresh
-from pflbench.store.header import Stored
 from pflbench.store.store import Store
 from pflbench.suite.expand import Part, parts, with_columns
 from pflbench.suite.load import loaded
@@ -48,6 +47,8 @@ class Outcome(NamedTuple):
     dones: Sequence[Done] = ()
     stopped: bool = False
     """Whether an end was asked for, by SIGTERM, so that what was under way has its checkpoint."""
+    waited: bool = True
+    """Whether what others train was waited for."""
 
     @property
     def finished(self) -> int:
@@ -56,8 +57,9 @@ class Outcome(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether everything asked for has a result now."""
-        return not self.problems and not self.earlier and self.finished == len(self.runnable)
+        """Whether everything asked for has a result now, or, where others were not waited for, nothing went wrong."""
+        to_be = len(self.runnable) if self.waited else len(self.dones)
+        return not self.problems and not self.earlier and self.finished == to_be
 
     @property
     def summary(self) -> str:
@@ -105,6 +107,8 @@ class Work(NamedTuple):
     names: Mapping[str, str]
     asked: Mapping[str, Sequence[Mapping[str, object]]] = MappingProxyType({})
     """By run id, for each suite that asks for it: where it stands, and what was other than the suite's."""
+    before: Mapping[str, Mapping[str, object] | None] | None = None
+    """By run id, the provenance of what was stored when the work was given out. None: now."""
 
 
 def _work_of(parts: Sequence[Part]) -> Work:
@@ -162,30 +166,50 @@ def train(
         remember(store, askers, ())
         return asked
     store.check_writable(spec.id for spec in asked.runnable)
-    place = _place(results, execution, asked.runnable)
-    tasks = _tasks(asked.runnable, work, place, execution.unchecked)
-    before = {spec: store.find(spec.id) for spec in asked.runnable}
+    before = work.before
+    if before is None:
+        found = {spec.id: store.find(spec.id) for spec in asked.runnable}
+        before = {id: one and one.provenance for id, one in found.items()}
+    settled = _settled(store, before, execution)
     if not execution.unchecked:
-        _hold(tasks, on_event)
+        _hold(asked.runnable, work, on_event)
     remember(store, askers, {spec.id for spec in asked.runnable})
+    if execution.executor == "slurm":
+        from pflbench.running import slurm
+
+        todo = work._replace(specs=asked.runnable)
+        dones, problems = slurm.train(todo, results, execution, on_event, before, settled)
+        return asked._replace(dones=dones, problems=[*asked.problems, *problems], waited=execution.wait)
+    devices = choose_devices(execution.device)
+    place = _place(results, execution, asked.runnable, devices)
+    tasks = _tasks(asked.runnable, work, place, execution.unchecked)
     on_gpu = place.device.startswith("cuda")
-    jobs = execution.jobs or (1 if on_gpu else local.cores())
+    jobs = execution.jobs or (len(devices) if on_gpu else local.cores())
     with_cores = "" if on_gpu else f", {count(jobs, 'core')}"
-    training = Training(tuple(tasks), work.names, f"{place.device} ({device_name(place.device)}{with_cores})")
+    where = ", ".join(devices)
+    training = Training(tuple(tasks), work.names, f"{where} ({device_name(place.device)}{with_cores})")
     on_event(training)
     with stopping.heeding() if execution.checkpoint_every else nullcontext(), Claims(results) as claims:
-        shared = Shared(longest_first(tasks, training.work), claims, _settled(store, before, execution))
-        dones = local.execute(shared, place, jobs=jobs, on_event=on_event, fail_fast=execution.fail_fast)
-        return asked._replace(dones=dones, stopped=stopping.requested())
+        shared = Shared(longest_first(tasks, training.work), claims, settled)
+        dones = local.execute(
+            shared,
+            place,
+            jobs=jobs,
+            on_event=on_event,
+            fail_fast=execution.fail_fast,
+            waits=execution.wait,
+            devices=devices if len(devices) > 1 else (),
+        )
+        return asked._replace(dones=dones, stopped=stopping.requested(), waited=execution.wait)
 
 
-def _settled(store: Store, before: Mapping[RunSpec, Stored | None], execution: Execution) -> Settled:
-    """Says of a run what another process made of it since it was `before`."""
+def _settled(store: Store, before: Mapping[str, Mapping[str, object] | None], execution: Execution) -> Settled:
+    """Says of a run what another process made of it since its provenance was that of `before`."""
 
     def settled(spec: RunSpec) -> Done | None:
         fresh(store.runs)
-        now, then = store.find(spec.id), before[spec]
-        if now is None or (then is not None and now.provenance == then.provenance):
+        now, then = store.find(spec.id), before.get(spec.id)
+        if now is None or (then is not None and now.provenance == then):
             return None
         if now.failure is not None:
             return Done(spec, "failed", now.failure, elsewhere=True)
@@ -222,10 +246,11 @@ def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
     return state
 
 
-def _place(results: Path, execution: Execution, specs: Sequence[RunSpec]) -> Place:
-    device = choose_device(execution.device)
+def _place(results: Path, execution: Execution, specs: Sequence[RunSpec], devices: Sequence[str]) -> Place:
     for precision in sorted({spec.precision for spec in specs}):
-        check_on_device(precision, device)
+        for device in devices:
+            check_on_device(precision, device)
+    device = devices[0]
     return Place(
         results,
         data_root(execution.data_dir),
@@ -254,9 +279,12 @@ def _tasks(specs: Sequence[RunSpec], work: Work, place: Place, unchecked: bool) 
     return tasks
 
 
-def _hold(tasks: Sequence[Task], on_event: OnEvent) -> None:
+def _hold(specs: Sequence[RunSpec], work: Work, on_event: OnEvent) -> None:
     """Hold users' methods against the contract. Raises `UsageError` if one breaks it."""
-    methods = ((task.specs[0].method, task.reference) for task in tasks)
+    methods = (
+        (spec.method, names.place("methods", spec.method.name, work.places.get(spec.id, {})))
+        for spec in {spec.group(): spec for spec in reversed(specs)}.values()
+    )
     checking = "Checking {} against the contract of methods."
     for name, verdict in conformance.hold(methods, lambda name: on_event(Note(checking.format(name)))):
         for remark in verdict.remarks[:1]:  # `pflbench check` has all

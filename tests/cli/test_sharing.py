@@ -173,7 +173,7 @@ def test_ctrl_c_gives_claims_back(folder: Path) -> None:
 
 
 def test_a_killed_worker_s_run_is_given_back(cli, folder: Path) -> None:
-    """Of `--jobs 2` one worker is killed: its run is an error, and the next `run` completes the store."""
+    """Of `--jobs 2` one worker is killed: its run is tried once more, by another."""
     one = terminal(folder, *SHARDS, "--seeds", "0-9", "--jobs", "2")
     assert one.stdout
     while " 1/20]" not in one.stdout.readline():
@@ -185,10 +185,9 @@ def test_a_killed_worker_s_run_is_given_back(cli, folder: Path) -> None:
     workers = [pid for pid in children.read_text().split() if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
     os.kill(int(workers[0]), signal.SIGKILL)
     _, err = one.communicate(timeout=120)
-    # A worker that was between two runs costs none.
-    assert one.returncode in (0, 1) and ("its worker process was killed" in err) == (one.returncode == 1)
-    assert len(stored(folder / "results")) >= 19 and not (folder / "results" / "claims").exists()
-    assert cli(*SHARDS, "--seeds", "0-9").code == 0 and len(stored(folder / "results")) == 20
+    assert one.returncode == 0 and len(stored(folder / "results")) == 20, err
+    assert not (folder / "results" / "claims").exists()
+    assert err.count("its worker process was killed") == err.count("It is tried once more.") <= 1  # it may have idled
 
 
 @pytest.fixture

@@ -1,9 +1,15 @@
 """Runs in worker processes: one is killed, others warn; what the user reads of it."""
 
+import contextlib
 import re
 from pathlib import Path
 
+import pytest
 from cli_kit import METHOD, start, stored
+
+from pflbench.executor import local
+from pflbench.executor.task import Place, Task
+from pflbench.testing import tiny_spec
 
 ROW = """
 [[row]]
@@ -15,16 +21,16 @@ stage = "global"
 """
 
 
-def test_a_killed_worker_costs_one_run_and_warnings_arrive_once(folder: Path) -> None:
+KILLED = r"its worker process was killed: probably the machine ran out of memory \(fewer --jobs need less\)\."
+
+
+def program(folder: Path, doom: str, seeds: str) -> tuple[int, str, list[str]]:
+    """The exit code, output and lines of errors of runs of a method that, on a condition, kills its own process."""
     text = METHOD.replace(
         "        (batches,) = taken",
         "        import os, signal, warnings\n"
         "        warnings.warn('be careful')\n"
-        "        try:\n"
-        "            os.mkdir('killed')\n"
-        "        except FileExistsError:\n"
-        "            pass\n"
-        "        else:\n"
+        f"{doom}"
         "            os.kill(os.getpid(), signal.SIGKILL)\n"
         "        (batches,) = taken",
     )
@@ -32,18 +38,56 @@ def test_a_killed_worker_costs_one_run_and_warnings_arrive_once(folder: Path) ->
     toml = folder / "tiny.toml"
     head, rows = toml.read_text().split("[[row]]", 1)
     toml.write_text(head + ROW.lstrip() + "[[row]]" + rows)
-
-    command = ("run", "-s", "tiny.toml", "--column", "shards", "-m", "foo", "--seeds", "0-2", "--jobs", "2")
+    command = ("run", "-s", "tiny.toml", "--column", "shards", "-m", "foo", "--seeds", seeds, "--jobs", "2")
     process = start(*command, cwd=folder)
     out, err = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert out.startswith("3 runs: 0 done, 0 failed before, 3 to do.\nRunning on cpu (")
-    assert "2 runs finished, 1 failed." in out
-    killed, warned = sorted(err.splitlines())
-    assert re.fullmatch(
-        r"Error: shards · foo.py:Foo · seed [01] · 2 rounds: its worker process was killed: "
-        r"probably the machine ran out of memory \(fewer --jobs need less\)\.",
-        killed,
+    return process.returncode, out, sorted(err.splitlines())
+
+
+def test_a_killed_worker_s_run_is_tried_once_more_and_warnings_arrive_once(folder: Path) -> None:
+    once = (
+        "        try:\n"
+        "            os.mkdir('killed')\n"
+        "        except FileExistsError:\n"
+        "            pass\n"
+        "        else:\n"
     )
+    code, out, errors = program(folder, once, "0-2")
+    assert code == 0 and out.startswith("3 runs: 0 done, 0 failed before, 3 to do.\nRunning on cpu (")
+    assert "3 runs finished, 0 failed." in out and len(stored(folder / "results")) == 3
+    warned, again = errors
     assert warned == "Warning: be careful"
-    assert len(stored(folder / "results")) == 2  # what was killed is not stored as failed
+    assert re.fullmatch(rf"Warning: foo.py:Foo on digits, seed [01]: {KILLED} It is tried once more\.", again)
+
+
+def test_a_run_whose_workers_are_killed_twice_is_given_up(folder: Path) -> None:
+    code, out, errors = program(folder, "        if True:\n", "0-1")
+    assert code == 1 and "0 runs finished, 2 failed." in out
+    one, *told = errors
+    assert re.fullmatch(rf"Error: shards · foo.py:Foo · seed 0 · 2 rounds and 1 more: {KILLED}", one), errors
+    assert [line.rpartition("seed ")[2][0] for line in told if "tried once more" in line] == ["0", "1"]
+    assert not stored(folder / "results")  # what was killed is not stored as failed
+
+
+def test_what_died_on_a_device_is_tried_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several devices the slots are dealt to them in turn, and a run's second try is in another slot."""
+    pool = local._Pool(
+        local.Shared([]), [], [Place(Path(), Path(), f"cuda:{k}") for k in range(2)], 3, print, False, True
+    )
+    served: list[Place] = []
+
+    class Served:
+        def __enter__(self) -> tuple[None, None]:
+            return None, None
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+    monkeypatch.setattr(local, "serving", lambda target, place, *more: served.append(place) or Served())
+    with contextlib.ExitStack() as pool.running:
+        workers = [pool._start(slot) for slot in range(3)]
+    assert [place.device for place in served] == ["cuda:0", "cuda:1", "cuda:0"]
+    task = Task((tiny_spec(0, "fedavg"),))
+    pool.died[task] = 0
+    pool.again.append(task)
+    assert pool._once_more(workers[0]) is None and pool._once_more(workers[1]) is task and not pool.again

@@ -1,0 +1,115 @@
+"""`--executor slurm` by submitit's local executor, which starts the same jobs as processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import METHOD, stored
+
+from pflbench.running import slurm
+from pflbench.store import Store
+
+pytest.importorskip("submitit")
+SHARDS = ("run", "-s", "tiny.toml", "--column", "shards")
+
+
+@pytest.fixture(autouse=True)
+def jobs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The jobs that were submitted."""
+    submitted: list[Any] = []
+    real = slurm.submit
+
+    def submit(*order: Any) -> slurm.Jobs:
+        made = real(*order)
+        submitted.extend(made.several)
+        return made
+
+    monkeypatch.setattr(slurm, "CLUSTER", "local")
+    monkeypatch.setattr(slurm, "PAUSE", 0.2)
+    monkeypatch.setattr(slurm, "submit", submit)
+    yield submitted
+    for job in submitted:
+        job._process.wait(60)
+
+
+def interrupt(job: Any) -> None:
+    """What Slurm does before a job's time is up, to its process.
+
+    `job._interrupt()` of submitit 1.5.4 sends the signal to the process that looks after the job's, which dies of it.
+    """
+    children = Path(f"/proc/{job._process.pid}/task/{job._process.pid}/children")
+    if not children.exists():
+        pytest.skip("the system does not tell a process's children")
+    for pid in children.read_text().split():
+        os.kill(int(pid), signal.SIGUSR2)
+
+
+def scores(results: Path) -> dict[str, object]:
+    store = Store(results)
+    return {run.spec.id: store.read(run.spec.id).scores for run in store.list()}
+
+
+def test_jobs_train_what_one_process_trains(cli, folder: Path) -> None:
+    result = cli(*SHARDS, "--executor", "slurm", "--slots", "2", "-r", "jobs")
+    assert result.code == 0 and "Error" not in result.err
+    assert "Submitted 2 Slurm jobs; `scancel" in result.out and "4 runs finished, 0 failed." in result.out
+    assert "[4/4] shards" in result.out
+    assert cli(*SHARDS, "-r", "here").code == 0
+    assert scores(folder / "jobs") == scores(folder / "here")
+    private = Path(os.environ["XDG_CACHE_HOME"]) / "pflbench" / "slurm"
+    assert private.stat().st_mode & 0o777 == 0o700 and not list((folder / "jobs").rglob("*.pkl"))
+
+
+def test_what_is_submitted_is_a_function_and_json(cli, folder: Path, monkeypatch) -> None:
+    given: list[object] = []
+
+    class Executor:
+        def map_array(self, function, texts):
+            given.extend([function, *texts])
+            return []
+
+    monkeypatch.setattr(slurm, "_executor", lambda folder, execution: Executor())
+    monkeypatch.setattr(slurm.Jobs, "name", "7")
+    assert cli(*SHARDS, "--executor", "slurm", "--no-wait").code == 0
+    function, text, *more = given
+    assert function is slurm.drain and len(more) == 3 and set(more) == {text}  # no more jobs than runs
+    told = json.loads(str(text))
+    assert told["results"] == str(folder / "results") and len(told["specs"]) == 4
+    assert told["execution"]["checkpoint_every"] == [None, 600.0] and told["execution"]["wait"] is False
+
+
+def test_a_job_that_is_interrupted_goes_on_from_its_checkpoint(cli, folder: Path, monkeypatch, jobs) -> None:
+    """The signal that comes before a job's time is up: the checkpoint is written, and the job begins again."""
+    slow = METHOD.replace(
+        "        (batches,) = taken",
+        "        import time\n        open('rounds.log', 'a').write('x')\n        time.sleep(0.1)\n        (batches,) = taken",
+    )
+    (folder / "foo.py").write_text(slow)
+    command = (*SHARDS, "-m", "foo.py:Foo", "--seeds", "0", "--rounds", "30", "--unchecked")
+    assert cli(*command, "-r", "whole").code == 0
+    whole = len((folder / "rounds.log").read_text())
+    (folder / "rounds.log").unlink()
+    looks: list[bool] = []
+
+    def over(self: slurm.Jobs) -> bool:
+        log = folder / "rounds.log"
+        if not looks and log.exists() and len(log.read_text()) > 3:
+            looks.append(True)
+            interrupt(jobs[0])
+        return all(job.done() for job in self.several)
+
+    monkeypatch.setattr(slurm.Jobs, "over", property(over))
+    result = cli(*command, "--executor", "slurm", "--slots", "1", "-r", "jobs")
+    logs = jobs[0].stdout() + jobs[0].stderr()
+    assert result.code == 0 and looks, logs
+    assert "Requeued job" in logs
+    (run,) = Store(folder / "jobs").list()
+    assert run.provenance["resumed"] == 1 and scores(folder / "jobs") == scores(folder / "whole")
+    assert len((folder / "rounds.log").read_text()) < whole + 2  # no round, of two clients, was computed twice
+    assert len(stored(folder / "jobs")) == 1 and not (folder / "jobs" / "checkpoints").exists()
