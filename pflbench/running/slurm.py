@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -24,14 +24,11 @@ from pflbench.executor import stopping
 from pflbench.executor.local import Progress
 from pflbench.executor.task import Done, Task, headline
 from pflbench.running import training
-from pflbench.running.events import Event, Note, OnEvent, Training
+from pflbench.running.events import Event, Note, Training
 from pflbench.running.execution import Execution
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
 from pflbench.units import Interval, count
-
-if TYPE_CHECKING:
-    from pflbench.executor.sharing import Settled
 
 JOBS = 8
 """How many are submitted where nobody says."""
@@ -213,14 +210,7 @@ def _in_job(execution: Execution) -> Execution:
     )
 
 
-def train(
-    work: training.Work,
-    results: Path,
-    execution: Execution,
-    on_event: OnEvent,
-    before: Mapping[str, Any],
-    settled: Settled,
-) -> tuple[list[Done], list[str]]:
+def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
     """Submit jobs, and tell what they finish until nothing is left or all have ended.
 
     Interrupted, this ends; the jobs go on.
@@ -231,6 +221,7 @@ def train(
     Raises:
         UsageError: As `submit`.
     """
+    work, results, execution, on_event, before, settled = handed
     jobs = submit(work, before, results, execution)
     number = count(len(jobs.several), "Slurm job")
     on_event(Note(f"Submitted {number}; `scancel {jobs.name}` ends them. Logs: {jobs.folder}"))

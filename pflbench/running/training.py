@@ -1,9 +1,9 @@
-"""Train what has no result yet: from part of some suites, or from specs, to stored runs."""
+"""Train what of some runs has no result yet, on this machine or elsewhere, and say what became of it."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -18,18 +18,15 @@ from pflbench.executor.provenance import device_name
 from pflbench.executor.sharing import Settled, Shared, longest_first
 from pflbench.executor.task import Done, Place, Task
 from pflbench.names import Places
-from pflbench.running.datasets import DataCheck, count_datasets
+from pflbench.running.datasets import DataCheck
 from pflbench.running.events import Note, OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_devices
 from pflbench.running.shards import in_shard
-from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store.asked import Asker, remember
 from pflbench.store.claims import Claims
 from pflbench.store.files import fresh
 from pflbench.store.store import Store
-from pflbench.suite.expand import Part, parts, with_columns
-from pflbench.suite.load import loaded
 from pflbench.units import count
 
 
@@ -111,42 +108,45 @@ class Work(NamedTuple):
     """By run id, the provenance of what was stored when the work was given out. None: now."""
 
 
-def _work_of(parts: Sequence[Part]) -> Work:
-    """The runs behind tables."""
-    places = {id: where for table, _ in parts for id, where in table.locations.items()}
-    asked: dict[str, list[Mapping[str, object]]] = {}
-    for table, _ in parts:
-        first = {spec.id: cell for cell in reversed(table.cells) for spec in cell.needed}
-        for id, cell in first.items():
-            asked.setdefault(id, []).append(table.asks(cell))
-    return Work([spec for table, _ in parts for spec in table.runs], places, with_columns(parts), asked)
+class Handed(NamedTuple):
+    """What is left to train, for an executor that does not train here.
 
-
-def run(
-    part: Selection, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
-) -> Outcome:
-    """Train what has no result of this part of some suites, and count what is not counted yet of those of statistics.
-
-    The arguments, errors and `dry` are those of `train` and of `count_datasets`.
+    Attributes:
+        work: The runs; all can be built.
+        results: The results folder.
+        execution: How to train.
+        on_event: Hears what happens.
+        before: By run id, the provenance of what was stored when this began.
+        settled: What others made of a run since then.
     """
-    suites = loaded(part.suites, execution.data_dir)
-    asked = parts(suites, part)
-    missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
-    if not asked:
-        return Outcome([], missing, {}, {})
-    outcome = train(_work_of(asked), results, execution, on_event, dry=dry)
-    return outcome._replace(problems=[*missing, *outcome.problems])
+
+    work: Work
+    results: Path
+    execution: Execution
+    on_event: OnEvent
+    before: Mapping[str, Mapping[str, object] | None]
+    settled: Settled
+
+
+Elsewhere = Callable[[Handed], "tuple[list[Done], list[str]]"]
+"""Trains on other machines; returns what is finished, and what to say of the rest."""
 
 
 def train(
-    work: Work, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
+    work: Work,
+    results: Path,
+    execution: Execution,
+    on_event: OnEvent = unheard,
+    *,
+    dry: bool = False,
+    elsewhere: Elsewhere | None = None,
 ) -> Outcome:
     """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
 
     Of several processes that train into one folder, each takes the runs that no other has claimed, the longest first.
     With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
 
-    `dry`: say what there is to do, and stop.
+    `dry`: say what there is to do, and stop. `elsewhere`: trains instead of this process and its workers.
 
     Raises:
         UsageError: A user's method cannot be built or breaks the contract, or the device is not there.
@@ -166,33 +166,40 @@ def train(
         remember(store, askers, ())
         return asked
     store.check_writable(spec.id for spec in asked.runnable)
-    before = work.before
-    if before is None:
-        found = {spec.id: store.find(spec.id) for spec in asked.runnable}
-        before = {id: one and one.provenance for id, one in found.items()}
+    before = _before(asked, store) if work.before is None else work.before
     settled = _settled(store, before, execution)
     if not execution.unchecked:
         _hold(asked.runnable, work, on_event)
     remember(store, askers, {spec.id for spec in asked.runnable})
-    if execution.executor == "slurm":
-        from pflbench.running import slurm
-
-        todo = work._replace(specs=asked.runnable)
-        dones, problems = slurm.train(todo, results, execution, on_event, before, settled)
+    handed = Handed(work._replace(specs=asked.runnable), results, execution, on_event, before, settled)
+    if elsewhere is not None:
+        dones, problems = elsewhere(handed)
         return asked._replace(dones=dones, problems=[*asked.problems, *problems], waited=execution.wait)
+    with stopping.heeding() if execution.checkpoint_every else nullcontext():
+        dones = _here(handed)
+        return asked._replace(dones=dones, stopped=stopping.requested(), waited=execution.wait)
+
+
+def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | None]:
+    """The provenance of what is stored now of what is to be trained, by run id."""
+    found = {spec.id: store.find(spec.id) for spec in asked.runnable}
+    return {id: one and one.provenance for id, one in found.items()}
+
+
+def _here(handed: Handed) -> list[Done]:
+    """Train in this process and its workers."""
+    work, results, execution, on_event, _, settled = handed
     devices = choose_devices(execution.device)
-    place = _place(results, execution, asked.runnable, devices)
-    tasks = _tasks(asked.runnable, work, place, execution.unchecked)
+    place = _place(results, execution, work.specs, devices)
+    tasks = _tasks(work.specs, work, place, execution.unchecked)
     on_gpu = place.device.startswith("cuda")
     jobs = execution.jobs or (len(devices) if on_gpu else local.cores())
     with_cores = "" if on_gpu else f", {count(jobs, 'core')}"
-    where = ", ".join(devices)
-    training = Training(tuple(tasks), work.names, f"{where} ({device_name(place.device)}{with_cores})")
+    training = Training(tuple(tasks), work.names, f"{', '.join(devices)} ({device_name(place.device)}{with_cores})")
     on_event(training)
-    with stopping.heeding() if execution.checkpoint_every else nullcontext(), Claims(results) as claims:
-        shared = Shared(longest_first(tasks, training.work), claims, settled)
-        dones = local.execute(
-            shared,
+    with Claims(results) as claims:
+        return local.execute(
+            Shared(longest_first(tasks, training.work), claims, settled),
             place,
             jobs=jobs,
             on_event=on_event,
@@ -200,7 +207,6 @@ def train(
             waits=execution.wait,
             devices=devices if len(devices) > 1 else (),
         )
-        return asked._replace(dones=dones, stopped=stopping.requested(), waited=execution.wait)
 
 
 def _settled(store: Store, before: Mapping[str, Mapping[str, object] | None], execution: Execution) -> Settled:

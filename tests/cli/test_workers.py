@@ -64,7 +64,7 @@ def test_a_run_whose_workers_are_killed_twice_is_given_up(folder: Path) -> None:
     code, out, errors = program(folder, "        if True:\n", "0-1")
     assert code == 1 and "0 runs finished, 2 failed." in out
     one, *told = errors
-    assert re.fullmatch(rf"Error: shards · foo.py:Foo · seed 0 · 2 rounds and 1 more: {KILLED}", one), errors
+    assert re.fullmatch(rf"Error: shards · foo.py:Foo · seed [01] · 2 rounds and 1 more: {KILLED}", one), errors
     assert [line.rpartition("seed ")[2][0] for line in told if "tried once more" in line] == ["0", "1"]
     assert not stored(folder / "results")  # what was killed is not stored as failed
 
