@@ -1,46 +1,53 @@
-"""Which runs of a table are missing, exactly, and the command that computes them."""
+"""Which runs of a table are missing and which failed, exactly, and the command that computes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pflbench.commands import command
 from pflbench.report.table import Grid
 from pflbench.report.text import grouped, ranges
+from pflbench.spec import RunSpec
 from pflbench.suite.cells import Expansion
 
 
-def lacking(table: Expansion, grid: Grid, results: Path) -> str:
-    """A sentence on the suite's runs that are not done, and the command that computes them; empty if all are.
+def lacking(table: Expansion, grid: Grid, results: Path, failed: Callable[[RunSpec], bool]) -> str:
+    """Sentences on the suite's runs that are not there or failed, and the command that computes them; empty if none.
 
-    `results`: the folder that the command names.
+    `results`: the folder that the command names. `failed`: whether a run is there and failed, as one that diverged.
     """
-    whole, absent = _by_row(table, grid)
-    if not absent:
+    whole, absent, broken = _by_row(table, grid, failed)
+    if not absent and not broken:
         return ""
-    rows = {row: _said(absent[row], whole[row]) for row in whole if row in absent}
+    computes = command("run", table.part.options + " --redo failed" * bool(broken), results)
+    said = [f"Missing: {_listed(absent, whole)}." if absent else ""]
+    said += [f"Missing, as they failed: {_listed(broken, whole)}." if broken else ""]
+    return f"{' '.join(filter(None, said))} `{computes}` computes them."
+
+
+def _listed(some: _Seeds, whole: _Seeds) -> str:
+    rows = {row: _said(some[row], whole[row]) for row in whole if row in some}
     alike = grouped((what, row) for row, what in rows.items())
-    listed = "; ".join(f"{', '.join(titles)}: {what}" for what, titles in alike.items())
-    failed = any(grid[place].failed for place in table.places if place in grid)
-    computes = command("run", table.part.options + " --redo failed" * failed, results)
-    return f"Missing{' or failed' if failed else ''}: {listed}. `{computes}` computes them."
+    return "; ".join(f"{', '.join(titles)}: {what}" for what, titles in alike.items())
 
 
 _Seeds = dict[str, dict[str, set[int]]]
 """Seeds by the titles of rows and columns."""
 
 
-def _by_row(table: Expansion, grid: Grid) -> tuple[_Seeds, _Seeds]:
-    """The seeds that are asked for, and those of them that are not done; of the latter only places that lack any."""
-    whole, absent = _Seeds(), _Seeds()
+def _by_row(table: Expansion, grid: Grid, failed: Callable[[RunSpec], bool]) -> tuple[_Seeds, _Seeds, _Seeds]:
+    """The seeds that are asked for; of those that are not done the ones without a failed run, and the ones with."""
+    whole, absent, broken = _Seeds(), _Seeds(), _Seeds()
     for place, cell in table.places.items():
-        asked = {needed[0].seed for needed in cell.by_seed}
-        whole.setdefault(cell.row.title, {}).setdefault(cell.column.setting, set()).update(asked)
         done = grid[place].runs if place in grid else {}
-        if open_ := asked - set(done):
-            absent.setdefault(cell.row.title, {}).setdefault(cell.column.setting, set()).update(open_)
-    return whole, absent
+        for runs in cell.by_seed:
+            kinds = [whole]
+            if runs[0].seed not in done:
+                kinds.append(broken if any(map(failed, runs)) else absent)
+            for kind in kinds:
+                kind.setdefault(cell.row.title, {}).setdefault(cell.column.setting, set()).add(runs[0].seed)
+    return whole, absent, broken
 
 
 def _said(absent: Mapping[str, set[int]], whole: Mapping[str, set[int]]) -> str:

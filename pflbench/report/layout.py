@@ -121,7 +121,7 @@ def finished(of: Filled, versus: str | None = None, *, over_clients: bool = Fals
     grid, told = compared(table, of.grid, of.shelf, of.read_as)
     columns, differences = derive(table, list(guests), grid)
     lines, warnings, summary = footer(table, grid, named | guests, of.used, list(of.mixed.values()), of.spare, of.older)
-    public = lacking(table, grid, public_folder(of.shelf.root))
+    public = lacking(table, grid, public_folder(of.shelf.root), of.shelf.failed)
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(
         suite=table.suite,
@@ -135,7 +135,7 @@ def finished(of: Filled, versus: str | None = None, *, over_clients: bool = Fals
         footer=(*lines, *([public] if public else []), *told),
         warnings=(*warnings, *told),
         summary=summary,
-        lacking=lacking(table, grid, of.shelf.root),
+        lacking=lacking(table, grid, of.shelf.root, of.shelf.failed),
         comparable=not table.shortfall.runs,
         read_as=of.read_as,
         versus=against,

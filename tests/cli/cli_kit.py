@@ -177,8 +177,8 @@ def make_up(results: Path, suite: Path) -> None:
         scores = tuple(
             Score(*m, client, k, 10, 1.0, k / 10)
             for m in moments
-            for client in (88, 89)
-            for k in [(7 * number + 3 * client + m[2]) % 11]
+            for client, last in ((spec.clients - 2, 88), (spec.clients - 1, 89))
+            for k in [(7 * number + 3 * last + m[2]) % 11]
         )
         failure = "diverged in round 1" if number == 7 else None
         provenance = {"data_hash": "d", "wall_seconds": 1.5}

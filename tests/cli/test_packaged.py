@@ -34,7 +34,9 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
 def test_a_machine_that_never_trained_shows_them(cli, folder: Path, made: Path) -> None:
     own = cli("report", "-s", "tiny.toml", "--format", "csv", "-r", str(made)).out
     shown = cli("report", "-s", "tiny.toml", "--format", "csv")
-    assert shown[:2] == (0, own) and shown.err.startswith("tiny (paper): Missing or failed: Ditto: Dirichlet (seed 1).")
+    assert shown[:2] == (0, own) and shown.err.startswith(
+        "tiny (paper): Missing, as they failed: Ditto: Dirichlet (seed 1)."
+    )
     for format in ("terminal", "markdown", "latex"):
         assert f"{LABEL}8 of 8." in " ".join(cli("report", "-s", "tiny.toml", "--format", format).out.split())
     assert LABEL in cli("plot", "tiny.toml", "--per-client", "-o", "clients.csv").out

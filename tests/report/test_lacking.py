@@ -38,14 +38,16 @@ def test_missing_failed_and_damaged_runs_are_named_exactly(build: Build, store: 
     with pytest.warns(CorruptFile):
         found = lay_out(table, ShownStore(store.root, remembered=False, packaged=False))
     said = found.lacking
-    assert said.startswith("Missing or failed: ") and "seeds 0, 1" in said and "seed 2" in said
-    assert first.row.title in said and last.column.setting in said
+    assert said.startswith(
+        "Missing: FedAvg, FedAvg-FT: Digits Dir 0.3 (seeds 0, 1). "
+        "Missing, as they failed: FedAvg, FedAvg-FT: Digits Dir 5 (seed 2). `pflbench run"
+    )
     (typed,) = re.findall("`(.*)`", said)
     assert shlex.split(typed)[:2] == ["pflbench", "run"] and typed.endswith(f"--results {store.root}")
     assert "--redo failed" in typed
     assert said in compact(found).footer
     for shown in (render(found, "terminal", True), render(found, "markdown", True), render(found, "latex", True)):
-        assert "Missing or failed: " in shown and str(store.root) not in shown
+        assert "Missing: " in shown and "Missing, as they failed: " in shown and str(store.root) not in shown
     assert before == {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
 
 
