@@ -46,7 +46,8 @@ def test_missing_failed_and_damaged_runs_are_named_exactly(build: Build, store: 
     assert shlex.split(typed)[:2] == ["pflbench", "run"] and typed.endswith(f"--results {store.root}")
     assert "--redo failed" in typed
     assert said in compact(found).footer
-    for shown in (render(found, "terminal", True), render(found, "markdown", True), render(found, "latex", True)):
+    for form in ("terminal", "markdown", "latex"):
+        shown = " ".join(render(found, form, True).split())
         assert "Missing: " in shown and "Missing, as they failed: " in shown and str(store.root) not in shown
     assert before == {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
 
