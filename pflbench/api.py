@@ -22,7 +22,7 @@ from pflbench.selection import Choices, Selection, Wanted, selection
 from pflbench.store import ShownStore
 from pflbench.suite.expand import parts
 from pflbench.suite.load import available, loaded, read, required
-from pflbench.units import interval, parse_shard, size
+from pflbench.units import Shard, interval, parse_shard, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,6 +72,7 @@ def plan(
     *,
     data_dir: Where | None = None,
     measure: bool = True,
+    shard: str | Shard | None = None,
     on_event: OnEvent | None = None,
 ) -> Plan:
     """What training the missing runs of a selection would take, and what `run` would count. Nothing is trained.
@@ -81,6 +82,7 @@ def plan(
         results: The results folder.
         data_dir: Where the datasets are, if not in the data root.
         measure: Whether to measure for seconds how fast this machine is, where a run's time is unknown.
+        shard: Only this part of the runs, as "1/3".
         on_event: Hears what is about to be measured; `print` prints it.
 
     Returns:
@@ -93,7 +95,8 @@ def plan(
     from pflbench.running import planning
 
     suites, root = loaded(part.suites, data_dir), data_root(data_dir)
-    return planning.plan(suites, part, Path(results), root, measure=measure, on_event=on_event or unheard)
+    mine, heard = parse_shard(shard) if isinstance(shard, str) else shard, on_event or unheard
+    return planning.plan(suites, part, Path(results), root, measure=measure, on_event=heard, shard=mine)
 
 
 def run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -85,6 +86,9 @@ def plan(
         ),
     ] = True,
     shard: options.ShardText = None,
+    sbatch: Annotated[
+        bool, option("--sbatch", help="Print an array script for Slurm instead, whose jobs share these runs.")
+    ] = False,
 ) -> int:
     """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
@@ -94,11 +98,20 @@ def plan(
     most four times their rounds. What nothing tells is measured on one core, and kept.
     """
     from pflbench.running.planning import plan
+    from pflbench.running.sbatch import script
+    from pflbench.suite.expand import parts
     from pflbench.suite.load import loaded
     from pflbench.units import parse_shard
 
     part = parse_shard(shard) if shard else None
     suites = loaded(selection.suites, data_dir)
+    if sbatch:
+        parts(suites, selection)  # which names what is unknown
+        more = (f" --data-dir {quote(str(data_dir.absolute()))}" if data_dir else "") + (
+            f" --shard {part}" if part else ""
+        )
+        print(script(selection.options + more, results), end="")
+        return 0
     made = plan(suites, selection, results, data_root(data_dir), measure=measure, on_event=_say_measuring, shard=part)
     for text in (*made.remarks, *made.tables):
         console().print(text)

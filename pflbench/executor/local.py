@@ -105,7 +105,7 @@ def _in_process(
 ) -> None:
     tune_allocator()
     says = _Says(on_event)
-    while shared.waiting and not _is_over(dones, fail_fast):
+    while shared.waiting and not is_over(dones, fail_fast):
         task = shared.take()
         if task is None:
             if not waits:
@@ -113,7 +113,7 @@ def _in_process(
             says.waiting(shared)
             continue
         says.trains(task)
-        throttle = _Throttle(lambda n, task=task: on_event(Progress(task, n)))  # type: ignore[misc]
+        throttle = Throttle(lambda n, task=task: on_event(Progress(task, n)))  # type: ignore[misc]
         for done in run_task(task, place, throttle, lambda: jobs):
             shared.on_done(done)
         shared.release(task)
@@ -138,17 +138,19 @@ class _Says:
             wait(claims.PACE.poll)
 
 
-def _is_over(dones: list[Done], fail_fast: bool) -> bool:
+def is_over(dones: list[Done], fail_fast: bool) -> bool:
+    """Whether nothing more is to start."""
     return stopping.requested() or any(d.fatal or (fail_fast and d.status != "done") for d in dones)
 
 
-class _Throttle:
-    """Passes on at most one round number per interval."""
+class Throttle:
+    """Passes on at most one round number per interval; called with each."""
 
     def __init__(self, send: Callable[[int], None]):
         self.send, self.last = send, 0.0
 
     def __call__(self, rounds: int) -> None:
+        """Pass it on, or not."""
         now = time.monotonic()
         if now - self.last >= ROUND_INTERVAL:
             self.last = now
@@ -206,7 +208,7 @@ class _Pool:
         """A task for each idle worker, as far as there are any to be had."""
         to_be_had = True
         for worker in workers:
-            if _is_over(self.dones, self.fail_fast):
+            if is_over(self.dones, self.fail_fast):
                 self._start_nothing_more()
             if worker.task is not None:
                 continue
@@ -278,4 +280,4 @@ def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int], stop:
     with contextlib.suppress(EOFError, OSError):
         while True:
             task: Task = pipe.recv()
-            send(run_task(task, place, _Throttle(send), lambda: lanes.value))
+            send(run_task(task, place, Throttle(send), lambda: lanes.value))

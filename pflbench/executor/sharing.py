@@ -54,14 +54,15 @@ class Shared:
     ) -> None:
         self.waiting, self.claims, self.settled, self.on_done = list(tasks), claims or Alone(), settled, on_done
 
-    def take(self) -> Task | None:
+    def take(self, fits: Callable[[Task], bool] = lambda _: True) -> Task | None:
         """The first task that nobody else has, claimed; None if there is none now. Raises `StoreError`.
 
         Seeds that train as one stack are taken together, but where nothing else is left, as many as are free.
+        `fits`: whether a task may be taken now.
         """
         stacked = any(len(task.specs) > 1 for task in self.waiting)
         for partly in (False, True)[: 1 + stacked]:
-            for task in tuple(self.waiting):
+            for task in filter(fits, tuple(self.waiting)):
                 if (taken := self._take(task, partly)) is not None:
                     return taken
         return None

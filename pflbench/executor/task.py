@@ -87,6 +87,8 @@ class Place:
     """How often a run under way is written down, to go on from there."""
     follow: Path | None = None
     """A file to which every round adds a line."""
+    checkpoints: Path | None = None
+    """The folder that has the folder of checkpoints; None: that of the results."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ def _checkpoints(task: Task, place: Place, data_hash: str, source: Mapping[str, 
         "deterministic": place.deterministic,
         "own code": hashlib.sha256(repr(sorted(source.items())).encode()).hexdigest()[:16] if source else None,
     }
-    return checkpoint.Checkpoints.of(place.results, task.specs, place.checkpoint_every, conditions)
+    return checkpoint.Checkpoints.of(place.checkpoints or place.results, task.specs, place.checkpoint_every, conditions)
 
 
 def _followed(task: Task, path: Path, on_round: OnRound | None, trained: _Trained) -> OnRound:
@@ -349,7 +351,13 @@ def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, A
     failure = None if outcome.failure is None else str(outcome.failure)
     if guards := sum(m.value for m in outcome.metrics if m.name == "guards" and m.round == spec.rounds):
         record = record | {"guards": int(guards)}
-    result, store = RunResult(spec, outcome.scores, record, failure, outcome.metrics), Store(place.results)
+    return keep(RunResult(spec, outcome.scores, record, failure, outcome.metrics), place, detail)
+
+
+def keep(result: RunResult, place: Place, detail: str = "") -> Done:
+    """Store a run that was trained, here or elsewhere, unless a finished result is there that is not to be replaced."""
+    spec, failure, store = result.spec, result.failure, Store(place.results)
+    shown, seconds = headline(result.scores), float(result.provenance["wall_seconds"])
     try:
         there = None if place.replace else store.find(spec.id)  # asked now: another may have stored it meanwhile
         if there is not None and there.failure is None:
@@ -357,12 +365,11 @@ def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, A
                 kept = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
                 return Done(spec, "error", kept)
             if failure is None and scored_often(there.provenance, spec, place.evaluate_every):
-                return Done(spec, "done", headline=headline(outcome.scores), elsewhere=True)
+                return Done(spec, "done", headline=shown, elsewhere=True)
         store.write(result)
     except PflbenchError as error:
         return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)
-    status: Literal["done", "failed"] = "failed" if failure else "done"
-    return Done(spec, status, failure or "", detail, record["wall_seconds"], headline=headline(outcome.scores))
+    return Done(spec, "failed" if failure else "done", failure or "", detail, seconds, headline=shown)
 
 
 def headline(scores: Sequence[Score]) -> str:

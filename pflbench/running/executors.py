@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pflbench.running import slurm, training
+from pflbench.running import cluster, slurm, training
 from pflbench.running.datasets import count_datasets
 from pflbench.running.events import OnEvent, unheard
 from pflbench.running.execution import Execution, Executor
@@ -14,7 +14,7 @@ from pflbench.selection import Selection
 from pflbench.suite.expand import Part, parts, with_columns
 from pflbench.suite.load import loaded
 
-ELSEWHERE: Mapping[Executor, Elsewhere] = {"slurm": slurm.train}
+ELSEWHERE: Mapping[Executor, Elsewhere] = {"slurm": slurm.train, "ray": cluster.train}
 
 
 def _work_of(parts: Sequence[Part]) -> Work:

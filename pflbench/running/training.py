@@ -191,15 +191,15 @@ def _here(handed: Handed) -> list[Done]:
     work, results, execution, on_event, _, settled = handed
     devices = choose_devices(execution.device)
     place = _place(results, execution, work.specs, devices)
-    tasks = _tasks(work.specs, work, place, execution.unchecked)
+    made = tasks(work.specs, work, place, execution.unchecked)
     on_gpu = place.device.startswith("cuda")
     jobs = execution.jobs or (len(devices) if on_gpu else local.cores())
     with_cores = "" if on_gpu else f", {count(jobs, 'core')}"
-    training = Training(tuple(tasks), work.names, f"{', '.join(devices)} ({device_name(place.device)}{with_cores})")
+    training = Training(tuple(made), work.names, f"{', '.join(devices)} ({device_name(place.device)}{with_cores})")
     on_event(training)
     with Claims(results) as claims:
         return local.execute(
-            Shared(longest_first(tasks, training.work), claims, settled),
+            Shared(longest_first(made, training.work), claims, settled),
             place,
             jobs=jobs,
             on_event=on_event,
@@ -235,7 +235,8 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
     on_event(Note(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
     data = DataCheck(data_root(execution.data_dir))
-    lacks = {spec: data.problems(spec, work.places.get(spec.id, {})) for spec in todo}
+    on_nodes = execution.executor == "ray"  # which have data of their own
+    lacks = {spec: () if on_nodes else data.problems(spec, work.places.get(spec.id, {})) for spec in todo}
     problems = list(dict.fromkeys(chain(*lacks.values())))
     if problems:  # one message for all that is missing
         on_event(Note("\n".join(problems), lacking=True))
@@ -271,18 +272,18 @@ def _place(results: Path, execution: Execution, specs: Sequence[RunSpec], device
     )
 
 
-def _tasks(specs: Sequence[RunSpec], work: Work, place: Place, unchecked: bool) -> list[Task]:
+def tasks(specs: Sequence[RunSpec], work: Work, place: Place, unchecked: bool) -> list[Task]:
     """Single runs on a CPU; on a GPU, all seeds of a cell together."""
     made_for = {id: several[0] for id, several in work.asked.items()}
     groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
         groups.setdefault(spec.group() if place.execution == "vectorized" else spec.id, []).append(spec)
-    tasks = []
+    made = []
     for group in groups.values():
         own = work.places.get(group[0].id, {})
         users = names.is_users(names.place("methods", group[0].method.name, own))
-        tasks.append(Task(tuple(group), own, unchecked and users, made_for))
-    return tasks
+        made.append(Task(tuple(group), own, unchecked and users, made_for))
+    return made
 
 
 def _hold(specs: Sequence[RunSpec], work: Work, on_event: OnEvent) -> None:

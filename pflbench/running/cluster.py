@@ -1,0 +1,395 @@
+"""`--executor ray`: actors of a Ray cluster train, and this process stores what they send.
+
+Runs are claimed here (`store.claims`), so other terminals and jobs may share the folder. Nodes need no folder in common
+with this process: code and settings go to them as JSON, results come back as the bytes of Parquet files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from pflbench.data.root import data_root
+from pflbench.errors import UsageError
+from pflbench.executor import local, provenance, stopping
+from pflbench.executor.checkpoint import code
+from pflbench.executor.sharing import Shared, longest_first
+from pflbench.executor.slot import Order, Slot
+from pflbench.executor.task import Done, Place, Task, keep
+from pflbench.running import training
+from pflbench.running.events import Note, OnEvent, Training
+from pflbench.running.execution import Execution
+from pflbench.store import claims
+from pflbench.store.claims import Claims
+from pflbench.store.header import Unfit
+from pflbench.store.runfile import RunFile
+from pflbench.units import count
+
+TRIES = 3
+"""How often a task is handed out whose actors die."""
+PATIENCE = 300.0
+"""Seconds without any actor that answers, after which no more is waited."""
+
+
+def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
+    """Train on a Ray cluster until nothing is left.
+
+    Returns:
+        What is finished, and in sentences what the cluster lacks.
+
+    Raises:
+        UsageError: Ray is not installed, or there is no such cluster.
+        KeyboardInterrupt: Passes through; the actors end, and what is finished is stored.
+    """
+    work, results, execution, on_event, _, settled = handed
+    share = execution.gpus_per_task or 0.0
+    ray, ours = _connected(execution)
+    try:
+        place = Place(
+            results,
+            data_root(execution.data_dir),  # an actor has its own
+            "cuda:0" if share else "cpu",
+            "vectorized" if share else "loop",
+            memory_limit=execution.memory_limit,
+            deterministic=execution.deterministic,
+            evaluate_every=execution.evaluate_every,
+            replace=execution.redo == "always",
+            checkpoint_every=execution.checkpoint_every,
+        )
+        tasks = training.tasks(work.specs, work, place, execution.unchecked)
+        number = min(execution.slots or _room(ray, execution), len(tasks))
+        every = Training(tuple(tasks), work.names, f"{count(number, 'actor')} of Ray, each with {_each(execution)}")
+        on_event(every)
+        with stopping.heeding(), Claims(results) as held:  # after Ray took SIGTERM for itself
+            shared = Shared(longest_first(tasks, every.work), held, settled)
+            driver = _Driver(ray, shared, place, execution, on_event)
+            try:
+                driver.run(number)
+            finally:
+                driver.end()
+        return driver.dones, driver.problems
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _each(execution: Execution) -> str:
+    if execution.gpus_per_task:
+        return f"{execution.gpus_per_task:g} of a GPU"
+    return count(execution.jobs or 1, "core")
+
+
+def _connected(execution: Execution) -> tuple[Any, bool]:
+    """Ray, connected to a cluster, and whether it is for us to disconnect. Raises `UsageError`."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("--executor ray needs Ray: pip install 'pflbench[ray]'.") from error
+    if ray.is_initialized():  # in a notebook
+        return ray, False
+    address = execution.ray_address
+    _check_address(address)
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "error", "configure_logging": True}
+    if address is None:
+        cores = max(local.cores(), execution.jobs or 1)
+        settings |= {"include_dashboard": False, "num_cpus": cores, "_node_ip_address": "127.0.0.1"}
+    try:
+        ray.init(address or "local", **settings)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        where = f"there is no Ray cluster at {address!r}" if address else "Ray does not start"
+        raise UsageError(f"--executor ray: {where}: {str(error).strip().splitlines()[0]}") from error
+    return ray, True
+
+
+def _check_address(address: str | None) -> None:
+    """Raise `UsageError` if nothing answers there: Ray itself tries for minutes, and ends the process."""
+    host, _, port = (address or "").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"--executor ray: there is no Ray cluster at {address!r}: {why}.") from error
+
+
+def _room(ray: Any, execution: Execution) -> int:
+    """How many actors the cluster has room for. Raises `UsageError` if it has for none."""
+    resources = ray.cluster_resources()
+    if execution.gpus_per_task:
+        # A share of a GPU is a share of one.
+        share = execution.gpus_per_task
+        total = int(resources.get("GPU", 0))
+        room = total * int(1 / share + 1e-9) if share < 1 else int(total / share)
+    else:
+        room = int(resources.get("CPU", 0) // (execution.jobs or 1))
+    if not room:
+        raise UsageError(f"--executor ray: the cluster has no room for an actor with {_each(execution)}.")
+    return room
+
+
+@dataclass
+class _Actor:
+    """A slot of the cluster.
+
+    Attributes:
+        number: Which of them.
+        handle: Ray's.
+        answer: What will say what it is; None once it has said so.
+        lacks: What data it lacks, in sentences, by task's sample of data.
+        died: How often it died before it answered.
+        task: What it trains.
+        messages: What it sends of that.
+    """
+
+    number: int
+    handle: Any
+    answer: Any = None
+    lacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    died: int = 0
+    task: Task | None = None
+    messages: Any = None
+
+
+@dataclass
+class _Driver:
+    """Hands tasks to actors, one at a time each, and stores what they send."""
+
+    ray: Any
+    shared: Shared
+    place: Place
+    execution: Execution
+    on_event: OnEvent
+    dones: list[Done] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self.shared.on_done = self._done
+        self.samples = {_sample(task): Order.of(task) for task in reversed(self.shared.waiting)}
+        self.actors: list[_Actor] = []
+        self.again: list[Task] = []
+        """Tasks whose actors died."""
+        self.deaths: dict[Task, list[int]] = {}
+        """Which actors died of a task."""
+        self.heard = self.clock()
+        self.told: set[str] = set()
+        self.stopped: set[int] = set()
+
+    def run(self, number: int) -> None:
+        """Train with so many actors."""
+        self.actors = [self._actor(k) for k in range(number)]
+        while True:
+            self._hand_out()
+            busy = {actor.messages: actor for actor in self.actors if actor.task is not None}
+            answers = {actor.answer: actor for actor in self.actors if actor.answer is not None}
+            if not busy and not self._goes_on(bool(answers)):
+                break
+            ready = []
+            if busy or answers:
+                ready, _ = self.ray.wait([*busy, *answers], num_returns=1, timeout=claims.PACE.poll)
+            else:
+                time.sleep(claims.PACE.poll)
+            for one in ready:
+                self.heard = self.clock()
+                self._hear(busy[one]) if one in busy else self._answered(answers[one])
+        self._start_nothing_more()
+
+    def end(self) -> None:
+        """End the actors."""
+        for actor in self.actors:
+            with suppress(Exception):  # it may be gone, and the cluster too
+                self.ray.kill(actor.handle, no_restart=True)
+
+    def _actor(self, number: int) -> _Actor:
+        needs: dict[str, float] = {"num_cpus": self.execution.jobs or 1}
+        if share := self.execution.gpus_per_task:
+            needs = {"num_cpus": 0, "num_gpus": share}
+        made = self.ray.remote(Slot).options(max_restarts=-1, max_concurrency=2, **needs)
+        place = TypeAdapter(Place).dump_json(replace(self.place, results=Path(), data_root=Path())).decode()
+        data_dir = str(self.execution.data_dir) if self.execution.data_dir else None
+        actor = _Actor(number, made.remote(place, data_dir, self.execution.jobs or 1))
+        self._ask(actor)
+        return actor
+
+    def _ask(self, actor: _Actor) -> None:
+        """Ask an actor what it is; it gets no task before it answers."""
+        actor.answer = actor.handle.about.remote(list(self.samples.values()))
+
+    def _answered(self, actor: _Actor) -> None:
+        try:
+            told = self.ray.get(actor.answer)
+        except self.ray.exceptions.RayActorError:  # Ray starts it again, where there is room
+            actor.died += 1
+            if actor.died < TRIES:
+                self._ask(actor)
+            else:
+                self._dismiss(actor, "An actor of the Ray cluster died as often as it was started.")
+            return
+        except self.ray.exceptions.RayError as error:
+            self._dismiss(actor, f"An actor of the Ray cluster cannot train: {str(error).strip().splitlines()[-1]}")
+            return
+        actor.answer = None
+        if other := [
+            f"{name} {its}, here {_here()[name]}" for name, its in told["versions"].items() if its != _here()[name]
+        ]:
+            self._dismiss(actor, f"{told['host']} has other code, and trains nothing: {'; '.join(other)}.")
+            return
+        actor.lacks = dict(zip(self.samples, told["lacks"], strict=True))
+        for sentence in dict.fromkeys(text for several in told["lacks"] for text in several):
+            if (said := f"{told['host']}: {sentence}") not in self.told:
+                self.told.add(said)
+                self.on_event(Note(said))
+
+    def _dismiss(self, actor: _Actor, why: str) -> None:
+        self.actors.remove(actor)
+        if why not in self.told:
+            self.told.add(why)
+            warnings.warn(why, stacklevel=2)
+        with suppress(Exception):
+            self.ray.kill(actor.handle, no_restart=True)
+
+    def _goes_on(self, answers: bool) -> bool:
+        """Whether anything is still to come where nothing is under way. Notes what cannot be trained."""
+        left = [*self.again, *self.shared.waiting]
+        if not left:
+            return False
+        if not self.actors or (answers and self.clock() - self.heard > PATIENCE):
+            self.problems.append(
+                f"{count(sum(len(one.specs) for one in left), 'run')} left: no actor of the Ray cluster answers."
+            )
+            return False
+        if answers:
+            return True
+        lacking = [task for task in left if not any(_has(actor, task) for actor in self.actors)]
+        sentences = (text for task in lacking for actor in self.actors for text in actor.lacks[_sample(task)])
+        self.problems += [text for text in dict.fromkeys(sentences) if text not in self.problems]
+        if len(lacking) == len(left) or not self.execution.wait:
+            return False
+        if "waiting" not in self.told:
+            self.told.add("waiting")
+            self.on_event(local.Waiting(self.shared.runs, tuple(self.shared.holders())))
+        return True
+
+    def _hand_out(self) -> None:
+        """A task for each idle actor, as far as it has the data for one."""
+        if stopping.requested():
+            for actor in self.actors:
+                if actor.task is not None and actor.number not in self.stopped:
+                    self.stopped.add(actor.number)
+                    actor.handle.stop.remote()
+        if local.is_over(self.dones, self.execution.fail_fast):
+            self._start_nothing_more()
+        for actor in self.actors:
+            if actor.task is not None or actor.answer is not None:
+                continue
+            actor.task = self._once_more(actor) or self.shared.take(lambda task, actor=actor: _has(actor, task))  # type: ignore[misc]
+            if actor.task is not None:
+                self.told.discard("waiting")
+                self.on_event(local.Progress(actor.task, None))
+                actor.messages = actor.handle.train.remote(Order.of(actor.task))
+
+    def _once_more(self, actor: _Actor) -> Task | None:
+        """A task of which another actor died, or this one where there is no other."""
+        others = len(self.actors) > 1
+        for task in self.again:
+            if _has(actor, task) and not (others and self.deaths[task][-1] == actor.number):
+                self.again.remove(task)
+                return task
+        return None
+
+    def _start_nothing_more(self) -> None:
+        self.shared.waiting.clear()
+        for task in self.again:
+            self.shared.release(task)
+        self.again.clear()
+
+    def _hear(self, actor: _Actor) -> None:
+        assert actor.task is not None
+        try:
+            message = self.ray.get(next(actor.messages))
+        except self.ray.exceptions.RayActorError:
+            self._died(actor)
+            return
+        except (self.ray.exceptions.RayError, StopIteration) as error:
+            reason = str(error).strip().splitlines()[-1] if str(error).strip() else "it sent no result"
+            self._over(actor, [Done(spec, "error", f"its actor failed: {reason}") for spec in actor.task.specs])
+            return
+        if isinstance(message, int):
+            self.on_event(local.Progress(actor.task, message))
+        elif isinstance(message, str):
+            warnings.warn(message, stacklevel=2)
+        else:
+            self._over(actor, self._stored(actor.task, json.loads(message["dones"]), message["files"]))
+
+    def _died(self, actor: _Actor) -> None:
+        task = actor.task
+        assert task is not None
+        self._ask(actor)
+        tries = self.deaths.setdefault(task, [])
+        tries.append(actor.number)
+        if len(tries) >= TRIES:
+            self._over(actor, [Done(spec, "error", f"{TRIES} actors that trained it died.") for spec in task.specs])
+            return
+        warnings.warn(f"{task}: its actor or node died. It is tried once more.", stacklevel=2)
+        actor.task = None
+        self.again.append(task)
+
+    def _over(self, actor: _Actor, dones: Sequence[Done]) -> None:
+        assert actor.task is not None
+        for done in dones:
+            self._done(done)
+        self.shared.release(actor.task)
+        actor.task = None
+
+    def _done(self, done: Done) -> None:
+        self.dones.append(done)
+        self.on_event(done)
+
+    def _stored(self, task: Task, told: Sequence[Mapping[str, str]], files: Mapping[str, bytes]) -> list[Done]:
+        """What became of a task's runs, now that those that have a file are stored."""
+        specs, dones = {spec.id: spec for spec in task.specs}, []
+        for one in told:
+            id, message, detail = one["id"], one["message"], one["detail"]
+            if id not in files:
+                dones.append(Done(specs[id], "error", message, detail))
+                continue
+            try:
+                with tempfile.TemporaryDirectory(prefix="pflbench-") as folder:
+                    path = Path(folder) / f"{id}.parquet"
+                    path.write_bytes(files[id])
+                    dones.append(keep(RunFile(path).read(id), self.place, detail))
+            except (Unfit, OSError, KeyError) as error:
+                dones.append(Done(specs[id], "error", f"what its actor sent cannot be read: {error}"))
+        return dones
+
+
+def _sample(task: Task) -> str:
+    """What of a task says which data it needs."""
+    spec = task.specs[0]
+    places = {key: value for key, value in task.places.items() if key.partition(".")[0] in ("datasets", "partitions")}
+    return f"{spec.dataset!r} {spec.partition!r} {sorted(places.items())}"
+
+
+def _has(actor: _Actor, task: Task) -> bool:
+    return actor.answer is None and not actor.lacks[_sample(task)]
+
+
+@cache
+def _here() -> Mapping[str, str]:
+    """The versions that actors must have, too."""
+    versions = provenance.versions()
+    return {"code": code(), **{name: str(versions[name]) for name in ("pflbench", "torch")}}

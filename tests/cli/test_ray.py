@@ -1,0 +1,122 @@
+"""`--executor ray`: on a Ray of one's own, and on a cluster of two nodes of which one is killed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import METHOD, start
+
+from pflbench.executor import luggage
+from pflbench.names import code
+from pflbench.store import Store
+
+pytest.importorskip("ray")
+SHARDS = ("run", "-s", "tiny.toml", "--column", "shards")
+LOGGED = METHOD.replace(
+    "        (batches,) = taken",
+    "        import time\n"
+    "        with open('LOG', 'a') as log:\n"
+    "            log.write('x')\n"
+    "        time.sleep(0.1)\n"
+    "        (batches,) = taken",
+)
+
+
+def scores(results: Path) -> dict[str, object]:
+    store = Store(results)
+    return {run.spec.id: store.read(run.spec.id).scores for run in store.list()}
+
+
+def test_a_ray_of_one_s_own_gives_what_one_process_gives(cli, folder: Path) -> None:
+    """Also with a method of one's own, whose file the actors do not read."""
+    (folder / "foo.py").write_text(METHOD)
+    both = (*SHARDS, "-m", "foo.py:Foo", "-m", "ditto", "--unchecked")
+    assert cli(*both, "-r", "here").code == 0
+    process = start(*both, "--executor", "ray", "--slots", "2", "-r", "there", cwd=folder)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0 and not err, (out, err)
+    assert "Running on 2 actors of Ray, each with 1 core." in out and "4 runs finished, 0 failed." in out
+    assert scores(folder / "here") == scores(folder / "there") and len(scores(folder / "there")) == 4
+    assert not (folder / "there" / "claims").exists()
+
+
+def test_a_cluster_that_is_not_there_is_one_message(cli, folder: Path) -> None:
+    result = cli(*SHARDS, "--executor", "ray", "--ray-address", "127.0.0.1:1")
+    assert result.code == 2 and "there is no Ray cluster at '127.0.0.1:1'" in result.err, result
+
+
+def test_a_user_s_code_is_the_same_where_it_is_laid_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, path = tmp_path / "home", tmp_path / "path"
+    for name, text in {
+        "home/own/__init__.py": "",
+        "home/own/method.py": "import beside\nfrom .part import x\nfrom far.away import y\nclass Foo: ...\n",
+        "home/own/part.py": "x = 1\n",
+        "home/beside.py": "z = 2\n",
+        "path/far/__init__.py": "",
+        "path/far/away.py": "y = 3\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(path))
+    places = {"methods": f"{home / 'own' / 'method.py'}:Foo", "datasets.path": "/data"}
+    packed, version = luggage.pack(places), code(places["methods"]).version
+    assert len(packed["methods"]) >= 5
+    monkeypatch.undo()
+    for folder in (home, path):
+        folder.rename(folder.with_suffix(".gone"))
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    found = luggage.unpack(packed, places, tmp_path / "there")
+    assert found["datasets.path"] == "/data" and found["methods"].startswith(str(tmp_path / "there"))
+    assert code(found["methods"]).version == version
+
+
+@pytest.mark.parametrize("name", ["../../../../away.py", "/tmp/away.py", "path:../../../../away.py"])
+def test_code_is_laid_out_in_its_folder_only(tmp_path: Path, name: str) -> None:
+    packed = {"methods": {"": "foo.py:Foo", "foo.py": "", name: "x = 1"}}
+    folder = tmp_path / "a" / "b"
+    try:
+        luggage.unpack(packed, {}, folder)
+    except Exception as error:
+        assert "lies nowhere" in str(error)
+    inside = set(tmp_path.rglob("*.py"))
+    assert all(folder in path.parents for path in inside) and not Path("/tmp/away.py").exists()
+
+
+@pytest.fixture
+def nodes() -> Iterator[Any]:
+    """A cluster of two nodes with a core each, on this machine, without a dashboard."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.second = cluster.add_node(num_cpus=1)
+    yield cluster
+    cluster.shutdown()
+
+
+def test_a_cluster_of_two_nodes_of_which_one_is_killed(folder: Path, nodes: Any) -> None:
+    log = folder / "updates.log"
+    (folder / "foo.py").write_text(LOGGED.replace("LOG", str(log)))
+    command = (*SHARDS, "-m", "foo.py:Foo", "--seeds", "0-5", "--rounds", "20", "--unchecked")
+    here = start(*command, "-r", "here", cwd=folder)
+    _, err = here.communicate(timeout=240)
+    assert here.returncode == 0, err
+    updates = len(log.read_text())
+    log.unlink()
+    process = start(*command, "--executor", "ray", "--ray-address", nodes.address, "-r", "there", cwd=folder)
+    stored = folder / "there" / "runs"
+    end = time.monotonic() + 200
+    while len(list(stored.glob("*.parquet"))) < 2:
+        assert process.poll() is None and time.monotonic() < end, process.communicate()
+        time.sleep(0.1)
+    nodes.remove_node(nodes.second, allow_graceful=False)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, (out, err)
+    assert "6 runs finished, 0 failed." in out and err.count("its actor or node died. It is tried once more.") <= 1
+    assert scores(folder / "there") == scores(folder / "here") and len(scores(folder / "here")) == 6
+    assert len(log.read_text()) <= updates * (1 + err.count("died") / 6) + 12  # but the killed one, none trained twice
