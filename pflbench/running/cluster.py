@@ -26,11 +26,11 @@ from pflbench.errors import UsageError
 from pflbench.executor import local, provenance, stopping
 from pflbench.executor.checkpoint import code
 from pflbench.executor.sharing import Shared, longest_first
-from pflbench.executor.slot import Order, Slot
 from pflbench.executor.task import Done, Place, Task, keep
 from pflbench.running import training
 from pflbench.running.events import Note, OnEvent, Training
 from pflbench.running.execution import Execution
+from pflbench.running.slot import Order, Slot
 from pflbench.store import claims
 from pflbench.store.claims import Claims
 from pflbench.store.header import Unfit

@@ -31,6 +31,7 @@ from pflbench.executor.allocator import tune_allocator
 from pflbench.executor.checkpoint import code
 from pflbench.executor.local import Throttle
 from pflbench.executor.task import Done, Place, Task, run_task
+from pflbench.running.datasets import DataCheck
 from pflbench.spec import RunSpec
 
 Message = Any
@@ -89,8 +90,6 @@ class Slot:
 
     def about(self, samples: Sequence[str]) -> dict[str, Any]:
         """What runs here: code, versions, and of each of these tasks, as JSON, what data it lacks, in sentences."""
-        from pflbench.running.datasets import DataCheck  # which imports the executors
-
         check, lacks = DataCheck(self.place.data_root), []
         for text in samples:
             try:
