@@ -274,15 +274,19 @@ class _Driver:
             return False
         if answers:
             return True
-        lacking = [task for task in left if not any(_has(actor, task) for actor in self.actors)]
-        sentences = (text for task in lacking for actor in self.actors for text in actor.lacks[_sample(task)])
-        self.problems += [text for text in dict.fromkeys(sentences) if text not in self.problems]
-        if len(lacking) == len(left) or not self.execution.wait:
+        if self._lacking(left) == len(left) or not self.execution.wait:
             return False
         if "waiting" not in self.told:
             self.told.add("waiting")
             self.on_event(local.Waiting(self.shared.runs, tuple(self.shared.holders())))
         return True
+
+    def _lacking(self, tasks: Sequence[Task]) -> int:
+        """For how many of these no actor has the data; what they lack is noted."""
+        lacking = [task for task in tasks if not any(_has(actor, task) for actor in self.actors)]
+        sentences = (text for task in lacking for actor in self.actors for text in actor.lacks[_sample(task)])
+        self.problems += [text for text in dict.fromkeys(sentences) if text not in self.problems]
+        return len(lacking)
 
     def _hand_out(self) -> None:
         """A task for each idle actor, as far as it has the data for one."""

@@ -234,15 +234,21 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     todo = [by_id[id] for id, state in states.items() if state in wanted[execution.redo]]
     done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
     on_event(Note(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
-    data = DataCheck(data_root(execution.data_dir))
-    on_nodes = execution.executor == "ray"  # which have data of their own
-    lacks = {spec: () if on_nodes else data.problems(spec, work.places.get(spec.id, {})) for spec in todo}
+    lacks = _lacking(todo, work, execution)
     problems = list(dict.fromkeys(chain(*lacks.values())))
     if problems:  # one message for all that is missing
         on_event(Note("\n".join(problems), lacking=True))
     left = [by_id[id] for id, state in states.items() if state == "failed"] if execution.redo == "missing" else []
     earlier = {spec: store.read(spec.id).failure or "" for spec in left}
     return Outcome([spec for spec in todo if not lacks[spec]], problems, earlier, work.names)
+
+
+def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict[RunSpec, tuple[str, ...]]:
+    """What data each of these runs lacks, in sentences. The nodes of a Ray cluster have data of their own."""
+    if execution.executor == "ray":
+        return dict.fromkeys(specs, ())
+    data = DataCheck(data_root(execution.data_dir))
+    return {spec: data.problems(spec, work.places.get(spec.id, {})) for spec in specs}
 
 
 def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
