@@ -19,6 +19,7 @@ from pflbench.suite.cells import Expansion, TableRow
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
+from pflbench.suite.said import KNOWN
 from pflbench.units import duration, seed_text
 
 ROOT = Path(__file__).parents[1]
@@ -164,7 +165,7 @@ _CAME = (
     "[Read a verdict](../tutorials/verdict.md) says what the last word means."
 )
 _SOURCES = (
-    "\n".join(f"- *{source}*: {meaning.partition(';')[0]}" for source, meaning in SOURCES.items() if source)
+    "\n".join(f"- *{source}*: {meaning.partition(';')[0]}" for source, meaning in SOURCES.items() if source in KNOWN)
     + "\n- –: the suite does not say where it comes from\n\n`pflbench explain` tells them of one cell, with the trials "
     "behind what is tuned, and each departure from the paper's text."
 )

@@ -10,8 +10,12 @@ DEFAULT_RESULTS = Path("results")
 
 def command(verb: str, options: str = "", results: Path = DEFAULT_RESULTS) -> str:
     """The command line of a verb on a results folder; `options`: each with a blank before it."""
-    elsewhere = "" if results == DEFAULT_RESULTS else f" --results {shlex.quote(str(results))}"
-    return f"pflbench {verb}{options}{elsewhere}"
+    return f"pflbench {verb}{options}{folder_option(results)}"
+
+
+def folder_option(results: Path) -> str:
+    """The option that names a results folder, with a blank before it; nothing for the default one."""
+    return "" if results == DEFAULT_RESULTS else f" --results {shlex.quote(str(results))}"
 
 
 def public_folder(results: Path) -> Path:

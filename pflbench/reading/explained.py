@@ -15,6 +15,7 @@ from pflbench.report.text import ranges
 from pflbench.report.verdict import SUSPECT
 from pflbench.store import Stored
 from pflbench.store.shown import is_packaged
+from pflbench.suite.origins import PROFILE
 from pflbench.units import count
 
 SOURCES = {
@@ -23,6 +24,7 @@ SOURCES = {
     "inferred": "neither says it, but it follows from what they say",
     "guess": "nothing that the authors published tells it; we took what seemed likely",
     "tuned": "we tried values and took one; the trials that are stored stand below",
+    PROFILE: "the profile that was chosen sets it, which runs less than the whole protocol",
     "": "the suite does not say where it comes from",
 }
 """What the sources of values mean, in the order in which they are told."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pflbench.commands import public_folder
 from pflbench.names import BUILT_IN
 from pflbench.reading.citing import cited
 from pflbench.reading.explaining import hyperparameters, method_of, shared_settings
@@ -47,7 +48,8 @@ def page(
     found = asked_for(part, store, own, spread=spread, read_as=read_as)
     shelf, asked = Shelf(store), askers(store)
     sheets = [
-        Sheet({"last": table}, selection(suites=[name]), bibtex=cited(name)) for name, table in found.counted.items()
+        Sheet({"last": table}, selection(suites=[name]), bibtex=cited(name), results=public_folder(store.root))
+        for name, table in found.counted.items()
     ]
     sheets += [_sheet(one, part, shelf, asked) for one in found.shown]
     only([sheet.table for sheet in sheets], part.methods)  # raises where it is none's
@@ -61,6 +63,7 @@ def page(
         _methods(kept),
         read_as,
         rivals,
+        elsewhere=public_folder(store.root) != store.root,
     )
 
 
@@ -92,6 +95,7 @@ def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sh
         fills |= {one: fill(table, shelf, asked, one) for one in READINGS[1:]}
     return Sheet(
         tables={one: finished(filled) for one, filled in fills.items()},
+        results=public_folder(shelf.root),
         part=table.part.but(suites=[_called(table)], profile=table.profile, methods=part.methods),
         paper=table.paper,
         protocol=table.protocol,

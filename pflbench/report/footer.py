@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
+from pflbench.commands import DEFAULT_RESULTS, command
 from pflbench.report import used as made
 from pflbench.report.cells import spread_word
 from pflbench.report.gap import gap_lines
@@ -42,10 +44,11 @@ def footer(
     mixed: Sequence[str],
     spare: Sequence[RunSpec],
     older: Sequence[str],
+    results: Path = DEFAULT_RESULTS,
 ) -> tuple[tuple[str, ...], tuple[str, ...], str]:
     """The lines below a table, the warnings among them, and a summary of seeds, spread and runs in a line.
 
-    `titles`: of all rows, by id; `older`: lines on runs of other versions.
+    `titles`: of all rows, by id; `older`: lines on runs of other versions; `results`: the folder that commands name.
     """
     done = list({u.stored.spec.id: u.stored for u in used if u.done}.values())
     counted = seeds(table.cells, grid.values(), table.spread if table.shows_spread else None)
@@ -60,7 +63,7 @@ def footer(
         *first,
         read,
         f"{paper(table)} Protocol: {table.protocol}.",
-        departures(table),
+        departures(table, results),
         selection(table.cells, None if alike else stages),
         counted,
         apart,
@@ -91,12 +94,12 @@ def footer(
     return tuple(filter(None, lines)), tuple(filter(None, warnings)), " ".join(filter(None, (counted, progress, came)))
 
 
-def departures(table: Expansion) -> str:
+def departures(table: Expansion, results: Path = DEFAULT_RESULTS) -> str:
     """How many departures from the paper's text there are, and the first few by name."""
     names = list(dict.fromkeys(departure.what for departure in table.departures))
     more = ", …" if len(names) > _NAMED else ""
     how = f"in {count(len(names), 'point')} ({', '.join(names[:_NAMED])}{more})"
-    where = f"`pflbench explain {table.suite} ROW COLUMN`"
+    where = f"`{command('explain', f' {table.suite} ROW COLUMN', results)}`"
     return f"Differs from the paper's text, or fills what it leaves open, {how}: {where}." if names else ""
 
 

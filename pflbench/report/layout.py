@@ -120,8 +120,10 @@ def finished(of: Filled, versus: str | None = None, *, over_clients: bool = Fals
     against = of.against(versus) if versus else None
     grid, told = compared(table, of.grid, of.shelf, of.read_as)
     columns, differences = derive(table, list(guests), grid)
-    lines, warnings, summary = footer(table, grid, named | guests, of.used, list(of.mixed.values()), of.spare, of.older)
-    public = lacking(table, grid, public_folder(of.shelf.root), of.shelf.failed)
+    told_of = public_folder(of.shelf.root)
+    mixed = list(of.mixed.values())
+    lines, warnings, summary = footer(table, grid, named | guests, of.used, mixed, of.spare, of.older, told_of)
+    public = lacking(table, grid, told_of, of.shelf.failed)
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(
         suite=table.suite,

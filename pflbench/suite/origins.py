@@ -14,6 +14,9 @@ from pflbench.suite.said import SETTINGS
 from pflbench.suite.select import SelectedRow, references, suite_rows
 from pflbench.suite.strict import at
 
+PROFILE = "profile"
+"""Where a value comes from that a profile has in place of the whole protocol's."""
+
 
 def check(suite: Suite) -> None:
     """Reject sources of anything that is no setting, no option of a dataset or partition, and no hyperparameter."""
@@ -45,7 +48,8 @@ def _check(sources: Mapping[str, str], options: Sequence[str], infos: Mapping[st
 def of_column(suite: Suite, document: Document, index: int, shared: Mapping[str, Any]) -> dict[str, str]:
     """The sources of a column's settings.
 
-    A source in `[sources]` is that of the paper profile's value. `shared`: what the column's runs have in common.
+    A source in `[sources]` is that of the paper profile's value; what another profile changes comes from there.
+    `shared`: what the column's runs have in common.
     """
     column, federation = document.column[index], document.federation
     told: dict[str, str] = {}
@@ -57,6 +61,7 @@ def of_column(suite: Suite, document: Document, index: int, shared: Mapping[str,
                 told[key] = source
     told |= {key: source for key, source in federation.given.items() if getattr(column, key) is None}
     told |= column.given
+    told |= {key: PROFILE for key in SETTINGS if key not in told and _changed(suite, document, index, key)}
     if shared["rounds"] != column.rounds:
         told.pop("rounds", None)
     return told
@@ -74,6 +79,13 @@ def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
     if run.tail == "drop" and run.keeps_tail:
         found.add("tail")
     return found
+
+
+def _changed(suite: Suite, document: Document, index: int, key: str) -> bool:
+    """Whether the profile has another value of a column's setting than the whole protocol."""
+    if "." in key:  # fine-tuning's, which rows and methods may have too
+        return False
+    return bool(_value(document, index, key) != _value(suite.document(), index, key))
 
 
 def _value(document: Document, index: int, key: str) -> Any:

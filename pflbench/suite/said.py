@@ -168,6 +168,7 @@ class Departure(Scoped):
 
     `paper` begins with "not said" where the text is silent. `code`: what the authors' code does, where we do not follow
     it. `source`: where ours comes from. `grave`: it can decide how the number is to be read, so conclusions name it.
+    `unequal`: it treats rows unlike each other, so that their table says so and leads to the one on equal terms.
     """
 
     what: str
@@ -176,6 +177,7 @@ class Departure(Scoped):
     source: Source
     code: str = ""
     grave: bool = False
+    unequal: bool = False
 
     @property
     def kind(self) -> Literal["code", "silence", "text"]:

@@ -95,6 +95,24 @@ def test_rows_reading_and_rival_are_chosen_as_in_other_formats(cli: Any, folder:
         assert cli(*table, *wrong).code == 2, wrong
 
 
+@pytest.mark.parametrize("absolute", [False, True])
+def test_commands_name_the_folder_unless_that_is_somebodys(cli: Any, folder: Path, absolute: bool) -> None:
+    where = str(folder / "mine") if absolute else "mine"
+    assert cli(*RUN, "--column", "shards", "-m", "ditto", "--results", where).code == 0
+    page = cli("report", "-s", "tiny.toml", "--profile", "paper", "--format", "html", "--results", where).out
+    told = "" if absolute else " --results mine"
+    assert f"<code>pflbench report --suite tiny.toml --profile paper{told}</code>" in page
+    assert f"<code>pflbench run --suite tiny.toml{told}</code>" in page
+    (table,) = data(page)["tables"]
+    assert (table["folder"], table["run"]) == (told, "pflbench run --suite tiny.toml")
+    assert ("Commands name no results folder" in page) == absolute
+    assert str(folder) not in page
+    default = cli(*RUN, "--column", "shards", "-m", "ditto")
+    assert default.code == 0
+    page = cli("report", "-s", "tiny.toml", "--format", "html").out
+    assert "Commands name no results folder" not in page and "--results mine" not in page
+
+
 def test_a_suite_of_ones_own_is_named_without_its_folder(cli: Any, folder: Path) -> None:
     (folder / "mine").mkdir()
     suite = folder / "mine" / "own.toml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ TABLE = "pfedvem-table1.paper"
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the committed results."""
     path = tmp_path_factory.mktemp("page") / "page.html"
-    written(path, "-s", "pfedvem-table1", "-s", "cafeme-table1", "-s", "cafeme-table1-fair")
+    written(path, "-s", "cafeme-table1", "-s", "cafeme-table1-fair", "-s", "pfedvem-table1")
     return path
 
 
@@ -75,6 +76,37 @@ def test_one_table_is_open_and_another_can_be_chosen(opened: Any) -> None:
     page.locator("#picker").select_option("cafeme-table1.quick")
     assert sheet(page, "cafeme-table1.quick").is_visible() and not sheet(page).is_visible()
     assert page.url.endswith("#table=cafeme-table1.quick")
+
+
+def test_it_opens_on_the_first_papers_own_table_and_the_picker_goes_by_papers(opened: Any) -> None:
+    page = opened()
+    assert page.evaluate("view.table") == "cafeme-table1.paper"
+    groups = page.locator("#picker optgroup").evaluate_all("all => all.map((one) => [one.label, one.children.length])")
+    assert [name for name, _ in groups] == ["CAFeMe (arXiv:2312.15191)", "pFedVEM (arXiv:2305.12557)"]
+    first = page.locator("#picker optgroup option").all_inner_texts()
+    assert re.fullmatch(r"CAFeMe, Table 1 · \d+ of 32", first[0]) and first[1].startswith("CAFeMe, Table 1 · quick · ")
+    assert page.locator("#picker option").count() - 1 == sum(number for _, number in groups)
+
+
+def test_a_table_on_unequal_terms_says_so_and_leads_to_the_fair_one(opened: Any) -> None:
+    page = opened("table=cafeme-table1.paper")
+    said = sheet(page, "cafeme-table1.paper").locator(".fair")
+    assert said.inner_text().startswith(
+        "Not on equal terms: fine-tuning rate: CAFeMe's is 5 (CIFAR-10) or 10 (RMNIST) times"
+    )
+    said.get_by_role("link").click()
+    assert sheet(page, "cafeme-table1-fair.quick").is_visible()
+    assert sheet(page, "cafeme-table1-fair.quick").locator(".fair").count() == 0
+
+
+def test_a_table_that_is_wider_than_the_screen_says_that_it_scrolls(opened: Any) -> None:
+    page = opened("table=cafeme-table1.quick")
+    table = sheet(page, "cafeme-table1.quick").locator(".scroll")
+    assert "wide" not in table.get_attribute("class").split()
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.wait_for_selector(".scroll.wide")
+    hint = table.evaluate("one => getComputedStyle(one, '::before').content")
+    assert "Scrolls sideways" in hint
 
 
 def test_ours_the_papers_and_the_difference(opened: Any) -> None:
@@ -176,6 +208,24 @@ def test_one_row_against_the_others(opened: Any) -> None:
     assert "minus CAFeMe" in sheet(page, "cafeme-table1.quick").locator(".status").inner_text()
     texts = sheet(page, "cafeme-table1.quick").locator("td:visible").all_inner_texts()
     assert sum(" to " in text for text in texts) > 10
+    cell = sheet(page, "cafeme-table1.quick").locator('td[data-cell="1,2"]')
+    assert cell.get_attribute("data-below") == "n = 8 clients"
+    assert cell.get_attribute("title") == "over 8 clients; conditional on seed 0, without a test"
+    page.get_by_role("button", name="our runs", exact=True).click()
+    assert cell.get_attribute("title") is None and cell.get_attribute("data-below") is None
+
+
+def test_a_difference_has_its_n_and_p_in_the_table_the_drawer_and_the_copies(opened: Any) -> None:
+    page = opened(f"table={TABLE}&versus=fedavg")
+    cell = sheet(page).locator("td[data-below*='p =']").first
+    n, p = re.fullmatch(r"n = (\d) seeds, p = (0\.\d{3})", cell.get_attribute("data-below")).groups()
+    told = cell.get_attribute("title")
+    assert told.startswith(f"over {n} seeds; p {p} after Holm; detectable ")
+    shown = cell.inner_text().split("\n")[0]
+    cell.get_by_role("button").click()
+    assert f"{shown}, {told}" in page.locator("#drawer").inner_text()
+    lines = page.evaluate("copied(SHEETS.get(view.table), 'markdown')").splitlines()
+    assert any(re.sub(" +", " ", line).split(" | ")[2:5] == [shown, f"{n} seeds", p] for line in lines)
 
 
 @pytest.mark.parametrize("more", [(), ("--versus", "cafeme")])
@@ -221,11 +271,11 @@ def test_who_is_ahead_at_equal_cost(opened: Any) -> None:
     assert "equal=bytes" in page.url and "At equal bytes" in sheet(page).locator(".status").inner_text()
     ifca = sheet(page).locator('td[data-cell="6,2"]')
     said = page.evaluate("place(SHEETS.get(view.table), '6,2').equal.bytes")
-    assert ifca.inner_text() == said[0] != whole[6] and ifca.get_attribute("data-round") == f"round {said[1]}"
+    assert ifca.inner_text() == said[0] != whole[6] and ifca.get_attribute("data-below") == f"round {said[1]}"
     page.get_by_role("button", name="difference", exact=True).click()
     assert "equal" not in page.url, "one thing at a time"
-    page.get_by_role("button", name="ours", exact=True).click()
-    assert column(page, 2) == whole and sheet(page).locator("td[data-round]").count() == 0
+    page.get_by_role("button", name="our runs", exact=True).click()
+    assert column(page, 2) == whole and sheet(page).locator("td[data-below]").count() == 0
 
 
 def test_the_drawers_curve_stands_against_what_is_equal(opened: Any) -> None:
@@ -274,6 +324,8 @@ AXE = (
     "",
     f"table={TABLE}&show=difference",
     f"table={TABLE}&show=cost",
+    f"table={TABLE}&versus=fedavg",
+    "table=cafeme-table1.quick",
     f"table={TABLE}&equal=gradients",
     f"table={TABLE}&equal=gradients&cell=6,2",
     f"table={TABLE}&cell=0,2",

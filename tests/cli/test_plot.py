@@ -169,7 +169,7 @@ def test_accuracy_against_size_end_to_end(cli, folder: Path) -> None:
     for row in ("Local", "pFedME"):
         mine = [r for r in rows if r["series"] == row]
         assert sum(int(r["n"]) for r in mine) == 10
-        assert sum(float(r["support rows of a client"]) * int(r["n"]) for r in mine) == 200
+        assert sum(float(r["training images of a client"]) * int(r["n"]) for r in mine) == 200
     assert cli("plot", "pfedvem-fig2", "-o", "sizes.png", "--profile", "smoke").code == 0
 
 

@@ -64,7 +64,7 @@ def test_scatter_pools_seeds(personal: Personal, store: Store) -> None:
     assert (low.x, low.n, high.x, high.n) == (15, 2, 35, 2)
     assert (low.y, low.spread) == (pytest.approx(20), pytest.approx(10))
     assert (high.y, high.spread) == (pytest.approx(70), pytest.approx(20))
-    assert (drawing.x, drawing.y) == ("support rows of a client", "accuracy (%)")
+    assert (drawing.x, drawing.y) == ("training images of a client", "accuracy (%)")
     assert drawing.notes[-1] == "A note." and not any("Missing" in note for note in drawing.notes)
 
 

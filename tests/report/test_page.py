@@ -11,6 +11,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -257,6 +258,22 @@ def test_a_row_without_every_seed_has_no_rank_but_a_command(build: Build, store:
     assert lacking.title == "Ditto" and lacking.commands[0].startswith(
         "pflbench run --suite demo --method ditto --column digits-"
     )
+    assert lacking.nowhere == "" and "--redo" not in lacking.commands[0]
+    store.write(build.failed(other[0].runs[0]))
+    store.write(build.failed(other[1].runs[0]))
+    (board,) = boards([replace(sheet(more, store), results=Path("mine"))])
+    assert board.lacking[0].commands[0].endswith(" --redo failed --results mine")
+    only = replace(more, cells=tuple(cell for cell in more.cells if cell is not other[1]))
+    assert {one.lacking[0].nowhere for one in boards([sheet(only, store)]) if one.lacking} <= {"", board.columns[0]}
+
+
+def test_the_leaderboard_marks_what_rests_on_guesses(build: Build, store: Store) -> None:
+    build.fill(store)
+    table = build.table()
+    guessed = tuple(replace(cell, sources={"lr": "guess", "batch": "tuned"}) for cell in table.cells[:1])
+    (board,) = boards([sheet(replace(table, cells=(*guessed, *table.cells[1:])), store)])
+    shown = {one.title: one.means for one in board.ranked}
+    assert board.columns[0] == "Digits Dir 0.3" and shown == {"FedAvg": ("30.00ᵍᵗ",), "FedAvg-FT": ("75.00",)}
 
 
 def test_protocols_and_profiles_are_never_ranked_together(build: Build, store: Store) -> None:

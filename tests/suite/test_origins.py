@@ -56,8 +56,9 @@ def test_a_source_is_that_of_the_papers_value(tmp_path: Path) -> None:
         "dataset": {"name": "digits", "channels": 3},
     }
     smoke = table(tmp_path, said, profile="smoke")
-    assert sources(smoke, "cafeme", "a") == {}
-    assert sources(smoke, "cafeme", "b") == {"batch": "paper"}
+    changed = dict.fromkeys(("cohort", "rounds"), "profile")
+    assert sources(smoke, "cafeme", "a") == changed | dict.fromkeys(("batch", "model", "dataset"), "profile")
+    assert sources(smoke, "cafeme", "b") == changed | {"batch": "paper"}
     set_ = table(tmp_path, said, overrides=["cafeme.inner_lr=0.3"], rounds=1)
     assert sources(set_, "cafeme", "b") == {"batch": "paper", "cohort": "paper"}
 

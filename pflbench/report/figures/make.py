@@ -182,7 +182,7 @@ def _said(figure: FromRuns, spread: Spread) -> tuple[str, str, str]:
     """What the axes are called, and how the marks are made."""
     if isinstance(figure, Scatter):
         bins = f"The clients of all seeds in up to {figure.bins} bins of equally many; mean and standard error"
-        return "support rows of a client", "accuracy (%)", f"{bins} over those in a bin."
+        return "training images of a client", "accuracy (%)", f"{bins} over those in a bin."
     if isinstance(figure, Kde):
         kernels = "Gaussian kernels with Scott's bandwidth, the clients of all seeds together."
         return f"{figure.metric}{_SCALES[figure.scale]}", "density", kernels

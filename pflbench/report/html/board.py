@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pflbench.commands import command
 from pflbench.report import text
 from pflbench.report.html.data import Sheet
 from pflbench.report.html.escape import discreet
@@ -37,6 +38,8 @@ class Lacking(NamedTuple):
     title: str
     columns: str
     commands: tuple[str, ...]
+    nowhere: str
+    """Columns in which no table has the row, so that no command fills them."""
 
 
 class Board(NamedTuple):
@@ -78,13 +81,14 @@ def _board(sheets: Sequence[Sheet]) -> Board | None:
     rows = [row for row in titles if all(row in some for some in complete)]
     scores = np.array([[some[row].mean for row in rows] for some in complete], dtype=np.float64)
     first, decimals = sheets[0], sheets[0].table.decimals
+    means = [[_mean(some[row], decimals) for some in complete] for row in rows]
     return Board(
         title=discreet(min((sheet.table.title for sheet in sheets), key=len)),
         protocol=discreet(first.protocol),
         profile=first.table.profile,
         tables=tuple((sheet.key, discreet(sheet.table.title)) for sheet in sheets),
         columns=tuple(column.name for column in ranked_over),
-        ranked=_ranked([titles[row] for row in rows], scores, _ids(complete, rows), decimals),
+        ranked=_ranked([titles[row] for row in rows], scores, _ids(complete, rows), means),
         lacking=tuple(
             _lacking(row, title, ranked_over, complete)
             for row, title in titles.items()
@@ -111,18 +115,22 @@ def _columns(sheets: Sequence[Sheet]) -> tuple[list[_Column], dict[str, str]]:
     return list(found.values()), titles
 
 
-def _ranked(titles: Sequence[str], scores: Floats, ids: str, decimals: int) -> tuple[Ranked, ...]:
+def _mean(value: CellValue, decimals: int) -> str:
+    """A cell's mean with the marks of what it rests on."""
+    return text.number(value.mean or 0.0, None, decimals) + text.marks(value)
+
+
+def _ranked(titles: Sequence[str], scores: Floats, ids: str, shown: Sequence[Sequence[str]]) -> tuple[Ranked, ...]:
     seed = int(hashlib.sha256(ids.encode()).hexdigest()[:16], 16)
     intervals = rank_intervals(scores, np.random.default_rng(seed)) if len(scores) >= FEWEST else None
-    means = ranks(scores).mean(0)
+    places = ranks(scores).mean(0)
     found = []
-    for i in np.argsort(means, kind="stable"):
+    for i in np.argsort(places, kind="stable"):
         told = ""
         if intervals is not None:  # no rank is outside of 1 to the number of rows
             low, high = max(1.0, intervals[i].low), min(float(len(titles)), intervals[i].high)
             told = f"{low:.1f} to {high:.1f}"
-        shown = tuple(text.number(float(mean), None, decimals) for mean in scores[:, i])
-        found.append(Ranked(titles[i], f"{means[i]:.2f}", told, len(scores), shown))
+        found.append(Ranked(titles[i], f"{places[i]:.2f}", told, len(scores), tuple(shown[i])))
     return tuple(found)
 
 
@@ -133,12 +141,20 @@ def _ids(complete: Sequence[Mapping[str, CellValue]], rows: Collection[str]) -> 
 def _lacking(row: str, title: str, chosen: Sequence[_Column], complete: Sequence[Mapping[str, CellValue]]) -> Lacking:
     empty = [column for column, some in zip(chosen, complete, strict=True) if row not in some]
     fillable = [column for column in empty if row in column.values]
-    by_sheet = grouped((column.sheet.key, column.head.column.id) for column in fillable)
-    parts = {column.sheet.key: column.sheet.part for column in fillable}
-    commands = (parts[key].but(columns=ids, methods=[row]).options for key, ids in by_sheet.items())
-    return Lacking(
-        title, ", ".join(column.name for column in empty), tuple(discreet(f"pflbench run{one}") for one in commands)
-    )
+    by_sheet = dict[str, list[_Column]]()
+    for column in fillable:
+        by_sheet.setdefault(column.sheet.key, []).append(column)
+    commands = tuple(discreet(_fills(row, columns)) for columns in by_sheet.values())
+    nowhere = ", ".join(column.name for column in empty if row not in column.values)
+    return Lacking(title, ", ".join(column.name for column in empty), commands, nowhere)
+
+
+def _fills(row: str, columns: Sequence[_Column]) -> str:
+    """The command that makes what these columns of one table lack of a row."""
+    sheet, ids = columns[0].sheet, list(dict.fromkeys(column.head.column.id for column in columns))
+    failed = any(column.values[row].failed for column in columns)
+    part = sheet.part.but(columns=ids, methods=[row])
+    return command("run", part.options + " --redo failed" * failed, sheet.results)
 
 
 def _notes(scores: Floats, columns: Sequence[_Column], chosen: Sequence[_Column]) -> tuple[str, ...]:

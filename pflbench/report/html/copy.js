@@ -37,7 +37,7 @@ async function toClipboard(text, button) {
 function reportCommand(sheet, format) {
   const more = [["read", view.read, "last"], ["versus", view.versus, ""]].filter(([, value, usual]) => value !== usual);
   const options = more.map(([name, value]) => ` --${name} ${quoted(value)}`).join("");
-  return `pflbench report${sheet.options}${options} --format ${format}`;
+  return `pflbench report${sheet.options}${options} --format ${format}${sheet.folder}`;
 }
 
 function quoted(word) {

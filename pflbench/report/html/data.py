@@ -8,8 +8,10 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from pflbench.commands import DEFAULT_RESULTS, command, folder_option
 from pflbench.report import text
 from pflbench.report.appendix import appendices
 from pflbench.report.beside import side_by_side
@@ -25,7 +27,7 @@ from pflbench.report.unlisted import EXTRA, short_name
 from pflbench.report.used import beside, costs
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
-from pflbench.suite.cells import Cell, ReadAs
+from pflbench.suite.cells import Cell, Expansion, ReadAs
 from pflbench.suite.said import Departure
 
 MADE = ("device", "torch", "numpy", "python", "pflbench")
@@ -52,6 +54,7 @@ class Sheet:
         told: What its suite says of each cell, by its place.
         bibtex: What its suite cites.
         number: Of several tables that would be called alike, which.
+        results: The folder that commands name, see `commands.public_folder`.
         versus: In each reading, its cells against each row that they can be held against, by that row's id.
     """
 
@@ -64,6 +67,7 @@ class Sheet:
     versus: Mapping[ReadAs, Mapping[str, Versus]] = field(default_factory=dict)
     bibtex: str = ""
     number: int = 0
+    results: Path = DEFAULT_RESULTS
 
     @property
     def table(self) -> Table:
@@ -79,6 +83,40 @@ class Sheet:
     def options(self) -> str:
         """The options of `pflbench report` that choose it, each with a blank before it."""
         return f"{self.part.but(profile=None).options} --profile {shlex.quote(self.part.profile or 'paper')}"
+
+    @property
+    def folder(self) -> str:
+        """The option of any command that names the results folder, with a blank before it, or nothing."""
+        return folder_option(self.results)
+
+    @property
+    def name(self) -> str:
+        """The suite's title, without what the table has less of."""
+        return self.table.title if self._expansion is None else self._expansion.title
+
+    @property
+    def _expansion(self) -> Expansion | None:
+        return next((filled.table for filled in self.fills.values()), None)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is a paper's own table, that extends no other."""
+        return self._expansion is not None and self._expansion.extends is None and self.paper != "none"
+
+    @property
+    def path(self) -> str | None:
+        """Its suite file; None for a table of statistics."""
+        return None if self._expansion is None else str(self._expansion.path.resolve())
+
+    @property
+    def beside(self) -> str | None:
+        """The suite file of the table whose numbers stand beside its own, if there is one."""
+        return None if self._expansion is None else self._expansion.layout.beside
+
+    @property
+    def unequal(self) -> list[Departure]:
+        """The differences from the paper's text that treat its rows unlike each other."""
+        return [] if self._expansion is None else [one for one in self._expansion.departures if one.unequal]
 
     @property
     def key(self) -> str:
@@ -123,7 +161,8 @@ def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
         "profile": wide.profile,
         "title": wide.title,
         "options": discreet(sheet.options),
-        "run": discreet(f"pflbench run{sheet.part.but(columns=None, methods=None).options}"),
+        "folder": sheet.folder,
+        "run": discreet(command("run", sheet.part.but(columns=None, methods=None).options)),
         "rows": [[row.id, row.title, _one(methods=[row.id])] for row in (*wide.rows, *wide.extra)],
         "columns": [
             [key, head.name, _one(columns=[head.column.id]), *_budgets(equal, head.id, pool)] for key, head in heads
@@ -304,7 +343,7 @@ def _ends(of: Interval | None, decimals: int) -> str:
 
 
 def held(one: Against, decimals: int, pool: Pool) -> list[Any]:
-    """A cell minus a rival's as text, and what the comparison rests on."""
+    """A cell minus a rival's as text, what the comparison rests on, and the same in short."""
     paired = one.paired
     over = f"{paired.n} {'seeds' if one.seed is None else 'clients'}"
     told = [f"over {over}"]
@@ -315,7 +354,8 @@ def held(one: Against, decimals: int, pool: Pool) -> list[Any]:
     if paired.detectable is not None and one.seed is None:
         told.append(f"detectable {paired.detectable:.{decimals}f}")
     shown = f"{paired.mean:+.{decimals}f}{'*' if one.star else ''}{_interval(paired.interval, decimals)}"
-    return [shown, pool.add("; ".join(told))]
+    brief = f"n = {over}" + ("" if one.p is None else f", p = {one.p:.3f}")
+    return [shown, pool.add("; ".join(told)), pool.add(brief)]
 
 
 def _interval(of: Interval | None, decimals: int) -> str:

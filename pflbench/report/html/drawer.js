@@ -129,11 +129,11 @@ function departuresListed(cell) {
 function againListed(sheet, cell, row, column) {
   const runs = cell.seeds.flatMap(([seed, , ids]) => ids.split(" ").filter(Boolean).map((id) => [seed, id]));
   const rerun = runs.length ? [element("p", {}, `Compute the run of seed ${runs[0][0]} again and compare, writing nothing:`),
-    command(`pflbench rerun ${runs[0][1]}`)] : [];
+    command(`pflbench rerun ${runs[0][1]}${sheet.folder}`)] : [];
   const train = sheet.run + sheet.columns[column][2] + (cell.own ?? sheet.rows[row][2]);
   const run = cell.given === undefined ? [] : [
     element("p", {}, "Train all its runs anew, into a folder of their own:"), command(train + " --results again")];
-  if (run.length && cell.done[0] < cell.done[1]) run.push(element("p", {}, "Train those that are missing:"), command(train));
+  if (run.length && cell.done[0] < cell.done[1]) run.push(element("p", {}, "Train those that are missing:"), command(train + (cell.done[2] ? " --redo failed" : "") + sheet.folder));
   const ids = runs.map(([seed, id]) => `${id} (seed ${seed})`).join(", ");
   return part("Compute it again", ...rerun, ...run, element("details", {}, element("summary", {}, "Its runs"), element("p", { class: "ids" }, ids)));
 }
@@ -154,7 +154,7 @@ function drawDrawer(sheet) {
   drawer.querySelector(".body").replaceChildren(...[
     element("p", { class: "where" }, sheet.readings[view.read].title),
     facts([
-      ["ours", cell.ours], ["paper", cell.paper], ["difference", cell.diff],
+      ["our runs", cell.ours], ["paper", cell.paper], ["difference", cell.diff],
       ["verdict", cell.verdict && `${cell.verdict}: ${why}`],
       ["reference suspect", suspect], ["our best round", best],
       [`minus ${rival?.[0]}`, held && `${held[0]}, ${pooled(held[1])}`],

@@ -14,6 +14,7 @@ function draw() {
   const picker = document.getElementById("picker");
   picker.value = sheet ? sheet.key : "";
   if (sheet) drawTable(sectionOf(sheet.key), sheet);
+  sideways();
   drawDrawer(sheet);
 }
 
@@ -40,6 +41,7 @@ for (const close of document.querySelectorAll("dialog .close")) {
 document.getElementById("picker").addEventListener("change", (event) => {
   change({ ...DEFAULTS, table: event.target.value });
 });
+window.addEventListener("resize", sideways);
 window.addEventListener("hashchange", follow);
 window.addEventListener("popstate", follow);
 document.documentElement.classList.add("live");

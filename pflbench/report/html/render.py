@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pflbench.commands import command
 from pflbench.package import __version__
 from pflbench.report import text
 from pflbench.report.beside import side_by_side
@@ -20,6 +22,7 @@ from pflbench.report.html.methods import Described, sections
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.used import COUNTED
 from pflbench.suite.cells import ReadAs
+from pflbench.suite.said import Departure
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,11 +31,7 @@ SCRIPTS = ("view.js", "table.js", "copy.js", "drawer.js", "main.js")
 """In the order in which they stand in the page."""
 
 
-_PROFILES = {
-    "paper": "The papers' whole protocols",
-    "quick": "Short runs (quick)",
-    "smoke": "A trial of the code (smoke)",
-}
+_NO_PAPER = "Tables of no paper"
 
 
 class Shown(NamedTuple):
@@ -49,6 +48,8 @@ def page(
     described: Mapping[str, Described],
     read_as: ReadAs = "last",
     rivals: Mapping[str, str] | None = None,
+    *,
+    elsewhere: bool = False,
 ) -> str:
     """One self-contained page with these tables. The same tables make the same bytes.
 
@@ -58,12 +59,13 @@ def page(
         described: What is known of their methods, by name.
         read_as: The reading that a table is opened in.
         rivals: The row that a table is held against when it is opened, by its key.
+        elsewhere: Whether the runs are in a folder that the commands do not name.
     """
     pool = Pool()
-    shown = [_section(sheet) for sheet in sheets]
+    shown = [_section(sheet, sheets) for sheet in sheets]
     data = {
         "tables": [sheet_data(sheet, pool) for sheet in sheets],
-        "first": max(sheets, key=_filled).key if sheets else "",
+        "first": _first(sheets).key if sheets else "",
         "counted": COUNTED.removeprefix("Beside each row what a round costs: "),
         "read": read_as,
         "versus": dict(rivals or {}),
@@ -79,7 +81,8 @@ def page(
             title="pflbench",
             version=__version__,
             sheets=shown,
-            groups=_by_profile(shown),
+            groups=_by_paper(sheets, shown),
+            elsewhere=elsewhere,
             boards=boards(sheets),
             methods=sections(sheets, described),
             turns=[("leaderboard", "Leaderboard"), ("methods", "Methods")],
@@ -92,21 +95,61 @@ def page(
     )
 
 
-def _by_profile(sections: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    names = dict.fromkeys(one["profile"] for one in sections)
-    every = sorted(names, key=lambda name: list(_PROFILES).index(name) if name in _PROFILES else len(_PROFILES))
-    return [(_PROFILES.get(name, name), [one for one in sections if one["profile"] == name]) for name in every]
+def _by_paper(sheets: Sequence[Sheet], shown: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    """The tables of each paper under what their titles call it: its own first, then those with the whole protocol."""
+    found: dict[str, list[int]] = {}
+    for i, sheet in enumerate(sheets):
+        found.setdefault(sheet.paper, []).append(i)
+    groups = []
+    for paper, some in found.items():
+        some.sort(key=lambda i: (not sheets[i].is_main, sheets[i].table.profile != "paper"))
+        called = Counter(sheets[i].name.partition(",")[0] for i in some)
+        name = _NO_PAPER if paper == "none" else f"{called.most_common(1)[0][0]} ({paper})"
+        groups.append((discreet(name), [shown[i] for i in some]))
+    return sorted(groups, key=lambda group: group[0] == _NO_PAPER)
+
+
+def _first(sheets: Sequence[Sheet]) -> Sheet:
+    """The table to open first: of the first paper that has one of its own, the one with the most cells.
+
+    It has the whole protocol, if that was run at all, and is no table of readings, which extends another.
+    """
+    own = [sheet for sheet in sheets if sheet.is_main and sheet.table.profile == "paper" and _filled(sheet)[-1]]
+    return max((one for one in own if one.paper == own[0].paper), key=_filled, default=max(sheets, key=_filled))
 
 
 def _filled(sheet: Sheet) -> tuple[bool, int, int]:
-    """What makes a table the one to open first: the whole protocol, then how many cells the paper has, too."""
+    """What makes a table one to open: the whole protocol, how many cells the paper has too, and how many there are."""
     shown = [value for *_, value in sheet.table.shown]
     return sheet.table.profile == "paper", sum(value.verdict is not None for value in shown), len(shown)
 
 
-def _section(sheet: Sheet) -> Mapping[str, Any]:
+def _fair(sheet: Sheet, others: Iterable[Sheet]) -> Mapping[str, Any] | None:
+    """The table that has the same rows on equal terms, if this one's stand beside its own, and why these are not.
+
+    Of several profiles this one's, else the first.
+    """
+    fair = [one for one in others if sheet.path is not None and one.beside == sheet.path]
+    if not fair:
+        return None
+    one = next((one for one in fair if one.table.profile == sheet.table.profile), fair[0])
+    why = "; ".join(f"{of.what}: {of.here} ({_by_whom(of)})" for of in sheet.unequal)
+    return {"key": one.key, "title": discreet(_named(one)), "why": discreet(why)}
+
+
+def _named(sheet: Sheet) -> str:
+    """A table in few words: its suite's title, and its profile."""
+    return sheet.name + ("" if sheet.table.profile == "paper" else f" · {sheet.table.profile}")
+
+
+def _by_whom(of: Departure) -> str:
+    return f"{'as in the authors’ code; ' if of.source == 'code' else ''}the paper says: {of.paper}"
+
+
+def _section(sheet: Sheet, others: Sequence[Sheet]) -> Mapping[str, Any]:
     """A table for the template."""
     table, rows = side_by_side(sheet.table), (*sheet.table.rows, *sheet.table.extra)
+    failed = any(value and value.failed for row in sheet.table.rows for value in row.cells)
     return {
         "key": sheet.key,
         "title": discreet(table.title),
@@ -116,7 +159,10 @@ def _section(sheet: Sheet) -> Mapping[str, Any]:
         "paper": sheet.paper,
         "link": link(sheet.paper),
         "options": discreet(sheet.options),
-        "run": discreet(sheet.part.options),
+        "named": discreet(_named(sheet)),
+        "folder": sheet.folder,
+        "fair": _fair(sheet, others),
+        "run": discreet(command("run", sheet.part.options + " --redo failed" * failed, sheet.results)),
         "missing": sheet.fills and any(value and not value.complete for row in sheet.table.rows for value in row.cells),
         "warnings": [discreet(line) for line in table.warnings],
         "footer": [discreet(line) for line in table.footer if line not in table.warnings],

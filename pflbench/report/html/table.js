@@ -15,7 +15,7 @@ function controls(sheet) {
   for (const show of SHOWS) {
     const pressed = !view.versus && view.equal === "rounds" && view.show === show;
     const pick = () => change({ show, versus: "", clients: "mean", equal: "rounds" });
-    switches.append(element("button", { type: "button", "aria-pressed": String(pressed), onclick: pick }, show));
+    switches.append(element("button", { type: "button", "aria-pressed": String(pressed), onclick: pick }, SHOWN[show]));
   }
   const filter = element("input", { type: "search", size: "14", oninput: (event) => {
     change({ filter: event.target.value }, true);
@@ -107,6 +107,14 @@ function drawTable(section, sheet) {
   }
 }
 
+// Marks the tables that are wider than the screen, which say so.
+function sideways() {
+  for (const table of document.querySelectorAll("section:not([hidden]) .scroll:not([hidden])")) {
+    table.classList.remove("wide");
+    table.classList.toggle("wide", table.scrollWidth > table.clientWidth + 1);
+  }
+}
+
 // What the table shows now, in a sentence, also for those who hear it.
 function status(sheet) {
   const rival = sheet.readings[view.read].rivals[view.versus];
@@ -139,8 +147,12 @@ function drawCells(table, sheet) {
     const plain = !view.versus && view.show === "ours" && view.clients === "mean";
     const equal = cell.equal?.[view.equal];
     place_.classList.toggle("best", Boolean(view.equal !== "rounds" ? equal?.[2] : plain && cell.best));
-    if (equal) place_.dataset.round = `round ${equal[1]}`;
-    else delete place_.dataset.round;
+    const held = view.versus ? against(sheet, key) : undefined;
+    const below = held ? pooled(held[2]) : equal && `round ${equal[1]}`;
+    if (below) place_.dataset.below = below;
+    else delete place_.dataset.below;
+    if (held) place_.title = pooled(held[1]);
+    else place_.removeAttribute("title");
     place_.classList.toggle("cost", view.show === "cost" && !view.versus);
     const judged = view.show === "difference" && !view.versus && cell.verdict;
     if (judged) place_.dataset.verdict = judged;

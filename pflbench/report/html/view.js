@@ -4,6 +4,7 @@ const DATA = JSON.parse(document.getElementById("data").textContent);
 const SHEETS = new Map(DATA.tables.map((one) => [one.key, one]));
 const PAGES = [...document.querySelectorAll("[data-page]")].map((one) => one.dataset.page);
 const SHOWS = ["ours", "paper", "difference", "cost"];
+const SHOWN = { ours: "our runs", paper: "paper", difference: "difference", cost: "cost" };
 const READINGS = { last: "as the suite says", "last-10": "last ten rounds", best: "best round (optimistic)" };
 const CLIENTS = { mean: "mean", worst: "worst 10 %", median: "median" };
 const COSTS = { rounds: "rounds, as run", gradients: "gradients", seconds: "seconds", bytes: "bytes" };
