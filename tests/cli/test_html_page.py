@@ -154,6 +154,8 @@ def test_what_stands_beside_a_column_is_shown_with_it(opened: Any) -> None:
     fair = sheet(opened("table=cafeme-table1-fair.quick"), "cafeme-table1-fair.quick")
     assert fair.locator("th[data-column]:visible").all_inner_texts() == ["here", "paper's protocol", "rank"]
     assert "Without results, not shown: 9 columns." in fair.locator(".status").inner_text()
+    fair.get_by_label("Versus").select_option("FedAvg-FT")
+    assert fair.locator("th[data-column]:visible").all_inner_texts() == ["here"], "of the others there is no difference"
 
 
 def test_a_number_opens_what_it_rests_on(opened: Any) -> None:

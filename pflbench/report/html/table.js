@@ -123,7 +123,7 @@ function status(sheet) {
     + " than the column's cheapest row spends in all (or 1 % more); that round stands below. Bold: the best of its column, where all its rows have a number."
     + ` –: not scored by then, or its ${view.equal} are not known. A number opens the curves.`;
   if (view.show === "paper") return "The paper's numbers.";
-  if (view.show === "difference") return "Ours minus the paper's, in points; in parentheses the 95 % interval.";
+  if (view.show === "difference") return "Our runs minus the paper's numbers, in points; in parentheses the 95 % interval.";
   if (view.show === "cost") return "What a round costs: " + DATA.counted;
   if (view.clients !== "mean") return `The ${CLIENTS[view.clients]} of each seed's clients, averaged over seeds.`;
   const { rows, columns } = emptyOnes(sheet), some = [];
@@ -137,6 +137,11 @@ function status(sheet) {
     + "ᵍ rests on a guess, ᵗ on values that we tuned." + without;
 }
 
+// Whether the table shows our runs' means as they are: only then does anything stand beside a column's numbers.
+function isPlain() {
+  return !view.versus && view.show === "ours" && view.clients === "mean" && view.equal === "rounds";
+}
+
 function drawCells(table, sheet) {
   for (const place_ of table.querySelectorAll("td[data-cell]")) {
     const key = place_.dataset.cell;
@@ -144,9 +149,8 @@ function drawCells(table, sheet) {
     const at = place_.querySelector("button") || place_;
     if (at.textContent !== text) at.textContent = text;
     const cell = place(sheet, key) || {};
-    const plain = !view.versus && view.show === "ours" && view.clients === "mean";
     const equal = cell.equal?.[view.equal];
-    place_.classList.toggle("best", Boolean(view.equal !== "rounds" ? equal?.[2] : plain && cell.best));
+    place_.classList.toggle("best", Boolean(view.equal !== "rounds" ? equal?.[2] : isPlain() && cell.best));
     const held = view.versus ? against(sheet, key) : undefined;
     const below = held ? pooled(held[2]) : equal && `round ${equal[1]}`;
     if (below) place_.dataset.below = below;
@@ -192,9 +196,10 @@ function hide(table, sheet) {
     const [id, title] = sheet.rows[+row.dataset.row];
     row.hidden = view.rows.includes(id) || empty.rows.has(+row.dataset.row) || !title.toLowerCase().includes(words);
   }
-  const hidden = new Set(view.columns);
+  const hidden = new Set(view.columns), plain = isPlain();
   const heads = [...table.querySelectorAll("th[data-column]")];
-  const gone = heads.map(({ dataset }) => hidden.has(sheet.columns[+dataset.column][0]) || empty.columns.has(+dataset.column));
+  const gone = heads.map(({ dataset }) => hidden.has(sheet.columns[+dataset.column][0]) || empty.columns.has(+dataset.column)
+    || (!plain && sheet.columns[+dataset.column][0].includes("~")));
   table.closest(".scroll").hidden = gone.every(Boolean);
   heads.forEach((head, i) => { head.hidden = gone[i]; });
   for (const row of table.querySelectorAll("tr[data-row]")) {
