@@ -81,7 +81,7 @@ def _board(sheets: Sequence[Sheet]) -> Board | None:
     rows = [row for row in titles if all(row in some for some in complete)]
     scores = np.array([[some[row].mean for row in rows] for some in complete], dtype=np.float64)
     first, decimals = sheets[0], sheets[0].table.decimals
-    means = [[_mean(some[row], decimals) for some in complete] for row in rows]
+    means = _means(rows, complete, decimals)
     return Board(
         title=discreet(min((sheet.table.title for sheet in sheets), key=len)),
         protocol=discreet(first.protocol),
@@ -115,9 +115,10 @@ def _columns(sheets: Sequence[Sheet]) -> tuple[list[_Column], dict[str, str]]:
     return list(found.values()), titles
 
 
-def _mean(value: CellValue, decimals: int) -> str:
-    """A cell's mean with the marks of what it rests on."""
-    return text.number(value.mean or 0.0, None, decimals) + text.marks(value)
+def _means(rows: Sequence[str], complete: Sequence[Mapping[str, CellValue]], decimals: int) -> list[list[str]]:
+    """For each row its mean in each of these columns, with the marks of what it rests on."""
+    found = [[some[row] for some in complete] for row in rows]
+    return [[text.number(one.mean or 0.0, None, decimals) + text.marks(one) for one in cells] for cells in found]
 
 
 def _ranked(titles: Sequence[str], scores: Floats, ids: str, shown: Sequence[Sequence[str]]) -> tuple[Ranked, ...]:
