@@ -84,7 +84,7 @@ EXECUTION = {
     "follow": _asked(
         TEXT,
         "--follow",
-        help="A file to which every round of every run adds a line of JSON: round, seconds, accuracies.",
+        help="A file to which every round adds a line of JSON, or tensorboard:FOLDER, or mlflow:FILE.db.",
     ),
     "memory_limit": _asked(
         TEXT,

@@ -1,26 +1,22 @@
-"""A line of JSON after every round of every run, for whoever looks on: `tail -f`, a notebook, a dashboard."""
+"""What every round of every run tells whoever looks on (`--follow`); `looking` has where it is written."""
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pflbench.engine.run import Run
-from pflbench.errors import StoreError
+from pflbench.executor.looking import Destination
 from pflbench.spec import RunSpec
-from pflbench.store.files import said
 
 
 @dataclass
 class Follower:
-    """Writes the lines of one group of runs to the end of a file that any number of processes share."""
+    """Tells of one group of runs."""
 
-    path: Path
+    to: Destination
     specs: Sequence[RunSpec]
     asked: Mapping[str, Mapping[str, object]]
     """By run id, where it stands in a table, see `executor.task.Task`."""
@@ -30,7 +26,7 @@ class Follower:
         """After so many rounds; `runs`: as they stand, once their own training has begun.
 
         Raises:
-            StoreError: The file cannot be written.
+            StoreError: It cannot be written.
         """
         lines = []
         for index, spec in enumerate(self.specs):
@@ -47,20 +43,8 @@ class Follower:
             }
             if runs and (scores := accuracies(runs[index], rounds - (spec.total_rounds - spec.rounds))):
                 line["accuracy"] = scores
-            lines.append(json.dumps(line) + "\n")
-        self._append("".join(lines))
-
-    def _append(self, text: str) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # One write to a file that is open for appending is not mixed with another process's.
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-            try:
-                os.write(descriptor, text.encode())
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise StoreError(f"Cannot write to {str(self.path)!r}: {said(error)}.") from error
+            lines.append(line)
+        self.to(lines)
 
 
 def accuracies(run: Run, rounds: int) -> dict[str, float]:

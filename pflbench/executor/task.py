@@ -25,6 +25,7 @@ from pflbench.executor import build, checkpoint, provenance
 from pflbench.executor.again import apart, scored_often
 from pflbench.executor.allocator import limited, tidy
 from pflbench.executor.follow import Follower
+from pflbench.executor.looking import destination
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
 from pflbench.result import RunResult, Score
@@ -85,8 +86,8 @@ class Place:
     """Whether a finished result is replaced by whatever the run made again has, instead of only by the same."""
     checkpoint_every: Interval | None = None
     """How often a run under way is written down, to go on from there."""
-    follow: Path | None = None
-    """A file to which every round adds a line."""
+    follow: str | None = None
+    """Where every round adds a line, see `looking.destination`."""
     checkpoints: Path | None = None
     """The folder that has the folder of checkpoints; None: that of the results."""
 
@@ -215,13 +216,14 @@ def _checkpoints(task: Task, place: Place, data_hash: str, source: Mapping[str, 
     return checkpoint.Checkpoints.of(place.checkpoints or place.results, task.specs, place.checkpoint_every, conditions)
 
 
-def _followed(task: Task, path: Path, on_round: OnRound | None, trained: _Trained) -> OnRound:
+def _followed(task: Task, follow: str, on_round: OnRound | None, trained: _Trained) -> OnRound:
     """After every round, a line for each run."""
-    follow, held = Follower(path, task.specs, task.asked), weakref.ref(trained)  # which holds what hears this
+    tell = Follower(destination(follow), task.specs, task.asked)
+    held = weakref.ref(trained)  # which holds what hears this
 
     def heard(rounds: int) -> None:
         now = held()
-        follow(rounds, now.simulation.runs if now and now.simulation else ())
+        tell(rounds, now.simulation.runs if now and now.simulation else ())
         if on_round:
             on_round(rounds)
 

@@ -29,7 +29,8 @@ class Execution:
             everything (`always`).
         evaluate_every: Score after every so many rounds, too.
         checkpoint_every: How often a run under way is written down, so that it can be gone on with. None: never.
-        follow: A file to which every round of every run adds a line of JSON. None: none.
+        follow: A file to which every round of every run adds a line of JSON, or `tensorboard:FOLDER` or
+            `mlflow:DATABASE`. None: none.
         fail_fast: Start nothing more after a run that fails.
         unchecked: Train methods of the user's own that were not held against the contract; every report says so.
         data_dir: Where the datasets are. None: the data root.
@@ -85,7 +86,11 @@ class Execution:
                 raise UsageError(f"{option} goes with --executor {' or '.join(executors)}.")
 
     def check(self, precision: Precision | None) -> None:
-        """Check that the devices exist here and have the precision. Raises `UsageError`."""
+        """Check that the devices exist here and have the precision, and that `follow` can be. Raises `UsageError`."""
+        if self.follow:
+            from pflbench.executor.looking import destination
+
+            destination(str(self.follow))
         if self.executor != "local":
             return  # whose machines may have others
         if self.device != "auto" or precision == "tf32":

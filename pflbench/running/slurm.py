@@ -22,6 +22,7 @@ from pflbench.data.root import cache_folder
 from pflbench.errors import UsageError
 from pflbench.executor import stopping
 from pflbench.executor.local import Progress
+from pflbench.executor.looking import absolute
 from pflbench.executor.task import Done, Task, headline
 from pflbench.running import training
 from pflbench.running.events import Event, Note, Training
@@ -205,7 +206,7 @@ def _in_job(execution: Execution) -> Execution:
         wait=False,
         jobs=execution.jobs or (None if execution.gpus_per_task else 1),
         checkpoint_every=execution.checkpoint_every or CHECKPOINTS,
-        follow=Path(execution.follow).absolute() if execution.follow else None,
+        follow=absolute(str(execution.follow)) if execution.follow else None,
         data_dir=Path(execution.data_dir).absolute() if execution.data_dir else None,
     )
 

@@ -274,7 +274,7 @@ def _place(results: Path, execution: Execution, specs: Sequence[RunSpec], device
         evaluate_every=execution.evaluate_every,
         replace=execution.redo == "always",
         checkpoint_every=execution.checkpoint_every,
-        follow=Path(execution.follow) if execution.follow else None,
+        follow=str(execution.follow) if execution.follow else None,
     )
 
 
