@@ -80,6 +80,7 @@ class Execution:
             "--slurm-partition": (self.slurm_partition, ("slurm",)),
             "--slurm": (self.slurm, ("slurm",)),
             "--ray-address": (self.ray_address, ("ray",)),
+            "--follow": (self.follow, ("local", "slurm")),
         }
         for option, (value, executors) in theirs.items():
             if value and self.executor not in executors:

@@ -113,3 +113,20 @@ def test_a_job_that_is_interrupted_goes_on_from_its_checkpoint(cli, folder: Path
     assert run.provenance["resumed"] == 1 and scores(folder / "jobs") == scores(folder / "whole")
     assert len((folder / "rounds.log").read_text()) < whole + 2  # no round, of two clients, was computed twice
     assert len(stored(folder / "jobs")) == 1 and not (folder / "jobs" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--slots", "2"), "--slots goes with --executor slurm or ray."),
+        (("--executor", "ray", "--slurm-partition", "gpu"), "--slurm-partition goes with --executor slurm."),
+        (("--executor", "ray", "--follow", "x.jsonl"), "--follow goes with --executor local or slurm."),
+        (("--executor", "cloud"), "Unknown --executor 'cloud'; known: local, slurm, ray."),
+        (("--executor", "slurm", "--slurm", "time"), "'time' is no setting: write name=value, as time=240."),
+        (("--executor", "slurm", "--slurm", "time=4h"), "--slurm time=4h: write minutes, as time=240."),
+        (("--executor", "slurm", "--gpus-per-task", "0.5"), "--gpus-per-task: a Slurm job has whole GPUs."),
+    ],
+)
+def test_what_does_not_go_together_is_one_message(cli, folder: Path, options: tuple[str, ...], message: str) -> None:
+    result = cli(*SHARDS, *options)
+    assert result.code == 2 and message in " ".join(result.err.split()), result
