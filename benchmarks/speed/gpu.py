@@ -21,6 +21,7 @@ import tarfile
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -120,7 +121,7 @@ def correctness(context: Context) -> None:
 
     from pflbench import names
     from pflbench.engine.simulate import Setup, Simulation
-    from pflbench.testing import Case, tiny_federation, tiny_network, tiny_spec
+    from pflbench.testing import Case, tiny_federation
 
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
     device = torch.device(context.options.device)
@@ -137,9 +138,10 @@ def correctness(context: Context) -> None:
     def run(method: Any, setup: Setup) -> list[Any]:
         outcomes = []
         for rounds, sizes in kinds:
-            specs = [tiny_spec(seed, rounds=rounds) for seed in (0, 1)]
+            case = Case(method)
+            specs = [case.spec(seed, rounds=rounds) for seed in (0, 1)]
             federations = [tiny_federation(spec.seed, **sizes) for spec in specs]
-            simulation = Simulation(specs, federations, method, tiny_network(), setup)
+            simulation = Simulation(specs, federations, method, case.plain, setup)
             outcomes += simulation.run()
         if simulation.clients.graphs.enabled:
             assert simulation.clients.graphs.replays, "nothing was replayed"
@@ -170,26 +172,98 @@ def correctness(context: Context) -> None:
         raise AssertionError(f"not equal: {', '.join(wrong)}")
 
 
+def precision(context: Context) -> None:
+    """Every method in fp32, TF32 and bf16: as far from float64 as on a processor, whose figures are committed."""
+    import torch
+
+    from pflbench import names
+    from pflbench.engine.simulate import Setup
+
+    sys.path.insert(0, str(HERE))
+    import precision as measured
+
+    methods = list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]
+    device = torch.device(context.options.device)
+    setup = Setup(execution="vectorized" if device.type == "cuda" else "loop", device=device)
+    expected = json.loads((HERE / "precision-expected.json").read_text())["deviations"]
+    context.found["precision"] = found = measured.deviations(setup, methods)
+    context.text += ["", "## Distance from float64 after a round (median of seeds; expected: the largest of them)", ""]
+    context.text += [f"| method | {' | '.join(measured.PRECISIONS)} |", "|---" * (len(measured.PRECISIONS) + 1) + "|"]
+    for name, several in found.items():
+        cells = (f"{median(values):.1e} ({max(expected[name][one]):.1e})" for one, values in several.items())
+        context.text.append(f"| {name} | {' | '.join(cells)} |")
+    if wrong := measured.wrong(found, expected):
+        raise AssertionError(f"further than expected: {'; '.join(wrong)}")
+
+
+def synchronization(context: Context) -> None:
+    """Every method's stacked run waits for the device where `engine.host.read` says why, and nowhere else."""
+    import torch
+
+    from pflbench import names
+    from pflbench.engine import host
+    from pflbench.engine.simulate import LOOK_EVERY, Setup, Simulation
+    from pflbench.testing import Case, tiny_federation
+
+    device, rounds = torch.device(context.options.device), 2 * LOOK_EVERY
+    on_gpu = device.type == "cuda"
+    watch = torch.cuda.set_sync_debug_mode if on_gpu else lambda mode: None
+    found: dict[str, Any] = {}
+    context.found["synchronization"] = found
+    read = host.read
+    for name in list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]:
+        method, reads = names.resolve("methods", name)(), Counter[str]()
+        case = Case(method)
+        spec = case.spec(0, rounds=rounds, precision="fp32")
+        simulation = Simulation(
+            [spec], [tiny_federation(0)], method, case.plain, Setup(execution="vectorized", device=device)
+        )
+
+        def named(x: Any, reason: Any, reads: Counter[str] = reads) -> Any:
+            reads[reason] += 1
+            watch("default")
+            try:
+                return read(x, reason)
+            finally:
+                watch("error")
+
+        host.read = named
+        try:
+            watch("error")
+            (outcome,) = simulation.run()
+            found[name] = dict(reads) if outcome.failure is None else f"the run failed: {outcome.failure}"
+            if on_gpu and outcome.failure is None and reads["finite"] > rounds // LOOK_EVERY + 1:
+                found[name] = f"looked {reads['finite']} times whether it is finite in {rounds} rounds"
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {str(error)[-300:]}"
+        finally:
+            host.read = read
+            watch("default")
+    context.text += ["", f"## What is waited for in {rounds} rounds", ""]
+    context.text += [f"- {name}: {what}" for name, what in found.items()]
+    if wrong := [name for name, what in found.items() if not isinstance(what, dict)]:
+        raise AssertionError(f"waits elsewhere, or fails: {', '.join(wrong)}")
+
+
 def deterministic(context: Context) -> None:
     """Every method twice with deterministic algorithms, float32: the same bits."""
     import torch
 
     from pflbench import names
     from pflbench.engine.simulate import Setup, Simulation
-    from pflbench.testing import tiny_federation, tiny_network, tiny_spec
+    from pflbench.testing import Case, tiny_federation
 
     setup = Setup(execution="vectorized", device=torch.device(context.options.device), graphs=True)
-    spec = tiny_spec(rounds=6).model_copy(update={"precision": "fp32"})
     found: dict[str, str] = {}
     context.found["deterministic"] = found
     torch.use_deterministic_algorithms(True)
     try:
         for name in list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]:
             method = names.resolve("methods", name)()
+            case = Case(method)
+            spec = case.spec(0, rounds=6, precision="fp32")
             try:
-                a, b = (
-                    Simulation([spec], [tiny_federation(0)], method, tiny_network(), setup).run()[0] for _ in range(2)
-                )
+                a, b = (Simulation([spec], [tiny_federation(0)], method, case.plain, setup).run()[0] for _ in range(2))
                 same = torch.equal(a.server, b.server) and a.scores == b.scores and a.failure is None
                 found[name] = "the same bits" if same else f"differs ({a.failure})"
             except Exception as error:
@@ -273,7 +347,8 @@ def table(context: Context) -> None:
     arguments += ["--data-dir", str(o.data_dir)] if o.data_dir else []
     started = time.monotonic()
     try:
-        code, printed = command(arguments, context.left - ENOUGH)
+        code, printed = command(arguments, max(ENOUGH, context.left - (0 if o.tiny else AFTER)))
+        command(["pack", "--results", str(o.results)], 60)
     finally:
         with contextlib.suppress(OSError), tarfile.open(o.out / "results.tar", "w") as tar:
             tar.add(o.results, arcname="results")
@@ -288,11 +363,16 @@ def table(context: Context) -> None:
 
 PARTS: dict[str, Callable[[Context], None]] = {
     "correctness": correctness,
-    "deterministic": deterministic,
-    "speed": speed,
+    "synchronization": synchronization,
     "cafeme": cafeme,
+    "precision": precision,
     "table": table,
+    "speed": speed,
+    "deterministic": deterministic,
 }
+"""What tells most for its time first: `table` takes what it is given, and leaves `AFTER` to what comes after it."""
+AFTER = 150.0
+"""Seconds."""
 
 
 def options() -> argparse.Namespace:

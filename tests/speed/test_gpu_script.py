@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 from pflbench.suite.load import folder
 
@@ -91,3 +92,37 @@ def test_every_cafeme_variant_has_options_the_engine_knows(gpu: ModuleType) -> N
     text = (folder() / "speed" / "protocol.py").read_text()
     for flags in gpu.CAFEME.values():
         assert all(f'"{flag}"' in text for flag in flags if flag.startswith("--"))
+
+
+def test_what_is_waited_for_and_the_distance_from_float64_are_told(
+    gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert rehearse(gpu, monkeypatch, tmp_path, "--parts", "synchronization,precision") == 0
+    told = found(tmp_path)
+    waits = told["synchronization"]
+    assert set(waits) == {"fedavg", "ifca"} and all(one["finite"] == 32 and one["scores"] for one in waits.values())
+    distances = told["precision"]["fedavg"]
+    assert max(distances["fp32"]) < min(1e-4, *distances["tf32"])
+
+
+def test_more_than_the_expected_distance_fails(
+    gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As where TF32 is used though nobody asked for it, which the file was measured without."""
+    sys.path.insert(0, str(SCRIPT.parent))
+    import precision
+
+    monkeypatch.setattr(precision, "_rounding", lambda *_: precision.TF32())
+    monkeypatch.setattr(gpu.sys, "path", [*sys.path])
+    assert rehearse(gpu, monkeypatch, tmp_path, "--parts", "precision") == 1
+    assert "further than expected: fedavg in fp32" in found(tmp_path)["failed"]["precision"]
+
+
+def test_tf32_s_rounding_is_to_the_nearest_of_ten_bits() -> None:
+    sys.path.insert(0, str(SCRIPT.parent))
+    import precision
+
+    x = torch.tensor([1.0, 1 + 2**-10, 1 + 2**-11 + 2**-20, 1 + 2**-12, -3.0000002, 0.0])
+    assert precision.rounded(x).tolist() == [1.0, 1 + 2**-10, 1 + 2**-10, 1.0, -3.0, 0.0]
+    with precision.TF32():
+        assert float(x[3:4].reshape(1, 1) @ torch.ones(1, 1)) == 1.0
