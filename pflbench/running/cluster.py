@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import tempfile
 import time
@@ -72,7 +73,7 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
         number = min(execution.slots or _room(ray, execution), len(tasks))
         every = Training(tuple(tasks), work.names, f"{count(number, 'actor')} of Ray, each with {_each(execution)}")
         on_event(every)
-        with stopping.heeding(), Claims(results) as held:  # after Ray took SIGTERM for itself
+        with Claims(results) as held:
             shared = Shared(longest_first(tasks, every.work), held, settled)
             driver = _Driver(ray, shared, place, execution, on_event)
             try:
@@ -106,8 +107,11 @@ def _connected(execution: Execution) -> tuple[Any, bool]:
     if address is None:
         cores = max(local.cores(), execution.jobs or 1)
         settings |= {"include_dashboard": False, "num_cpus": cores, "_node_ip_address": "127.0.0.1"}
+    hears = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address or "local", **settings)
+        if stopping.flag() is not None:  # Ray took it for itself
+            signal.signal(signal.SIGTERM, hears)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"there is no Ray cluster at {address!r}" if address else "Ray does not start"
         raise UsageError(f"--executor ray: {where}: {str(error).strip().splitlines()[0]}") from error
@@ -307,8 +311,8 @@ class _Driver:
                 actor.messages = actor.handle.train.remote(Order.of(actor.task))
 
     def _once_more(self, actor: _Actor) -> Task | None:
-        """A task of which another actor died, or this one where there is no other."""
-        others = len(self.actors) > 1
+        """A task of which another actor died, or this one where no other answers."""
+        others = any(other.answer is None for other in self.actors if other is not actor)
         for task in self.again:
             if _has(actor, task) and not (others and self.deaths[task][-1] == actor.number):
                 self.again.remove(task)

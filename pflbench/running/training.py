@@ -172,12 +172,10 @@ def train(
         _hold(asked.runnable, work, on_event)
     remember(store, askers, {spec.id for spec in asked.runnable})
     handed = Handed(work._replace(specs=asked.runnable), results, execution, on_event, before, settled)
-    if elsewhere is not None:
-        dones, problems = elsewhere(handed)
-        return asked._replace(dones=dones, problems=[*asked.problems, *problems], waited=execution.wait)
-    with stopping.heeding() if execution.checkpoint_every else nullcontext():
-        dones = _here(handed)
-        return asked._replace(dones=dones, stopped=stopping.requested(), waited=execution.wait)
+    with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
+        dones, problems = (elsewhere or _here)(handed)
+        problems = [*asked.problems, *problems]
+        return asked._replace(dones=dones, problems=problems, stopped=stopping.requested(), waited=execution.wait)
 
 
 def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | None]:
@@ -186,7 +184,7 @@ def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | No
     return {id: one and one.provenance for id, one in found.items()}
 
 
-def _here(handed: Handed) -> list[Done]:
+def _here(handed: Handed) -> tuple[list[Done], list[str]]:
     """Train in this process and its workers."""
     work, results, execution, on_event, _, settled = handed
     devices = choose_devices(execution.device)
@@ -198,7 +196,7 @@ def _here(handed: Handed) -> list[Done]:
     training = Training(tuple(made), work.names, f"{', '.join(devices)} ({device_name(place.device)}{with_cores})")
     on_event(training)
     with Claims(results) as claims:
-        return local.execute(
+        dones = local.execute(
             Shared(longest_first(made, training.work), claims, settled),
             place,
             jobs=jobs,
@@ -207,6 +205,7 @@ def _here(handed: Handed) -> list[Done]:
             waits=execution.wait,
             devices=devices if len(devices) > 1 else (),
         )
+    return dones, []
 
 
 def _settled(store: Store, before: Mapping[str, Mapping[str, object] | None], execution: Execution) -> Settled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,40 @@ def test_code_is_laid_out_in_its_folder_only(tmp_path: Path, name: str) -> None:
         assert "lies nowhere" in str(error)
     inside = set(tmp_path.rglob("*.py"))
     assert all(folder in path.parents for path in inside) and not Path("/tmp/away.py").exists()
+
+
+def test_sigterm_has_actors_write_their_checkpoints(folder: Path) -> None:
+    (folder / "foo.py").write_text(LOGGED.replace("LOG", str(folder / "updates.log")))
+    command = (
+        *SHARDS,
+        "-m",
+        "foo.py:Foo",
+        "--seeds",
+        "0",
+        "--rounds",
+        "40",
+        "--unchecked",
+        "--checkpoint-every",
+        "1000",
+    )
+    ray = (*command, "--executor", "ray", "--slots", "1")
+    process = start(*ray, cwd=folder)
+    while not (folder / "updates.log").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 75 and "the same command goes on from there" in err, err
+    process = start(*ray, cwd=folder)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, (out, err)
+    (run,) = Store(folder / "results").list()
+    assert run.provenance["resumed"] == 1
+    here = start(*command, "-r", "here", cwd=folder)
+    assert here.wait(120) == 0
+    here.communicate()
+    assert scores(folder / "here") == scores(folder / "results")
 
 
 @pytest.fixture
