@@ -223,7 +223,7 @@ def test_a_group_lets_go_of_its_memory_before_its_runs_are_tried_alone(
     monkeypatch.setattr(Simulation, "run", run)
     gc.disable()
     try:
-        file = tmp_path / "rounds.jsonl" if follow else None
+        file = str(tmp_path / "rounds.jsonl") if follow else None
         place = Place(tmp_path / "results", tmp_path, execution="vectorized", follow=file)
         dones = run_task(task(spec(seed=0), spec(seed=1)), place)
     finally:
