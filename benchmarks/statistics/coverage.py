@@ -15,7 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.report.statistics import (
+    DEVIATION,
+    WORST_TENTH,
     Interval,
+    Statistic,
     deviation,
     difference_interval,
     mean_interval,
@@ -58,9 +61,9 @@ def of_clients(table: Floats, rng: np.random.Generator) -> Interval | None:
     return paired(rng.normal(0, 0.5 * SPREAD, table.shape[1])).interval
 
 
-def resampled(statistic: Callable[[Floats], Floats]) -> Callable[[Floats, np.random.Generator], Interval | None]:
+def resampled(statistic: Statistic) -> Callable[[Floats, np.random.Generator], Interval | None]:
     """The two-level bootstrap of a statistic over clients."""
-    return lambda table, rng: two_level(list(table), statistic, rng, DRAWS)
+    return lambda table, rng: (two_level(list(table), [statistic], rng, DRAWS) or [None])[0]
 
 
 def truth(statistic: Callable[[Floats], Floats], clients: int) -> float:
@@ -97,8 +100,8 @@ def main() -> None:
                     covered(lambda t, _, n=seeds: welch(t, n), 0.0, both, 2),  # type: ignore[misc]
                     covered(by_pairs, 0.0, found, 3),
                     covered(of_clients, 0.0, found, 4),
-                    covered(resampled(worst_tenth), worst, found, 5),
-                    covered(resampled(deviation), spread, found, 6),
+                    covered(resampled(WORST_TENTH), worst, found, 5),
+                    covered(resampled(DEVIATION), spread, found, 6),
                 ]
                 print(
                     f"| {seeds} | {clients} | {ratio} | " + " | ".join(f"{one:.1f}" for one in entries) + " |",

@@ -13,7 +13,7 @@ from pflbench.data.federation import split_clients
 from pflbench.errors import PflbenchError
 from pflbench.report.cells import Read, of_seed
 from pflbench.report.reading import by_client, support
-from pflbench.report.statistics import Interval, deviation, two_level, worst_tenth
+from pflbench.report.statistics import DEVIATION, WORST_TENTH, Interval, deviation, two_level, worst_tenth
 from pflbench.report.table import Fairness
 from pflbench.suite.cells import Reading
 
@@ -53,8 +53,8 @@ def _intervals(drawn: int, seeds: tuple[bytes, ...]) -> tuple[Interval | None, I
     Cells of several tables, and readings of runs that were scored once, have the same; to draw them takes a while.
     """
     values = [np.frombuffer(one) for one in seeds]
-    worst, spread = (np.random.default_rng([drawn, stream]) for stream in (0, 1))
-    return two_level(values, worst_tenth, worst), two_level(values, deviation, spread)
+    worst, spread = two_level(values, [WORST_TENTH, DEVIATION], np.random.default_rng(drawn)) or (None, None)
+    return worst, spread
 
 
 @cache

@@ -174,49 +174,89 @@ def difference_interval(ours: Sample, theirs: Sample, level: float = LEVEL) -> I
     return _around(ours.mean - theirs.mean, math.sqrt(variance), df, level)
 
 
+class Statistic(NamedTuple):
+    """A statistic of one seed's clients.
+
+    Attributes:
+        of: From clients' values to the statistic, over the last axis.
+        resampled: The same of resamples: from sorted values ["clients"] and how often each of them was drawn
+            ["draws", "clients"] to ["draws"].
+    """
+
+    of: Callable[[Floats], Floats]
+    resampled: Callable[[Floats, Floats], Floats]
+
+
 def two_level(
     clients: Sequence[npt.ArrayLike],
-    statistic: Callable[[Floats], Floats],
+    statistics: Sequence[Statistic],
     rng: np.random.Generator,
     draws: int = 1000,
-) -> Interval | None:
-    """The interval of a statistic of clients, averaged over seeds, by a bootstrap of seeds and of clients within them.
+) -> list[Interval] | None:
+    """The intervals of statistics of clients, averaged over seeds, by a bootstrap of seeds and of clients within them.
 
-    The bootstrap's percentiles are too narrow for few seeds, so its standard error is taken times √(n / (n - 1)) and
-    times Student's quantile of n - 1 degrees of freedom.
+    A resample of n seeds takes each of them, and then its clients, independently, so the variance of its mean is 1 / n
+    of one place's: the mean over seeds of the variance by their clients, and the variance of the seeds' means. Only the
+    clients are drawn, therefore, and the same places for all seeds. The bootstrap's percentiles are too narrow for few
+    seeds, so its standard error is taken times √(n / (n - 1)) and times Student's quantile of n - 1 degrees of freedom.
 
     Args:
         clients: For each seed its clients' values ["clients"].
-        statistic: Of one seed's clients, such as the mean of the worst tenth: from ["draws", "clients"] to ["draws"].
+        statistics: Whose intervals are sought.
         rng: What is drawn with.
         draws: How many resamples.
 
     Returns:
-        None for fewer than two seeds.
+        One for each statistic; None for fewer than two seeds.
     """
-    seeds = [_flat(one) for one in clients]
+    seeds = [np.sort(_flat(one)) for one in clients]
     n = len(seeds)
     if n < 2:
         return None
-    center = float(np.mean([statistic(one[None])[0] for one in seeds]))
-    chosen = rng.integers(n, size=(draws, n))
-    values = np.empty((draws, n))
-    for k, one in enumerate(seeds):
-        places = chosen == k
-        values[places] = statistic(one[rng.integers(len(one), size=(int(places.sum()), len(one)))])
-    error = float(values.mean(1).std(ddof=1)) * math.sqrt(n / (n - 1))
-    return _around(center, error, n - 1, LEVEL)
+    often = {number: _drawn(number, draws, rng) for number in dict.fromkeys(map(len, seeds))}
+    found = []
+    for statistic in statistics:
+        center = float(np.mean([statistic.of(one) for one in seeds]))
+        values = np.array([statistic.resampled(one, often[len(one)]) for one in seeds])  # ["seeds", "draws"]
+        variance = float(values.var(1, ddof=1).mean() + values.mean(1).var()) / n
+        found.append(_around(center, math.sqrt(variance * n / (n - 1)), n - 1, LEVEL))
+    return found
+
+
+def _drawn(number: int, draws: int, rng: np.random.Generator) -> Floats:
+    """How often each of so many clients is in a resample of as many ["draws", "clients"]."""
+    places = rng.integers(number, size=(draws, number)) + number * np.arange(draws)[:, None]
+    return np.bincount(places.ravel(), minlength=draws * number).reshape(draws, number).astype(np.float64)
 
 
 def worst_tenth(clients: Floats) -> Floats:
     """The mean of the worst tenth of the clients, at least one, over the last axis."""
-    worst = max(1, clients.shape[-1] // 10)
-    return np.asarray(np.sort(clients, axis=-1)[..., :worst].mean(-1))
+    return np.asarray(np.sort(clients, axis=-1)[..., : _tenth(clients.shape[-1])].mean(-1))
+
+
+def _worst_tenths(clients: Floats, often: Floats) -> Floats:
+    worst = _tenth(len(clients))
+    taken = np.diff(np.minimum(often.cumsum(1), worst), axis=1, prepend=0.0)  # of each client among the worst
+    return np.asarray(taken @ clients / worst)
+
+
+def _tenth(number: int) -> int:
+    return max(1, number // 10)
 
 
 def deviation(clients: Floats) -> Floats:
     """The standard deviation over clients (ddof = 0: they are all there are), over the last axis."""
     return np.asarray(clients.std(-1))
+
+
+def _deviations(clients: Floats, often: Floats) -> Floats:
+    off = clients - clients.mean()
+    means, squares = often @ off / len(off), often @ off**2 / len(off)
+    return np.asarray(np.sqrt(np.maximum(squares - means**2, 0)))
+
+
+WORST_TENTH = Statistic(worst_tenth, _worst_tenths)
+DEVIATION = Statistic(deviation, _deviations)
 
 
 class Friedman(NamedTuple):

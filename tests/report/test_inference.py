@@ -16,6 +16,7 @@ from pflbench.report.statistics import Sample
 
 RNG = np.random.default_rng(0)
 EXACT = 1e-12
+BOTH = [statistics.WORST_TENTH, statistics.DEVIATION]
 DIFFERENCES = [RNG.normal(0.7, 1.3, size=n) for n in (2, 3, 5, 10, 17)]
 
 
@@ -154,22 +155,42 @@ def test_rank_intervals_hold_the_mean_and_need_two_columns() -> None:
 def test_two_level_is_seeded_and_needs_two_seeds() -> None:
     clients = [RNG.normal(80, 5, size=n) for n in (20, 20, 17)]
 
-    def run(seed: int) -> statistics.Interval | None:
-        return statistics.two_level(clients, statistics.worst_tenth, np.random.default_rng(seed))
+    def run(seed: int) -> list[statistics.Interval] | None:
+        return statistics.two_level(clients, BOTH, np.random.default_rng(seed))
 
     assert run(0) == run(0) != run(1)
-    assert statistics.two_level(clients[:1], statistics.worst_tenth, np.random.default_rng(0)) is None
+    assert statistics.two_level(clients[:1], BOTH, np.random.default_rng(0)) is None
 
 
-def test_two_level_of_means_without_spread_inside_seeds_is_near_the_t_interval() -> None:
+def test_two_level_without_spread_inside_seeds_is_the_t_interval() -> None:
     # With constant clients the bootstrap of n seeds has the standard error √((n - 1) / n) · s / √n exactly.
     seeds = RNG.normal(80, 3, size=6)
-    found = statistics.two_level(
-        [np.full(10, one) for one in seeds], lambda x: x.mean(-1), np.random.default_rng(0), draws=20_000
-    )
+    found = statistics.two_level([np.full(10, one) for one in seeds], BOTH, np.random.default_rng(0))
     expected = statistics.mean_interval(seeds)
     assert found is not None and expected is not None
-    assert found == pytest.approx(expected, abs=0.05 * (expected.high - expected.low))
+    assert found[0] == pytest.approx(expected, rel=1e-9) and found[1] == pytest.approx((0, 0), abs=1e-6)
+
+
+def test_two_level_is_the_bootstrap_that_draws_seeds_and_then_clients() -> None:
+    clients = [np.round(RNG.normal(70 + seed, 5 + seed, size=n)) for seed, n in enumerate((20, 31, 31, 20))]
+    n, draws, rng = len(clients), 20_000, np.random.default_rng(1)
+    found = statistics.two_level(clients, BOTH, np.random.default_rng(0), draws)
+    assert found is not None
+    drawn = np.empty((len(BOTH), draws))
+    for draw in range(draws):
+        resample = [rng.choice(clients[seed], len(clients[seed])) for seed in rng.integers(n, size=n)]
+        drawn[:, draw] = [np.mean([float(one.of(values)) for values in resample]) for one in BOTH]
+    wide = drawn.std(1) * math.sqrt(n / (n - 1)) * scipy.stats.t.ppf(0.975, n - 1)
+    for one, interval, half in zip(BOTH, found, wide, strict=True):
+        center = np.mean([one.of(values) for values in clients])
+        assert interval == pytest.approx((center - half, center + half), abs=0.03 * half)
+
+
+def test_a_resampled_statistic_is_that_of_the_clients_drawn() -> None:
+    clients, often = np.sort(RNG.normal(80, 5, size=23)), RNG.multinomial(23, np.full(23, 1 / 23), size=50)
+    for one in BOTH:
+        expected = [float(one.of(np.repeat(clients, times))) for times in often]
+        assert one.resampled(clients, often.astype(float)) == pytest.approx(expected, rel=1e-9)
 
 
 def test_worst_tenth_and_deviation() -> None:
