@@ -13,10 +13,11 @@ import socket
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,11 @@ TRIES = 3
 """How often a task is handed out whose actors die."""
 PATIENCE = 300.0
 """Seconds without any actor that answers, after which no more is waited."""
+LOCALHOST = ("127.0.0.1", "::1")
 
 
 def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
-    """Train on a Ray cluster until nothing is left.
+    """Train on a Ray cluster until nothing is left, or with `checkpoint_every` until SIGTERM asks for an end.
 
     Returns:
         What is finished, and in sentences what the cluster lacks.
@@ -106,16 +108,36 @@ def _connected(execution: Execution) -> tuple[Any, bool]:
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "error", "configure_logging": True}
     if address is None:
         cores = max(local.cores(), execution.jobs or 1)
-        settings |= {"include_dashboard": False, "num_cpus": cores, "_node_ip_address": "127.0.0.1"}
+        settings |= {"include_dashboard": False, "num_cpus": cores, "_node_ip_address": LOCALHOST[0]}
     hears = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address or "local", **settings)
+        with nullcontext() if address else _apart():
+            ray.init(address or "local", **settings)
         if stopping.flag() is not None:  # Ray took it for itself
             signal.signal(signal.SIGTERM, hears)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"there is no Ray cluster at {address!r}" if address else "Ray does not start"
         raise UsageError(f"--executor ray: {where}: {str(error).strip().splitlines()[0]}") from error
+    listens = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    if address is None and listens not in LOCALHOST:
+        ray.shutdown()
+        raise UsageError(f"--executor ray: this version of Ray listens on {listens}, where others may reach it.")
     return ray, True
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Have a Ray that starts within this context listen on this machine's own address only.
+
+    On Linux Ray takes an address that others can reach in place of 127.0.0.1, unless clusters are off. That switch
+    is none of Ray's public settings: the caller looks at the address.
+    """
+    constants: Any = import_module("ray._private.ray_constants")
+    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
 
 
 def _check_address(address: str | None) -> None:
@@ -224,7 +246,9 @@ class _Driver:
             needs = {"num_cpus": 0, "num_gpus": share}
         made = self.ray.remote(Slot).options(max_restarts=-1, max_concurrency=2, **needs)
         place = TypeAdapter(Place).dump_json(replace(self.place, results=Path(), data_root=Path())).decode()
-        data_dir = str(self.execution.data_dir) if self.execution.data_dir else None
+        data_dir = self.execution.data_dir and str(self.execution.data_dir)
+        if data_dir and not data_dir.startswith("~"):
+            data_dir = str(Path(data_dir).absolute())  # actors have folders of their own to begin at
         actor = _Actor(number, made.remote(place, data_dir, self.execution.jobs or 1))
         self._ask(actor)
         return actor
@@ -271,12 +295,13 @@ class _Driver:
         left = [*self.again, *self.shared.waiting]
         if not left:
             return False
-        if not self.actors or (answers and self.clock() - self.heard > PATIENCE):
+        late = self.clock() - self.heard > PATIENCE
+        if not self._answering() and (late or not answers):
             self.problems.append(
                 f"{count(sum(len(one.specs) for one in left), 'run')} left: no actor of the Ray cluster answers."
             )
             return False
-        if answers:
+        if answers and not late:
             return True
         if self._lacking(left) == len(left) or not self.execution.wait:
             return False
@@ -285,10 +310,15 @@ class _Driver:
             self.on_event(local.Waiting(self.shared.runs, tuple(self.shared.holders())))
         return True
 
+    def _answering(self) -> list[_Actor]:
+        """The actors that said what they are, and did not die since."""
+        return [actor for actor in self.actors if actor.answer is None]
+
     def _lacking(self, tasks: Sequence[Task]) -> int:
         """For how many of these no actor has the data; what they lack is noted."""
-        lacking = [task for task in tasks if not any(_has(actor, task) for actor in self.actors)]
-        sentences = (text for task in lacking for actor in self.actors for text in actor.lacks[_sample(task)])
+        answering = self._answering()
+        lacking = [task for task in tasks if not any(_has(actor, task) for actor in answering)]
+        sentences = (text for task in lacking for actor in answering for text in actor.lacks[_sample(task)])
         self.problems += [text for text in dict.fromkeys(sentences) if text not in self.problems]
         return len(lacking)
 
@@ -311,9 +341,9 @@ class _Driver:
                 actor.messages = actor.handle.train.remote(Order.of(actor.task))
 
     def _once_more(self, actor: _Actor) -> Task | None:
-        """A task of which another actor died, or this one where no other answers."""
-        others = any(other.answer is None for other in self.actors if other is not actor)
+        """A task of which another actor died, or this one where no other can train it."""
         for task in self.again:
+            others = any(_has(other, task) for other in self.actors if other is not actor)
             if _has(actor, task) and not (others and self.deaths[task][-1] == actor.number):
                 self.again.remove(task)
                 return task

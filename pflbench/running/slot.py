@@ -126,7 +126,7 @@ class Slot:
                 place = replace(self.place, results=Path(folder), checkpoints=cache_folder() / "ray")
                 dones = run_task(order.task(), place, Throttle(messages.put), lambda: self.lanes)
                 files = {path.stem: path.read_bytes() for path in Path(folder).glob("runs/*.parquet")}
-        except Exception as error:  # of the folder; what a run does wrong is among its outcomes
+        except BaseException as error:  # of the folder, or code that ends its process: else nothing would be sent
             dones, files = [Done(spec, "error", str(error) or repr(error)) for spec in order.specs], {}
         told = [{"id": one.spec.id, "message": one.message, "detail": one.detail} for one in dones]
         messages.put({"dones": json.dumps(told), "files": files})

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +36,81 @@ def scores(results: Path) -> dict[str, object]:
     return {run.spec.id: store.read(run.spec.id).scores for run in store.list()}
 
 
+def listening(pid: int) -> set[str]:
+    """The addresses at which a process, and those that it started, listen now; as Linux tells it."""
+    parents, sockets = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    family = {pid}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A":
+                sockets[f"socket:[{inode}]"] = str(address(local.partition(":")[0]))
+    found = set()
+    for one in family:
+        with suppress(OSError):
+            found |= {sockets.get(str(file.readlink()), "") for file in Path(f"/proc/{one}/fd").iterdir()}
+    return found - {""}
+
+
+def address(words: str) -> Any:
+    """Of an address as in /proc/net: hexadecimal words of the machine's byte order."""
+    told = ip_address(b"".join(bytes.fromhex(words[k : k + 8])[::-1] for k in range(0, len(words), 8)))
+    return getattr(told, "ipv4_mapped", None) or told
+
+
+def until(process: subprocess.Popen[str], happens: Callable[[], bool]) -> None:
+    """Wait until it happens, while a process runs."""
+    end = time.monotonic() + 200
+    while not happens():
+        assert process.poll() is None and time.monotonic() < end, process.communicate()
+        time.sleep(0.1)
+
+
 def test_a_ray_of_one_s_own_gives_what_one_process_gives(cli, folder: Path) -> None:
     """Also with a method of one's own, whose file the actors do not read."""
     (folder / "foo.py").write_text(METHOD)
     both = (*SHARDS, "-m", "foo.py:Foo", "-m", "ditto", "--unchecked")
     assert cli(*both, "-r", "here").code == 0
     process = start(*both, "--executor", "ray", "--slots", "2", "-r", "there", cwd=folder)
-    out, err = process.communicate(timeout=240)
+    heard = set[str]()
+    while process.poll() is None:
+        heard |= listening(process.pid)
+        time.sleep(0.3)
+    out, err = process.communicate()
     assert process.returncode == 0 and not err, (out, err)
+    assert heard == {"127.0.0.1"}  # Ray runs any code that reaches it
     assert "Running on 2 actors of Ray, each with 1 core." in out and "4 runs finished, 0 failed." in out
     assert scores(folder / "here") == scores(folder / "there") and len(scores(folder / "there")) == 4
     assert not (folder / "there" / "claims").exists()
+
+
+def test_sigterm_ends_the_round_and_the_same_command_goes_on(folder: Path) -> None:
+    log = folder / "updates.log"
+    (folder / "foo.py").write_text(LOGGED.replace("LOG", str(log)))
+    command = (*SHARDS, "-m", "foo.py:Foo", "--seeds", "0", "--rounds", "30", "--unchecked")
+    here = start(*command, "-r", "here", cwd=folder)
+    _, err = here.communicate(timeout=240)
+    assert here.returncode == 0, err
+    updates = len(log.read_text())
+    log.unlink()
+    ray = (*command, "--executor", "ray", "--slots", "1", "--checkpoint-every", "1000", "-r", "there")
+    process = start(*ray, cwd=folder)
+    until(process, lambda: log.exists() and len(log.read_text()) > 5)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 75 and "Stopped by SIGTERM." in err, (out, err)
+    assert not list((folder / "there").glob("*/*.*")) and len(log.read_text()) < updates
+    again = start(*ray, cwd=folder)
+    out, err = again.communicate(timeout=240)
+    assert again.returncode == 0 and "1 run finished, 0 failed." in out, (out, err)
+    assert len(log.read_text()) <= updates + 1  # which each process makes once, before its first round
+    assert scores(folder / "here") == scores(folder / "there")
+    assert [run.provenance["resumed"] for run in Store(folder / "there").list()] == [1]
 
 
 def test_a_cluster_that_is_not_there_is_one_message(cli, folder: Path) -> None:
@@ -88,41 +155,7 @@ def test_code_is_laid_out_in_its_folder_only(tmp_path: Path, name: str) -> None:
     assert all(folder in path.parents for path in inside) and not Path("/tmp/away.py").exists()
 
 
-def test_sigterm_has_actors_write_their_checkpoints(folder: Path) -> None:
-    (folder / "foo.py").write_text(LOGGED.replace("LOG", str(folder / "updates.log")))
-    command = (
-        *SHARDS,
-        "-m",
-        "foo.py:Foo",
-        "--seeds",
-        "0",
-        "--rounds",
-        "40",
-        "--unchecked",
-        "--checkpoint-every",
-        "1000",
-    )
-    ray = (*command, "--executor", "ray", "--slots", "1")
-    process = start(*ray, cwd=folder)
-    while not (folder / "updates.log").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
-    time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 75 and "the same command goes on from there" in err, err
-    process = start(*ray, cwd=folder)
-    out, err = process.communicate(timeout=240)
-    assert process.returncode == 0, (out, err)
-    (run,) = Store(folder / "results").list()
-    assert run.provenance["resumed"] == 1
-    here = start(*command, "-r", "here", cwd=folder)
-    assert here.wait(120) == 0
-    here.communicate()
-    assert scores(folder / "here") == scores(folder / "results")
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
     """A cluster of two nodes with a core each, on this machine, without a dashboard."""
     from ray.cluster_utils import Cluster
@@ -132,6 +165,22 @@ def nodes() -> Iterator[Any]:
     cluster.second = cluster.add_node(num_cpus=1)
     yield cluster
     cluster.shutdown()
+
+
+def test_an_actor_that_is_killed_and_data_that_is_not_there(folder: Path, nodes: Any) -> None:
+    pids = folder / "pids"
+    (folder / "foo.py").write_text(LOGGED.replace("LOG", str(pids)).replace("'x'", "f'{__import__(\"os\").getpid()} '"))
+    command = ("run", "-s", "partly.toml", "--column", "shards", "--column", "real", "-m", "foo.py:Foo", "--unchecked")
+    command = (*command, "--seeds", "0", "--rounds", "20", "--data-dir", "data", "-r", "there")
+    process = start(*command, "--executor", "ray", "--ray-address", nodes.address, cwd=folder)
+    until(process, lambda: pids.exists() and len(pids.read_text().split()) > 3)
+    os.kill(int(pids.read_text().split()[0]), signal.SIGKILL)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 1 and "1 run finished, 0 failed, 1 not started." in out, (out, err)
+    assert err.count("its actor or node died. It is tried once more.") == 1
+    said = " ".join(out.split())
+    assert said.count("The dataset 'mnist' is not there") == 1 and str(folder / "data") in said, out
+    assert len(set(pids.read_text().split())) == 2
 
 
 def test_a_cluster_of_two_nodes_of_which_one_is_killed(folder: Path, nodes: Any) -> None:
@@ -145,10 +194,7 @@ def test_a_cluster_of_two_nodes_of_which_one_is_killed(folder: Path, nodes: Any)
     log.unlink()
     process = start(*command, "--executor", "ray", "--ray-address", nodes.address, "-r", "there", cwd=folder)
     stored = folder / "there" / "runs"
-    end = time.monotonic() + 200
-    while len(list(stored.glob("*.parquet"))) < 2:
-        assert process.poll() is None and time.monotonic() < end, process.communicate()
-        time.sleep(0.1)
+    until(process, lambda: len(list(stored.glob("*.parquet"))) >= 2)
     nodes.remove_node(nodes.second, allow_graceful=False)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, (out, err)
