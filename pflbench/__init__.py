@@ -24,6 +24,7 @@ __all__ = [
     "cite",
     "compare",
     "explain",
+    "load_models",
     "plan",
     "rerun",
     "run",
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pflbench.api import check, cite, compare, explain, plan, rerun, run, scores, select, suites, table
+    from pflbench.api import check, cite, compare, explain, load_models, plan, rerun, run, scores, select, suites, table
     from pflbench.running.execution import Execution
     from pflbench.selection import Selection
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pflbench.reading.explaining import Explanation
     from pflbench.report.comparison import Comparison
     from pflbench.report.table import Table
+    from pflbench.running.models import KeptModels
     from pflbench.running.planning import Plan
     from pflbench.running.rerunning import Rerun
     from pflbench.running.training import Outcome
@@ -288,6 +289,28 @@ def rerun(
     (stored,) = named(store, [run])
     execution = _execution(execution or Execution(), how)
     return rerunning.rerun(stored, store.read(stored.spec.id), execution, on_event or unheard)
+
+
+def load_models(run: str, results: Where = "results", *, data_dir: Where | None = None) -> KeptModels:
+    """The models of a run that was trained with `keep_models`: those that its last scores are of.
+
+    Args:
+        run: Its id, or enough of its beginning.
+        results: The results folder.
+        data_dir: Where the datasets are, if not in the data root.
+
+    Returns:
+        Their tensors by stage and client, and the network that takes them.
+
+    Raises:
+        UsageError: There is no such run, its models were not kept, or a file of one's own that it needs is not there.
+        StoreError: Their index is damaged.
+    """
+    from pflbench.reading.stored import named
+    from pflbench.running import models, rerunning
+
+    (stored,) = named(ShownStore(Path(results), packaged=False), [run])
+    return models.read(stored, Path(results), rerunning.own_places(stored, data_root(data_dir), Path()))
 
 
 def cite(suite: str, format: str = "bibtex") -> str:

@@ -81,6 +81,12 @@ EXECUTION = {
         "--checkpoint-every",
         help="Write runs under way down after so many rounds (50) or so long (10m), to go on from there when stopped.",
     ),
+    "keep_models": _asked(
+        bool,
+        "--keep-models",
+        help="Keep the models that the last scores are of, in results/models/ (see docs/results.md).",
+        default=False,
+    ),
     "follow": _asked(
         TEXT,
         "--follow",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,10 @@ AnyMethod = Method[Any, Any, Any]
 Left = Mapping[Owner, tuple[Tree, Tree]]
 Scored = Iterator[tuple[int, list[Score]]]
 """Scores of runs, each with the run's index in its group; a run may come several times."""
+Kept = Callable[[int, str, int, Params], None]
+"""Takes a model: its run's index in the group, its stage, its client (-1: whom the test rows score), itself.
+
+Those that the last scores are of ("finetuned": after the last step), and "global" also where it is not scored."""
 
 
 class Hits(NamedTuple):
@@ -65,21 +69,23 @@ def score(f: Objective, w: Params, query: Batches) -> Hits:
     return tally._replace(batch_accuracy=tally.batch_accuracy / used)
 
 
-def curve(method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *taken: Batches) -> Tree:
-    """The deployed model's score and, with a fine-tuning protocol, the score after each update.
+def curve(
+    method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *taken: Batches
+) -> tuple[Hits, Params, Params]:
+    """The deployed model's score and, with a fine-tuning protocol, the score after each update; then both models.
 
     `taken`: one pass over the support (for `deploy`), the fine-tuning minibatches, the query batches.
     Entry t is taken after t updates; update t uses the rate lr · decay^(t // every) (CAFeMe, authors' code).
     """
     support, tuning, query = taken
-    w = returned.model(method.deploy(f, server, support), "deploy()")
+    w = deployed = returned.model(method.deploy(f, server, support), "deploy()")
     points = [score(f, w, seen(method, query, support[0] if support else None))]
     for t, b in enumerate(tuning):
         assert scoring.finetune is not None
         lr = scoring.finetune.lr * scoring.finetune.decay ** (t // scoring.finetune.every)
         w = keep(b, tuned(f, w, b, lr, method.tuned(t)), w)
         points.append(score(f, w, seen(method, query, b)))
-    return Hits(*[torch.stack(values) for values in zip(*points, strict=True)])
+    return Hits(*[torch.stack(values) for values in zip(*points, strict=True)]), deployed, w
 
 
 def seen(method: AnyMethod, query: Batches, last: Batch | None) -> Batches:
@@ -95,8 +101,10 @@ def tuned(f: Objective, w: Params, b: Batch, lr: float, part: str | None) -> Par
     return replace(w, where, sgd(w[where], f.grad(w, b, wrt=part), lr=lr))
 
 
-def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
-    """Score runs of a group after so many rounds.
+def evaluate(
+    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None = None
+) -> Scored:
+    """Score runs of a group after so many rounds; `kept` takes the models.
 
     Personal models that training leaves behind are not scored here if the suite scores them before aggregation.
     """
@@ -104,15 +112,17 @@ def evaluate(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
         return
     scoring = next(iter(runs.values())).spec.scoring
     if "finetuned" in scoring.stages or ("global" in scoring.stages and scoring.global_on == "clients"):
-        yield from _deployed(method, runs, clients, round)
+        yield from _deployed(method, runs, clients, round, kept)
     if "global" in scoring.stages and scoring.global_on == "test-set":
-        yield from _on_test_rows(method, runs, clients, round)
+        yield from _on_test_rows(method, runs, clients, round, kept)
     if "personalized" in scoring.stages and not before_aggregation(method, scoring):
         for owners in clients.portions([(index, client) for index, run in runs.items() for client in run.scored]):
             left = {(index, client): (runs[index].state(client), None) for index, client in owners}
-            yield from personal(method, runs, clients, round, left)
+            yield from personal(method, runs, clients, round, left, kept)
     if leaves_models(scoring):
-        yield from _left_behind(runs, clients, round)
+        yield from _left_behind(runs, clients, round, kept)
+    if kept and not {"global", "finetuned"} & set(scoring.stages):
+        _keep_deployed(method, runs, clients, kept)
 
 
 def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
@@ -120,12 +130,14 @@ def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
     return "personalized" in scoring.stages and scoring.moment == "before-aggregation" and method.personal == "local"
 
 
-def personal(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left) -> Scored:
+def personal(
+    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left, kept: Kept | None = None
+) -> Scored:
     """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
 
     `left`: each client's state after training, and its upload of this round. Without an upload (None) models are made
-    from their states and the server's; with one they are what their training of this round left behind.
-    Where the suite asks for features, their means over each client's support become metrics of its run.
+    from their states and the server's; with one they are what their training of this round left behind. `kept` takes
+    them. Where the suite asks for features, their means over each client's support become metrics of its run.
     """
     if not left:
         return
@@ -142,19 +154,27 @@ def personal(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, rou
             made = returned.models(method.personalize(f, server, state, *fed, round=now), "personalize()")
         else:
             made = returned.models(method.local_model(sent, state), "local_model()")
-        return {stage: score(f, w, query) for stage, w in made.items()}, _means(f, made["personalized"], seen)
+        tallies = {stage: score(f, w, query) for stage, w in made.items()}
+        return tallies, _means(f, made["personalized"], seen), made if kept else {}
 
     servers = {index: run.server for index, run in runs.items()}
-    name, asked = ("personal", fresh), set[int]()
+    name, asked = ("personal", fresh, kept is None), set[int]()
     tallies = clients(models, servers, items, key=None if name in clients.timely else name)
     if asked:
         clients.timely.add(name)
-    for (index, client), (scores, features) in zip(left, tallies, strict=True):
+    for (index, client), (scores, features, made) in zip(left, tallies, strict=True):
         average = runs[index].spec.scoring.average
         means = host.read(features, "features").tolist() if len(features) else []
         runs[index].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(means)]
         for stage, tally in scores.items():
             yield index, _rows(stage, average, round, client, tally)
+        _keep(kept, index, client, made)
+
+
+def _keep(kept: Kept | None, index: int, client: int, made: Mapping[str, Params]) -> None:
+    if kept:
+        for stage, w in made.items():
+            kept(index, stage, client, w)
 
 
 def _adapting(
@@ -191,7 +211,7 @@ def _means(f: Objective, w: Params, seen: Batches) -> Tensor:
     return total / rows
 
 
-def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
+def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None) -> Scored:
     """Local models: of the clients scored ("stored"), and of the last cohort ("sampled")."""
     scoring = next(iter(runs.values())).spec.scoring
     items, owners = [], []
@@ -206,9 +226,10 @@ def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int) -> Sco
     tallies = clients(lambda f, server, own, query: score(f, own, query), none, items, key="left behind")
     for (index, stage, client), tally in zip(owners, tallies, strict=True):
         yield index, _rows(stage, scoring.average, round, client, tally)
+        _keep(kept, index, client, {stage: runs[index].left[client]})
 
 
-def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
+def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None) -> Scored:
     """The global model on each client's query rows, and its fine-tuning."""
     scoring = next(iter(runs.values())).spec.scoring
     updates = scoring.finetune.steps if scoring.finetune and "finetuned" in scoring.stages else 0
@@ -223,27 +244,52 @@ def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, ro
 
     def one(f: Objective, server: Tree, key: Tensor, support: Batches, tuning: Batches, query: Batches) -> Tree:
         (tuning,) = keyed([tuning], key, clients.data.task)
-        return curve(method, scoring, f, server, support, tuning, query)
+        tally, deployed, last = curve(method, scoring, f, server, support, tuning, query)
+        models = {"global": deployed} | ({"finetuned": last} if "finetuned" in scoring.stages else {})
+        return tally, models if kept else {}
 
-    tallies = clients(one, servers, items, key="scoring")
-    for (index, client), tally in zip(owners, tallies, strict=True):
+    tallies = clients(one, servers, items, key=("scoring", kept is None))
+    for (index, client), (tally, models) in zip(owners, tallies, strict=True):
         if "global" in scoring.stages and scoring.global_on == "clients":
             yield index, _rows("global", scoring.average, round, client, Hits(*[v[0] for v in tally]))
         if "finetuned" in scoring.stages:
             yield index, _rows("finetuned", scoring.average, round, client, tally)
+        _keep(kept, index, client, models)
 
 
-def _on_test_rows(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int) -> Scored:
+def _keep_deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, kept: Kept) -> None:
+    """Keep the global models of a suite that scores none, if the method has any."""
+    if of_class(type(method)).global_model != "trained":
+        return
+    owners = [(index, client) for index, run in runs.items() for client in run.scored]
+    items = []
+    for index, client in owners:
+        drawn, _ = runs[index].streams[client].draw((Draw(epochs=1),), 0, "deploy")
+        items.append(Item(index, (), tuple(drawn)))
+
+    def one(f: Objective, server: Tree, own: tuple[()], support: Batches) -> Params:
+        return returned.model(method.deploy(f, server, support), "deploy()")
+
+    found = clients(one, {index: run.server for index, run in runs.items()}, items, key="deployed")
+    for (index, client), w in zip(owners, found, strict=True):
+        kept(index, "global", client, w)
+
+
+def _on_test_rows(
+    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None
+) -> Scored:
     """The global model on the federation's test rows, as client -1."""
     items = [Item(index, (), (pieces(run.federation.test),)) for index, run in runs.items()]
     servers = {index: run.server for index, run in runs.items()}
 
-    def one(f: Objective, server: Tree, own: tuple[()], query: Batches) -> Hits:
-        return score(f, returned.model(method.deploy(f, server, ()), "deploy()"), seen(method, query, None))
+    def one(f: Objective, server: Tree, own: tuple[()], query: Batches) -> Tree:
+        w = returned.model(method.deploy(f, server, ()), "deploy()")
+        return score(f, w, seen(method, query, None)), {"global": w} if kept else {}
 
-    tallies = clients(one, servers, items, key="test rows")
-    for (index, run), tally in zip(runs.items(), tallies, strict=True):
+    tallies = clients(one, servers, items, key=("test rows", kept is None))
+    for (index, run), (tally, models) in zip(runs.items(), tallies, strict=True):
         yield index, _rows("global", run.spec.scoring.average, round, -1, tally)
+        _keep(kept, index, -1, models)
 
 
 def _query(run: Run, clients: ClientMap, client: int) -> Drawn:

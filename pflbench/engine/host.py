@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Reason = Literal["finite", "scores", "features", "diagnosis"]
+Reason = Literal["finite", "scores", "features", "diagnosis", "models"]
 """Why a number is read: whether a server state is finite, once every `LOOK_EVERY` rounds on a GPU; tallies of scored
-models; mean features, where a suite stores them; what a method tells of a client's state (`Method.diagnose`)."""
+models; mean features, where a suite stores them; what a method tells of a client's state (`Method.diagnose`); models
+that are kept."""
 
 
 def read(x: Tensor, reason: Reason) -> np.ndarray:

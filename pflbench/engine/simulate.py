@@ -19,7 +19,7 @@ from pflbench.engine.batches import Drawn, support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.client_map import PORTION, ClientMap, Data, Execution, Item, Owner, Watched, keyed, one_lane
 from pflbench.engine.costs import Costs
-from pflbench.engine.evaluate import before_aggregation, evaluate, leaves_models, personal
+from pflbench.engine.evaluate import Kept, before_aggregation, evaluate, leaves_models, personal
 from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
@@ -64,6 +64,8 @@ class Setup:
     """Called with the number of finished rounds."""
     after_round: Callable[[Simulation], None] | None = None
     """Called with the simulation after each round and its scores; what it raises ends the training."""
+    kept: Kept | None = None
+    """Called with every model that the last round's scores are of."""
 
 
 @dataclass
@@ -219,7 +221,8 @@ class Simulation:
                 for (index, client), (sent, state) in zip(portion, results, strict=True)
                 if client in self.runs[index].scored
             }
-            for index, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, left):
+            kept = self.setup.kept if self.rounds + 1 == self.runs[0].spec.rounds else None
+            for index, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, left, kept):
                 self.runs[index].scores += scores
         return results
 
@@ -284,7 +287,8 @@ class Simulation:
         for run in self.runs:
             run.check()
         alive = self.alive
-        for index, scores in evaluate(self.method, alive, self.clients, self.rounds):
+        kept = self.setup.kept if last else None
+        for index, scores in evaluate(self.method, alive, self.clients, self.rounds, kept):
             alive[index].scores += scores
         for run in alive.values():
             if last and "personalized" in run.spec.scoring.stages:

@@ -9,7 +9,6 @@ import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,17 +18,20 @@ from pflbench import names
 from pflbench.data.federation import Federation
 from pflbench.engine import blame, chain, memory
 from pflbench.engine.client_map import Execution, one_lane
+from pflbench.engine.evaluate import before_aggregation
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import PflbenchError, UsageError
 from pflbench.executor import build, checkpoint, provenance
 from pflbench.executor.again import apart, scored_often
 from pflbench.executor.allocator import limited, tidy
 from pflbench.executor.follow import Follower
+from pflbench.executor.keeping import Models
 from pflbench.executor.looking import destination
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
 from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
+from pflbench.store.merging import bits_apart
 from pflbench.store.store import Store
 from pflbench.units import Interval
 
@@ -88,6 +90,8 @@ class Place:
     """How often a run under way is written down, to go on from there."""
     follow: str | None = None
     """Where every round adds a line, see `looking.destination`."""
+    keep_models: bool = False
+    """Whether the models that the last scores are of are kept beside the results."""
     checkpoints: Path | None = None
     """The folder that has the folder of checkpoints; None: that of the results."""
 
@@ -116,6 +120,10 @@ class Done:
 
 
 OnRound = Callable[[int], None]
+_OTHER_MODELS = (
+    "made again, its scores are not the same to the last bit ({}): the stored result stays, and no models are kept. "
+    "Another --results folder takes both."
+)
 Lanes = Callable[[], int]
 
 
@@ -169,6 +177,7 @@ class _Trained:
     walked: chain.Walked
     simulation: Simulation | None = None
     under: checkpoint.Checkpoints | None = None
+    models: Models | None = None
 
 
 def _train(
@@ -190,15 +199,36 @@ def _train(
         setup = replace(setup, on_round=_followed(task, place.follow, setup.on_round, trained))
     with limited(place.memory_limit, setup.device):
         trained.walked = walked = chain.walk(before, len(task.specs), network, setup, under)
+        if place.keep_models:
+            trained.models = Models(place.results, task.specs, method.network(network).layout)
         heard = replace(
             setup,
             on_round=_after(setup.on_round, walked.rounds),
-            after_round=partial(under.keep, walked) if under else None,
+            after_round=_written(under, walked, trained.models is not None, method) if under else None,
+            kept=trained.models,
         )
         trained.simulation = Simulation(task.specs, federations, method, network, heard, walked.left)
         if under:
             under.restore(trained.simulation)
-        return trained.simulation.run()
+        try:
+            return trained.simulation.run()
+        except BaseException:
+            if trained.models:
+                trained.models.discard()
+            raise
+
+
+def _written(
+    under: checkpoint.Checkpoints, walked: chain.Walked, keeps: bool, method: Method[Any, Any, Any]
+) -> Callable[[Simulation], None]:
+    """Write checkpoints; after the last round none where its training made models to keep, which it would not hold."""
+
+    def written(simulation: Simulation) -> None:
+        spec = simulation.runs[0].spec
+        if not (keeps and simulation.rounds == spec.rounds and before_aggregation(method, spec.scoring)):
+            under.keep(walked, simulation)
+
+    return written
 
 
 def _checkpoints(task: Task, place: Place, data_hash: str, source: Mapping[str, Any]) -> checkpoint.Checkpoints | None:
@@ -343,25 +373,37 @@ def _store_all(
         asked = {"asked": dict(task.asked[spec.id])} if task.asked.get(spec.id) else {}
         shared: dict[str, Any] = {"shared_rows": rows} if (rows := federation.shared) else {}
         shared |= {"before": told} if told else {}
-        dones.append(_store(spec, outcome, place, record | asked | shared | dict(outcome.costs), detail))
+        whole = record | asked | shared | dict(outcome.costs)
+        dones.append(_store(spec, outcome, place, whole, detail, trained.models))
+    if trained.models:
+        trained.models.discard()
     if trained.under and not any(done.fatal for done in dones):
         trained.under.remove()
     return dones
 
 
-def _store(spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, Any], detail: str) -> Done:
+def _store(
+    spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, Any], detail: str, models: Models | None
+) -> Done:
     failure = None if outcome.failure is None else str(outcome.failure)
     if guards := sum(m.value for m in outcome.metrics if m.name == "guards" and m.round == spec.rounds):
         record = record | {"guards": int(guards)}
-    return keep(RunResult(spec, outcome.scores, record, failure, outcome.metrics), place, detail)
+    result = RunResult(spec, outcome.scores, record, failure, outcome.metrics)
+    return keep(result, place, detail, None if failure else models)
 
 
-def keep(result: RunResult, place: Place, detail: str = "") -> Done:
-    """Store a run that was trained, here or elsewhere, unless a finished result is there that is not to be replaced."""
+def keep(result: RunResult, place: Place, detail: str = "", models: Models | None = None) -> Done:
+    """Store a run that was trained, here or elsewhere, unless a finished result is there that is not to be replaced.
+
+    With its models, a finished result always stays, and they are kept only if its scores are the same to the last bit.
+    """
     spec, failure, store = result.spec, result.failure, Store(place.results)
     shown, seconds = headline(result.scores), float(result.provenance["wall_seconds"])
     try:
-        there = None if place.replace else store.find(spec.id)  # asked now: another may have stored it meanwhile
+        # Asked now: another may have stored it meanwhile.
+        there = None if place.replace and models is None else store.find(spec.id)
+        if models is not None and there is not None and there.failure is None:
+            return _keep_models(result, store.fetch(there), models)
         if there is not None and there.failure is None:
             if failure is None and (different := apart(store.fetch(there), result)):
                 kept = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
@@ -371,7 +413,18 @@ def keep(result: RunResult, place: Place, detail: str = "") -> Done:
         store.write(result)
     except PflbenchError as error:
         return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)
+    if models is not None:
+        models.publish(spec, result.provenance)
     return Done(spec, "failed" if failure else "done", failure or "", detail, seconds, headline=shown)
+
+
+def _keep_models(result: RunResult, there: RunResult, models: Models) -> Done:
+    """Keep the models of a run that is finished already, if they are those of its scores."""
+    if different := bits_apart(result, there):
+        return Done(result.spec, "error", _OTHER_MODELS.format(different))
+    models.publish(result.spec, result.provenance)
+    seconds = float(result.provenance["wall_seconds"])
+    return Done(result.spec, "done", seconds=seconds, headline=headline(result.scores))
 
 
 def headline(scores: Sequence[Score]) -> str:

@@ -29,6 +29,9 @@ class Execution:
             everything (`always`).
         evaluate_every: Score after every so many rounds, too.
         checkpoint_every: How often a run under way is written down, so that it can be gone on with. None: never.
+        keep_models: Whether the global and personalized models that the last scores are of are kept beside the results
+            (`pflbench.load_models` reads them). A finished run is trained again for them only with `redo="always"`,
+            and its result stays: where the scores are not the same to the last bit, no models are kept.
         follow: A file to which every round of every run adds a line of JSON, or `tensorboard:FOLDER` or
             `mlflow:DATABASE`. None: none.
         fail_fast: Start nothing more after a run that fails.
@@ -55,6 +58,7 @@ class Execution:
     redo: Redo = "missing"
     evaluate_every: int | None = None
     checkpoint_every: Interval | None = None
+    keep_models: bool = False
     follow: str | Path | None = None
     fail_fast: bool = False
     unchecked: bool = False
@@ -81,6 +85,7 @@ class Execution:
             "--slurm": (self.slurm, ("slurm",)),
             "--ray-address": (self.ray_address, ("ray",)),
             "--follow": (self.follow, ("local", "slurm")),
+            "--keep-models": (self.keep_models, ("local", "slurm")),
         }
         for option, (value, executors) in theirs.items():
             if value and self.executor not in executors:

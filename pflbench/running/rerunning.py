@@ -127,7 +127,7 @@ def rerun(
         PflbenchError: It cannot be trained here.
     """
     spec, root = run.spec, data_root(execution.data_dir)
-    places = _places(run, root, code or Path())
+    places = own_places(run, root, code or Path())
     if lacking := DataCheck(root).problems(spec, places):
         raise DataMissing(f"Run {spec.id} cannot be made again. {' '.join(lacking[0].split())}")
     build.check_all([(spec, places)])
@@ -152,7 +152,7 @@ def rerun(
         return Rerun(result, Store(Path(folder), remembered=False).read(spec.id))
 
 
-def _places(run: Stored, root: Path, code: Path) -> Places:
+def own_places(run: Stored, root: Path, code: Path) -> Places:
     """Where the code and the files are of what a run has of the user's own: where its suite says, else in `code`.
 
     Raises `UsageError` if some is not there, or is another one than the run's.

@@ -23,6 +23,7 @@ from pflbench.running.events import Note, OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_devices
 from pflbench.running.shards import in_shard
 from pflbench.spec import RunSpec
+from pflbench.store import models
 from pflbench.store.asked import Asker, remember
 from pflbench.store.claims import Claims
 from pflbench.store.files import fresh
@@ -233,6 +234,7 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     todo = [by_id[id] for id, state in states.items() if state in wanted[execution.redo]]
     done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
     on_event(Note(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
+    _tell_bare(states, store, execution, on_event)
     lacks = _lacking(todo, work, execution)
     problems = list(dict.fromkeys(chain(*lacks.values())))
     if problems:  # one message for all that is missing
@@ -240,6 +242,15 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     left = [by_id[id] for id, state in states.items() if state == "failed"] if execution.redo == "missing" else []
     earlier = {spec: store.read(spec.id).failure or "" for spec in left}
     return Outcome([spec for spec in todo if not lacks[spec]], problems, earlier, work.names)
+
+
+def _tell_bare(states: Mapping[str, str], store: Store, execution: Execution, on_event: OnEvent) -> None:
+    """Say of how many finished runs models are asked for that were not kept, and will not be."""
+    if not execution.keep_models or execution.redo == "always":
+        return
+    done = (store.find(id) for id, state in states.items() if state == "done")
+    if bare := sum(models.find(store.root, run.ids) is None for run in done if run):
+        on_event(Note(f"{count(bare, 'finished run')} without models; --redo always trains again for them."))
 
 
 def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict[RunSpec, tuple[str, ...]]:
@@ -273,6 +284,7 @@ def _place(results: Path, execution: Execution, specs: Sequence[RunSpec], device
         evaluate_every=execution.evaluate_every,
         replace=execution.redo == "always",
         checkpoint_every=execution.checkpoint_every,
+        keep_models=execution.keep_models,
         follow=str(execution.follow) if execution.follow else None,
     )
 

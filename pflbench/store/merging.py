@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pflbench.errors import StoreError, UsageError
 from pflbench.result import RunResult
-from pflbench.store import files, runfile
+from pflbench.store import files, models, runfile
 from pflbench.store.asked import askers, remember
 from pflbench.store.header import Stored
 from pflbench.store.packfile import Pack
@@ -64,12 +64,7 @@ def _merge(source: Store, into: Store, found: Merged) -> None:
     by_file: dict[Path, list[Stored]] = {}
     for run in source.every().values():
         by_file.setdefault(run.path, []).append(run)
-    left = {
-        path
-        for folder in (source.singles, source.packs)
-        for path in files.parquet_files(folder.folder)
-        if path not in folder.known or folder.known[path].foreign or folder.known[path].unfit
-    }
+    left = _unread(source)
     for path, runs in sorted(by_file.items()):
         pack = source.packs.known.get(path)
         digests = _digests(source, runs)
@@ -78,13 +73,29 @@ def _merge(source: Store, into: Store, found: Merged) -> None:
         elif pack is not None and path not in left and _is_new(pack, runs, into):
             _copy(pack, digests, into)
             found.added += len(runs)
+            _copy_models(runs, source, into)
             continue
-        for run in runs:
-            if run.spec.id in digests:
-                _add(source.fetch(run), path, into, found)
+        read = [run for run in runs if run.spec.id in digests]
+        _copy_models([run for run in read if _add(source.fetch(run), path, into, found)], source, into)
     found.left += sorted(left)
     into.packs.known.clear()
     remember(into, {id: sorted(several) for id, several in askers(source).items()}, ())
+
+
+def _unread(source: Store) -> set[Path]:
+    """The files that cannot be read, or not all of them."""
+    return {
+        path
+        for folder in (source.singles, source.packs)
+        for path in files.parquet_files(folder.folder)
+        if path not in folder.known or folder.known[path].foreign or folder.known[path].unfit
+    }
+
+
+def _copy_models(runs: Iterable[Stored], source: Store, into: Store) -> None:
+    for run in runs:
+        if (kept := models.find(source.root, run.ids)) is not None:
+            models.copy(kept, into.root, run.spec.id)
 
 
 def _digests(source: Store, runs: Collection[Stored]) -> dict[str, str]:
@@ -119,22 +130,23 @@ def _copy(pack: Pack, digests: dict[str, str], into: Store) -> None:
     runfile.publish(path, Pack, lambda file: file.write(content), digests)
 
 
-def _add(result: RunResult, path: Path, into: Store, found: Merged) -> None:
-    """Write a run into the destination unless it has it."""
+def _add(result: RunResult, path: Path, into: Store, found: Merged) -> bool:
+    """Write a run into the destination unless it has it; whether the destination has these scores now."""
     there = into.find(result.spec.id)
     if there is None or (there.failure is not None and result.failure is None):
         into.write(result)
         found.added += 1
-        return
-    if result.failure is None and (apart := _apart(result, into.fetch(there))):
+        return True
+    if result.failure is None and (apart := bits_apart(result, into.fetch(there))):
         found.others.append(
             f"Run {result.spec.id} has other scores in {str(path)!r} ({apart}): {str(there.path)!r} stays."
         )
-        return
+        return False
     found.same += 1
+    return result.failure is None
 
 
-def _apart(result: RunResult, there: RunResult) -> str:
+def bits_apart(result: RunResult, there: RunResult) -> str:
     """How the scores differ at the moments that both have, in words; empty if they do not, to the last bit."""
     mine, theirs = ({score[:4]: repr(score) for score in one.scores} for one in (result, there))
     shared = mine.keys() & theirs.keys()

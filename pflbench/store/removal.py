@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.store import files, packfile
+from pflbench.store import files, models, packfile
 from pflbench.store.packfile import Pack
 from pflbench.store.store import Store
 
@@ -22,7 +22,7 @@ class Removed(NamedTuple):
 
 
 def remove(store: Store, ids: Collection[str]) -> list[Removed]:
-    """Remove every copy of the runs of these ids.
+    """Remove every copy of the runs of these ids, and their models.
 
     A pack never changes: what else it holds is written as another pack and read again before the pack goes, so that
     no other run is ever missing. Whoever is interrupted can start again.
@@ -41,6 +41,7 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
         if (path := store.path(id)).is_file():
             files.unlink(path)
             done.append(Removed(path, (id,), None))
+    models.remove(store.root, ids)
     for folder in (store.packs.folder, store.runs):
         if folder.is_dir():
             files.sync_folder(folder)

@@ -1,0 +1,114 @@
+"""Read the models that a run with `--keep-models` left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pflbench.errors import StoreError, UsageError
+from pflbench.spec import RunSpec
+from pflbench.store import models
+from pflbench.store.header import Stored
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pflbench.models.network import Network
+    from pflbench.names import Places
+
+
+@dataclass(frozen=True)
+class KeptModels:
+    """The models that a run's last scores are of.
+
+    Attributes:
+        folder: Where they are, a safetensors file for each.
+        spec: The run.
+        provenance: Commit, torch and device that made them.
+        files: By stage and client (-1: the test rows of the federation), which file; the same models share one.
+    """
+
+    folder: Path
+    spec: RunSpec
+    provenance: Mapping[str, Any]
+    files: models.Files
+    places: Places = field(repr=False)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages that there are models of: global, finetuned (after the last step), personalized and others."""
+        return tuple(self.files)
+
+    def clients(self, stage: str) -> tuple[int, ...]:
+        """The clients who have a model at a stage; -1: the one that the federation's test rows score."""
+        if stage not in self.files:
+            raise UsageError(f"Run {self.spec.id} has no models at stage {stage!r}; it has {', '.join(self.stages)}.")
+        return tuple(sorted(self.files[stage]))
+
+    def path(self, stage: str, client: int | None = None) -> Path:
+        """The file of a model; `client` may be left out where all share one. Raises `UsageError`."""
+        own, clients = self.files.get(stage, {}), self.clients(stage)
+        if client is None:
+            if len(names := set(own.values())) > 1:
+                raise UsageError(f"Each client has a model of its own at stage {stage!r}; name one of {clients}.")
+            return self.folder / names.pop()
+        if client not in own:
+            raise UsageError(f"Client {client} has no model at stage {stage!r}; these have: {clients}.")
+        return self.folder / own[client]
+
+    def state_dict(self, stage: str, client: int | None = None) -> dict[str, Tensor]:
+        """A model's tensors by their names in the network. Raises `UsageError`, and `StoreError` for a damaged file."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        path = self.path(stage, client)
+        try:
+            return load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise StoreError(f"{str(path)!r} cannot be read: {error}.") from error
+
+    @cached_property
+    def network(self) -> Network:
+        """The run's network, as its method trains it. Raises `UsageError` where it is of a file that is not there."""
+        from pflbench.executor import build
+
+        return build.method(self.spec, self.places).network(build.network(self.spec, self.places))
+
+    def logits(self, images: Tensor, stage: str, client: int | None = None) -> Tensor:
+        """What a model says of images.
+
+        Args:
+            images: ["batch", "channels", "height", "width"], floats, normalized as in training. A network with batch
+                normalization takes them as one batch; a run's scores are of minibatches.
+            stage: The model's stage.
+            client: Whose model; may be left out where all share one.
+
+        Returns:
+            ["batch", "classes"].
+
+        Raises:
+            UsageError: There is no such model, or the network's code is not there.
+            StoreError: The model's file is damaged.
+        """
+        import torch
+
+        state = self.state_dict(stage, client)
+        vector = torch.cat([one.flat(state[one.name]) for one in self.network.parameters])
+        with torch.no_grad():
+            return self.network.logits([vector], images.to(vector.dtype))
+
+
+def read(run: Stored, results: Path, places: Places) -> KeptModels:
+    """The models of a stored run. `places`: where the user's own code is. Raises `UsageError` if none were kept."""
+    path = models.find(results, run.ids)
+    if path is None:
+        raise UsageError(
+            f"No models of run {run.spec.id} are kept in {str(results)!r}: `pflbench run --keep-models` keeps those "
+            "that it trains."
+        )
+    index, files = models.read(path)
+    told = {name: value for name, value in index.items() if name not in ("run", "files", "spec")}
+    return KeptModels(path, run.spec, told, files, places)

@@ -1,0 +1,83 @@
+"""Models beside the results: `<results>/models/<run id>/`, a safetensors file for each, and which is whose in a JSON.
+
+The folder of a run appears whole. Clients whose models are the same, to the last bit, share a file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pflbench.errors import StoreError
+from pflbench.store import files
+
+INDEX = "models.json"
+Files = Mapping[str, Mapping[int, str]]
+"""By stage and client (-1: scored on the federation's test rows), in which file its model is."""
+
+
+def folder(root: Path, id: str) -> Path:
+    """Where the models of a run are, in a results folder."""
+    return root / "models" / id
+
+
+def find(root: Path, ids: Iterable[str]) -> Path | None:
+    """The folder of a run's models, by its ids of now and of before; None: they were not kept."""
+    return next((path for id in ids if (path := folder(root, id)).is_dir()), None)
+
+
+def begin(root: Path, id: str) -> Path:
+    """A new folder to write a run's models into; what an earlier process left unfinished goes. Raises `OSError`."""
+    for path in folder(root, id).parent.glob(f".{id}-*"):
+        shutil.rmtree(path, ignore_errors=True)
+    new = folder(root, f".{id}-{uuid.uuid4().hex[:8]}")
+    new.mkdir(parents=True)
+    return new
+
+
+def publish(new: Path, root: Path, id: str, index: Mapping[str, Any]) -> None:
+    """Write the index, and let the folder appear as that of the run, in place of an older one. Raises `OSError`."""
+    with (new / INDEX).open("wb") as file:
+        file.write(json.dumps(index, indent=1).encode())
+        files.sync(file)
+    files.sync_folder(new)
+    final = folder(root, id)
+    shutil.rmtree(final, ignore_errors=True)
+    new.rename(final)
+    files.sync_folder(final.parent)
+
+
+def read(path: Path) -> tuple[dict[str, Any], Files]:
+    """The index of a folder of models, and which file has whose. Raises `StoreError` if it cannot be read."""
+    try:
+        index = json.loads((path / INDEX).read_text())
+        return index, {stage: {int(c): name for c, name in own.items()} for stage, own in index["files"].items()}
+    except OSError as error:
+        raise files.unreadable(path / INDEX, error) from error
+    except (ValueError, KeyError, AttributeError) as error:
+        raise StoreError(f"{str(path / INDEX)!r} is damaged: {error}.") from error
+
+
+def remove(root: Path, ids: Iterable[str]) -> None:
+    """Remove the models of runs, as far as there are some."""
+    for id in ids:
+        shutil.rmtree(folder(root, id), ignore_errors=True)
+    with suppress(OSError):
+        (root / "models").rmdir()  # if they were the last
+
+
+def copy(source: Path, root: Path, id: str) -> None:
+    """Copy a run's models into another results folder, unless it has some. Raises `StoreError`."""
+    if folder(root, id).exists():
+        return
+    try:
+        new = begin(root, id)
+        shutil.copytree(source, new, dirs_exist_ok=True)
+        new.rename(folder(root, id))
+    except OSError as error:
+        raise StoreError(f"The models in {str(source)!r} cannot be copied: {files.said(error)}.") from error
