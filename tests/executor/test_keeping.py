@@ -18,6 +18,7 @@ from pflbench.catalog import complete, describe
 from pflbench.engine.batches import query_batches
 from pflbench.errors import StoreError, UsageError
 from pflbench.executor import build, keeping
+from pflbench.executor.checkpoint import Checkpoints
 from pflbench.executor.keeping import Unkept
 from pflbench.executor.task import Place, Task, run_task
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
@@ -25,9 +26,11 @@ from pflbench.store import Store
 from pflbench.store.merging import merge
 from pflbench.store.removal import remove
 from pflbench.testing import tiny_spec
+from pflbench.units import Interval
 
 TUNED = Scoring(clients="all", first=4, stages=("global", "finetuned"), finetune=Finetune(steps=2, lr=0.05))
 PERSONAL = Scoring(clients="all", first=4, stages=("global", "personalized"))
+LATER = Scoring(clients="training", first=4, stages=("personalized",))
 LEFT = Scoring(clients="training", first=4, stages=("personalized",), moment="before-aggregation")
 HOW = {
     "fedavg": TUNED,
@@ -144,6 +147,17 @@ def remove_models(results: Path, one: RunSpec) -> None:
     for path in (results / "models" / one.id).iterdir():
         path.unlink()
     (results / "models" / one.id).rmdir()
+
+
+@pytest.mark.parametrize(("scoring", "rounds"), [(LEFT, [1]), (LATER, [1, 2])])
+def test_no_checkpoint_is_of_a_moment_after_models_were_made_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scoring: Scoring, rounds: list[int]
+) -> None:
+    """Taken up after the last round, a run would have the scores of models before aggregation, and not the models."""
+    kept: list[int] = []
+    monkeypatch.setattr(Checkpoints, "keep", lambda _, walked, simulation: kept.append(simulation.rounds))
+    run_task(Task((spec("fedrep", scoring),)), place(tmp_path, checkpoint_every=Interval(rounds=1)))
+    assert kept == rounds
 
 
 def test_a_full_disk_costs_the_models_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
