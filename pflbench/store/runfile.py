@@ -29,7 +29,7 @@ class RunFile:
     def __init__(self, path: Path, footer: Footer | None = None, lies: Path | None = None) -> None:
         self.path, self.lies = path, lies or path  # where it belongs, and where it is until then
         footer = footer or read_footer(self.lies)
-        self.footer, self._parsed = footer._replace(parsed=None), footer.parsed
+        self.footer = footer._replace(parsed=None)  # of many files it would take too much memory
         self.entries: dict[str, Stored] = {}
         self.unfit: list[str] = []
         self.foreign: list[Foreign] = []
@@ -41,7 +41,6 @@ class RunFile:
             advice = f"If that is a mistake, rename it to '{run.spec.id}.parquet'."
             raise Foreign(f"run {run.spec.id}, which is not its name", advice)
         self.entries[run.spec.id] = run
-        self._parsed = None  # of many files it would take too much memory
 
     def read(self, id: str) -> RunResult:
         """One of its runs. Raises as the constructor does, `FileNotFoundError` also if another file took its name."""
@@ -54,16 +53,20 @@ class RunFile:
     def _rows(self, entry: Stored) -> pa.Table:
         from pflbench.store import schema
 
-        with self.lies.open("rb") as file:
-            if files.identity(os.fstat(file.fileno())) != self.footer.identity:
-                raise FileNotFoundError(self.path)
-            if entry.group is None:
+        if entry.group is None:
+            with self.lies.open("rb") as file:
+                self._check(os.fstat(file.fileno()))
                 return schema.read_rows(file)
-            self._parsed = self._parsed or schema.read_footer(file)
-            table = schema.read_rows(file, entry.group, [*schema.SCORES.names, "run_id"], self._parsed)
+        self._check(self.lies.stat())
+        content = schema.opened(self.lies, self.footer.identity)
+        table = content.read_row_group(entry.group, [*schema.SCORES.names, "run_id"], use_threads=False)
         if "run_id" not in table.column_names or table["run_id"].unique().to_pylist() != [entry.spec.id]:
             raise Unfit(f"the rows of run {entry.spec.id} are not where they should be")
         return table
+
+    def _check(self, status: os.stat_result) -> None:
+        if files.identity(status) != self.footer.identity:
+            raise FileNotFoundError(self.path)
 
 
 File = TypeVar("File", bound=RunFile)

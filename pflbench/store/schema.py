@@ -13,7 +13,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -22,9 +25,12 @@ import pyarrow.parquet as pq
 
 from pflbench.package import __version__
 from pflbench.result import RunResult, Score
+from pflbench.store import files
 from pflbench.store.columns import Metrics, Scores, Words
 from pflbench.store.header import Stored, Unfit, encoded, metadata
 
+OPEN = 64
+"""How many packs are held open at a time, at most."""
 SCORES = pa.schema(
     [
         ("stage", pa.string()),
@@ -179,14 +185,22 @@ def read_footer(file: IO[bytes]) -> pq.FileMetaData:
         return pq.read_metadata(file)
 
 
-def read_rows(
-    file: IO[bytes], group: int | None = None, columns: Sequence[str] | None = None, footer: pq.FileMetaData = None
-) -> pa.Table:
-    """The rows of one row group, or of the file, with checked pages; `footer`: if that was read before.
+def read_rows(file: IO[bytes]) -> pa.Table:
+    """The rows of a file, with checked pages. Raises Arrow's exceptions if the file is damaged, and `OSError`."""
+    return _content(file).read(use_threads=False)
 
-    Raises Arrow's exceptions if the file is damaged, and `OSError`.
+
+@lru_cache(maxsize=OPEN)
+def opened(path: Path, identity: files.Identity) -> pq.ParquetFile:
+    """The file that is there now, held open for the next of its runs; `identity` tells it from others of its name.
+
+    Pages are checked when they are read. Raises as `read_rows`, and `FileNotFoundError` if another took its name.
     """
-    content = pq.ParquetFile(file, metadata=footer, pre_buffer=False, page_checksum_verification=True)
-    if group is None:
-        return content.read(columns, use_threads=False)
-    return content.read_row_group(group, columns, use_threads=False)
+    content = _content(pa.OSFile(os.fspath(path)))  # which closes when nothing holds it any more
+    if files.identity(path.stat()) != identity:
+        raise FileNotFoundError(path)
+    return content
+
+
+def _content(file: IO[bytes] | pa.OSFile) -> pq.ParquetFile:
+    return pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
