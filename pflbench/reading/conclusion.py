@@ -10,7 +10,7 @@ from pflbench.reading.evidence import Facts
 from pflbench.reading.explaining import Explanation
 from pflbench.reading.runs import commit
 from pflbench.report.reading import WINDOW
-from pflbench.report.text import apart, number, ranges
+from pflbench.report.text import apart, between, number, ranges
 from pflbench.report.verdict import ENOUGH_SEEDS, Label
 from pflbench.units import count
 
@@ -117,7 +117,7 @@ def _compared(of: Explanation) -> str:
         label = "Beside the suspect number"
     so_far = "" if value.complete else f" (so far: {value.done} of {count(value.expected, 'seed')})"
     interval = value.verdict.interval if value.verdict else None
-    to = "" if interval is None else f", 95 % interval {interval.low:+.{decimals}f} to {interval.high:+.{decimals}f}"
+    to = f", 95 % interval {between(interval, decimals).strip(' ()')}" if interval else ""
     away = _beside(of, value.difference or 0.0) + to
     theirs = reference.spread if reference else None
     own, paper = of.printed(ours), of.printed(theirs or 0.0)

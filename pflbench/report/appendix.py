@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Fairness, Table, Versus
-from pflbench.report.text import NONE, apart, cell, number, ranges
+from pflbench.report.text import NONE, apart, between, cell, number, ranges
 from pflbench.report.verdict import COMPARED, RULE, SUSPECT, Verdict
 
 
@@ -71,9 +71,7 @@ def _versus(table: Table, versus: Versus) -> Appendix:
             continue
         paired, decimals = one.paired, table.decimals
         seeds |= {one.seed} if one.seed is not None else set()
-        shown = f"{paired.mean:+.{decimals}f}"
-        if paired.interval is not None:
-            shown += f" ({paired.interval.low:+.{decimals}f} to {paired.interval.high:+.{decimals}f})"
+        shown = number(paired.mean, None, decimals, "+") + between(paired.interval, decimals)
         over = f"{paired.n} seeds" if one.seed is None else f"{paired.n} clients"
         p = NONE if one.p is None else f"{one.p:.3f}"
         least = NONE if paired.detectable is None or one.seed is not None else f"{paired.detectable:.{decimals}f}"
@@ -147,8 +145,7 @@ def _of_clients(one: Fairness, decimals: int) -> tuple[str, ...]:
     def text(value: float | None, interval: Interval | None = None) -> str:
         if value is None:
             return NONE
-        ends = "" if interval is None else f" ({interval.low:.{decimals}f} to {interval.high:.{decimals}f})"
-        return number(value, None, decimals) + ends
+        return number(value, None, decimals) + between(interval, decimals, "")
 
     few, most = one.clients
     return (

@@ -9,7 +9,7 @@ from pflbench.errors import unknown
 from pflbench.names import without_folder
 from pflbench.report import text
 from pflbench.report.table import Row, Table
-from pflbench.report.text import grouped
+from pflbench.report.text import grouped, number
 from pflbench.report.unlisted import EXTRA
 
 
@@ -98,7 +98,7 @@ def _against(table: Table) -> list[str]:
     for row, head, value in table.shown if table.compared else ():
         if value.verdict is not None:
             where = told.setdefault(value.verdict.word, [])
-            where.append(f"{row.title}, {head.name}: {value.difference:+.{table.decimals}f}")
+            where.append(f"{row.title}, {head.name}: {number(value.difference or 0.0, None, table.decimals, '+')}")
     far = told.get("differs", ())
     first = f" ({'; '.join(far[:3])}{f', and {len(far) - 3} more' if len(far) > 3 else ''})"
     counts = (f"{word} {len(cells)}{first if word == 'differs' else ''}" for word, cells in told.items())

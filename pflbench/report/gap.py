@@ -12,7 +12,7 @@ import numpy as np
 
 from pflbench.report.reading import WINDOW, by_round
 from pflbench.report.table import Gap
-from pflbench.report.text import grouped, ranges
+from pflbench.report.text import grouped, number, ranges
 from pflbench.result import RunResult
 from pflbench.suite.cells import ColumnHead, ReadAs, Reading, TableRow
 
@@ -82,4 +82,4 @@ def _span(numbers: tuple[int, int]) -> str:
 def _apart(one: Gap, read_as: ReadAs, decimals: int) -> str:
     """`+1.2, rounds 15–17`."""
     rounds = f", rounds {ranges(one.at.values())}" if read_as == "best" else ""
-    return f"{one.mean(read_as) - one.mean('last'):+.{decimals}f}{rounds}"
+    return number(one.mean(read_as) - one.mean("last"), None, decimals, "+") + rounds

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from textwrap import wrap
 from typing import NamedTuple, TypeVar
 
+from pflbench.report.statistics import Interval
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.verdict import Verdict
 from pflbench.units import consecutive
@@ -23,10 +24,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def number(mean: float, spread: float | None, decimals: int) -> str:
-    """`45.10 ± 1.20`, or `45.10` without a spread."""
-    text = f"{round(mean, decimals) + 0.0:.{decimals}f}"  # no minus in front of a zero
+def number(mean: float, spread: float | None, decimals: int, sign: str = "") -> str:
+    """`45.10 ± 1.20`, or `45.10` without a spread; with the sign "+" `+45.10`."""
+    text = f"{round(mean, decimals) + 0.0:{sign}.{decimals}f}"  # no minus in front of a zero
     return text if spread is None else f"{text} ± {spread:.{decimals}f}"
+
+
+def between(interval: Interval | None, decimals: int, sign: str = "+") -> str:
+    """` (-0.50 to +0.22)`, to stand behind a number; empty without an interval."""
+    if interval is None:
+        return ""
+    return f" ({number(interval.low, None, decimals, sign)} to {number(interval.high, None, decimals, sign)})"
 
 
 def marks(value: CellValue | None) -> str:
@@ -69,10 +77,8 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def apart(difference: float, verdict: Verdict | None, decimals: int) -> str:
-    """`-0.14 (-0.50 to 0.22)`: a difference with its interval, as far as there is one."""
-    shown = f"{difference:+.{decimals}f}"
-    interval = verdict.interval if verdict else None
-    return shown if interval is None else f"{shown} ({interval.low:+.{decimals}f} to {interval.high:+.{decimals}f})"
+    """`-0.14 (-0.50 to +0.22)`: a difference with its interval, as far as there is one."""
+    return number(difference, None, decimals, "+") + between(verdict.interval if verdict else None, decimals)
 
 
 def fitting(text: str, encoding: str) -> str:

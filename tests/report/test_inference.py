@@ -11,8 +11,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pflbench.report import statistics
-from pflbench.report.statistics import Sample
+from pflbench.report import statistics, text
+from pflbench.report.statistics import Interval, Sample
 
 RNG = np.random.default_rng(0)
 EXACT = 1e-12
@@ -208,3 +208,10 @@ def test_paired_t_is_calibrated_before_the_guard() -> None:
     # Our own p crosses 5 % exactly where scipy's t does.
     picked = values[:200]
     assert [statistics.paired(one).p_t < 0.05 for one in picked] == list(np.abs(t[:200]) > bound)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("sign", ["", "+"])
+def test_no_end_of_an_interval_is_minus_zero(sign: str) -> None:
+    assert text.between(Interval(-0.004, -0.0), 2, sign) == f" ({sign}0.00 to {sign}0.00)"
+    assert text.between(Interval(-1.234, 0.5), 2, sign) == f" (-1.23 to {sign}0.50)" and text.between(None, 2) == ""
+    assert text.number(-0.04, None, 1, sign) == f"{sign}0.0"

@@ -318,7 +318,7 @@ def _of_clients(of: Clients | None, even: Fairness | None, value: CellValue, dec
         return {}
 
     def shown(number: float | None, interval: Interval | None = None) -> str:
-        return "" if number is None else text.number(number, None, decimals) + _ends(interval, decimals)
+        return "" if number is None else text.number(number, None, decimals) + text.between(interval, decimals, "")
 
     behind = "" if value.complete else f" ({value.done}/{value.expected})"
     few, most = of.number
@@ -338,10 +338,6 @@ def _of_clients(of: Clients | None, even: Fairness | None, value: CellValue, dec
     }
 
 
-def _ends(of: Interval | None, decimals: int) -> str:
-    return "" if of is None else f" ({of.low:.{decimals}f} to {of.high:.{decimals}f})"
-
-
 def held(one: Against, decimals: int, pool: Pool) -> list[Any]:
     """A cell minus a rival's as text, what the comparison rests on, and the same in short."""
     paired = one.paired
@@ -353,13 +349,10 @@ def held(one: Against, decimals: int, pool: Pool) -> list[Any]:
         told.append(f"p {one.p:.3f} after Holm")
     if paired.detectable is not None and one.seed is None:
         told.append(f"detectable {paired.detectable:.{decimals}f}")
-    shown = f"{paired.mean:+.{decimals}f}{'*' if one.star else ''}{_interval(paired.interval, decimals)}"
+    mean = text.number(paired.mean, None, decimals, "+")
+    shown = f"{mean}{'*' if one.star else ''}{text.between(paired.interval, decimals)}"
     brief = f"n = {over}" + ("" if one.p is None else f", p = {one.p:.3f}")
     return [shown, pool.add("; ".join(told)), pool.add(brief)]
-
-
-def _interval(of: Interval | None, decimals: int) -> str:
-    return "" if of is None else f" ({of.low:+.{decimals}f} to {of.high:+.{decimals}f})"
 
 
 def _own(cell: Cell) -> str:
