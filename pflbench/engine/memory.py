@@ -17,13 +17,15 @@ import torch
 
 _WORDS = ("can't allocate memory", "could not create a primitive", "bad_alloc", "can't start new thread")
 """What PyTorch, oneDNN, C++ and Python say when a CPU's memory runs out."""
+_CUDA_WORDS = ("CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+"""What CUDA, cuBLAS and cuDNN say of memory that they take themselves, past PyTorch's allocator (pytorch#128601)."""
 
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on a device or on the host."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in (*_WORDS, *_CUDA_WORDS))
 
 
 def in_use(device: torch.device) -> int:

@@ -110,8 +110,15 @@ def test_other_errors_are_not_taken_for_want_of_memory(stacks: Callable[..., Any
 
 
 def test_libraries_say_in_their_own_words_that_memory_ran_out() -> None:
-    """As PyTorch and oneDNN raise it under a limit on a processor's memory."""
-    for error in (*ERRORS, RuntimeError("could not create a primitive"), RuntimeError("std::bad_alloc")):
+    """As PyTorch and oneDNN raise it under a limit on a processor's memory, and CUDA's libraries on a full GPU."""
+    said = (
+        "could not create a primitive",
+        "std::bad_alloc",
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+    )
+    for error in (*ERRORS, *map(RuntimeError, said)):
         assert memory.out_of_memory(error), error
     for other in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("can't allocate memory")):
         assert not memory.out_of_memory(other)
