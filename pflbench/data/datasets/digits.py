@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,6 +13,7 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.rotation import rotated
 from pflbench.data.datasets.tasks import draw_task
+from pflbench.data.prepared import prepared
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import UsageError
 from pflbench.rng import stream
@@ -76,11 +79,9 @@ class Digits:
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every root and seed; `hash` is that of the 8x8 originals, whatever the options."""
         import torch
-        from sklearn.datasets import load_digits
         from torch.nn.functional import interpolate
 
-        levels, target = load_digits(return_X_y=True)
-        original, digits = levels.reshape(-1, 1, 8, 8).astype(np.uint8), target.astype(np.int64)
+        original, digits = _bundled()
         found = content_hash(original, digits)
         if self.test is not None:
             order = stream(0, "digits", "test").permutation(_COUNT)
@@ -111,6 +112,27 @@ class Digits:
         return "ready: 1,797 images, bundled with scikit-learn"
 
 
+def _files() -> list[Path]:
+    """scikit-learn's file of the digits, found without importing it (seconds); none if it lies elsewhere."""
+    found = find_spec("sklearn")
+    path = Path(found.origin or "").parent / "datasets" / "data" / "digits.csv.gz" if found else Path()
+    return [path] if path.is_file() else []
+
+
+def _bundled() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """The images, uint8 [1797, 1, 8, 8] with levels 0 to 16, and their digits [1797]."""
+
+    def read() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        from sklearn.datasets import load_digits
+
+        levels, target = load_digits(return_X_y=True)
+        return levels.reshape(-1, 1, 8, 8).astype(np.uint8), target.astype(np.int64)
+
+    files = _files()
+    images, digits = prepared(f"digits of scikit-learn {version('scikit-learn')}: 1", files, read) if files else read()
+    return images, digits
+
+
 def _written(writers: int) -> npt.NDArray[np.int64]:
     """The writer of each image, each of at least one; sizes are about log-normal."""
     draws = stream(0, "digits", "writers")
@@ -138,7 +160,7 @@ class RotatedDigits:
 
     def load(self, root: Path, seed: int) -> Source:
         """The digits, turned; `kind` is the rotation group, which depends on the seed. Raises `UsageError`."""
-        return rotated(Digits(size=self.size).load(root, seed), self.rotations, self.degrees, seed)
+        return rotated(Digits(size=self.size).load(root, seed), self.rotations, self.degrees, seed, _files())
 
     def fetch(self, root: Path) -> None:
         """Nothing to fetch."""
