@@ -1,14 +1,18 @@
 """How much of the computing is wasted where a scheduler kills often, with checkpoints and without.
 
-Twelve runs on the embedded digits, one after the other in one process that is killed (SIGKILL) after a random time,
-exponentially distributed, and started again until all are stored. Wasted is what was computed twice, and starting:
+Twelve runs (two methods, six seeds) on the embedded digits, one after the other in one process that is killed (SIGKILL)
+after a random time, exponentially distributed, and started again until all are stored. Wasted is what was computed
+twice, and starting:
 
     wasted = 1 - (seconds that the stored runs' rounds took, each once) / (seconds that the processes ran)
 
 where a round's seconds are those that the process that made it last took for it (`--follow`). At the end all scores are
 held against those of an undisturbed store: bit for bit, or the program fails.
 
-    python benchmarks/machines/preemption.py [--rounds 2000] [--checkpoint-every 5s] [--kill 20] [--without]
+    python benchmarks/machines/preemption.py [--rounds 2000] [--checkpoint-every 5s] [--kill 20] [--seeds 0-5]
+
+`--checkpoint-every never` measures without checkpoints. Killed every 20 s, a run of a minute then needs about
+(e**3 - 1) * 20 s, over six minutes: fewer seeds make fewer runs, two of each.
 """
 
 from __future__ import annotations
@@ -26,12 +30,12 @@ from pathlib import Path
 
 from pflbench.store import Store
 
-SELECTED = ("--suite", "cafeme-table1", "--profile", "smoke", "--column", "rmnist-shards", "--seeds", "0-5")
+SELECTED = ("--suite", "cafeme-table1", "--profile", "smoke", "--column", "rmnist-shards")
 METHODS = ("--method", "fedavg", "--method", "ditto")
 
 
 def command(results: Path, rounds: int, *more: str) -> list[str]:
-    """The command that trains the twelve runs."""
+    """The command that trains the runs."""
     run = (sys.executable, "-m", "pflbench", "run", *SELECTED, *METHODS, "--device", "cpu", "--jobs", "1", "--quiet")
     return [*run, "--rounds", str(rounds), "--results", str(results), "--follow", str(results / "rounds.jsonl"), *more]
 
@@ -75,27 +79,25 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=2000, help="rounds of a run; choose them to take 60 to 120 s")
-    parser.add_argument("--checkpoint-every", default="5s")
+    parser.add_argument("--checkpoint-every", default="5s", help="as of `pflbench run`, or `never`")
     parser.add_argument("--kill", type=float, default=20.0, help="mean seconds between kills")
-    parser.add_argument("--without", action="store_true", help="measure without checkpoints, too: it may never end")
+    parser.add_argument("--seeds", default="0-5", help="each is two runs")
     asked = parser.parse_args()
+    seeds = "--seeds", asked.seeds
+    kept = () if asked.checkpoint_every == "never" else ("--checkpoint-every", asked.checkpoint_every)
     with tempfile.TemporaryDirectory() as folder:
-        calm = Path(folder) / "calm"
-        seconds, _ = killed(calm, asked.rounds, 0, 0)
+        calm, torn = Path(folder) / "calm", Path(folder) / "torn"
+        seconds, _ = killed(calm, asked.rounds, 0, 0, *seeds)
         runs = {run.spec.id: run for run in map(Store(calm).read, [one.spec.id for one in Store(calm).list()])}
-        each = seconds / len(runs)
-        print(f"undisturbed: {len(runs)} runs in {seconds:.0f} s, {each:.0f} s a run")
-        for name, more in (("with checkpoints", ("--checkpoint-every", asked.checkpoint_every)), ("without", ())):
-            if not more and not asked.without:
-                continue
-            torn = Path(folder) / name.replace(" ", "-")
-            spent, kills = killed(torn, asked.rounds, asked.kill, 1, *more)
-            good, again = useful(torn)
-            print(f"{name}: {spent:.0f} s, {kills} kills, {again} rounds computed again, {1 - good / spent:.1%} wasted")
-            for id, run in runs.items():
-                if Store(torn).read(id).scores != run.scores:
-                    raise SystemExit(f"run {id} has other scores than undisturbed")
-            print("  scores are bit for bit those of the undisturbed store")
+        print(f"undisturbed: {len(runs)} runs in {seconds:.0f} s, {seconds / len(runs):.0f} s a run", flush=True)
+        spent, kills = killed(torn, asked.rounds, asked.kill, 1, *seeds, *kept)
+        good, again = useful(torn)
+        print(f"checkpoints {'every ' if kept else ''}{asked.checkpoint_every}: {spent:.0f} s, {kills} kills, ", end="")
+        print(f"{again} rounds computed again, {1 - good / spent:.1%} wasted")
+        for id, run in runs.items():
+            if Store(torn).read(id).scores != run.scores:
+                raise SystemExit(f"run {id} has other scores than undisturbed")
+        print("scores are bit for bit those of the undisturbed store")
 
 
 if __name__ == "__main__":

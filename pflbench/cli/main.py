@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import gc
 import importlib
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
 from functools import cache
 from typing import Annotated
 
 import typer
 
+from pflbench import garbage
 from pflbench.cli import common
 from pflbench.cli.common import errors
 from pflbench.errors import PflbenchError
@@ -37,7 +34,7 @@ HOME = {
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 LISTING = ("ls", "report", "status", "compare")
-"""Verbs that read much, make nothing, and end."""
+"""Verbs that read much, make nothing, and end: all that they read lives until then."""
 
 
 def program(verb: str | None = None) -> typer.Typer:
@@ -94,20 +91,9 @@ def main(arguments: list[str] | None = None) -> None:
     common.show_tracebacks = debug
     warn = cache(lambda text: errors().print(f"Warning: {text}"))  # each text once: several processes may have found it
     warnings.showwarning = lambda message, *_, **__: warn(str(message))
-    with _uncollected() if arguments[:1] and arguments[0] in LISTING else contextlib.nullcontext():
+    with garbage.seldom(never=arguments[:1] != [] and arguments[0] in LISTING):
         code = _call(arguments, debug)
     sys.exit(code)
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without garbage collection: what a listing reads lives until it ends. Looking is a fifth of its time."""
-    gc.disable()
-    atexit.register(gc.freeze)  # nor does the interpreter look through all of it when it ends
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _call(arguments: list[str], debug: bool) -> int:

@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
+from pflbench import garbage
 from pflbench.executor import stopping
 from pflbench.executor.allocator import tune_allocator
 from pflbench.executor.process import cause_of_death, serving
@@ -103,6 +104,7 @@ def execute(
 def _in_process(
     shared: Shared, dones: list[Done], place: Place, jobs: int, on_event: OnEvent, fail_fast: bool, waits: bool
 ) -> None:
+    garbage.as_usual()
     tune_allocator()
     says = _Says(on_event)
     while shared.waiting and not is_over(dones, fail_fast):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from pflbench import names
+from pflbench import garbage, names
 from pflbench.engine.objective import LoopObjective
 from pflbench.engine.objective import Task as Evaluated
 from pflbench.engine.run import scored_clients
@@ -103,6 +103,7 @@ def _gradients(networks: Mapping[str, RunSpec]) -> dict[str, Gradient | Trial]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as runs are trained
     try:
+        garbage.as_usual()
         tune_allocator()
         return {
             key: Gradient(batch=spec.batch, seconds_per_client_step=_gradient(spec)) for key, spec in networks.items()

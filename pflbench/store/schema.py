@@ -142,8 +142,9 @@ def from_table(table: pa.Table, run: Stored) -> RunResult:
     if any(column.null_count for column in columns):
         raise Unfit("empty fields among the scores")
     coded = columns[0].combine_chunks().dictionary_encode()
-    stages = Words(tuple(coded.dictionary.to_pylist()), coded.indices.to_numpy())
-    others = [column.to_numpy() for column in columns[1:]]
+    # By dlpack, as `to_numpy` imports pandas, which takes longer than to read a hundred runs.
+    stages = Words(tuple(coded.dictionary.to_pylist()), np.from_dlpack(coded.indices))
+    others = [np.from_dlpack(column.combine_chunks()) for column in columns[1:]]
     names = tuple(text.removeprefix(METRIC) for text in stages.texts)
     reported = np.array([text.startswith(METRIC) for text in stages.texts], dtype=np.bool_)[stages.codes]
     scores, metrics = np.flatnonzero(~reported), np.flatnonzero(reported)
