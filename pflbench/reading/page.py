@@ -17,7 +17,7 @@ from pflbench.report.html.copies import copies
 from pflbench.report.html.data import Sheet, Told, numbered
 from pflbench.report.html.methods import Described
 from pflbench.report.html.render import page as rendered
-from pflbench.report.layout import Filled, fill, finished
+from pflbench.report.layout import Filled, fill, finished, reread
 from pflbench.report.reading import Shelf
 from pflbench.report.table import Versus
 from pflbench.report.versus import rival
@@ -92,7 +92,7 @@ def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sh
     last = fill(table, shelf, asked)
     fills: dict[ReadAs, Filled] = {"last": last}
     if several(last):
-        fills |= {one: fill(table, shelf, asked, one) for one in READINGS[1:]}
+        fills |= {one: reread(last, one) for one in READINGS[1:]}
     return Sheet(
         tables={one: finished(filled) for one, filled in fills.items()},
         results=public_folder(shelf.root),

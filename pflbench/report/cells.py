@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +37,8 @@ _MIXED = "the column mixes data or method versions (see †)"
 _CHOSEN = "ours is each run's best round, chosen on the data that it is scored on"
 
 
-class Read(NamedTuple):
+@dataclass(frozen=True)
+class Read:
     """A finished seed of a cell: one of its runs, the ids of all, and each client's accuracies.
 
     `on_test`: those if grid points are chosen on the test scores.
@@ -51,17 +53,27 @@ class Read(NamedTuple):
         """The mean accuracy in percent for each fine-tuning step that is read."""
         return average(self.rounds, reading, self.result)
 
+    @cached_property
+    def each(self) -> tuple[tuple[int, ...], Floats]:
+        """Its clients, and the accuracy of each in percent: the mean over the rounds and steps that are read."""
+        found = by_client(self.rounds)
+        return found.clients, 100 * found.values.mean(axis=0)
+
+    @property
+    def moments(self) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+        """Which of its scores are read: rounds, and in each of them steps and clients."""
+        return [(one.round, one.steps, one.clients) for one in self.rounds]
+
 
 def of_seed(one: Read, reading: Reading) -> Floats:
     """The accuracy of each client that counts in percent, the mean over the rounds and steps that are read.
 
     Empty where clients were not scored one by one.
     """
-    found = by_client(one.rounds)
-    if found.clients == (EVERYBODY,):
+    clients, values = one.each
+    if clients == (EVERYBODY,):
         return np.zeros(0)
-    values = 100 * found.values.mean(axis=0)
-    few = smallest(found, reading, one.result)
+    few = smallest(clients, reading, one.result)
     return np.asarray(values if few is None else values[few])
 
 

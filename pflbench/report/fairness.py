@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pflbench.data.federation import split_clients
 from pflbench.errors import PflbenchError
 from pflbench.report.cells import Read, of_seed
-from pflbench.report.reading import by_client, support
+from pflbench.report.reading import Floats, smallest_first, support
 from pflbench.report.statistics import DEVIATION, WORST_TENTH, Interval, deviation, two_level, worst_tenth
 from pflbench.report.table import Fairness
 from pflbench.suite.cells import Reading
@@ -35,15 +35,21 @@ def fairness(done: Sequence[Read], reading: Reading) -> Fairness | None:
     return Fairness(
         seeds=len(seeds),
         clients=(min(map(len, seeds)), max(map(len, seeds))),
-        mean=float(np.mean([values.mean() for values in seeds])),
-        worst=float(np.mean([worst_tenth(values) for values in seeds])),
+        mean=over_seeds(seeds, lambda clients: clients.mean(-1)),
+        worst=over_seeds(seeds, worst_tenth),
         worst_interval=worst_interval,
-        spread=float(np.mean([deviation(values) for values in seeds])),
+        spread=over_seeds(seeds, deviation),
         spread_interval=spread_interval,
         smallest=smallest,
         training=training,
         held_out=held_out,
     )
+
+
+def over_seeds(seeds: Sequence[Floats], of: Callable[[Floats], Floats]) -> float:
+    """The mean over seeds of a statistic of one seed's clients, which works over the last axis."""
+    alike = len({len(values) for values in seeds}) == 1
+    return float(np.mean(of(np.stack(seeds)) if alike else [of(values) for values in seeds]))
 
 
 @cache
@@ -75,19 +81,16 @@ def _parts(one: Read) -> tuple[float | None, float | None, float | None]:
 
 def _of_the_smallest(one: Read) -> float | None:
     """The mean of the tenth of a seed's clients with the fewest support images; ties: the lower client."""
-    found = by_client(one.rounds)
+    clients, values = one.each
     try:
-        held = support(one.result, found.clients, "the smallest clients")
+        held = support(one.result, clients, "the smallest clients")
     except PflbenchError:  # a run of the server's model does not store it
         return None
-    order = sorted(range(len(held)), key=lambda i: (held[i], found.clients[i]))
-    values = 100 * found.values.mean(axis=0)
-    return float(values[order[: max(1, len(order) // 10)]].mean())
+    return float(values[smallest_first(held, clients)[: max(1, len(held) // 10)]].mean())
 
 
 def _by_training(one: Read) -> tuple[float, float] | None:
     """The means of a seed's clients that train and of those that do not; None unless both are scored."""
-    run, found = one.result.spec, by_client(one.rounds)
-    trains = _trains(run.clients, run.training_clients, run.seed)[list(found.clients)]
-    values = 100 * found.values.mean(axis=0)
+    run, (clients, values) = one.result.spec, one.each
+    trains = _trains(run.clients, run.training_clients, run.seed)[list(clients)]
     return (float(values[trains].mean()), float(values[~trains].mean())) if trains.any() and (~trains).any() else None

@@ -100,17 +100,47 @@ def fill(table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last"
     spare, older = _left_over(table, spare, shelf)
     table = replace(table, cells=tuple(cell.read(read_as) for cell in table.cells if cell.has_scores))
     cells = table.places | {table.place(cell): cell.read(read_as) for cell in extra}
+    shelf.fetch(run for cell in cells.values() for run in cell.needed)
     found = {place: read(cell, shelf) for place, cell in cells.items()}
     # After the reading: only then are damaged files known.
     guests = {cell.row.id: cell.row.title for cell in extra}
     used = runs_used(cells, {row.id: row.title for row in table.rows} | guests, shelf.stored)
     mixed = mixtures(table, used)
+    grid = _grid(table, cells, found, mixed, shelf)
+    return Filled(table, cells, found, grid, guests, used, mixed, spare, older, shelf, read_as)
+
+
+def reread(of: Filled, read_as: ReadAs) -> Filled:
+    """The table in other rounds. A cell of whose scores the same are read has in `found` what it had."""
+    table = replace(of.table, cells=tuple(cell.read(read_as) for cell in of.table.cells))
+    cells = {place: cell.read(read_as) for place, cell in of.cells.items()}
+    found = {place: _same_or_new(of.found[place], read(cell, of.shelf)) for place, cell in cells.items()}
+    return replace(
+        of, table=table, cells=cells, found=found, grid=_grid(table, cells, found, of.mixed, of.shelf), read_as=read_as
+    )
+
+
+def _same_or_new(before: list[Read], now: list[Read]) -> list[Read]:
+    """Those of before, which know already what was made of them, if they are what is read now."""
+    unchosen = all(one.on_test is None for one in before)
+    alike = [(one.runs, one.moments) for one in before] == [(one.runs, one.moments) for one in now]
+    return before if unchosen and alike else now
+
+
+def _grid(
+    table: Expansion,
+    cells: Mapping[tuple[str, str], Cell],
+    found: Mapping[tuple[str, str], list[Read]],
+    mixed: Mapping[str, str],
+    shelf: Shelf,
+) -> Grid:
+    """The numbers of the cells; `mixed`: of which columns they cannot be compared."""
     grid: Grid = {
         place: value(cell, found[place], shelf, table, mixed=cell.column.id in mixed) for place, cell in cells.items()
     }
     if table.layout.bold == "best-per-column":
         _mark_best(grid, table)
-    return Filled(table, cells, found, grid, guests, used, mixed, spare, older, shelf, read_as)
+    return grid
 
 
 def finished(of: Filled, versus: str | None = None, *, over_clients: bool = False) -> Table:

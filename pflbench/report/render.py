@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import os
 import shutil
 import sys
@@ -151,16 +152,21 @@ def csv_lines(tables: Sequence[Table]) -> Iterator[CsvLine]:
     over = any(table.fairness is not None for table in tables)
     more: Sequence[object]
     more = (*(["read"] * read), *(BESIDE_COLUMNS * besides), *(OVER_CLIENTS_COLUMNS * over))
-    yield CsvLine(_in_csv(CSV_COLUMNS), _in_csv(VERSUS_COLUMNS if held else ()), _in_csv(more))
+    yield CsvLine(in_csv(CSV_COLUMNS), in_csv(VERSUS_COLUMNS if held else ()), in_csv(more))
     for table in tables:
-        for row, head, value in table.shown:
+        versus = versus_fields(table) if held else itertools.repeat("")
+        for (row, head, value), against in zip(table.shown, versus, strict=False):
             more = (*([table.read_as] * read), *(_besides(value) if besides else ()))
             more = (*more, *(_over_clients(table, row, head) if over else ()))
-            versus = _held(table, row, head) if held else ()
-            yield CsvLine(_in_csv(_record(table, row, head, value)), _in_csv(versus), _in_csv(more))
+            yield CsvLine(in_csv(_record(table, row, head, value)), against, in_csv(more))
 
 
-def _in_csv(fields: Sequence[object]) -> str:
+def versus_fields(table: Table) -> Iterator[str]:
+    """What each line of a table has in the columns on its rival."""
+    return (in_csv(_held(table, row, head)) for row, head, _ in table.shown)
+
+
+def in_csv(fields: Sequence[object]) -> str:
     """Fields as CSV, without a line's end; text that a spreadsheet would take for a formula has a `'` in front."""
     file = io.StringIO()
     plain = [f"'{one}" if isinstance(one, str) and one.startswith(_FORMULA) else one for one in fields]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -83,11 +83,17 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval | Non
     return None if sd is None else _around(mean, sd / math.sqrt(n), n - 1, level)
 
 
-def paired(differences: npt.ArrayLike, tested: bool = True) -> Paired:
+def paired(differences: Sequence[float], tested: bool = True) -> Paired:
     """What the differences of two methods over their shared seeds say. Raises `ValueError` for none.
 
     `tested`: whether the sign-flip test is made and the detectable difference sought, which take long.
     """
+    return _paired(tuple(differences), tested)
+
+
+@lru_cache(maxsize=20_000)
+def _paired(differences: tuple[float, ...], tested: bool) -> Paired:
+    """Cached, as the readings of a page share most of them."""
     values = _flat(differences)
     mean, sd, n = sample(values)
     return Paired(
@@ -235,9 +241,14 @@ def worst_tenth(clients: Floats) -> Floats:
 
 
 def _worst_tenths(clients: Floats, often: Floats) -> Floats:
-    worst = _tenth(len(clients))
-    taken = np.diff(np.minimum(often.cumsum(1), worst), axis=1, prepend=0.0)  # of each client among the worst
-    return np.asarray(taken @ clients / worst)
+    worst, most = _tenth(len(clients)), len(clients)
+    few = min(most, 3 * worst + 20)  # among so many of the worst, a resample has drawn a tenth, or nearly always
+    drawn = often[:, :few].cumsum(1)
+    if few < most and drawn[:, -1].min() < worst:
+        few, drawn = most, often.cumsum(1)
+    np.minimum(drawn, worst, out=drawn)
+    drawn[:, 1:] -= drawn[:, :-1].copy()  # now how often each client is among the worst
+    return np.asarray(drawn @ clients[:few] / worst)
 
 
 def _tenth(number: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pflbench.errors import UsageError, unknown
 from pflbench.report.cells import Read
-from pflbench.report.reading import EVERYBODY, by_client
+from pflbench.report.reading import EVERYBODY
 from pflbench.report.statistics import holm, paired
 from pflbench.report.table import Against, Grid, Versus
 from pflbench.suite.cells import Expansion
@@ -71,8 +71,8 @@ def _by_clients(place: Place, ours: Sequence[Read], theirs: Sequence[Read], seed
 
 def clients(one: Read) -> dict[int, float]:
     """Each client's accuracy in percent, the mean over the rounds and fine-tuning steps that are read."""
-    found = by_client(one.rounds)
-    return dict(zip(found.clients, (100 * found.values.mean(axis=0)).tolist(), strict=True))
+    found, values = one.each
+    return dict(zip(found, values.tolist(), strict=True))
 
 
 def _adjusted(column: Mapping[Place, Against]) -> dict[Place, Against]:

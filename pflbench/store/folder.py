@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Generic
 
@@ -47,6 +48,13 @@ class Folder(Generic[File]):
                     self._broken(file, files.damage(file.path, error), id)
                     return None
         return None
+
+    def read_several(self, file: File, ids: Iterable[str]) -> dict[str, RunResult]:
+        """What can be read at once of a file's runs, by id: nothing if anything is wrong with it, which `read` says."""
+        try:
+            return file.read_several(ids)
+        except (Unfit, OSError):
+            return {}
 
     def _again(self, error: Exception, look: int) -> bool:
         """Whether a file of which this was said is to be looked at once more; waits until then."""

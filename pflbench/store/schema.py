@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -135,6 +135,14 @@ def digest(result: RunResult) -> str:
 
 def from_table(table: pa.Table, run: Stored) -> RunResult:
     """The run whose rows these are. Raises `Unfit`."""
+    return from_rows(table, [run])[0]
+
+
+def from_rows(table: pa.Table, runs: Sequence[Stored]) -> list[RunResult]:
+    """The runs whose rows these are, one run's after the other's. Raises `Unfit`.
+
+    Of many runs at once it takes little longer than of one.
+    """
     try:
         columns = [table.column(name).cast(kind) for name, kind in zip(SCORES.names, SCORES.types, strict=True)]
     except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -145,17 +153,32 @@ def from_table(table: pa.Table, run: Stored) -> RunResult:
     # By dlpack, as `to_numpy` imports pandas, which takes longer than to read a hundred runs.
     stages = Words(tuple(coded.dictionary.to_pylist()), np.from_dlpack(coded.indices))
     others = [np.from_dlpack(column.combine_chunks()) for column in columns[1:]]
+    of_metrics = np.array([text.startswith(METRIC) for text in stages.texts], dtype=np.bool_)[stages.codes]
     names = tuple(text.removeprefix(METRIC) for text in stages.texts)
-    reported = np.array([text.startswith(METRIC) for text in stages.texts], dtype=np.bool_)[stages.codes]
-    scores, metrics = np.flatnonzero(~reported), np.flatnonzero(reported)
-    round, _, client, *_, value = (column[metrics] for column in others)
-    return RunResult(
-        run.spec,
-        Scores(stages.take(scores), *(column[scores] for column in others)),
-        dict(run.provenance),
-        run.failure,
-        Metrics(round, client, Words(names, stages.codes[metrics]), value),
-    )
+    found, end = [], 0
+    for run in runs:
+        start, end = end, end + (run.rows if len(runs) > 1 else len(table))
+        metrics = start + np.flatnonzero(of_metrics[start:end])
+        scores = start + np.flatnonzero(~of_metrics[start:end])
+        round, _, client, *_, value = (column[metrics] for column in others)
+        found.append(
+            RunResult(
+                run.spec,
+                Scores(stages.take(scores), *(column[scores] for column in others)),
+                dict(run.provenance),
+                run.failure,
+                Metrics(round, client, Words(names, stages.codes[metrics]), value),
+            )
+        )
+    return found
+
+
+def belong(ids: pa.ChunkedArray, runs: Sequence[Stored]) -> bool:
+    """Whether rows with these run ids are those of these runs, one run's after the other's."""
+    coded = ids.combine_chunks().dictionary_encode()
+    places = {id: place for place, id in enumerate(coded.dictionary.to_pylist())}
+    expected = np.repeat([places.get(run.spec.id, -1) for run in runs], [run.rows for run in runs])
+    return not coded.null_count and np.array_equal(np.from_dlpack(coded.indices), expected)
 
 
 def _plain(result: RunResult, kind: pa.DataType, origin: str) -> Any:

@@ -5,6 +5,7 @@ The reference runs that come with an installed pflbench are there, too. A run of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pflbench import package
@@ -50,6 +51,12 @@ class ShownStore(Store):
         if pack is None:
             return super()._read(stored)
         return self._came_along.read(pack, stored.spec.id) if stored.spec.id in pack.entries else None
+
+    def _read_several(self, path: Path, ids: Sequence[str]) -> dict[str, RunResult]:
+        pack = self._came_along.known.get(path)
+        if pack is None:
+            return super()._read_several(path, ids)
+        return self._came_along.read_several(pack, pack.entries.keys() & ids)
 
     def every(self) -> dict[str, Stored]:
         """As in a store."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -119,6 +119,20 @@ class Store:
         Raises `MissingRun` if it is not there any more, and nowhere else.
         """
         return self._read(stored) or self.read(stored.spec.id)
+
+    def fetch_several(self, runs: Iterable[Stored]) -> dict[str, RunResult]:
+        """Those of these runs, as `list` described them, that lie in packs and can be read at once, by id."""
+        of: dict[Path, list[str]] = {}
+        for run in runs:
+            of.setdefault(run.path, []).append(run.spec.id)
+        found = dict[str, RunResult]()
+        for path, ids in of.items():
+            found |= self._read_several(path, ids)
+        return found
+
+    def _read_several(self, path: Path, ids: Sequence[str]) -> dict[str, RunResult]:
+        pack = self.packs.known.get(path)
+        return self.packs.read_several(pack, pack.entries.keys() & ids) if pack else {}
 
     def _read(self, stored: Stored) -> RunResult | None:
         id = stored.spec.id

@@ -64,6 +64,8 @@ def contents(store: Store) -> Runs:
         )
         assert store.status(run.spec.id) == ("done" if run.failure is None else "failed")
         assert run.path.is_file()
+    in_packs = {run.spec.id: found[run.spec.id] for run in listed if run.path.parent.name == "packs" and run.rows}
+    assert store.fetch_several(listed) == in_packs
     return found
 
 

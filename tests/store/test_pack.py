@@ -37,7 +37,7 @@ from store_kit import (
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult, Score
-from pflbench.store import CorruptFile, MissingRun, Store, files, packfile
+from pflbench.store import CorruptFile, MissingRun, Store, files, packfile, runfile
 from pflbench.store.packing import pack
 
 
@@ -456,6 +456,53 @@ def test_one_damaged_run_costs_no_other(store: Store) -> None:
     assert store.status(lost) == "missing"
     assert list(contents(store)) == [id for id in sorted(spec(seed).id for seed in range(4)) if id != lost]
     assert len(pack_files(store)) == 2 and (path.parent / f"{path.name}.corrupt").exists()
+
+
+def test_many_at_once_are_read_in_small_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fits into memory, and one by one where a run alone does not."""
+    runs = {run.spec.id: run for run in (done(seed) for seed in range(5))}
+    for run in runs.values():
+        store.write(run)
+    pack(store)
+    rows = store.list()[0].rows
+    for most in (1, 2 * rows, 3 * rows - 1, 5 * rows):
+        monkeypatch.setattr(runfile, "AT_ONCE", most)
+        some = [run for run in reversed(store.list()) if run.spec.seed != 3]
+        assert store.fetch_several(some) == {run.spec.id: runs[run.spec.id] for run in some}
+
+
+@pytest.mark.parametrize("ids", [["{b}", "{a}"], ["{a}", "{a}"], ["{a}", None]])
+def test_rows_of_another_run_are_not_read(store: Store, ids: list[str | None]) -> None:
+    """A pack whose list of runs names others than its rows do."""
+    for seed in (0, 1):
+        store.write(done(seed))
+    ((path, *_),) = pack(store)
+    content = pq.read_table(path)
+    a, b = content["run_id"].unique().to_pylist()
+    column = content.schema.get_field_index("run_id")
+    with pq.ParquetWriter(path, content.schema) as writer:
+        for number, id in enumerate(ids):
+            rows = len(content) // 2
+            some = content.slice(number * rows, rows)
+            named = pa.array([id and id.format(a=a, b=b)] * rows, pa.string())
+            writer.write_table(some.set_column(column, content.schema.field(column), named))
+    known = Store(store.root, packed=True, mends=False)
+    assert known.fetch_several(known.list()) == {}
+    for id in {a, b} if ids[0] != "{a}" else {b}:
+        with pytest.warns(CorruptFile, match="not where they should be"), pytest.raises(MissingRun):
+            Store(store.root, mends=False).read(id)
+
+
+def test_of_a_damaged_pack_nothing_is_read_at_once(store: Store, recwarn: pytest.WarningsRecorder) -> None:
+    """And nobody is told, as who reads the runs one by one is told which of them is damaged."""
+    for seed in range(4):
+        store.write(done(seed))
+    ((path, *_),) = pack(store)
+    break_page(path, 2)
+    assert store.fetch_several(store.list()) == {} and not recwarn.list
+    assert len(store.fetch_several(store.list()[:2])) == 2
+    path.unlink()
+    assert store.fetch_several(store.list()) == {}
 
 
 def test_a_damaged_run_does_not_keep_others_from_being_packed(store: Store) -> None:

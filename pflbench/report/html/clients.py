@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pflbench.report.cells import Read, of_seed
+from pflbench.report.fairness import over_seeds
 from pflbench.report.statistics import worst_tenth
 from pflbench.suite.cells import Reading
 
@@ -46,11 +47,13 @@ def clients(done: Sequence[Read], reading: Reading) -> Clients | None:
     seeds = [values for one in done if len(values := of_seed(one, reading))]
     if not seeds:
         return None
-    quantiles = np.mean([np.quantile(values, list(QUANTILES)) for values in seeds], axis=0)
+    alike = len({len(values) for values in seeds}) == 1
+    each = [np.stack(seeds)] if alike else [values[None] for values in seeds]
+    quantiles = np.concatenate([np.quantile(some, list(QUANTILES), axis=1) for some in each], axis=1).mean(1)
     counts, _ = np.histogram(np.concatenate(seeds), bins=_BINS, range=(0.0, 100.0))
     return Clients(
-        worst=float(np.mean([worst_tenth(values) for values in seeds])),
-        median=float(np.mean([np.median(values) for values in seeds])),
+        worst=over_seeds(seeds, worst_tenth),
+        median=float(quantiles[list(QUANTILES).index(0.5)]),
         quantiles=tuple(quantiles.tolist()),
         counts=tuple(counts.tolist()),
         number=(min(map(len, seeds)), max(map(len, seeds))),

@@ -13,7 +13,7 @@ from pflbench.report.appendix import appendices
 from pflbench.report.html.data import Pool, Sheet
 from pflbench.report.html.escape import discreet
 from pflbench.report.latex import latex_appendix
-from pflbench.report.render import csv_lines, markdown_appendix, render
+from pflbench.report.render import VERSUS_COLUMNS, csv_lines, in_csv, markdown_appendix, render, versus_fields
 from pflbench.report.table import Table
 
 FORMATS = ("markdown", "latex", "csv")
@@ -35,7 +35,7 @@ def copies(sheets: Iterable[Sheet], compare: bool) -> str:
         for read_as, table in sheet.tables.items():
             of[read_as] = {"": alone(table, compare, lines)}
             for row, versus in sheet.versus.get(read_as, {}).items():
-                of[read_as][row] = against(replace(table, versus=versus), compare, lines)
+                of[read_as][row] = against(replace(table, versus=versus), lines)
         of["bibtex"] = _numbers(sheet.bibtex.split("\n"), lines)
     content = json.dumps({"lines": lines.things, "tables": tables}, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(content.encode(), mtime=0)).decode()
@@ -50,13 +50,13 @@ def alone(table: Table, compare: bool, lines: Pool) -> Packed:
     return {**found, "csv": cells and [cells, more]}
 
 
-def against(table: Table, compare: bool, lines: Pool) -> Packed:
+def against(table: Table, lines: Pool) -> Packed:
     """What a rival adds to the texts of a table."""
-    last = appendices(table, compare)[-1]
+    last = appendices(table, compare=False)[-1]
     return {
         "markdown": _numbers(["", *"\n\n".join(markdown_appendix(last)).split("\n"), ""], lines),
         "latex": _numbers([*latex_appendix(table, last), ""], lines),
-        "csv": _numbers([one.versus for one in csv_lines([table])], lines),
+        "csv": _numbers([in_csv(VERSUS_COLUMNS), *versus_fields(table)], lines),
     }
 
 

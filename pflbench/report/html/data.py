@@ -15,6 +15,7 @@ from pflbench.commands import DEFAULT_RESULTS, command, folder_option
 from pflbench.report import text
 from pflbench.report.appendix import appendices
 from pflbench.report.beside import side_by_side
+from pflbench.report.cells import Read
 from pflbench.report.fairness import fairness
 from pflbench.report.html.clients import Clients, clients, drawn
 from pflbench.report.html.equal import COSTS, AtEqualCost, at_equal_cost
@@ -32,6 +33,10 @@ from pflbench.suite.said import Departure
 
 MADE = ("device", "torch", "numpy", "python", "pflbench")
 """What the page tells of a run's provenance beside its commit. Everything else may name somebody or their machine."""
+
+
+Known = dict[tuple[str, str], tuple[Sequence[Read], dict[str, Any]]]
+"""What was read of a cell in its first reading, and what is behind its place then."""
 
 
 class Told(NamedTuple):
@@ -191,7 +196,8 @@ def _readings(sheet: Sheet, equal: AtEqualCost | None, pool: Pool) -> dict[str, 
 
     The first one's own texts and footer stand in the page itself, where the scripts find them.
     """
-    found: dict[str, Any] = {read_as: _reading(sheet, read_as, pool) for read_as in sheet.tables}
+    known: Known = {}
+    found: dict[str, Any] = {read_as: _reading(sheet, read_as, pool, known) for read_as in sheet.tables}
     first, *others = found.values()
     for other in others:
         other["cells"] = _changed(other["cells"], first["cells"])
@@ -218,7 +224,7 @@ def _changed(some: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
+def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[str, Any]:
     table, filled = sheet.tables[read_as], sheet.fills.get(read_as)
     wide = side_by_side(table)
     rivals = sheet.versus.get(read_as, {})
@@ -226,7 +232,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool) -> dict[str, Any]:
     for place, of, main in _located(table):
         cells[place.key] = {
             **_shown(place.value, wide.decimals, pool),
-            **(_behind(sheet, filled, of, place, pool) if filled and main and place.value.there else {}),
+            **(_known(known, sheet, filled, of, place, pool) if filled and main and place.value.there else {}),
         }
         for row, against in rivals.items():
             if main and of in against.cells:
@@ -288,6 +294,18 @@ def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
         about = discreet(value.method), value.stage, tuple(value.rests_on.items())
         found |= {"done": [value.done, value.expected, value.failed], "about": pool.add(about)}
     return {key: one for key, one in found.items() if one is not None}
+
+
+def _known(known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, pool: Pool) -> dict[str, Any]:
+    """What is behind a place; as it is in the first reading where this one reads the same of all its runs."""
+    done = filled.found.get(of)
+    if done is None:
+        return _behind(sheet, filled, of, place, pool)
+    if of in known and known[of][0] is done:
+        return known[of][1]
+    found = _behind(sheet, filled, of, place, pool)
+    known.setdefault(of, (done, found))
+    return found
 
 
 def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, pool: Pool) -> dict[str, Any]:
