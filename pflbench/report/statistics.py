@@ -83,12 +83,12 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval | Non
     return None if sd is None else _around(mean, sd / math.sqrt(n), n - 1, level)
 
 
-def paired(differences: Sequence[float], tested: bool = True) -> Paired:
+def paired(differences: npt.ArrayLike, tested: bool = True) -> Paired:
     """What the differences of two methods over their shared seeds say. Raises `ValueError` for none.
 
     `tested`: whether the sign-flip test is made and the detectable difference sought, which take long.
     """
-    return _paired(tuple(differences), tested)
+    return _paired(tuple(_flat(differences).tolist()), tested)
 
 
 @lru_cache(maxsize=20_000)

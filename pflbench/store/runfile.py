@@ -61,8 +61,8 @@ class RunFile:
         from pflbench.store import schema
 
         found = dict[str, RunResult]()
-        groups = {entry.group: entry for entry in map(self.entries.__getitem__, ids) if entry.rows}
-        for some in _batches(groups[group] for group in sorted(groups.keys() - {None})):
+        groups = {entry.group: entry for id in ids if (entry := self.entries[id]).rows and entry.group is not None}
+        for some in _batches(groups[group] for group in sorted(groups)):
             with schema.checked():
                 results = schema.from_rows(self._rows_of(some), some)
             found |= {result.spec.id: result for result in results}
