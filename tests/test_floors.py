@@ -30,6 +30,7 @@ GROUND = (
     "selection",
     "units",
     "commands",
+    "garbage",
 )
 FLOORS = [
     GROUND,
