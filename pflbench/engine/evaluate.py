@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,18 +111,21 @@ def evaluate(
     if not runs:
         return
     scoring = next(iter(runs.values())).spec.scoring
+    scored = [(index, client) for index, run in runs.items() for client in run.scored]
     if "finetuned" in scoring.stages or ("global" in scoring.stages and scoring.global_on == "clients"):
-        yield from _deployed(method, runs, clients, round, kept)
+        for owners in clients.portions(scored) if kept else [scored]:  # so many that memory holds their models
+            yield from _deployed(method, runs, clients, round, owners, kept)
     if "global" in scoring.stages and scoring.global_on == "test-set":
         yield from _on_test_rows(method, runs, clients, round, kept)
     if "personalized" in scoring.stages and not before_aggregation(method, scoring):
-        for owners in clients.portions([(index, client) for index, run in runs.items() for client in run.scored]):
+        for owners in clients.portions(scored):
             left = {(index, client): (runs[index].state(client), None) for index, client in owners}
             yield from personal(method, runs, clients, round, left, kept)
     if leaves_models(scoring):
         yield from _left_behind(runs, clients, round, kept)
     if kept and not {"global", "finetuned"} & set(scoring.stages):
-        _keep_deployed(method, runs, clients, kept)
+        for owners in clients.portions(scored):
+            _keep_deployed(method, runs, clients, owners, kept)
 
 
 def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
@@ -229,11 +232,17 @@ def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int, kept: 
         _keep(kept, index, client, {stage: runs[index].left[client]})
 
 
-def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None) -> Scored:
-    """The global model on each client's query rows, and its fine-tuning."""
+def _deployed(
+    method: AnyMethod,
+    runs: Mapping[int, Run],
+    clients: ClientMap,
+    round: int,
+    owners: Sequence[Owner],
+    kept: Kept | None,
+) -> Scored:
+    """The global model on the query rows of each of these clients, and its fine-tuning."""
     scoring = next(iter(runs.values())).spec.scoring
     updates = scoring.finetune.steps if scoring.finetune and "finetuned" in scoring.stages else 0
-    owners = [(index, client) for index, run in runs.items() for client in run.scored]
     names = [noise.key(runs[index].spec.seed, client, "finetune", round) for index, client in owners]
     items = []
     for (index, client), key in zip(owners, clients.data.upload(np.array(names, np.int64)), strict=True):
@@ -257,11 +266,12 @@ def _deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, ro
         _keep(kept, index, client, models)
 
 
-def _keep_deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, kept: Kept) -> None:
-    """Keep the global models of a suite that scores none, if the method has any."""
+def _keep_deployed(
+    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, owners: Sequence[Owner], kept: Kept
+) -> None:
+    """Keep these clients' global models in a suite that scores none, if the method has any."""
     if of_class(type(method)).global_model != "trained":
         return
-    owners = [(index, client) for index, run in runs.items() for client in run.scored]
     items = []
     for index, client in owners:
         drawn, _ = runs[index].streams[client].draw((Draw(epochs=1),), 0, "deploy")

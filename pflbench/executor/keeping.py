@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from pflbench.engine import host
+from pflbench.errors import StoreError
 from pflbench.spec import RunSpec
 from pflbench.store import models
 from pflbench.typing import Params
@@ -22,6 +24,8 @@ from pflbench.vector import Layout
 
 TOLD = ("commit", "dirty", "torch", "device", "finished")
 """What of a run's provenance stands beside its models."""
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""Stages that files are named by; a method of one's own may give a stage any name."""
 
 
 class Unkept(UserWarning):
@@ -47,14 +51,20 @@ class Models:
             try:
                 self._write(index, stage, client, torch.from_numpy(host.read(model, "models")).contiguous())
             except (OSError, SafetensorError) as error:
-                self._problem = _said(error)
+                self.give_up(_said(error))
+
+    def give_up(self, problem: str) -> None:
+        """Keep no models, and leave their room to the results. `problem`: why, which `publish` warns of."""
+        self._problem = problem
+        self.discard()
 
     def _write(self, index: int, stage: str, client: int, model: Params) -> None:
         id = self.specs[index].id
         if index not in self._folders:
             self._folders[index] = models.begin(self.results, id)
         digest = hashlib.sha256(model.numpy().tobytes()).hexdigest()
-        own = stage if client < 0 else f"{stage}-{client}"
+        own = stage if _PLAIN.fullmatch(stage) else digest[:16]
+        own = own if client < 0 else f"{own}-{client}"
         name = self._digests.setdefault((index, digest), f"{own}.safetensors")
         path = self._folders[index] / name
         if not path.exists():
@@ -76,7 +86,7 @@ class Models:
             whole = {"run": spec.id, **told, "files": self._files[index], "spec": spec.model_dump(mode="json")}
             try:
                 models.publish(self._folders.pop(index), self.results, spec.id, whole)
-            except OSError as error:
+            except (OSError, StoreError) as error:
                 problem = _said(error)
         if problem:
             warnings.warn(f"The models of run {spec.id} are not kept: {problem}.", Unkept, stacklevel=2)

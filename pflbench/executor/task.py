@@ -20,7 +20,7 @@ from pflbench.engine import blame, chain, memory
 from pflbench.engine.client_map import Execution, one_lane
 from pflbench.engine.evaluate import before_aggregation
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
-from pflbench.errors import PflbenchError, UsageError
+from pflbench.errors import PflbenchError, StoreError, UsageError
 from pflbench.executor import build, checkpoint, provenance
 from pflbench.executor.again import apart, scored_often
 from pflbench.executor.allocator import limited, tidy
@@ -31,6 +31,8 @@ from pflbench.methods.base import Method
 from pflbench.models.network import Network
 from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
+from pflbench.store import models as kept
+from pflbench.store.header import Stored
 from pflbench.store.merging import bits_apart
 from pflbench.store.store import Store
 from pflbench.units import Interval
@@ -204,12 +206,14 @@ def _train(
         heard = replace(
             setup,
             on_round=_after(setup.on_round, walked.rounds),
-            after_round=_written(under, walked, trained.models is not None, method) if under else None,
+            after_round=_written(under, walked, trained.models is not None) if under else None,
             kept=trained.models,
         )
         trained.simulation = Simulation(task.specs, federations, method, network, heard, walked.left)
         if under:
             under.restore(trained.simulation)
+        if trained.models and _is_past_models(trained.simulation):
+            trained.models.give_up("training went on after its last round, from a checkpoint without them")
         try:
             return trained.simulation.run()
         except BaseException:
@@ -218,14 +222,17 @@ def _train(
             raise
 
 
-def _written(
-    under: checkpoint.Checkpoints, walked: chain.Walked, keeps: bool, method: Method[Any, Any, Any]
-) -> Callable[[Simulation], None]:
+def _is_past_models(simulation: Simulation) -> bool:
+    """Whether the last round, whose training makes models to keep, is over: as a checkpoint says, before it began."""
+    spec = simulation.runs[0].spec
+    return simulation.rounds == spec.rounds and before_aggregation(simulation.method, spec.scoring)
+
+
+def _written(under: checkpoint.Checkpoints, walked: chain.Walked, keeps: bool) -> Callable[[Simulation], None]:
     """Write checkpoints; after the last round none where its training made models to keep, which it would not hold."""
 
     def written(simulation: Simulation) -> None:
-        spec = simulation.runs[0].spec
-        if not (keeps and simulation.rounds == spec.rounds and before_aggregation(method, spec.scoring)):
+        if not (keeps and _is_past_models(simulation)):
             under.keep(walked, simulation)
 
     return written
@@ -403,25 +410,52 @@ def keep(result: RunResult, place: Place, detail: str = "", models: Models | Non
         # Asked now: another may have stored it meanwhile.
         there = None if place.replace and models is None else store.find(spec.id)
         if models is not None and there is not None and there.failure is None:
-            return _keep_models(result, store.fetch(there), models)
+            return _keep_models(result, store.fetch(there), place, models)
         if there is not None and there.failure is None:
             if failure is None and (different := apart(store.fetch(there), result)):
-                kept = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
-                return Done(spec, "error", kept)
+                stays = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
+                return Done(spec, "error", stays)
             if failure is None and scored_often(there.provenance, spec, place.evaluate_every):
                 return Done(spec, "done", headline=shown, elsewhere=True)
-        store.write(result)
+        old = None if models else _outdated(result, store)
+        _write(result, store, models)
     except PflbenchError as error:
         return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)
     if models is not None:
         models.publish(spec, result.provenance)
+    if old:
+        kept.remove(store.root, old.ids)
     return Done(spec, "failed" if failure else "done", failure or "", detail, seconds, headline=shown)
 
 
-def _keep_models(result: RunResult, there: RunResult, models: Models) -> Done:
-    """Keep the models of a run that is finished already, if they are those of its scores."""
+def _outdated(result: RunResult, store: Store) -> Stored | None:
+    """The finished run that this result replaces, if models are kept of it and its scores are others."""
+    there = store.find(result.spec.id)
+    if there is None or there.failure is not None or kept.find(store.root, there.ids) is None:
+        return None
+    return there if result.failure is None and bits_apart(result, store.fetch(there)) else None
+
+
+def _write(result: RunResult, store: Store, models: Models | None) -> None:
+    """Write a run; where there is no room for it beside its models, without them. Raises `StoreError`."""
+    try:
+        store.write(result)
+    except StoreError:
+        if models is None:
+            raise
+        models.give_up("the results needed their room")
+        store.write(result)
+
+
+def _keep_models(result: RunResult, there: RunResult, place: Place, models: Models) -> Done:
+    """Keep the models of a run that is finished already, if they are those of its scores.
+
+    Scores of more rounds, where they are asked for, are added to those that it has. Raises `StoreError`.
+    """
     if different := bits_apart(result, there):
         return Done(result.spec, "error", _OTHER_MODELS.format(different))
+    if not scored_often(there.provenance, result.spec, place.evaluate_every):
+        _write(result, Store(place.results), models)
     models.publish(result.spec, result.provenance)
     seconds = float(result.provenance["wall_seconds"])
     return Done(result.spec, "done", seconds=seconds, headline=headline(result.scores))

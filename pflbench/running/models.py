@@ -90,15 +90,21 @@ class KeptModels:
             ["batch", "classes"].
 
         Raises:
-            UsageError: There is no such model, or the network's code is not there.
+            UsageError: There is no such model, the network's code is not there, or the images are not its own's size.
             StoreError: The model's file is damaged.
         """
         import torch
 
-        state = self.state_dict(stage, client)
-        vector = torch.cat([one.flat(state[one.name]) for one in self.network.parameters])
+        state, network = self.state_dict(stage, client), self.network
+        if {name: values.shape for name, values in state.items()} != {p.name: p.shape for p in network.parameters}:
+            path = str(self.path(stage, client))
+            raise StoreError(f"{path!r} has other tensors than the network of run {self.spec.id}.")
+        if images.dim() != 4 or images.shape[1:] != network.shape:
+            must = ", ".join(map(str, network.shape))
+            raise UsageError(f"The network takes images [batch, {must}], not {[*images.shape]}.")
+        vector = torch.cat([one.flat(state[one.name]) for one in network.parameters])
         with torch.no_grad():
-            return self.network.logits([vector], images.to(vector.dtype))
+            return network.logits([vector], images.to(vector.dtype))
 
 
 def read(run: Stored, results: Path, places: Places) -> KeptModels:
@@ -109,6 +115,6 @@ def read(run: Stored, results: Path, places: Places) -> KeptModels:
             f"No models of run {run.spec.id} are kept in {str(results)!r}: `pflbench run --keep-models` keeps those "
             "that it trains."
         )
-    index, files = models.read(path)
+    index, files = models.read(path, run.ids)
     told = {name: value for name, value in index.items() if name not in ("run", "files", "spec")}
     return KeptModels(path, run.spec, told, files, places)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,16 @@ def find(root: Path, ids: Iterable[str]) -> Path | None:
 
 def begin(root: Path, id: str) -> Path:
     """A new folder to write a run's models into; what an earlier process left unfinished goes. Raises `OSError`."""
-    for path in folder(root, id).parent.glob(f".{id}-*"):
-        shutil.rmtree(path, ignore_errors=True)
+    _clear(root, id)
     new = folder(root, f".{id}-{uuid.uuid4().hex[:8]}")
     new.mkdir(parents=True)
     return new
+
+
+def _clear(root: Path, id: str) -> None:
+    """Remove what killed processes left of a run's models."""
+    for path in folder(root, id).parent.glob(f".{id}-*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def publish(new: Path, root: Path, id: str, index: Mapping[str, Any]) -> None:
@@ -46,27 +51,45 @@ def publish(new: Path, root: Path, id: str, index: Mapping[str, Any]) -> None:
         file.write(json.dumps(index, indent=1).encode())
         files.sync(file)
     files.sync_folder(new)
-    final = folder(root, id)
-    shutil.rmtree(final, ignore_errors=True)
+    final, older = folder(root, id), new.with_name(f"{new.name}-older")
+    with suppress(FileNotFoundError):
+        final.rename(older)
     new.rename(final)
+    shutil.rmtree(older, ignore_errors=True)
     files.sync_folder(final.parent)
 
 
-def read(path: Path) -> tuple[dict[str, Any], Files]:
-    """The index of a folder of models, and which file has whose. Raises `StoreError` if it cannot be read."""
+def read(path: Path, ids: Collection[str]) -> tuple[dict[str, Any], Files]:
+    """The index of a folder of models, and which file has whose.
+
+    Raises `StoreError` if it cannot be read, or is of none of these ids.
+    """
     try:
         index = json.loads((path / INDEX).read_text())
-        return index, {stage: {int(c): name for c, name in own.items()} for stage, own in index["files"].items()}
+        told = {stage: own for stage, own in index["files"].items() if own}
+        found = {stage: {int(c): _name(name) for c, name in own.items()} for stage, own in told.items()}
+        run = str(index["run"])
     except OSError as error:
         raise files.unreadable(path / INDEX, error) from error
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise StoreError(f"{str(path / INDEX)!r} is damaged: {error}.") from error
+    if run not in ids:
+        raise StoreError(f"{str(path)!r} has the models of run {run}, which is not its name. Move it away.")
+    return index, found
+
+
+def _name(name: str) -> str:
+    """The name of a file in the folder. Raises `ValueError` for another."""
+    if Path(name).name != name:
+        raise ValueError(f"{name!r} is no file beside it")
+    return name
 
 
 def remove(root: Path, ids: Iterable[str]) -> None:
     """Remove the models of runs, as far as there are some."""
     for id in ids:
         shutil.rmtree(folder(root, id), ignore_errors=True)
+        _clear(root, id)
     with suppress(OSError):
         (root / "models").rmdir()  # if they were the last
 
@@ -77,7 +100,10 @@ def copy(source: Path, root: Path, id: str) -> None:
         return
     try:
         new = begin(root, id)
-        shutil.copytree(source, new, dirs_exist_ok=True)
-        new.rename(folder(root, id))
+        try:
+            shutil.copytree(source, new, dirs_exist_ok=True)
+            new.rename(folder(root, id))
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise StoreError(f"The models in {str(source)!r} cannot be copied: {files.said(error)}.") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
     """
     for id in ids:
         store.check_place(id)  # a copy in a pack may be readable where the file of its own is another version's
+    former = {id: run.ids for id in ids if (run := store.find(id))}
     done = []
     for pack in store.packs.all():
         leaving = tuple(id for id in pack.entries if id in ids)
@@ -41,7 +43,7 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
         if (path := store.path(id)).is_file():
             files.unlink(path)
             done.append(Removed(path, (id,), None))
-    models.remove(store.root, ids)
+    models.remove(store.root, {*ids, *chain(*former.values())})
     for folder in (store.packs.folder, store.runs):
         if folder.is_dir():
             files.sync_folder(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from pflbench import load_models
 from pflbench.catalog import complete, describe
+from pflbench.engine import client_map
 from pflbench.engine.batches import query_batches
+from pflbench.engine.simulate import Simulation
 from pflbench.errors import StoreError, UsageError
 from pflbench.executor import build, keeping
 from pflbench.executor.checkpoint import Checkpoints
 from pflbench.executor.keeping import Unkept
 from pflbench.executor.task import Place, Task, run_task
+from pflbench.methods.ditto import Ditto
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
-from pflbench.store import Store
+from pflbench.store import Store, files, models
 from pflbench.store.merging import merge
 from pflbench.store.removal import remove
 from pflbench.testing import tiny_spec
@@ -143,6 +147,30 @@ def test_a_finished_result_stays_and_models_are_kept_only_of_the_same_scores(tmp
     assert path.read_bytes() == before and not list((where.results / "models").glob("*"))
 
 
+def test_scores_of_more_rounds_are_added_to_a_finished_result(tmp_path: Path) -> None:
+    """Else it would be trained again at every command that asks for them."""
+    one = spec("fedavg", TUNED)
+    run_task(Task((one,)), Place(tmp_path / "results", tmp_path))
+    before = Store(tmp_path / "results").read(one.id)
+    (done,) = run_task(Task((one,)), place(tmp_path, evaluate_every=1))
+    after = Store(tmp_path / "results").read(one.id)
+    assert done.status == "done" and {score.round for score in after.scores} == {1, 2}
+    assert [score for score in after.scores if score.round == 2] == list(before.scores)
+    assert load_models(one.id, tmp_path / "results").stages == ("global", "finetuned")
+
+
+def test_models_of_other_scores_go_with_them(tmp_path: Path) -> None:
+    one, without = spec("fedavg", TUNED), Place(tmp_path / "results", tmp_path, replace=True)
+    run_task(Task((one,)), place(tmp_path))
+    run_task(Task((one,)), without)  # the same scores
+    load_models(one.id, without.results)
+    result = Store(without.results).read(one.id)
+    Store(without.results).write(replace(result, scores=[score._replace(loss_sum=1.0) for score in result.scores]))
+    run_task(Task((one,)), without)
+    with pytest.raises(UsageError, match="No models of run"):
+        load_models(one.id, without.results)
+
+
 def remove_models(results: Path, one: RunSpec) -> None:
     for path in (results / "models" / one.id).iterdir():
         path.unlink()
@@ -203,3 +231,187 @@ def test_a_file_that_is_cut_off_is_one_message(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(StoreError, match="cannot be read"):
         models.state_dict("global")
+
+
+def test_a_checkpoint_after_the_last_round_gives_the_scores_without_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was written without `--keep-models`, and whoever goes on from it does not make the models any more."""
+    one, score = spec("fedrep", LEFT), Simulation.score
+
+    def killed(self: Simulation, last: bool = True) -> None:
+        if last:
+            raise KeyboardInterrupt
+        score(self, last)
+
+    monkeypatch.setattr(Simulation, "score", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_task(Task((one,)), Place(tmp_path / "results", tmp_path, checkpoint_every=Interval(rounds=1)))
+    monkeypatch.setattr(Simulation, "score", score)
+    with pytest.warns(Unkept, match="from a checkpoint without them"):
+        (done,) = run_task(Task((one,)), place(tmp_path, checkpoint_every=Interval(rounds=1)))
+    assert done.status == "done" and Store(tmp_path / "results").find(one.id)
+
+
+def test_models_that_cannot_be_written_leave_their_room_to_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(*args: Any) -> None:
+        save_file(*args)
+        if args[1].name.startswith("finetuned"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    write = Store.write
+
+    def there(self: Store, result: Any) -> Path:
+        assert not list(tmp_path.rglob("*.safetensors"))
+        return write(self, result)
+
+    monkeypatch.setattr(keeping, "save_file", half)
+    monkeypatch.setattr(Store, "write", there)
+    with pytest.warns(Unkept, match="are not kept: No space left on device"):
+        (done,) = run_task(Task((spec("fedavg", TUNED),)), place(tmp_path))
+    assert done.status == "done"
+
+
+def test_results_for_which_models_leave_no_room_are_written_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Store.write
+
+    def full(self: Store, result: Any) -> Path:
+        if list(tmp_path.rglob("*.safetensors")):
+            raise StoreError("No space left on device.")
+        return write(self, result)
+
+    monkeypatch.setattr(Store, "write", full)
+    one = spec("fedavg", TUNED)
+    with pytest.warns(Unkept, match="are not kept: the results needed their room"):
+        (done,) = run_task(Task((one,)), place(tmp_path))
+    assert done.status == "done" and Store(tmp_path / "results").find(one.id)
+    assert not list((tmp_path / "results" / "models").glob("*"))
+
+
+def test_a_disk_that_breaks_costs_the_models_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = files.sync_folder
+
+    def broken(folder: Path) -> None:
+        if "models" in folder.parts:
+            raise StoreError("Cannot write: Input/output error.")
+        sync(folder)
+
+    monkeypatch.setattr(files, "sync_folder", broken)
+    with pytest.warns(Unkept, match="Input/output error"):
+        (done,) = run_task(Task((spec("fedavg", TUNED),)), place(tmp_path))
+    assert done.status == "done"
+
+
+def test_older_models_stay_until_the_new_ones_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, tree = spec("fedavg", TUNED), shutil.rmtree
+    run_task(Task((one,)), place(tmp_path))
+
+    def killed(path: Path, **how: Any) -> None:
+        load_models(one.id, tmp_path / "results")
+        tree(path, **how)
+        load_models(one.id, tmp_path / "results")
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    (done,) = run_task(Task((one,)), place(tmp_path, replace=True))
+    assert done.status == "done" and [path.name for path in (tmp_path / "results" / "models").iterdir()] == [one.id]
+
+
+@pytest.mark.parametrize("stage", ["a/b", "{outside}/x", "..", "x" * 300])
+def test_a_stage_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    """A method of one's own may return models of stages that are no names of files."""
+    personalize, stage = Ditto.personalize, stage.format(outside=tmp_path / "results")
+    monkeypatch.setattr(
+        Ditto, "personalize", lambda *args, **how: {"personalized": (w := personalize(*args, **how)), stage: w + 1}
+    )
+    one = spec("ditto", PERSONAL)
+    run_task(Task((one,)), place(tmp_path))
+    kept = load_models(one.id, tmp_path / "results")
+    assert {path.parent for path in tmp_path.rglob("*.safetensors")} == {kept.folder}
+    mine, other = kept.state_dict("personalized", 1), kept.state_dict(stage, 1)
+    assert all(torch.equal(other[name], values + 1) for name, values in mine.items())
+
+
+def test_models_of_few_clients_are_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scored, call = list[int](), client_map.ClientMap.__call__
+
+    def counted(self: Any, fn: Any, shared: Any, items: Any, key: Any = None) -> Any:
+        scored.append(len(items))
+        return call(self, fn, shared, items, key)
+
+    monkeypatch.setattr(client_map, "PORTION", 2)
+    monkeypatch.setattr(client_map.ClientMap, "__call__", counted)
+    for one in (spec("fedavg", TUNED), spec("ditto", LATER)):
+        run_task(Task((one,)), place(tmp_path))
+        assert max(scored) == 2
+        assert len(load_models(one.id, tmp_path / "results").clients("global")) == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "null", "{}", '{"files": []}', '{"files": {"global": {"0": 5}}}', '{"files": {"global": {"0": "../x"}}}'],
+)
+def test_an_index_that_is_none_is_one_message(tmp_path: Path, text: str) -> None:
+    (tmp_path / models.INDEX).write_text(text)
+    with pytest.raises(StoreError, match="is damaged"):
+        models.read(tmp_path, ["a"])
+
+
+def test_an_empty_stage_is_none(tmp_path: Path) -> None:
+    (tmp_path / models.INDEX).write_text('{"run": "a", "files": {"global": {}}}')
+    assert models.read(tmp_path, ["a"])[1] == {}
+
+
+def test_models_of_another_run_are_not_taken_for_its_own(tmp_path: Path) -> None:
+    one, other = spec("fedavg", TUNED), spec("fedavg", TUNED, 1)
+    for run in (one, other):
+        run_task(Task((run,)), place(tmp_path))
+    remove_models(tmp_path / "results", one)
+    shutil.copytree(models.folder(tmp_path / "results", other.id), models.folder(tmp_path / "results", one.id))
+    with pytest.raises(StoreError, match=f"has the models of run {other.id}"):
+        load_models(one.id, tmp_path / "results")
+
+
+def test_what_the_network_does_not_take_is_one_message(tmp_path: Path) -> None:
+    one, images = spec("fedavg", TUNED), torch.zeros(2, 1, 28, 28)
+    run_task(Task((one,)), place(tmp_path))
+    kept = load_models(one.id, tmp_path / "results")
+    assert kept.logits(images, "global").shape == (2, 10)
+    for wrong in (images[0], torch.zeros(2, 1, 8, 8)):
+        with pytest.raises(UsageError, match=r"takes images \[batch, 1, 28, 28\], not"):
+            kept.logits(wrong, "global")
+    whole = kept.state_dict("global")
+    for state in ({"a": images}, {name: values[:1].contiguous() for name, values in whole.items()}):
+        save_file(state, kept.path("global"))
+        with pytest.raises(StoreError, match=f"other tensors than the network of run {one.id}"):
+            kept.logits(images, "global")
+
+
+def test_a_copy_that_does_not_fit_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / models.INDEX).write_text("{}")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copytree", full)
+    with pytest.raises(StoreError, match="cannot be copied: No space left on device"):
+        models.copy(source, tmp_path, "a")
+    assert not list((tmp_path / "models").iterdir())
+
+
+def test_models_under_a_former_id_go_with_their_run_too(tmp_path: Path) -> None:
+    """And what a killed process left of them."""
+    one, results = spec("fedavg", TUNED), tmp_path / "results"
+    run_task(Task((one,)), place(tmp_path))
+    store, former = Store(results), models.folder(results, "0123456789abcdef")
+    result = store.read(one.id)
+    store.write(replace(result, provenance={**result.provenance, "former_ids": former.name}))
+    models.folder(results, one.id).rename(former)
+    models.begin(results, one.id)
+    remove(store, [one.id])
+    assert not (results / "models").exists()
