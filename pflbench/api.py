@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -300,17 +301,19 @@ def load_models(run: str, results: Where = "results", *, data_dir: Where | None 
         data_dir: Where the datasets are, if not in the data root.
 
     Returns:
-        Their tensors by stage and client, and the network that takes them.
+        Their tensors by stage and client, and the network that takes them, for which a file of one's own has to be
+        where it was, or in this folder.
 
     Raises:
-        UsageError: There is no such run, its models were not kept, or a file of one's own that it needs is not there.
-        StoreError: Their index is damaged.
+        UsageError: There is no such run, or its models were not kept.
+        StoreError: Their index is damaged, or that of another run.
     """
     from pflbench.reading.stored import named
     from pflbench.running import models, rerunning
 
     (stored,) = named(ShownStore(Path(results), packaged=False), [run])
-    return models.read(stored, Path(results), rerunning.own_places(stored, data_root(data_dir), Path()))
+    own = partial(rerunning.own_places, stored, data_root(data_dir), Path.cwd())
+    return models.read(stored, Path(results), own)
 
 
 def cite(suite: str, format: str = "bibtex") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,7 @@ class KeptModels:
     spec: RunSpec
     provenance: Mapping[str, Any]
     files: models.Files
-    places: Places = field(repr=False)
+    places: Callable[[], Places] = field(repr=False)
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -72,10 +72,14 @@ class KeptModels:
 
     @cached_property
     def network(self) -> Network:
-        """The run's network, as its method trains it. Raises `UsageError` where it is of a file that is not there."""
+        """The run's network, as its method trains it.
+
+        Raises `UsageError` where the run's is of a file of one's own that is not there, or is another one now.
+        """
         from pflbench.executor import build
 
-        return build.method(self.spec, self.places).network(build.network(self.spec, self.places))
+        places = self.places()
+        return build.method(self.spec, places).network(build.network(self.spec, places))
 
     def logits(self, images: Tensor, stage: str, client: int | None = None) -> Tensor:
         """What a model says of images.
@@ -107,8 +111,11 @@ class KeptModels:
             return network.logits([vector], images.to(vector.dtype))
 
 
-def read(run: Stored, results: Path, places: Places) -> KeptModels:
-    """The models of a stored run. `places`: where the user's own code is. Raises `UsageError` if none were kept."""
+def read(run: Stored, results: Path, places: Callable[[], Places]) -> KeptModels:
+    """The models of a stored run. `places`: where the user's own code is, asked for a network.
+
+    Raises `UsageError` if none were kept, and `StoreError` if their index is damaged.
+    """
     path = models.find(results, run.ids)
     if path is None:
         raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -176,6 +176,8 @@ def train(
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
         dones, problems = (elsewhere or _here)(handed)
         problems = [*asked.problems, *problems]
+        others = (done.spec.id for done in dones if done.elsewhere and done.status == "done")
+        _tell_bare(others, store, execution, on_event)
         return asked._replace(dones=dones, problems=problems, stopped=stopping.requested(), waited=execution.wait)
 
 
@@ -234,7 +236,8 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     todo = [by_id[id] for id, state in states.items() if state in wanted[execution.redo]]
     done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
     on_event(Note(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
-    _tell_bare(states, store, execution, on_event)
+    if execution.redo != "always":
+        _tell_bare((id for id, state in states.items() if state == "done"), store, execution, on_event)
     lacks = _lacking(todo, work, execution)
     problems = list(dict.fromkeys(chain(*lacks.values())))
     if problems:  # one message for all that is missing
@@ -244,11 +247,11 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     return Outcome([spec for spec in todo if not lacks[spec]], problems, earlier, work.names)
 
 
-def _tell_bare(states: Mapping[str, str], store: Store, execution: Execution, on_event: OnEvent) -> None:
-    """Say of how many finished runs models are asked for that were not kept, and will not be."""
-    if not execution.keep_models or execution.redo == "always":
+def _tell_bare(ids: Iterable[str], store: Store, execution: Execution, on_event: OnEvent) -> None:
+    """Say of how many of these finished runs models are asked for that were not kept, and will not be."""
+    if not execution.keep_models:
         return
-    done = (store.find(id) for id, state in states.items() if state == "done")
+    done = (store.find(id) for id in ids)
     if bare := sum(models.find(store.root, run.ids) is None for run in done if run):
         on_event(Note(f"{count(bare, 'finished run')} without models; --redo always trains again for them."))
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import torch
+
 from pflbench import load_models
+from pflbench.errors import UsageError
+from pflbench.executor.sharing import Shared
+from pflbench.running import training
 from pflbench.store import Store
 
 COMMAND = ("run", "-s", "tiny.toml", "--column", "shards", "-m", "fedavg", "--seeds", "0")
@@ -31,3 +37,35 @@ def run_clients(folder: Path, id: str) -> tuple[int, ...]:
 def test_actors_of_ray_keep_none(cli, folder: Path) -> None:
     told = cli(*COMMAND, "--keep-models", "--executor", "ray")
     assert told.code == 2 and "--keep-models goes with --executor local or slurm." in told.err, told
+
+
+def test_models_are_asked_for_of_a_run_that_another_trains_without(
+    cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes it once this one has seen that it is missing."""
+    assert cli(*COMMAND).code == 0
+    (path,) = (folder / "results" / "runs").glob("*.parquet")
+    path = path.rename(folder / path.name)
+
+    def other(*_: object) -> Shared:
+        path.rename(folder / "results" / "runs" / path.name)
+        return Shared(*_)
+
+    monkeypatch.setattr(training, "Shared", other)
+    told = cli(*COMMAND, "--keep-models")
+    assert told.code == 0 and "1 finished run without models; --redo always trains again for them." in told.out, told
+
+
+def test_models_of_a_method_of_ones_own_are_read_without_its_file(cli, folder: Path) -> None:
+    mine = folder / "mine.py"
+    mine.write_text("from pflbench.methods.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n    '''As it is.'''\n")
+    assert cli(*COMMAND[:-3], "mine.py:Mine", *COMMAND[-2:], "--keep-models").code == 0
+    (run,) = Store(folder / "results").list()
+    models, images = load_models(run.spec.id), torch.zeros(2, 1, 28, 28)
+    client = models.clients("finetuned")[0]
+    assert models.logits(images, "finetuned", client).shape == (2, 10)
+    mine.unlink()
+    models = load_models(run.spec.id)
+    assert models.state_dict("finetuned", client)
+    with pytest.raises(UsageError, match="There is no file"):
+        models.logits(images, "finetuned", client)
