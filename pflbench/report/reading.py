@@ -69,8 +69,7 @@ def scored(result: RunResult, reading: Reading) -> Rounds:
 
     Raises `PflbenchError` if the run was not scored in one that it is to be scored in, or lacks a step for a client.
     """
-    if reading.read_as != "last":
-        walk = by_round(result, reading)
+    if reading.read_as != "last" and (walk := by_round(result, reading)):
         rounds = [max(walk, key=lambda n: walk[n])] if reading.read_as == "best" else list(walk)[-WINDOW:]
         return tuple(after(result, reading, n) for n in rounds)
     last = result.spec.rounds

@@ -10,7 +10,7 @@ from pflbench.errors import PflbenchError
 from pflbench.report.reading import average, by_client, scored
 from pflbench.result import Metric, RunResult, Score
 from pflbench.spec import Scoring
-from pflbench.suite.cells import Reading
+from pflbench.suite.cells import ReadAs, Reading
 from pflbench.testing import tiny_spec
 
 SPEC = tiny_spec(clients=9, training_clients=9, scoring=Scoring())
@@ -61,6 +61,12 @@ def test_steps_are_read_in_order_and_default_to_the_last() -> None:
 def test_missing_scores_are_an_error(reading: Reading) -> None:
     with pytest.raises(PflbenchError, match=f"Run {SPEC.id} has no scores at stage '{reading.stage}'"):
         read(SCORES, reading)
+
+
+@pytest.mark.parametrize("read_as", ["last-10", "best"])
+def test_a_run_without_any_scores_is_an_error_in_whichever_rounds_it_is_read(read_as: ReadAs) -> None:
+    with pytest.raises(PflbenchError, match=f"Run {SPEC.id} has no scores at stage 'global', step 0, after round 2"):
+        read([], Reading("global", read_as=read_as))
 
 
 def test_a_client_without_a_step_is_an_error() -> None:
