@@ -85,7 +85,8 @@ class Models:
             told = {name: record[name] for name in TOLD if record.get(name) is not None}
             whole = {"run": spec.id, **told, "files": self._files[index], "spec": spec.model_dump(mode="json")}
             try:
-                models.publish(self._folders.pop(index), self.results, spec.id, whole)
+                models.publish(self._folders[index], self.results, spec.id, whole)
+                del self._folders[index]
             except (OSError, StoreError) as error:
                 problem = _said(error)
         if problem:

@@ -417,7 +417,7 @@ def keep(result: RunResult, place: Place, detail: str = "", models: Models | Non
                 return Done(spec, "error", stays)
             if failure is None and scored_often(there.provenance, spec, place.evaluate_every):
                 return Done(spec, "done", headline=shown, elsewhere=True)
-        old = None if models else _outdated(result, store)
+        old = None if models is not None else _outdated(result, store)
         _write(result, store, models)
     except PflbenchError as error:
         return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)

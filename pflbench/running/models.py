@@ -86,7 +86,8 @@ class KeptModels:
 
         Args:
             images: ["batch", "channels", "height", "width"], floats, normalized as in training. A network with batch
-                normalization takes them as one batch; a run's scores are of minibatches.
+                normalization takes them as one batch, and one that needs a context as that, too; a run's scores are of
+                minibatches.
             stage: The model's stage.
             client: Whose model; may be left out where all share one.
 

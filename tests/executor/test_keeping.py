@@ -303,7 +303,7 @@ def test_a_disk_that_breaks_costs_the_models_only(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(files, "sync_folder", broken)
     with pytest.warns(Unkept, match="Input/output error"):
         (done,) = run_task(Task((spec("fedavg", TUNED),)), place(tmp_path))
-    assert done.status == "done"
+    assert done.status == "done" and not list((tmp_path / "results" / "models").iterdir())
 
 
 def test_older_models_stay_until_the_new_ones_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
