@@ -101,7 +101,8 @@ def copy(source: Path, root: Path, id: str) -> None:
     try:
         new = begin(root, id)
         try:
-            shutil.copytree(source, new, dirs_exist_ok=True)
+            for path in source.iterdir():
+                shutil.copyfile(path, new / path.name)
             new.rename(folder(root, id))
         finally:
             shutil.rmtree(new, ignore_errors=True)

@@ -393,13 +393,16 @@ def test_what_the_network_does_not_take_is_one_message(tmp_path: Path) -> None:
 def test_a_copy_that_does_not_fit_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    (source / models.INDEX).write_text("{}")
+    for name in (models.INDEX, "global.safetensors"):
+        (source / name).write_text("{}")
 
-    def full(*_: object, **__: object) -> None:
+    def full(_: object, to: Path, **__: object) -> None:
+        to.write_text("{")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(shutil, "copytree", full)
-    with pytest.raises(StoreError, match="cannot be copied: No space left on device"):
+    for name in ("copyfile", "copy2"):
+        monkeypatch.setattr(shutil, name, full)
+    with pytest.raises(StoreError, match=r"cannot be copied: No space left on device\.$"):
         models.copy(source, tmp_path, "a")
     assert not list((tmp_path / "models").iterdir())
 
