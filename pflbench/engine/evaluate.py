@@ -111,21 +111,25 @@ def evaluate(
     if not runs:
         return
     scoring = next(iter(runs.values())).spec.scoring
-    scored = [(index, client) for index, run in runs.items() for client in run.scored]
     if "finetuned" in scoring.stages or ("global" in scoring.stages and scoring.global_on == "clients"):
-        for owners in clients.portions(scored) if kept else [scored]:  # so many that memory holds their models
+        everybody = _scored(runs)
+        for owners in clients.portions(everybody) if kept else [everybody]:  # so many that memory holds their models
             yield from _deployed(method, runs, clients, round, owners, kept)
     if "global" in scoring.stages and scoring.global_on == "test-set":
         yield from _on_test_rows(method, runs, clients, round, kept)
     if "personalized" in scoring.stages and not before_aggregation(method, scoring):
-        for owners in clients.portions(scored):
+        for owners in clients.portions(_scored(runs)):
             left = {(index, client): (runs[index].state(client), None) for index, client in owners}
             yield from personal(method, runs, clients, round, left, kept)
     if leaves_models(scoring):
         yield from _left_behind(runs, clients, round, kept)
     if kept and not {"global", "finetuned"} & set(scoring.stages):
-        for owners in clients.portions(scored):
-            _keep_deployed(method, runs, clients, owners, kept)
+        _keep_deployed(method, runs, clients, kept)
+
+
+def _scored(runs: Mapping[int, Run]) -> list[Owner]:
+    """Run and client of all that are scored."""
+    return [(index, client) for index, run in runs.items() for client in run.scored]
 
 
 def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
@@ -266,23 +270,22 @@ def _deployed(
         _keep(kept, index, client, models)
 
 
-def _keep_deployed(
-    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, owners: Sequence[Owner], kept: Kept
-) -> None:
-    """Keep these clients' global models in a suite that scores none, if the method has any."""
+def _keep_deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, kept: Kept) -> None:
+    """Keep the global models of a suite that scores none, if the method has any."""
     if of_class(type(method)).global_model != "trained":
         return
-    items = []
-    for index, client in owners:
-        drawn, _ = runs[index].streams[client].draw((Draw(epochs=1),), 0, "deploy")
-        items.append(Item(index, (), tuple(drawn)))
+    servers = {index: run.server for index, run in runs.items()}
 
     def one(f: Objective, server: Tree, own: tuple[()], support: Batches) -> Params:
         return returned.model(method.deploy(f, server, support), "deploy()")
 
-    found = clients(one, {index: run.server for index, run in runs.items()}, items, key="deployed")
-    for (index, client), w in zip(owners, found, strict=True):
-        kept(index, "global", client, w)
+    for owners in clients.portions(_scored(runs)):
+        items = []
+        for index, client in owners:
+            drawn, _ = runs[index].streams[client].draw((Draw(epochs=1),), 0, "deploy")
+            items.append(Item(index, (), tuple(drawn)))
+        for (index, client), w in zip(owners, clients(one, servers, items, key="deployed"), strict=True):
+            kept(index, "global", client, w)
 
 
 def _on_test_rows(

@@ -409,14 +409,8 @@ def keep(result: RunResult, place: Place, detail: str = "", models: Models | Non
     try:
         # Asked now: another may have stored it meanwhile.
         there = None if place.replace and models is None else store.find(spec.id)
-        if models is not None and there is not None and there.failure is None:
-            return _keep_models(result, store.fetch(there), place, models)
-        if there is not None and there.failure is None:
-            if failure is None and (different := apart(store.fetch(there), result)):
-                stays = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
-                return Done(spec, "error", stays)
-            if failure is None and scored_often(there.provenance, spec, place.evaluate_every):
-                return Done(spec, "done", headline=shown, elsewhere=True)
+        if there is not None and there.failure is None and (settled := _beside(result, there, store, place, models)):
+            return settled
         old = None if models is not None else _outdated(result, store)
         _write(result, store, models)
     except PflbenchError as error:
@@ -426,6 +420,20 @@ def keep(result: RunResult, place: Place, detail: str = "", models: Models | Non
     if old:
         kept.remove(store.root, old.ids)
     return Done(spec, "failed" if failure else "done", failure or "", detail, seconds, headline=shown)
+
+
+def _beside(result: RunResult, there: Stored, store: Store, place: Place, models: Models | None) -> Done | None:
+    """What becomes of a result where a finished one stays; None where it takes its place, as it has more rounds."""
+    if models is not None:
+        return _keep_models(result, store.fetch(there), place, models)
+    if result.failure is not None:
+        return None
+    if different := apart(store.fetch(there), result):
+        stays = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
+        return Done(result.spec, "error", stays)
+    if scored_often(there.provenance, result.spec, place.evaluate_every):
+        return Done(result.spec, "done", headline=headline(result.scores), elsewhere=True)
+    return None
 
 
 def _outdated(result: RunResult, store: Store) -> Stored | None:

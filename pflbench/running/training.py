@@ -176,9 +176,13 @@ def train(
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
         dones, problems = (elsewhere or _here)(handed)
         problems = [*asked.problems, *problems]
-        others = (done.spec.id for done in dones if done.elsewhere and done.status == "done")
-        _tell_bare(others, store, execution, on_event)
+        _tell_bare(_done_elsewhere(dones), store, execution, on_event)
         return asked._replace(dones=dones, problems=problems, stopped=stopping.requested(), waited=execution.wait)
+
+
+def _done_elsewhere(dones: Iterable[Done]) -> list[str]:
+    """The ids of the runs that other processes finished meanwhile."""
+    return [done.spec.id for done in dones if done.elsewhere and done.status == "done"]
 
 
 def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | None]:
@@ -237,14 +241,18 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
     on_event(Note(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
     if execution.redo != "always":
-        _tell_bare((id for id, state in states.items() if state == "done"), store, execution, on_event)
+        _tell_bare(_in_state(states, "done"), store, execution, on_event)
     lacks = _lacking(todo, work, execution)
     problems = list(dict.fromkeys(chain(*lacks.values())))
     if problems:  # one message for all that is missing
         on_event(Note("\n".join(problems), lacking=True))
-    left = [by_id[id] for id, state in states.items() if state == "failed"] if execution.redo == "missing" else []
+    left = [by_id[id] for id in _in_state(states, "failed")] if execution.redo == "missing" else []
     earlier = {spec: store.read(spec.id).failure or "" for spec in left}
     return Outcome([spec for spec in todo if not lacks[spec]], problems, earlier, work.names)
+
+
+def _in_state(states: Mapping[str, str], which: str) -> list[str]:
+    return [id for id, state in states.items() if state == which]
 
 
 def _tell_bare(ids: Iterable[str], store: Store, execution: Execution, on_event: OnEvent) -> None:
