@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from pflbench.report.statistics import Interval
-from pflbench.report.table import Fairness, Table, Versus
+from pflbench.report.table import Against, Fairness, Row, Table, Versus
 from pflbench.report.text import NONE, apart, between, cell, number, ranges
 from pflbench.report.verdict import COMPARED, RULE, SUSPECT, Verdict
+from pflbench.suite.cells import ColumnHead
 
 
 class Appendix(NamedTuple):
@@ -64,29 +65,32 @@ def _comparison(table: Table) -> Appendix:
 
 def _versus(table: Table, versus: Versus) -> Appendix:
     """A line per cell that was held against the rival's, and what they say."""
-    lines, seeds = list[tuple[str, ...]](), set[int]()
-    for row, head, _ in table.shown:
-        one = versus.cells.get((row.id, head.id))
-        if one is None:
-            continue
+    lines = list[tuple[str, ...]]()
+    for row, head, one in _held(table, versus):
         paired, decimals = one.paired, table.decimals
-        seeds |= {one.seed} if one.seed is not None else set()
         shown = number(paired.mean, None, decimals, "+") + between(paired.interval, decimals)
         over = f"{paired.n} seeds" if one.seed is None else f"{paired.n} clients"
         p = NONE if one.p is None else f"{one.p:.3f}"
         least = NONE if paired.detectable is None or one.seed is not None else f"{paired.detectable:.{decimals}f}"
         lines.append((row.title, head.name, shown, over, p, "*" if one.star else "", least))
-    none = [f"No row has a seed in common with {versus.rival}."]
-    notes = _of_versus(any(line[3].endswith("seeds") for line in lines), sorted(seeds)) if lines else none
     header = ("Row", "Column", "Difference", "Over", "p", "", "Detectable")
     words = ("", "over", "p", "", "detectable")
-    return Appendix(f"Against {versus.rival}", "versus", header, words, lines, notes)
+    return Appendix(f"Against {versus.rival}", "versus", header, words, lines, versus_notes(table, versus))
 
 
-def _of_versus(several: bool, seeds: Sequence[int]) -> list[str]:
-    """What the lines against a rival say; `several`: some are over seeds; `seeds`: those that stand alone."""
-    said = []
-    if several:
+def _held(table: Table, versus: Versus) -> Iterator[tuple[Row, ColumnHead, Against]]:
+    """The cells that were held against the rival's."""
+    for row, head, _ in table.shown:
+        if (one := versus.cells.get((row.id, head.id))) is not None:
+            yield row, head, one
+
+
+def versus_notes(table: Table, versus: Versus) -> list[str]:
+    """What the lines against a rival say."""
+    alone = [one.seed for *_, one in _held(table, versus)]
+    seeds = sorted({seed for seed in alone if seed is not None})
+    said = [] if alone else [f"No row has a seed in common with {versus.rival}."]
+    if None in alone:
         said += [
             "Seed by seed: runs of one seed share federation, initial model, cohorts and minibatches. In parentheses "
             "Student's 95 % interval; p of the paired t-test, adjusted by Holm over the column.",

@@ -23,18 +23,24 @@ THEIRS = "paper's protocol"
 RANK = "rank"
 
 
-def compared(table: Expansion, grid: Grid, shelf: Shelf, read_as: ReadAs) -> tuple[Grid, list[str]]:
-    """The grid with what the suite that stands beside it gave in the same places, and lines that say so.
-
-    Its runs are those of the same profile, seeds, rounds and precision. Ranks are among the rows that are done for
-    the same seeds, by the numbers as they are printed; equal ones share a rank.
-    """
+def protocol_of(table: Expansion) -> Expansion | None:
+    """The suite that stands beside a table, if there is one: of the same profile, seeds, rounds and precision."""
     if table.layout.beside is None:
+        return None
+    suite, part = read_suite(table.layout.beside), table.part
+    return expand(suite, profile=table.profile, seeds=part.seeds, rounds=part.rounds, precision=part.precision)
+
+
+def compared(
+    table: Expansion, other: Expansion | None, grid: Grid, shelf: Shelf, read_as: ReadAs
+) -> tuple[Grid, list[str]]:
+    """The grid with what the `other` suite's runs gave in the same places, and lines that say so.
+
+    Ranks are among the rows that are done for the same seeds, by the numbers as they are printed; equal ones share a
+    rank.
+    """
+    if other is None:
         return grid, []
-    path, part = Path(table.layout.beside), table.part
-    other = expand(
-        read_suite(str(path)), profile=table.profile, seeds=part.seeds, rounds=part.rounds, precision=part.precision
-    )
     cells = {place: one.read(read_as) for place, one in other.places.items() if place in grid}
     theirs = {place: value(one, read(one, shelf), shelf, other, mixed=False) for place, one in cells.items()}
     alike = _alike(grid, theirs)
@@ -45,7 +51,7 @@ def compared(table: Expansion, grid: Grid, shelf: Shelf, read_as: ReadAs) -> tup
     }
     lacking = dict.fromkeys(cells[place].column.id for place, one in theirs.items() if one.done < one.expected)
     every = lacking.keys() == {cell.column.id for cell in other.cells}
-    return found, _lines(table, path, [] if every else list(lacking), lacks=bool(lacking), results=shelf.root)
+    return found, _lines(table, other.path, [] if every else list(lacking), lacks=bool(lacking), results=shelf.root)
 
 
 def _lines(table: Expansion, path: Path, columns: Sequence[str], *, lacks: bool, results: Path) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pflbench.commands import public_folder
-from pflbench.report.beside import compared
+from pflbench.report.beside import compared, protocol_of
 from pflbench.report.cells import Read, read, settle, value
 from pflbench.report.fairness import fairness
 from pflbench.report.footer import footer
@@ -46,6 +46,7 @@ class Filled:
         older: Sentences on runs of other versions.
         shelf: The stored runs.
         read_as: In which of the scored rounds the cells are read.
+        other: The suite that stands beside it, if there is one.
     """
 
     table: Expansion
@@ -59,6 +60,7 @@ class Filled:
     older: Sequence[str]
     shelf: Shelf
     read_as: ReadAs
+    other: Expansion | None = None
 
     @property
     def fairness(self) -> dict[tuple[str, str], Fairness]:
@@ -107,7 +109,9 @@ def fill(table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last"
     used = runs_used(cells, {row.id: row.title for row in table.rows} | guests, shelf.stored)
     mixed = mixtures(table, used)
     grid = _grid(table, cells, found, mixed, shelf)
-    return Filled(table, cells, found, grid, guests, used, mixed, spare, older, shelf, read_as)
+    return Filled(
+        table, cells, found, grid, guests, used, mixed, spare, older, shelf, read_as, other=protocol_of(table)
+    )
 
 
 def reread(of: Filled, read_as: ReadAs) -> Filled:
@@ -148,7 +152,7 @@ def finished(of: Filled, versus: str | None = None, *, over_clients: bool = Fals
     table, guests = of.table, of.guests
     named = {row.id: row.title for row in table.rows}
     against = of.against(versus) if versus else None
-    grid, told = compared(table, of.grid, of.shelf, of.read_as)
+    grid, told = compared(table, of.other, of.grid, of.shelf, of.read_as)
     columns, differences = derive(table, list(guests), grid)
     told_of = public_folder(of.shelf.root)
     mixed = list(of.mixed.values())

@@ -120,11 +120,23 @@ def by_round(result: RunResult, reading: Reading, most: int = 0) -> dict[int, fl
 
 @_once
 def _walk(result: RunResult, reading: Reading) -> dict[int, float]:
-    scores = scores_of(result.scores)
-    by_column = replace(result, scores=scores)
-    after_each = [after(by_column, reading, n) for n in scores.at(reading.stage)]
-    means = _of_each(after_each, reading, result).mean(axis=1).tolist() if after_each else []
-    return {one.round: mean for one, mean in zip(after_each, means, strict=True)}
+    by_column = replace(result, scores=scores_of(result.scores))
+    means = _of_each(found, reading, result).mean(axis=1).tolist() if (found := _after_each(by_column, reading)) else []
+    return {one.round: mean for one, mean in zip(found, means, strict=True)}
+
+
+def _after_each(result: RunResult, reading: Reading) -> list[Scored]:
+    """What `after` says of every round; of rounds that score the same clients and steps, these are looked up once."""
+    found: list[Scored] = []
+    before = _NOTHING
+    for round, moment in scores_of(result.scores).at(reading.stage).items():
+        if found and before.there is moment.there is None and before[:2] == moment[:2]:
+            read = [moment.steps.index(step) for step in found[-1].steps]
+            found.append(found[-1]._replace(values=moment.accuracies[read], counts=moment.counts[read[0]], round=round))
+        else:
+            found.append(after(result, reading, round))
+        before = moment
+    return found
 
 
 def by_step(run: RunResult, reading: Reading) -> dict[int, float]:

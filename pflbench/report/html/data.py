@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pflbench.commands import DEFAULT_RESULTS, command, folder_option
 from pflbench.report import text
-from pflbench.report.appendix import appendices
+from pflbench.report.appendix import versus_notes
 from pflbench.report.beside import side_by_side
 from pflbench.report.cells import Read
 from pflbench.report.fairness import fairness
@@ -242,7 +242,9 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
         "footer": [pool.add(discreet(line)) for line in wide.footer if line not in wide.warnings],
         "cells": cells,
         "versus": versus,
-        "rivals": {row: [against.rival, _said(table, against, pool)] for row, against in rivals.items()},
+        "rivals": {
+            row: [against.rival, pool.add(" ".join(versus_notes(table, against)))] for row, against in rivals.items()
+        },
     }
 
 
@@ -272,11 +274,6 @@ def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, A
                 for name, some in paces.items()
                 if some.keys() >= walks.keys()
             }
-
-
-def _said(table: Table, against: Versus, pool: Pool) -> int:
-    """What the differences from a rival are, in sentences."""
-    return pool.add(" ".join(appendices(replace(table, versus=against), compare=False)[-1].notes))
 
 
 def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:

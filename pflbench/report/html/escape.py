@@ -32,4 +32,4 @@ def link(text: str) -> str | None:
 
 def discreet(text: str) -> str:
     """The text with `…` in the places of paths on somebody's machine."""
-    return _PATH.sub("…", text)
+    return _PATH.sub("…", text) if "/" in text or "\\" in text else text
