@@ -17,6 +17,7 @@ from pflbench.errors import StoreError, UsageError
 from pflbench.store.files import said
 
 Line = Mapping[str, Any]
+KINDS = {"tensorboard": "tensorboard:FOLDER", "mlflow": "mlflow:FILE.db"}
 Destination = Callable[[Sequence[Line]], None]
 """Takes lines; raises `StoreError` where they cannot be written."""
 
@@ -25,16 +26,37 @@ def destination(follow: str) -> Destination:
     """What `--follow` names: `tensorboard:FOLDER`, `mlflow:DATABASE`, or a file.
 
     Raises:
-        UsageError: The package that it takes is not installed.
+        UsageError: It names nothing of these, or the package that it takes is not installed.
     """
-    kind, _, where = follow.partition(":")
-    if kind == "tensorboard" and where:
+    kind, colon, where = follow.partition(":")
+    if kind in ("tensorboard", "mlflow") and not where:
+        raise UsageError(f"--follow {follow!r}: write where to, as {KINDS[kind]}.")
+    if kind == "tensorboard":
         _need("tensorboard", "tensorboard")
         return TensorBoard(Path(where))
-    if kind == "mlflow" and where:
+    if kind == "mlflow":
         _need("mlflow", "mlflow")
         return MLflow(where)
+    if colon and kind.isalnum() and len(kind) > 1:  # one letter is a drive
+        raise UsageError(f"--follow {follow!r}: {kind!r} is unknown; known: a file, {', '.join(KINDS.values())}.")
     return JSONLines(Path(follow))
+
+
+def check(follow: str) -> None:
+    """Raise `UsageError` if this is not to be written; nothing is made."""
+    to = destination(follow)
+    path = to.path if isinstance(to, JSONLines) else to.folder if isinstance(to, TensorBoard) else None
+    if path is None:
+        return
+    there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
+    is_file = isinstance(to, JSONLines) and there == path.absolute()
+    why = ""
+    if there.is_dir() == is_file:
+        why = f"{str(there)!r} is {'a folder' if is_file else 'no folder'}"
+    elif not os.access(there, os.W_OK):
+        why = f"{str(there)!r} is not yours to write"
+    if why:
+        raise UsageError(f"--follow {follow!r}: {why}.")
 
 
 def absolute(follow: str) -> str:

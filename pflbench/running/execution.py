@@ -94,9 +94,9 @@ class Execution:
     def check(self, precision: Precision | None) -> None:
         """Check that the devices exist here and have the precision, and that `follow` can be. Raises `UsageError`."""
         if self.follow:
-            from pflbench.executor.looking import destination
+            from pflbench.executor import looking
 
-            destination(str(self.follow))
+            looking.check(str(self.follow))
         if self.executor != "local":
             return  # whose machines may have others
         if self.device != "auto" or precision == "tf32":

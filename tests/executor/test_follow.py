@@ -105,3 +105,35 @@ def test_what_is_not_installed_is_said_before_anything_is_trained(monkeypatch: p
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'pflbench\[mlflow\]'"):
         Execution(device="cpu", follow="mlflow:m.db").check("fp32")
+
+
+@pytest.mark.parametrize(
+    ("follow", "message"),
+    [
+        ("tensorboard", "write where to, as tensorboard:FOLDER"),
+        ("mlflow:", "write where to, as mlflow:FILE.db"),
+        ("wandb:x", "'wandb' is unknown; known: a file, tensorboard:FOLDER, mlflow:FILE.db"),
+        (".", "is a folder"),
+        ("file/rounds.jsonl", "'[^']*file' is no folder"),
+        ("tensorboard:file/board", "'[^']*file' is no folder"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow: str, message: str
+) -> None:
+    pytest.importorskip("tensorboard")
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    with pytest.raises(UsageError, match=message):
+        Execution(device="cpu", follow=follow).check("fp32")
+
+
+@pytest.mark.parametrize("follow", ["new/rounds.jsonl", "file", "./wandb:x", "tensorboard:new/board"])
+def test_looking_whether_it_can_be_written_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow: str
+) -> None:
+    pytest.importorskip("tensorboard")
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    Execution(device="cpu", follow=follow).check("fp32")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
