@@ -15,7 +15,7 @@ from pflbench.cli.common import PLAIN, errors
 from pflbench.executor.local import Progress as Moved
 from pflbench.executor.task import Done, Task
 from pflbench.running.events import Event, Note, Training
-from pflbench.units import duration
+from pflbench.units import count, duration
 
 SPEAK_EVERY = 60.0  # seconds between two lines about one task where there are no bars
 
@@ -114,7 +114,8 @@ class Display(AbstractContextManager["Display"]):
         if self.progress and task in self.bars:
             self.progress.remove_task(self.bars.pop(task))
         rate = f", {done.spec.total_rounds / done.seconds:.2f} rounds/s" if done.seconds else ""
-        what = f"{done.headline} in {done.seconds:.1f} s{rate}" if done.headline else "FAILED"
+        times = f", {count(done.resumed, 'time')} resumed" if done.resumed else ""
+        what = f"{done.headline} in {done.seconds:.1f} s{rate}{times}" if done.headline else "FAILED"
         if done.elsewhere:
             what = "done by another" if done.status == "done" else "FAILED for another"
         if self.finished < len(self.work) and not self.progress:

@@ -73,11 +73,9 @@ class Checkpoints:
         self._last = (0, self._begun)
 
     @classmethod
-    def of(cls, results: Path, specs: Sequence[RunSpec], every: Interval, conditions: Mapping[str, Any]) -> Checkpoints:
-        """Those of these runs in this results folder, the latest one looked up."""
-        ids = [spec.id for spec in specs]
-        key = ids[0] if len(ids) == 1 else hashlib.sha256("".join(ids).encode()).hexdigest()[:16]
-        made = cls(results / "checkpoints" / key, every, {"runs": ids, **conditions})
+    def of(cls, folder: Path, specs: Sequence[RunSpec], every: Interval, conditions: Mapping[str, Any]) -> Checkpoints:
+        """Those of these runs in their folder (`folder_of`), the latest one looked up."""
+        made = cls(folder, every, {"runs": [spec.id for spec in specs], **conditions})
         made._find()
         return made
 
@@ -116,12 +114,6 @@ class Checkpoints:
             self._last = rounds, self.clock()
         if stop:
             raise Stopped(f"stopped after round {rounds}")
-
-    def remove(self) -> None:
-        """Remove them: the runs are stored."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            self.folder.parent.rmdir()  # if it was the last
 
     def _find(self) -> None:
         for path in sorted(self.folder.glob("[0-9]*"), reverse=True):
@@ -176,6 +168,26 @@ class Checkpoints:
         for path in self.folder.iterdir():
             if path != final:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def folder_of(results: Path, specs: Sequence[RunSpec]) -> Path:
+    """Where the checkpoints of these runs lie in a results folder."""
+    ids = [spec.id for spec in specs]
+    key = ids[0] if len(ids) == 1 else hashlib.sha256("".join(ids).encode()).hexdigest()[:16]
+    return results / "checkpoints" / key
+
+
+def remove(folder: Path) -> None:
+    """Remove the checkpoints of some runs, if there are any: the runs are stored."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()  # if it was the last
+
+
+def tell_unread(folder: Path) -> None:
+    """Say that runs begin anew though they have a checkpoint, as nobody asked for checkpoints."""
+    for path in sorted(folder.glob("[0-9]*"))[-1:]:
+        _warn(f"The checkpoint {str(path)!r} is not used without --checkpoint-every.")
 
 
 @cache

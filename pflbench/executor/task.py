@@ -114,6 +114,8 @@ class Done:
     """Mean accuracy over the scored clients at the last moment scored: what a progress line shows."""
     elsewhere: bool = False
     """Whether another process trained it meanwhile."""
+    resumed: int = 0
+    """How often it went on from a checkpoint."""
 
     def __str__(self) -> str:
         outcome = self.headline or self.message
@@ -240,7 +242,9 @@ def _written(under: checkpoint.Checkpoints, walked: chain.Walked, keeps: bool) -
 
 def _checkpoints(task: Task, place: Place, data_hash: str, source: Mapping[str, Any]) -> checkpoint.Checkpoints | None:
     """The group's checkpoints, if it is to have some. Also found where an earlier command wrote them."""
+    folder = checkpoint.folder_of(place.checkpoints or place.results, task.specs)
     if place.checkpoint_every is None:
+        checkpoint.tell_unread(folder)
         return None
     conditions = {
         **checkpoint.conditions(place.device),
@@ -250,7 +254,7 @@ def _checkpoints(task: Task, place: Place, data_hash: str, source: Mapping[str, 
         "deterministic": place.deterministic,
         "own code": hashlib.sha256(repr(sorted(source.items())).encode()).hexdigest()[:16] if source else None,
     }
-    return checkpoint.Checkpoints.of(place.checkpoints or place.results, task.specs, place.checkpoint_every, conditions)
+    return checkpoint.Checkpoints.of(folder, task.specs, place.checkpoint_every, conditions)
 
 
 def _followed(task: Task, follow: str, on_round: OnRound | None, trained: _Trained) -> OnRound:
@@ -384,8 +388,8 @@ def _store_all(
         dones.append(_store(spec, outcome, place, whole, detail, trained.models))
     if trained.models:
         trained.models.discard()
-    if trained.under and not any(done.fatal for done in dones):
-        trained.under.remove()
+    if not any(done.fatal for done in dones):
+        checkpoint.remove(checkpoint.folder_of(place.checkpoints or place.results, task.specs))
     return dones
 
 
@@ -419,7 +423,8 @@ def keep(result: RunResult, place: Place, detail: str = "", models: Models | Non
         models.publish(spec, result.provenance)
     if old:
         kept.remove(store.root, old.ids)
-    return Done(spec, "failed" if failure else "done", failure or "", detail, seconds, headline=shown)
+    resumed = int(result.provenance.get("resumed") or 0)
+    return Done(spec, "failed" if failure else "done", failure or "", detail, seconds, headline=shown, resumed=resumed)
 
 
 def _beside(result: RunResult, there: Stored, store: Store, place: Place, models: Models | None) -> Done | None:

@@ -72,7 +72,7 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
             checkpoint_every=execution.checkpoint_every,
         )
         tasks = training.tasks(work.specs, work, place, execution.unchecked)
-        number = min(execution.slots or _room(ray, execution), len(tasks))
+        number = min(_slots(ray, execution, ours and execution.ray_address is None, on_event), len(tasks))
         every = Training(tuple(tasks), work.names, f"{count(number, 'actor')} of Ray, each with {_each(execution)}")
         on_event(every)
         with Claims(results) as held:
@@ -90,7 +90,8 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
 
 def _each(execution: Execution) -> str:
     if execution.gpus_per_task:
-        return f"{execution.gpus_per_task:g} of a GPU"
+        share = execution.gpus_per_task
+        return count(int(share), "GPU") if share == int(share) else f"{share:g} of a GPU"
     return count(execution.jobs or 1, "core")
 
 
@@ -152,19 +153,32 @@ def _check_address(address: str | None) -> None:
         raise UsageError(f"--executor ray: there is no Ray cluster at {address!r}: {why}.") from error
 
 
+def _slots(ray: Any, execution: Execution, own: bool, on_event: OnEvent) -> int:
+    """How many actors to start. A Ray of one's `own` never has more room; a cluster may, and then gets all asked for.
+
+    Raises:
+        UsageError: There is no room for one, and none is to come.
+    """
+    room, slots = _room(ray, execution), execution.slots
+    if own or slots is None:
+        if not room:
+            there = "this machine" if own else "the cluster"
+            raise UsageError(f"--executor ray: {there} has no room for an actor with {_each(execution)}.")
+        return min(slots or room, room)
+    if slots > room:
+        on_event(Note(f"The cluster has room for {room} of {slots} actors now; the others start once it has more."))
+    return slots
+
+
 def _room(ray: Any, execution: Execution) -> int:
-    """How many actors the cluster has room for. Raises `UsageError` if it has for none."""
+    """How many actors the cluster has room for."""
     resources = ray.cluster_resources()
     if execution.gpus_per_task:
         # A share of a GPU is a share of one.
         share = execution.gpus_per_task
         total = int(resources.get("GPU", 0))
-        room = total * int(1 / share + 1e-9) if share < 1 else int(total / share)
-    else:
-        room = int(resources.get("CPU", 0) // (execution.jobs or 1))
-    if not room:
-        raise UsageError(f"--executor ray: the cluster has no room for an actor with {_each(execution)}.")
-    return room
+        return total * int(1 / share + 1e-9) if share < 1 else int(total / share)
+    return int(resources.get("CPU", 0) // (execution.jobs or 1))
 
 
 @dataclass

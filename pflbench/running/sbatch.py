@@ -23,7 +23,7 @@ def script(options: str, results: Path) -> str:
     folder = shlex.quote(str(results.absolute()))
     return f"""#!/bin/bash
 # As many jobs as the array has share the runs: each takes the longest that no other has. Add what your cluster needs:
-# --partition, --account, and on GPUs --gpus-per-task=1.
+# --partition, --account, and on GPUs --gpus-per-task=1. More cores for each: --cpus-per-task, and --jobs below.
 #SBATCH --job-name=pflbench
 #SBATCH --array=1-{JOBS}
 #SBATCH --cpus-per-task=1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -186,6 +187,11 @@ def _executor(folder: Path, execution: Execution) -> Any:
     if isinstance(minutes := numbers.pop("time", MINUTES), str):
         raise UsageError(f"--slurm time={minutes}: write minutes, as time=240.")
     settings |= {"timeout_min": minutes} | {f"slurm_{name}": value for name, value in numbers.items()}
+    if CLUSTER == "slurm" and shutil.which("srun") is None:
+        raise UsageError(
+            "--executor slurm: there is no Slurm on this machine (no srun). Run this where you submit jobs, or write a "
+            "script to submit there: pflbench plan … --sbatch."
+        )
     try:
         executor = submitit.AutoExecutor(folder=folder, cluster=CLUSTER, slurm_max_num_timeout=TIMEOUTS)
         executor.update_parameters(**settings)
@@ -258,4 +264,5 @@ def _told(done: Done, store: Store) -> Done:
     """The same with what the run came to."""
     result = store.read(done.spec.id)
     seconds = float(result.provenance.get("wall_seconds") or 0.0)
-    return replace(done, elsewhere=False, headline=headline(result.scores), seconds=seconds)
+    resumed = int(result.provenance.get("resumed") or 0)
+    return replace(done, elsewhere=False, headline=headline(result.scores), seconds=seconds, resumed=resumed)

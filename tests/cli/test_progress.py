@@ -137,6 +137,16 @@ def test_runs_of_less_than_a_minute_say_their_results_only(
     ]
 
 
+def test_a_run_that_was_resumed_says_so(
+    clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = task(0, rounds=100)
+    with display(mine) as shown:
+        shown.event(Moved(mine, None))
+        shown.event(Done(mine.specs[0], "done", seconds=50.0, headline="91.20 % (global)", resumed=3))
+    assert capsys.readouterr().out.endswith("91.20 % (global) in 50.0 s, 2.00 rounds/s, 3 times resumed\n")
+
+
 def test_a_group_counts_all_its_runs(
     clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]
 ) -> None:

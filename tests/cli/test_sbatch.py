@@ -14,6 +14,7 @@ PLAN = ("plan", "-s", "tiny.toml", "--column", "shards", "--sbatch")
 def test_the_script_trains_what_is_asked_for(cli, folder: Path) -> None:
     text = cli(*PLAN).out
     (folder / "jobs.sh").write_text(text)
+    assert "and --jobs below." in text and " --jobs 1 " in text
     assert "#SBATCH --array=1-8" in text and "--signal=B:TERM@120" in text
     both = [subprocess.Popen(["bash", "jobs.sh"], cwd=folder, stdout=subprocess.DEVNULL) for _ in range(2)]
     assert [one.wait(120) for one in both] == [0, 0]

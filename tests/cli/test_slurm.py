@@ -115,6 +115,14 @@ def test_a_job_that_is_interrupted_goes_on_from_its_checkpoint(cli, folder: Path
     assert len(stored(folder / "jobs")) == 1 and not (folder / "jobs" / "checkpoints").exists()
 
 
+def test_where_no_slurm_is_the_script_is_named(cli, folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(slurm, "CLUSTER", "slurm")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    result = cli(*SHARDS, "--executor", "slurm")
+    told = " ".join(result.err.split())
+    assert result.code == 2 and "there is no Slurm on this machine (no srun)" in told and "plan … --sbatch" in told
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -82,6 +82,15 @@ def folders(place: Place, one: RunSpec) -> list[str]:
     return sorted(path.name for path in (place.results / "checkpoints" / one.id).glob("*"))
 
 
+def test_without_the_option_a_checkpoint_is_named_and_goes_with_the_run(place: Place, stop: list[int]) -> None:
+    one = spec()
+    stop.append(2)
+    assert run_task(Task((one,)), place) == [] and folders(place, one) == ["00000002"]
+    with pytest.warns(Unusable, match="00000002' is not used without --checkpoint-every"):
+        (done,) = run_task(Task((one,)), replace(place, checkpoint_every=None))
+    assert (done.status, done.resumed) == ("done", 0) and not (place.results / "checkpoints").exists()
+
+
 @pytest.mark.parametrize("fields", [{}, {"after": (Link(method=MethodSpec(name="fedavg", version="1"), rounds=3),)}])
 def test_stopped_after_every_round_in_turn(tmp_path: Path, place: Place, stop: list[int], fields: Any) -> None:
     if fields:
@@ -181,7 +190,8 @@ def test_seconds_add_up(place: Place, stop: list[int]) -> None:
     (told,) = place.results.glob("checkpoints/*/*/checkpoint.json")
     held = json.loads(told.read_text())
     told.write_text(json.dumps(held | {"seconds": held["seconds"] + 1000}))
-    run_task(Task((one,)), place)
+    (done,) = run_task(Task((one,)), place)
+    assert done.resumed == 1
     assert 1000 < result(place, one).provenance["wall_seconds"] < 1500
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pflbench.errors import UsageError
 from pflbench.executor.local import Waiting
 from pflbench.executor.sharing import Alone, Shared
 from pflbench.executor.task import Place, Task
@@ -152,6 +153,34 @@ def test_data_that_no_actor_has_is_named_though_another_never_answers(monkeypatc
         driver = drive(monkeypatch, *handles, tasks=2)
         assert driver.problems == LACKS and not driver.dones
         assert [str(event.text) for event in driver.events] == [f"there: {LACKS[0]}"]
+
+
+def slots(there: dict[str, float], own: bool, **how: Any) -> tuple[int, list[str]]:
+    """How many actors are started where there is so much, and what is said of it."""
+    events: list[Any] = []
+    ray = SimpleNamespace(cluster_resources=lambda: there)
+    number = cluster._slots(ray, Execution(executor="ray", **how), own, events.append)
+    return number, [str(event) for event in events]
+
+
+def test_slots_are_as_many_as_there_is_room_for_and_a_cluster_may_grow() -> None:
+    assert slots({"CPU": 4.0}, True, jobs=2) == slots({"CPU": 4.0}, True, jobs=2, slots=4) == (2, [])
+    assert slots({"CPU": 4.0}, False, slots=3) == (3, [])
+    number, (said,) = slots({"CPU": 4.0}, False, gpus_per_task=1.0, slots=2)
+    assert number == 2 and said.startswith("The cluster has room for 0 of 2 actors now;")
+
+
+@pytest.mark.parametrize(
+    ("own", "how", "message"),
+    [
+        (True, {"slots": 1, "gpus_per_task": 1.0}, "this machine has no room for an actor with 1 GPU."),
+        (True, {"gpus_per_task": 0.5}, "this machine has no room for an actor with 0.5 of a GPU."),
+        (False, {"jobs": 8}, "the cluster has no room for an actor with 8 cores."),
+    ],
+)
+def test_where_there_is_never_room_nothing_is_waited_for(own: bool, how: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        slots({"CPU": 4.0}, own, **how)
 
 
 def test_code_that_ends_its_process_is_an_error_of_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
