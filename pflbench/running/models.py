@@ -95,7 +95,7 @@ class KeptModels:
             ["batch", "classes"].
 
         Raises:
-            UsageError: There is no such model, the network's code is not there, or the images are not its own's size.
+            UsageError: There is no such model, the network's code is not there, or the images are of another shape.
             StoreError: The model's file is damaged.
         """
         import torch
@@ -121,7 +121,7 @@ def read(run: Stored, results: Path, places: Callable[[], Places]) -> KeptModels
     if path is None:
         raise UsageError(
             f"No models of run {run.spec.id} are kept in {str(results)!r}: `pflbench run --keep-models` keeps those "
-            "that it trains."
+            "that it trains, and with --redo always also trains finished runs again for them."
         )
     index, files = models.read(path, run.ids)
     told = {name: value for name, value in index.items() if name not in ("run", "files", "spec")}
