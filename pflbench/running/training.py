@@ -154,7 +154,9 @@ def train(
         StoreError: The store cannot be read or written.
         KeyboardInterrupt: Passes through; finished runs are kept.
     """
-    work = work._replace(specs=in_shard(work.specs, work.places, execution.shard))
+    asked_for, work = work.specs, work._replace(specs=in_shard(work.specs, work.places, execution.shard))
+    if asked_for and not work.specs:
+        on_event(Note(f"Shard {execution.shard} has no run: there are more shards than groups of seeds."))
     store = Store(results, mends=not dry)
     asked = _asked(work, store, execution, on_event)
     build.check_all((spec, work.places.get(spec.id, {})) for spec in asked.runnable)

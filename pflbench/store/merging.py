@@ -45,12 +45,14 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
     is warned of, and left out. A pack of which the destination has no run is copied as it is.
 
     Raises:
-        UsageError: A source is no folder, or the destination.
+        UsageError: A source is no results folder, or the destination.
         StoreError: A source cannot be read, or the destination not be written.
     """
     for source in sources:
         if not source.is_dir():
             raise UsageError(f"There is no results folder {str(source)!r}.")
+        if not any((source / name).is_dir() for name in ("runs", "packs")):
+            raise UsageError(f"{str(source)!r} is no results folder: it has neither runs/ nor packs/ in it.")
         if into.is_dir() and source.samefile(into):
             raise UsageError(f"{str(source)!r} is to be merged into itself.")
     found, store = Merged(), Store(into, mends=False)

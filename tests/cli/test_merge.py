@@ -54,6 +54,11 @@ def test_a_bad_shard(cli, text: str) -> None:
         assert result.code == 2 and line.endswith("is no shard: write K/N with K from 1 to N, as 1/3, 2/3 and 3/3.")
 
 
+def test_a_shard_without_runs_says_so(cli, folder: Path) -> None:
+    told = cli(*SHARDS, "--shard", "9/9", "-r", "part9").out
+    assert told.startswith("Shard 9/9 has no run: there are more shards than groups of seeds.\n0 runs: 0 done")
+
+
 def test_packs_are_copied_and_sources_stay(cli, results: Path, folder: Path) -> None:
     pack(Store(results))
     before, there = files(results), content(results)
@@ -116,4 +121,8 @@ def test_a_damaged_source_is_named_and_costs_no_other(
 def test_what_is_no_source(cli, results: Path) -> None:
     assert cli("merge", "nowhere", "--into", "all").err == "Error: There is no results folder 'nowhere'.\n"
     assert cli("merge", "results", "--into", "results").err == "Error: 'results' is to be merged into itself.\n"
+    inside = cli("merge", "results/runs", "--into", "all")
+    assert inside.code == 2 and inside.err.startswith(
+        "Error: 'results/runs' is no results folder: it has neither runs/"
+    )
     assert cli("merge", "--into", "all").code == 2 and cli("merge", "results").code == 2
