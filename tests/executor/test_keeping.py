@@ -229,7 +229,7 @@ def test_what_is_no_batch_of_images_and_what_was_not_kept_say_what_to_do(tmp_pat
     with pytest.raises(UsageError, match="and with --redo always also trains finished runs again for them"):
         load_models(one.id, where.results)
     run_task(Task((one,)), where)
-    with pytest.raises(UsageError, match=r"of shape \[batch, channels, height, width\], and these of \[3, 28, 28\]"):
+    with pytest.raises(UsageError, match=r"takes images \[batch, .*\], not \[3, 28, 28\]"):
         load_models(one.id, where.results).logits(torch.zeros(3, 28, 28), "global")
 
 
