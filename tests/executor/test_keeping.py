@@ -224,7 +224,7 @@ def test_they_go_with_their_run_and_are_merged_with_it(tmp_path: Path) -> None:
 
 def test_models_that_were_not_kept_say_what_makes_them(tmp_path: Path) -> None:
     one = spec("fedavg", TUNED)
-    run_task(Task((one,)), place(tmp_path, keep_models=False))
+    run_task(Task((one,)), Place(tmp_path / "results", tmp_path))
     with pytest.raises(UsageError, match="and with --redo always also trains finished runs again for them"):
         load_models(one.id, tmp_path / "results")
 
