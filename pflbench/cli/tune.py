@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.table import Table
 
@@ -29,7 +29,7 @@ Columns = Annotated[list[str] | None, option("--column", help="This column, by i
 
 @asking(
     ("overrides", "rounds", "profile", "precision"),
-    ("device", "jobs", "memory_limit", "deterministic", "redo", "data_dir", "unchecked"),
+    ("device", "jobs", "evaluate_every", "memory_limit", "deterministic", "redo", "data_dir", "unchecked"),
     columns=Columns,
     seeds=Seeds,
 )
@@ -51,6 +51,10 @@ def tune(
         str | None,
         option("--halving", help="12@3,4@10: all trials after 3 rounds, the best 4 again after 10; none: no halving."),
     ] = None,
+    read: Annotated[
+        Literal["last", "last-10"],
+        option("--read", help="Scored rounds that choose; last-10 needs --evaluate-every."),
+    ] = "last",
     results: options.Results = options.DEFAULT_RESULTS,
     dry_run: options.DryRun = False,
     quiet: Annotated[bool, option("--quiet", "-q", help="Print the chosen values and problems only.")] = False,
@@ -59,8 +63,8 @@ def tune(
 
     Every trial is a run like any other, but for a share of every client's training rows (its support), which is held
     out and scored on in place of the test rows: those are not looked at. What counts is what the table shows after the
-    last round, of personal models if it shows them, else of the global one; the first of equals wins, and what
-    diverges loses. Where a table scores clients that never train, they fine-tune on the rest of their support.
+    last round (or, with --read last-10, in the mean over the last ten scored rounds), of personal models if it shows
+    them, else of the global one; the first of equals wins, and what diverges loses. Where a table scores clients that never train, they fine-tune on the rest of their support.
 
     With halving, all trials are trained for a few rounds, and only the best of them again for more. A suite that says
     so tunes each of its rows for itself: without --method, all that have a grid.
@@ -82,18 +86,20 @@ def tune(
     rungs = "" if halving == "none" else halving
     methods = tuned_rows(asked, selection.profile) if method is None else [method]
     typed = selection.but(columns=[], seeds=selection.seeds or ([] if seed is None else [seed]))
-    command = f"pflbench tune -s {asked.called}{typed.options}{_searched(full, grid or (), halving)}"
+    command = f"pflbench tune -s {asked.called}{typed.options}{_searched(full, grid or (), halving, execution.evaluate_every, read)}"
     code = 0
     for one in methods:
-        found = searches(asked, one, selection, full=full, grid=grid or (), seed=seed, halving=rungs)
+        found = searches(asked, one, selection, full=full, grid=grid or (), seed=seed, halving=rungs, read_as=read)
         code = max(code, _tune(asked, selection.profile or "paper", found, command, results, execution, quiet, dry_run))
     return code
 
 
-def _searched(full: bool, grid: Sequence[str], halving: str | None) -> str:
-    """The options that say what is searched, as they are typed."""
+def _searched(full: bool, grid: Sequence[str], halving: str | None, every: int | None, read: str) -> str:
+    """Return the options of a search as they are typed."""
     said = ["--full"] * full + [f"--grid {shlex.quote(one)}" for one in grid]
-    return "".join(f" {one}" for one in [*said, *([f"--halving {halving}"] if halving else [])])
+    said += [f"--halving {halving}"] * bool(halving) + [f"--evaluate-every {every}"] * bool(every)
+    said += [f"--read {read}"] * (read != "last")
+    return "".join(f" {one}" for one in said)
 
 
 def _tune(
@@ -149,7 +155,7 @@ def _table(tuning: Tuning) -> Table:
         grid.add_column(key, justify="right")
     for runs in search.trials[0].rungs:
         after = f", {count(runs[0].rounds, 'round')}" if search.rungs else ""
-        grid.add_column(f"{search.reading.stage}, %{after}", justify="right")
+        grid.add_column(f"{search.read}, %{after}", justify="right")
     grid.add_column("")
     for i, trial in enumerate(search.trials):
         verdicts = [rung[i] for rung in tuning.rungs if i in rung]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pflbench.report.reading import Shelf, average, by_client, scored
+from pflbench.report.reading import WINDOW, Shelf, average, by_client, scored
 from pflbench.running.training import Work
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
@@ -27,13 +27,14 @@ class Verdict(NamedTuple):
     """A trial's accuracy on the validation rows in percent, the mean over its seeds; without one, why it has none.
 
     `failure` is empty where a run is not there yet. `seeds`: each seed's accuracy; `clients`: of a single seed, each
-    scored client's.
+    scored client's. `rounds`: the number of scored rounds that the accuracy averages, the fewest of the seeds.
     """
 
     accuracy: float | None
     failure: str = ""
     seeds: tuple[float, ...] = ()
     clients: tuple[float, ...] = ()
+    rounds: int = 1
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,11 @@ class Tuning:
         """Sentences on how far the best can be trusted: what lies at the grid's edge, and a lead within noise."""
         if self.best is None:
             return []
-        return [*edges(self.search, self.best), *within_noise(self.rungs[-1])]
+        found = [*edges(self.search, self.best), *within_noise(self.rungs[-1])]
+        few = sum(one.accuracy is not None and one.rounds < WINDOW for one in self.rungs[-1].values())
+        if few and self.search.reading.read_as == "last-10":
+            found.append(f"{count(few, 'trial')} with fewer than {WINDOW} scored rounds: run with --evaluate-every.")
+        return found
 
     @property
     def toml(self) -> str:
@@ -130,7 +135,7 @@ class Tuning:
             tried = " × ".join(f"{key} of {', '.join(map(text, choice))}" for key, choice in search.grid.items())
         return [
             f"# Column {search.column.id}, {count(first.rounds, 'round')}, {seeds}: "
-            f"{self.rungs[-1][best].accuracy:.2f} % ({search.reading.stage}) on {100 * first.validation:g} % of the "
+            f"{self.rungs[-1][best].accuracy:.2f} % ({search.read}) on {100 * first.validation:g} % of the "
             "training rows,",
             f"# the best of {of}: {tried}.",
         ]
@@ -242,4 +247,4 @@ def _verdict(runs: Sequence[RunSpec], reading: Reading, shelf: Shelf) -> Verdict
     rounds = [scored(result, reading) for result in there]
     seeds = [float(average(one, reading, result).mean()) for one, result in zip(rounds, there, strict=True)]
     clients = 100 * by_client(rounds[0]).values.mean(axis=0) if len(there) == 1 else np.empty(0)
-    return Verdict(float(np.mean(seeds)), "", tuple(seeds), tuple(clients.tolist()))
+    return Verdict(float(np.mean(seeds)), "", tuple(seeds), tuple(clients.tolist()), min(map(len, rounds)))

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from typing_extensions import Unpack
 
-from pflbench.errors import UsageError
+from pflbench.errors import UsageError, unknown
 from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Choices, Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
 from pflbench.suite import resolve
-from pflbench.suite.cells import Expansion, Reading, TableColumn
+from pflbench.suite.cells import Expansion, ReadAs, Reading, TableColumn
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.halving import Rung, parse_halving
@@ -25,6 +25,10 @@ from pflbench.suite.strict import at
 
 _PREFERRED: tuple[str, ...] = ("personalized", "global", "finetuned", "stored", "sampled", "local")
 """The stage of a row whose scores choose its values is the first of these that it has."""
+
+
+CHOOSING: tuple[ReadAs, ...] = ("last", "last-10")
+"""Readings that may choose: the best round is itself chosen on the scores that are compared."""
 
 
 class Trial(NamedTuple):
@@ -66,6 +70,11 @@ class Search:
         return self.selected.info.name if self.guest else self.selected.key
 
     @property
+    def read(self) -> str:
+        """The stage and the rounds whose scores choose, for tables."""
+        return f"{self.reading.stage}{', last ten scored rounds' if self.reading.read_as == 'last-10' else ''}"
+
+    @property
     def own(self) -> set[str]:
         """Hyperparameters of which the row has values of its own, stronger than the column's."""
         return set(self.selected.said.hyper)
@@ -105,6 +114,7 @@ def searches(
     grid: Sequence[str] = (),
     seed: int | None = None,
     halving: str | None = None,
+    read_as: ReadAs = "last",
     **choices: Unpack[Choices],
 ) -> list[Search]:
     """The searches for a method, one in each column.
@@ -118,11 +128,14 @@ def searches(
         grid: `key=value,value`, instead of the suite's grid.
         seed: The one seed for tuning.
         halving: As `parse_halving` takes it, instead of the suite's; empty: none.
+        read_as: Scored rounds that choose: `last`, or the mean over the last ten (`last-10`).
         **choices: Fields in place of those of `part`.
 
     Raises:
         UsageError: Something is unknown or does not fit, or a seed is one that the suite reports.
     """
+    if read_as not in CHOOSING:
+        raise unknown("reading", read_as, CHOOSING)
     part = part.but(**choices)
     document = suite.document(part.profile or "paper")
     tune = document.tune
@@ -142,7 +155,16 @@ def searches(
     table = expand(suite, asked, overrides=[*asked.overrides, *_sets(selected, points[0])])
     found = (_search(suite, asked.but(columns=[one.id]), selected, points, rungs, one.rounds) for one in table.columns)
     listed = not grid and varied.name in tune.points
-    return [replace(one, guest=guest, listed=listed, apart=tune.halving is not None) for one in found]
+    return [
+        replace(
+            one,
+            guest=guest,
+            listed=listed,
+            apart=tune.halving is not None,
+            reading=replace(one.reading, read_as=read_as),
+        )
+        for one in found
+    ]
 
 
 def _rungs(halving: str | None, trials: int) -> tuple[Rung, ...]:

@@ -286,3 +286,29 @@ def test_values_that_no_row_has_itself_are_the_methods(cli, there: Stub, folder:
     there(1.0, 2.0, method="near", columns=["shards"], grid=["lr=0.1,0.2"])
     out = cli("tune", "-s", "tuned.toml", "-m", "near", "--column", "shards", "--grid", "lr=0.1,0.2").out
     assert "\n[column.hyper.ditto]\nlr = { value = 0.2, " in out and "shards · near · seed 41" in out
+
+
+def test_the_last_ten_scored_rounds_may_choose(cli, results: Path) -> None:
+    """Of two curves the one that ends lower and is higher on the whole wins, and ids are those of the plain search."""
+    (plain,) = searches(load("tuned.toml"), "fedavg", rounds=12)
+    (search,) = searches(load("tuned.toml"), "fedavg", rounds=12, read_as="last-10")
+    assert [trial.run.id for trial in search.trials] == [trial.run.id for trial in plain.trials]
+    for trial, (walk, end) in zip(search.trials, ((0.2, 0.9), (0.6, 0.5)), strict=True):
+        scores = [
+            Score("global", round, 0, -1, 0, 1, 0.0, end if round == 12 else walk if round > 2 else 1.0 - walk)
+            for round in range(1, 13)
+        ]
+        Store(results).write(RunResult(trial.run, tuple(scores), {"data_hash": "d", "evaluate_every": 1}))
+    typed = ("tune", "-s", "tuned.toml", "-m", "fedavg", "--rounds", "12", "--evaluate-every", "1")
+    last, ten = cli(*typed), cli(*typed, "--read", "last-10")
+    assert "90.00 % (global)" in toml(last.out) and "lr = { value = 0.05" in toml(last.out)
+    assert "59.00 % (global, last ten scored rounds)" in toml(ten.out) and "lr = { value = 0.01" in toml(ten.out)
+    assert "fewer than 10" not in ten.out
+    wrong = cli(*typed, "--read", "best")
+    assert wrong.code == 2 and "last-10" in wrong.err
+
+
+def test_few_scored_rounds_are_told(cli, results: Path, there: Stub) -> None:
+    there(50.0, 60.0, rounds=2)
+    found = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--rounds", "2", "--read", "last-10")
+    assert "2 trials with fewer than 10 scored rounds: run with --evaluate-every." in found.out
