@@ -14,6 +14,7 @@ from pflbench import names
 from pflbench.errors import UsageError
 from pflbench.reading.explained import SOURCES
 from pflbench.reading.explaining import Given, hyperparameters, method_of, shared_settings
+from pflbench.report.reading import readable
 from pflbench.store import Store, Stored
 from pflbench.suite.cells import Expansion, TableRow
 from pflbench.suite.document import Suite
@@ -28,13 +29,14 @@ FOLDER = ROOT / "docs" / "suites"
 
 def suite_pages() -> dict[str, str]:
     """The text of every page, by its path below `FOLDER`."""
-    stored = {run.spec.id: run for run in Store(ROOT / "results").list()}
+    store = Store(ROOT / "results")
+    stored = {run.spec.id: run for run in store.list()}
     named = {path.resolve(): name for name, path in available().items()}
     pages, lines = dict[str, str](), ["# Every suite", ""]
     lines += ["Written by `docs/pages.py` from the suite files and the committed runs.", ""]
     lines += ["| suite | table or figure | size | runs | done |", "|---|---|---|---|---|"]
     for name in sorted(available()):
-        one = _About(name, load(name), stored, named)
+        one = _About(name, load(name, readable(store)), stored, named)
         pages[f"{name}.md"] = one.page()
         lines.append(f"| [`{name}`]({name}.md) | {one.suite.document().suite.title} | {one.counts()} |")
     return {"all.md": "\n".join(lines) + "\n", **pages}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from pflbench.report.reading import readable
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
@@ -20,11 +21,12 @@ Found = dict[str, dict[str, list[str]]]
 
 
 def found() -> Found:
-    """Ids of stored runs by suite and profile, for those of the shipped suites that have any."""
-    stored = {run.spec.id for run in Store(ROOT / "results").list()}
+    """Ids of stored runs by suite and profile, for the shipped suites that have any; the same with and without data."""
+    store = Store(ROOT / "results")
+    stored = {run.spec.id for run in store.list()}
     result: Found = {}
     for name in available():
-        suite = load(name)
+        suite = load(name, readable(store))
         if not suite.document().row:
             continue
         for profile in suite.profiles:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pytest
 import stored_ids
 
+from pflbench.data.root import data_root
 from pflbench.store import Store, asked
 from pflbench.store.schema import COLUMNS
 from pflbench.store.store import renamed
 
 
-def test_every_suite_still_finds_its_stored_runs() -> None:
+@pytest.mark.parametrize("data", ["none", pytest.param("real", marks=pytest.mark.data)])
+def test_every_suite_still_finds_its_stored_runs(data: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where no dataset lies, whose content is part of some runs' ids: stored runs tell it."""
+    if data == "none":
+        monkeypatch.setenv("PFLBENCH_DATA_DIR", str(tmp_path))
+    elif not (data_root() / "femnist").is_dir():
+        pytest.skip(f"no FEMNIST in {data_root()}")
     pinned, now = json.loads(stored_ids.PINNED.read_text(encoding="utf-8")), stored_ids.found()
     lost = {
         f"{suite} [{profile}]": gone
