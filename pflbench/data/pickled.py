@@ -1,33 +1,134 @@
-"""Pickled arrays: the only way in which a pickle among the files of a dataset is read."""
+"""Arrays from pickles of other people's making, read without NumPy's own unpickling.
+
+A pickle names functions to call, with arguments and states. NumPy trusts them: a dtype with a false state reads memory
+outside its array. So each function that a pickled array names is replaced by a stand-in, which keeps its arguments and
+state. These are checked, and arrays are made from bytes alone.
+"""
 
 from __future__ import annotations
 
+import io
+import math
 import pickle
-import warnings
+import pickletools
+import re
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 
 def read_arrays(path: Path) -> Any:
-    """What a pickle holds, be it of Python 2 or 3, if that is arrays, numbers, texts, and lists and dicts of them.
+    """Return the content of a pickle of Python 2 or 3: arrays of numbers, numbers, texts, lists and dicts of them.
 
-    Nothing else is unpickled, so that a file from elsewhere cannot run code.
+    An array of Python objects becomes the list of them, or, if it has no axes, the object itself. Other arrays may be
+    read-only.
 
     Raises:
-        Exception: Whatever reading a damaged file, or one that asks for something else, raises.
+        Exception: The file is damaged or holds anything else.
     """
     with path.open("rb") as file:
         return load_arrays(file)
 
 
 def load_arrays(file: IO[bytes]) -> Any:
-    """The same for a pickle that begins where a file is read."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # numpy on the Python 2 dtypes in the official files
-        try:
-            return _ArrayUnpickler(file, encoding="latin1").load()
-        except MemoryError as error:  # which a wrong length causes, too
-            raise pickle.UnpicklingError("it asks for more memory than there is") from error
+    """Return the content of a pickle that begins at the position of `file`. Raises as `read_arrays`."""
+    data = file.read()
+    _check_lengths(data)
+    return _Plain().of(_ArrayUnpickler(io.BytesIO(data), encoding="latin1").load())
+
+
+def _check_lengths(data: bytes) -> None:
+    """Raise `UnpicklingError` or `ValueError` where a number would make the unpickler take memory for nothing.
+
+    `genops` refuses a value that is longer than the rest of the data. The unpickler's memo has room for each number up
+    to the highest.
+    """
+    for n, (opcode, number, _) in enumerate(pickletools.genops(data)):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and (number or 0) > n:
+            raise pickle.UnpicklingError("it asks for more memory than it fills")
+
+
+class _Dtype:
+    """Stand-in for a dtype, with what a pickle says of it."""
+
+    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("code", "state")
+
+    def __init__(self, code: Any, *_: Any) -> None:
+        self.code = code
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def made(self) -> np.dtype[Any]:
+        """Return the dtype of numbers, or `object`. Raises `UnpicklingError` for any other one."""
+        objects = self.code in ("O8", "O")
+        if objects or (isinstance(self.code, str) and re.fullmatch("b1|[iu][1248]|f[248]", self.code)):
+            order = self.state[1] if isinstance(self.state, tuple) and len(self.state) == 8 else "="
+            plain = (3, order, None, None, None, -1, -1, 63 if objects else 0)
+            if order in ("<", ">", "=", "|") and self.state in (None, plain):
+                return np.dtype(object) if objects else np.dtype(self.code).newbyteorder(order)
+        said = repr(self.code[:20]) if isinstance(self.code, str) else "one that is no text"
+        raise pickle.UnpicklingError(f"an array's type, {said}, is none of plain numbers")
+
+
+class _Array:
+    """Stand-in for an array, with what a pickle says of it: shape, dtype, order of the axes, and bytes or a list."""
+
+    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("state",)
+
+    def __init__(self, state: Any = None) -> None:
+        self.state = state
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state[1:] if isinstance(state, tuple) and state[:1] == (1,) else None
+
+    def made(self) -> Any:
+        """Return the array, or for an array of objects their list, or the only one. Raises `UnpicklingError`."""
+        if not isinstance(self.state, tuple) or len(self.state) != 4:
+            raise pickle.UnpicklingError("an array has no shape, type and values")
+        shape, dtype, by_column, values = self.state
+        if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
+            raise pickle.UnpicklingError("an array's shape is no tuple of lengths")
+        made = dtype.made() if isinstance(dtype, _Dtype) else None
+        size = math.prod(shape)
+        if made is not None and made.hasobject:
+            if not isinstance(values, list) or len(values) != size or len(shape) > 1:
+                raise pickle.UnpicklingError(f"an array of objects of the shape {shape} has no such list")
+            return values if shape else values[0]
+        raw = values.encode("latin1") if isinstance(values, str) else values  # texts are what Python 2 wrote
+        if made is None or not isinstance(raw, bytes | bytearray) or len(raw) != size * made.itemsize:
+            raise pickle.UnpicklingError(f"an array of the shape {shape} has not the bytes for it")
+        array = np.frombuffer(raw, made).reshape(shape, order="F" if by_column else "C")
+        return array.astype(made.newbyteorder("="), copy=False)
+
+
+class _Named:
+    """Stand-in for a function or class that a pickle names; a pickle can call it, and cannot change it."""
+
+    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __setstate__(self, state: Any) -> None:
+        raise pickle.UnpicklingError(f"it sets the state of {self.name}")
+
+    def __call__(self, *told: Any) -> Any:
+        match self.name, told:
+            case "_reconstruct", (_Named(name="ndarray"), *_):
+                return _Array()
+            case "_frombuffer", (raw, dtype, shape, order):
+                return _Array((shape, dtype, order == "F", raw))
+            case "dtype", (code, *_):
+                return _Dtype(code)
+            case "encode", (str(text), "latin1"):
+                return text.encode("latin1")
+        raise pickle.UnpicklingError(f"it calls {self.name} as no array does")
 
 
 class _ArrayUnpickler(pickle.Unpickler):
@@ -46,4 +147,33 @@ class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.allowed:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return super().find_class(module, name)
+        return _Named(name)
+
+
+class _Plain:
+    """The content of a pickle with arrays in the place of their stand-ins; each list and dict is changed in place."""
+
+    def __init__(self) -> None:
+        self.done: dict[int, tuple[Any, Any]] = {}
+        """By id: each thing, which is kept so that its id stays its own, and what stands in its place."""
+
+    def of(self, held: Any) -> Any:
+        """Return what stands in the place of a thing that was unpickled."""
+        if id(held) in self.done:
+            return self.done[id(held)][1]
+        match held:
+            case list():
+                self.done[id(held)] = held, held
+                held[:] = [self.of(one) for one in held]
+            case dict():
+                self.done[id(held)] = held, held
+                held.update({key: self.of(one) for key, one in held.items()})
+            case tuple():
+                self.done[id(held)] = held, tuple(self.of(one) for one in held)
+            case _Array():
+                self.done[id(held)] = held, self.of(held.made())
+            case None | bool() | int() | float() | str() | bytes() | bytearray() | np.ndarray() | set() | frozenset():
+                return held
+            case _:
+                raise pickle.UnpicklingError("it has a type in the place of an array")
+        return self.done[id(held)][1]

@@ -82,8 +82,7 @@ def shares(files: Mapping[Path, Part]) -> Iterator[Share]:
 def _of_npz(path: Path, part: Part) -> Iterator[Share]:
     headers = npz.headers(path)
     if headers.keys() == {"data"} and headers["data"].dtype.hasobject:  # PFLlib's
-        held = npz.read_pickled(path, "data")
-        arrays = held.item() if isinstance(held, np.ndarray) and held.shape == () else held
+        arrays = npz.read_pickled(path, "data")
         if not isinstance(arrays, dict) or not all(isinstance(one, np.ndarray) for one in arrays.values()):
             raise PflbenchError(f"{path}: data is no dictionary of arrays, x and y.")
         return _named(path, path.stem, part, arrays)
