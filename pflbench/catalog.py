@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from pflbench import classes, names, renames, stages, usercode
 from pflbench.classes import Declared
 from pflbench.errors import UsageError, unknown
-from pflbench.hyper import RANGE, Range
+from pflbench.hyper import RANGE, Range, check_declared
 from pflbench.stages import Stages
 
 REQUIRED: Final = object()
@@ -256,8 +256,9 @@ def _own_fields(node: ast.ClassDef) -> dict[str, FieldInfo]:
 
 def _imported(reference: str) -> _Schema:
     cls = names.load(reference)
-    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        raise UsageError(f"{reference!r} is not a dataclass: its fields are what a suite can set.")
+    if not isinstance(cls, type):
+        raise UsageError(f"{reference!r} is not a class: write a dataclass, whose fields a suite can set.")
+    check_declared(cls)
     path = names.source_file(reference)
     node = _defined(usercode.syntax(path), path, cls.__name__, "class")
     docs = _docs(node) if node else {}

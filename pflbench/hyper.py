@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Final
 
 from pflbench.errors import UsageError
@@ -48,10 +49,32 @@ def hyper(default: Any, help: str, *, added: bool = False, **range: float) -> An
 
 
 def check_declared(cls: type) -> None:
-    """Raise `UsageError` for a class that declares hyperparameters and is no dataclass: they would have no effect."""
+    """Hold a class of options against how they are declared.
+
+    Raises:
+        UsageError: The class, or one of its bases that declares options, is no dataclass, so that no suite can set
+            them; or the default of an option cannot be stored.
+    """
     for one in cls.__mro__:
-        if any(isinstance(value, Field) for value in vars(one).values()):
+        options = [name for name, kind in inspect.get_annotations(one).items() if "ClassVar" not in str(kind)]
+        if (one is cls or options) and "__dataclass_params__" not in vars(one):
             raise UsageError(f"{one.__name__} is not a dataclass: write @dataclass(frozen=True) above it.")
+    for option in fields(cls):
+        default = option.default if option.default_factory is MISSING else option.default_factory()
+        if default is not MISSING and not _storable(default):
+            raise UsageError(
+                f"{cls.__name__}.{option.name} is a {type(default).__name__}, which a run cannot store: write a "
+                "number, a text, True, False, None, or a tuple of these. A text can name a function that the class has."
+            )
+
+
+def _storable(value: object) -> bool:
+    """True for values that a run's spec holds as JSON."""
+    if isinstance(value, tuple | list):
+        return all(map(_storable, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _storable(one) for key, one in value.items())
+    return value is None or isinstance(value, bool | int | float | str | Path)
 
 
 def check_ranges(method: Any) -> None:

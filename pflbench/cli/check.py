@@ -16,12 +16,14 @@ def check(
     import torch
 
     from pflbench import names
+    from pflbench.catalog import describe
     from pflbench.executor.build import construct
     from pflbench.testing import CHECKS, examine
 
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
     said: dict[str, str] = {}
     findings = []
+    describe(method)  # refuses what no run could take
     for finding in examine(construct(names.locate("methods", method), {})):
         findings.append(finding)
         texts = [*finding.remarks, *([finding.problem] if finding.problem else [])]

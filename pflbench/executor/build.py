@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,13 @@ def _check_forward(network: Network, shape: tuple[int, ...], classes: int, refer
         )
 
 
+def _sums_to_one(network: Network) -> bool:
+    """True for a network whose outputs are probabilities: not negative, and 1 together."""
+    with torch.no_grad():
+        made = network.logits([network.init(0)], torch.zeros(3, *network.shape))
+    return bool((made >= 0).all()) and torch.allclose(made.sum(1), torch.ones(3), atol=1e-4)
+
+
 def _forward_fails(error: Exception, reference: str) -> UsageError:
     told = line(error, where(error, {Path(names.code(reference).path)}), hint=False)
     return UsageError(f"forward() of the network {reference} fails: {told}")
@@ -175,6 +183,12 @@ def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
         if key not in seen:
             seen.add(key)
             own, plain = method(spec, places), network(spec, places)
+            if spec.model_version is not None and _sums_to_one(plain):
+                warnings.warn(
+                    f"The network {spec.model} returns probabilities, and the loss takes their softmax again: return "
+                    "logits, without a softmax at the end.",
+                    stacklevel=2,
+                )
             own.network(plain)
             check(spec, chain(spec), own, plain)
             partition(spec.partition, places)

@@ -171,7 +171,7 @@ class Method(Generic[S, C, U]):
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         """What `client` is fed in this round, in order; the same for all clients."""
-        raise TypeError(f"{type(self).__name__} does not say what its clients draw: write draws().")
+        raise UsageError(f"{type(self).__name__} does not say what its clients draw: write draws().")
 
     def init(self, new: Initializer, clients: int) -> S:
         """The server's state before round 0; `clients` is the number of training clients."""
@@ -183,7 +183,7 @@ class Method(Generic[S, C, U]):
 
     def client(self, f: Objective, server: S, state: C, *batches: Batches, round: Round) -> tuple[U, C]:
         """One client's local update: returns (upload, new client state)."""
-        raise TypeError(f"{type(self).__name__} does not say what its clients do: write client().")
+        raise UsageError(f"{type(self).__name__} does not say what its clients do: write client().")
 
     def server(self, server: S, uploads: U, n: Weights, round: Round) -> S:
         """The server's new state from the cohort's uploads, stacked along a leading axis ["cohort", …]."""

@@ -101,7 +101,7 @@ def returns(case: Case) -> None:
     returned.draws(case.draws, "draws")
     for dtype in (torch.float64, torch.float32):
         found: dict[str, list[Any]] = defaultdict(list)
-        walk(case, _recording(found), dtype=dtype)
+        walk(case, _defined(_recording(found)), dtype=dtype)
         _alike("client()", "the client's state", found["init_client"][0], found["client"][0][1])
         made = [("deploy()", found["deploy"][0])]
         for function in ("local_model", "personalize"):
@@ -116,6 +116,24 @@ def _recording(found: dict[str, list[Any]]) -> Watch:
         return found[function][-1]
 
     return watch
+
+
+def _defined(watch: Watch) -> Watch:
+    """The same, refusing a function that makes NaN of arguments that have none."""
+
+    def watched(function: str, arguments: dict[str, Tree], call: Call) -> Any:
+        made = watch(function, arguments, call)
+        assert _has_nan(arguments) or not _has_nan(made), (
+            f"{function}() returned NaN for arguments without NaN: look for a division by 0, a logarithm of 0, or a "
+            "step that is too large"
+        )
+        return made
+
+    return watched
+
+
+def _has_nan(tree: Tree) -> bool:
+    return any(x.isnan().any().item() for x in pytree.tree_leaves(tree) if isinstance(x, Tensor))
 
 
 def _alike(function: str, what: str, before: Tree, after: Tree) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench import names
+from pflbench.catalog import describe
 from pflbench.engine.batches import support_streams
 from pflbench.engine.blame import blame
 from pflbench.engine.client_map import Item
@@ -255,6 +256,8 @@ def contract(method: str | AnyMethod) -> Iterator[tuple[str, str | None]]:
     Raises:
         UsageError: The method cannot be found or imported.
     """
+    if isinstance(method, str):
+        describe(method)  # refuses what no run could take
     built: AnyMethod = names.resolve("methods", method)() if isinstance(method, str) else method
     for finding in examine(built):
         yield finding.check, finding.problem

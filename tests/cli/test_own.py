@@ -311,11 +311,11 @@ def test_a_wrong_reference_is_named(cli, folder: Path, old: str, new: str, said:
 @pytest.mark.parametrize(
     ("file", "broken", "said"),
     [
-        ("mylab.py", "class Npz:\n    pass\n", "mylab.py:Npz' is not a dataclass"),
+        ("mylab.py", "class Npz:\n    pass\n", "Npz is not a dataclass: write @dataclass"),
         ("mynets.py", "import sys\ndef net(shape, classes):\n    pass\nsys.exit(4)\n", "SystemExit: 4"),
         (
             "mylab.py",
-            "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Npz:\n    pass\nclass Given(Npz):\n    pass\n",
+            "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Npz:\n    pass\n@dataclass(frozen=True)\nclass Given(Npz):\n    pass\n",
             "mylab.py:Npz is no dataset: its class has no shape, classes, load, status.",
         ),
     ],
@@ -383,6 +383,15 @@ class net(nn.Module):
         h = self.dense(x.flatten(1)).relu()
         RETURN
 """
+
+
+@pytest.mark.parametrize(("end", "warned"), [("self.fc(h).softmax(1)", True), ("self.fc(h).log_softmax(1)", False)])
+def test_a_network_that_ends_in_a_softmax_is_warned_of_once(cli, folder: Path, end: str, warned: bool) -> None:
+    lab(folder)
+    (folder / "mynets.py").write_text(OWN_MODULE.replace("RETURN", f"return {end}"))
+    done = cli(*RUN)
+    assert done.code == 0, done.err
+    assert done.err.count("mynets.py:net returns probabilities") == warned
 
 
 @pytest.mark.parametrize(

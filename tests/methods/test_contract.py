@@ -261,6 +261,23 @@ class AggregatesNothing(Local):
         uploads.mean(0)
 
 
+class Undefined(Local):
+    """Divides by the distance to the model that it starts from, which is 0."""
+
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        return server / (server - server).norm(), state
+
+
+class UndefinedOnTheServer(Local):
+    def server(self, server: Tensor, uploads: Tensor, n: Tensor, round: Round) -> Tensor:
+        return (uploads - uploads).log().log().sum(0)
+
+
+class Undrawn(Method):  # type: ignore[type-arg]
+    def client(self, f: Objective, server: Tensor, state: Any, *taken: Batches, round: Round) -> Any:
+        return server, state
+
+
 class Widens(Local):
     """What is weighted with float64 numbers is float64: unseen in double precision."""
 
@@ -288,6 +305,7 @@ BROKEN = [
     (PersonalizesNobody, "functions return what they should"),
     (OwnsNothing, "functions return what they should"),
     (Forgets, "functions return what they should"),
+    (Undefined, "functions return what they should"),
     (Widens, "functions return what they should"),
     (MixesTypes, "functions return what they should"),
     (DrawsFromTorch, "no randomness of its own"),
@@ -341,6 +359,8 @@ SAID = [
     (Forgets, "client() must return (upload, new client state), not None (is a return missing?)"),
     (ForgetsTheState, "client() must return (upload, new client state), not a tensor of shape"),
     (ForgetsTheComma, "draws() must return a tuple of Draws, not one Draw: write (Draw(…),)"),
+    (Undefined, "client() returned NaN for arguments without NaN: look for a division by 0"),
+    (UndefinedOnTheServer, "server() returned NaN for arguments without NaN"),
     (AggregatesNothing, "server() must return the server's state of tensors, not None"),
     (
         Widens,
@@ -365,6 +385,11 @@ def test_a_mistake_is_said_once_in_the_methods_own_terms(broken: type[Local], sa
     *passed, last = examine(broken())
     assert last.problem and said in last.problem and not last.remarks
     assert [finding.problem for finding in passed] == [None] * len(passed) and last.check in BASICS
+
+
+def test_a_method_without_draws_is_told_so_without_a_line_of_pflbench() -> None:
+    (finding,) = examine(Undrawn())
+    assert finding.problem == "Undrawn does not say what its clients draw: write draws()."
 
 
 class Signs(Local):

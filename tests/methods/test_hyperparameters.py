@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pflbench.executor.build import construct
 from pflbench.hyper import hyper
 from pflbench.methods.base import Method
 from pflbench.methods.local_sgd import LocalSGD
+from pflbench.testing import contract
 
 FOLDER = Path(names.source_file(names.BUILT_IN["methods"]["fedavg"])).parent
 LETTERS = {"alpha", "mu"}
@@ -54,6 +56,31 @@ def test_a_class_changes_inherited_defaults_and_no_others() -> None:
 
         class Typo(LocalSGD, Method, epoch=7):  # type: ignore[type-arg]
             """Typo."""
+
+
+UNSTORABLE = {
+    "bare": ("class Mine(FedAvg):\n    pass\n", "Mine is not a dataclass: write @dataclass(frozen=True) above it"),
+    "annotated": ("class Mine(FedAvg):\n    mu: float = 0.1\n", "Mine is not a dataclass"),
+    "function": (
+        "@dataclass(frozen=True)\nclass Mine(FedAvg):\n    fn: object = lambda x: x\n",
+        "Mine.fn is a function, which a run cannot store",
+    ),
+    "inside": (
+        "@dataclass(frozen=True)\nclass Mine(FedAvg):\n    fns: tuple = (1, print)\n",
+        "Mine.fns is a tuple, which a run cannot store",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "said"), UNSTORABLE.values(), ids=UNSTORABLE)
+def test_the_catalog_and_the_contract_refuse_the_same_class(tmp_path: Path, source: str, said: str) -> None:
+    """`pflbench run` asks the catalog first, `pflbench check` the contract."""
+    file = tmp_path / "mine.py"
+    file.write_text(f"from dataclasses import dataclass\nfrom pflbench.methods.fedavg import FedAvg\n{source}")
+    asks: list[Callable[[str], Any]] = [describe, lambda name: next(contract(name)), lambda name: construct(name, {})]
+    for ask in asks:
+        with pytest.raises(UsageError, match=re.escape(said)):
+            ask(f"{file}:Mine")
 
 
 def test_a_class_without_its_decorator_is_refused(tmp_path: Path) -> None:
