@@ -44,6 +44,10 @@ _LABELS: dict[Label | None, tuple[str, str]] = {
         "Agrees",
         "so the agreement does not show that the paper's experiment was repeated.",
     ),
+    "close": (
+        "Close",
+        "so that the numbers are close does not show that the paper's experiment was repeated.",
+    ),
     "inconclusive": (
         "Cannot be told whether it agrees",
         "so more seeds alone would not show whether the paper's experiment was repeated.",
@@ -117,7 +121,8 @@ def _compared(of: Explanation) -> str:
         label = "Beside the suspect number"
     so_far = "" if value.complete else f" (so far: {value.done} of {count(value.expected, 'seed')})"
     interval = value.verdict.interval if value.verdict else None
-    to = f", 95 % interval {between(interval, decimals).strip(' ()')}" if interval else ""
+    digits = value.verdict.digits(decimals) if value.verdict else decimals
+    to = f", 95 % interval {between(interval, digits).strip(' ()')}" if interval else ""
     away = _beside(of, value.difference or 0.0) + to
     theirs = reference.spread if reference else None
     own, paper = of.printed(ours), of.printed(theirs or 0.0)
@@ -146,6 +151,9 @@ def _meaning(of: Explanation) -> str:
             f"Not reproduced, though n{known}: what differs from the paper's text and "
             "from the code that is followed, or the paper's own runs, must make the difference."
         )
+    if label == "close" and of.value.verdict is not None:
+        small = f"beyond chance, and less than {of.value.verdict.margin:g} points"
+        return f"N{known}; the difference is {small}: what remains to explain is small."
     other = [one.what for one in of.departures if one.grave and one.code]
     if other:
         return (

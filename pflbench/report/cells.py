@@ -147,7 +147,14 @@ def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Readin
     return replace(value, verdict=replace(verdict_, at_best=said))
 
 
-def settle(value: CellValue, seeds: dict[int, Floats], table: Expansion, *, chosen: bool = False) -> CellValue:
+def settle(
+    value: CellValue,
+    seeds: dict[int, Floats],
+    table: Expansion,
+    *,
+    chosen: bool = False,
+    within: float | None = None,
+) -> CellValue:
     """The value with its mean, its spreads and its verdict.
 
     Args:
@@ -155,6 +162,7 @@ def settle(value: CellValue, seeds: dict[int, Floats], table: Expansion, *, chos
         seeds: For each seed its numbers, one per step.
         table: Whose cell it is.
         chosen: Whether its rounds were chosen by their scores, so that it compares with nothing.
+        within: The margin of its verdict in points; default: that of an accuracy.
     """
     ours = summarize(np.array(list(seeds.values())), table.spread)
     barred = None
@@ -173,7 +181,9 @@ def settle(value: CellValue, seeds: dict[int, Floats], table: Expansion, *, chos
         std=ours.std,
         sem=ours.sem,
         spread=ours.spread if table.shows_spread else None,
-        verdict=verdict([*means.values()], theirs, table.spread, table.layout.decimals, barred) if theirs else None,
+        verdict=verdict([*means.values()], theirs, table.spread, table.layout.decimals, barred, within=within)
+        if theirs
+        else None,
     )
 
 

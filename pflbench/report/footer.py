@@ -344,10 +344,10 @@ def unprinted(grid: Grid, titles: Mapping[str, str]) -> list[str]:
 
 
 def by_chance(grid: Grid) -> str:
-    """How many of the cells that are held against the paper would differ if none did."""
+    """How many of the cells that are held against the paper would not hold 0 if all were the paper's."""
     compared = sum(value.verdict is not None and value.verdict.label in COMPARED for value in grid.values())
     expected = number((1 - LEVEL) * compared, None, 1)
-    said = f"Of {count(compared, 'cell')} held against the paper, {expected} would differ by chance alone."
+    said = f"Of {count(compared, 'cell')} held against the paper, {expected} would be close or differ by chance alone."
     return said if compared else ""
 
 

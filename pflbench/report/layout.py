@@ -19,6 +19,7 @@ from pflbench.report.reading import Shelf
 from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
 from pflbench.report.unlisted import extra_rows
 from pflbench.report.used import Used, runs_used
+from pflbench.report.verdict import MARGIN
 from pflbench.report.versions import apart, mixtures, outdated
 from pflbench.report.versus import held_against
 from pflbench.spec import RunSpec
@@ -254,7 +255,8 @@ def difference(a: CellValue, b: CellValue, reference: Reference | None, table: E
         mixed=bool(common) and (a.mixed or b.mixed),
         rests_on={**b.rests_on, **a.rests_on},
     )
-    return settle(empty, {s: np.array([a.seeds[s] - b.seeds[s]]) for s in common}, table) if common else empty
+    means = {seed: np.array([a.seeds[seed] - b.seeds[seed]]) for seed in common}
+    return settle(empty, means, table, within=MARGIN) if common else empty
 
 
 def _put(

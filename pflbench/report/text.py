@@ -77,8 +77,14 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def apart(difference: float, verdict: Verdict | None, decimals: int) -> str:
-    """`-0.14 (-0.50 to +0.22)`: a difference with its interval, as far as there is one."""
-    return number(difference, None, decimals, "+") + between(verdict.interval if verdict else None, decimals)
+    """`-0.14 (-0.50 to +0.22)`: a difference with its interval, as far as there is one.
+
+    It has as many digits as it takes for the limits to say what the verdict says.
+    """
+    if verdict is None:
+        return number(difference, None, decimals, "+")
+    digits = verdict.digits(decimals)
+    return number(difference, None, digits, "+") + between(verdict.interval, digits)
 
 
 def fitting(text: str, encoding: str) -> str:

@@ -14,22 +14,31 @@ from pflbench.suite.schema import Spread
 
 SUSPECT = "reference suspect"
 ENOUGH_SEEDS = 3
-CLOSE = 2.0
-"""Within so many points, on either side, the whole interval must lie for numbers to agree."""
-Label = Literal["agrees", "inconclusive", "differs", "too few seeds", "not comparable"]
-COMPARED: tuple[Label, ...] = ("agrees", "inconclusive", "differs")
+MARGIN = 2.0
+"""Points on either side within which a difference is small, at most."""
+LEAST_MARGIN = 0.5
+"""The same, at least: close to 100 % accuracies still vary by some tenths of a point."""
+SHARE = 4
+"""Between the two the margin is the paper's number's distance from 100 %, divided by this."""
+Label = Literal["agrees", "close", "inconclusive", "differs", "too few seeds", "not comparable"]
+COMPARED: tuple[Label, ...] = ("agrees", "close", "inconclusive", "differs")
 """The labels of cells that were held against the paper, the nearest first."""
 RULE = (
-    f"agrees: the {100 * LEVEL:.0f} % interval of the difference holds 0 and lies within ±{CLOSE:g} points; "
-    "inconclusive: it holds 0; differs: it does not"
+    f"the {100 * LEVEL:.0f} % interval of the difference decides. Agrees: it holds 0 and lies within the margin; close: "
+    "it lies within the margin and does not hold 0; inconclusive: it holds 0 and leaves the margin; differs: it leaves "
+    f"the margin and does not hold 0. The margin is a quarter of the paper's distance from 100 %, at least "
+    f"{LEAST_MARGIN:g} and at most {MARGIN:g} points (±{MARGIN:g} for a difference of two cells)"
 )
-"""What the labels of compared cells mean."""
+"""Meaning of the labels of compared cells, and of the margin."""
+_MOST_DIGITS = 10
+"""Digits behind the point of rounded limits, at most."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """How a cell compares to the paper, and why; `interval`: of ours minus the paper's, in points.
 
+    `margin`: points on either side of 0 within which the interval counts as small.
     `suspect`: why the paper's number may be wrong, which stands beside the comparison and does not hide it.
     `at_best`: what the comparison would be at our best round, where that is nearer to the paper's than our last.
     """
@@ -39,15 +48,38 @@ class Verdict:
     interval: Interval | None = None
     suspect: str | None = None
     at_best: str | None = None
+    margin: float = MARGIN
 
     @property
     def word(self) -> str:
         """The verdict in a word; "reference suspect" where the paper's number is, whatever the difference."""
         return self.label if self.suspect is None else SUSPECT
 
+    def digits(self, decimals: int) -> int:
+        """Fewest digits behind the point, at least `decimals`, with which the rounded limits say the same label."""
+        if self.interval is None:
+            return decimals
+
+        def agree(digits: int) -> bool:
+            low, high = (round(limit, digits) for limit in self.interval or ())
+            return label(Interval(low, high), self.margin) == self.label
+
+        return next(filter(agree, range(decimals, _MOST_DIGITS)), decimals)
+
+
+def margin(printed: Reference) -> float:
+    """Points within which our accuracy is close to a printed one: fewer near 100 %, where differences are small."""
+    return max(LEAST_MARGIN, min(MARGIN, (100 - printed.mean) / SHARE))
+
 
 def verdict(
-    seeds: Sequence[float], theirs: Reference, spread: Spread, decimals: int, barred: str | None = None
+    seeds: Sequence[float],
+    theirs: Reference,
+    spread: Spread,
+    decimals: int,
+    barred: str | None = None,
+    *,
+    within: float | None = None,
 ) -> Verdict:
     """How our seeds' means compare to the paper's number.
 
@@ -61,6 +93,7 @@ def verdict(
         spread: What its ± is.
         decimals: How many digits behind the point it prints.
         barred: Why the numbers must not be compared (None: they may).
+        within: The margin in points; default: that of an accuracy.
     """
     if barred is not None:
         return Verdict("not comparable", barred)
@@ -70,13 +103,17 @@ def verdict(
     interval = difference_interval(sample_of(seeds), there)
     assert interval is not None  # three seeds have a deviation
     interval = interval.widened(_half_a_unit(theirs, decimals))
-    return Verdict(_label(interval), f"the interval is {how}", interval, theirs.suspect)
+    within = margin(theirs) if within is None else within
+    reason = f"the interval is {how}"
+    return Verdict(label(interval, within), reason, interval, theirs.suspect, margin=within)
 
 
-def _label(interval: Interval) -> Label:
-    if 0.0 not in interval:
-        return "differs"
-    return "agrees" if -CLOSE <= interval.low and interval.high <= CLOSE else "inconclusive"
+def label(interval: Interval, margin: float) -> Label:
+    """The label of a compared cell, by the interval of its difference and the margin."""
+    small = -margin <= interval.low and interval.high <= margin
+    if 0.0 in interval:
+        return "agrees" if small else "inconclusive"
+    return "close" if small else "differs"
 
 
 def _theirs(printed: Reference, spread: Spread) -> tuple[Sample, str]:

@@ -36,7 +36,7 @@ def sourced(source: str) -> str:
 @pytest.fixture
 def suite(folder: Path, monkeypatch: pytest.MonkeyPatch):
     """Write the tiny suite, and a store of three seeds of it; the path. Its runs vary by tens of points."""
-    monkeypatch.setattr("pflbench.report.verdict.CLOSE", 100.0)
+    monkeypatch.setattr("pflbench.report.verdict.margin", lambda printed: 100.0)
 
     def write(text: str) -> Path:
         path = folder / "tiny.toml"
@@ -353,6 +353,14 @@ def test_a_global_models_last_round_stands_beside_the_rounds_before(cli) -> None
     trials = part(out, "Trials behind what is tuned")
     assert "the server's model; scored on a held-out 10 % of each client's training images" in trials
     assert trials.count("<- used here") == 1 and "the best of the stored trials" in " ".join(out.split())
+
+
+def test_a_close_number_says_by_how_much(cli, suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite(sourced("code"))
+    monkeypatch.setattr("pflbench.report.verdict.label", lambda interval, margin: "close")
+    out = short(cli(*CELL).out)
+    assert out.startswith("Close: ") and "the difference is beyond chance, and less than 100 points" in out
+    assert "Verdict of the report: close (" in cli(*CELL).out
 
 
 def test_a_suspect_number_is_said_first_and_nothing_agrees_with_it(cli, suite) -> None:

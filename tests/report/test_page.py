@@ -28,6 +28,7 @@ from pflbench.report.html.render import page
 from pflbench.report.layout import fill, finished
 from pflbench.report.reading import Shelf
 from pflbench.report.render import long_form, render
+from pflbench.report.verdict import COMPARED, RULE
 from pflbench.selection import selection
 from pflbench.store import Store
 from pflbench.store.asked import askers
@@ -122,6 +123,13 @@ def test_a_users_text_stays_text_everywhere(build: Build, store: Store, title: s
     grid = [line for line in in_markdown.splitlines() if line.startswith("|")][:4]
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in grid}) == 1
     assert in_latex.isascii() and r"\input" not in in_latex and in_latex.count(r"\begin{") == in_latex.count(r"\end{")
+
+
+def test_the_page_tells_the_rule_of_verdicts_and_colors_each(build: Build, store: Store) -> None:
+    build.fill(store)
+    text = page([sheet(build.table(), store)], "", {})
+    assert json.loads(of(text, "data"))["rule"] == RULE
+    assert all(f"td.{label}" in text for label in COMPARED)
 
 
 @given(NASTY, NASTY)

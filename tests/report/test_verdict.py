@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pflbench.report.verdict import Verdict, verdict
+from pflbench.report import text
+from pflbench.report.verdict import MARGIN, Verdict, verdict
 from pflbench.suite.cells import Reference
 from pflbench.suite.schema import Runs, Spread
 
@@ -76,7 +77,9 @@ def around(mean: float, half: float) -> list[float]:
         (1.5, 1.6, "inconclusive"),  # reaches 3.1
         (0.0, 2.1, "inconclusive"),
         (1.1, 1.0, "differs"),
-        (-0.3, 0.2, "differs"),  # small, and yet not 0
+        (-0.3, 0.2, "close"),  # small, and yet not 0
+        (1.0, 0.9, "close"),  # from 0.1 to 1.9
+        (1.9, 0.2, "differs"),  # reaches 2.1
         (30.0, 3.0, "differs"),
     ],
 )
@@ -84,6 +87,42 @@ def test_labels(difference: float, half: float, label: str) -> None:
     found = verdict(around(50 + difference, half), Reference(50.0), STD1, decimals=6)
     assert found.label == label
     assert found.interval == pytest.approx((difference - half, difference + half), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("paper", "margin"), [(-3.0, 2.0), (40.0, 2.0), (92.0, 2.0), (94.0, 1.5), (98.0, 0.5), (98.82, 0.5), (100.0, 0.5)]
+)
+@pytest.mark.parametrize("inside", ["agrees", "close"])
+def test_the_margin_shrinks_towards_100(paper: float, margin: float, inside: str) -> None:
+    """An interval just within the margin, and one just beyond it; with 0 inside, and just outside."""
+    low, outside = {"agrees": (-0.1, "inconclusive"), "close": (0.1, "differs")}[inside]
+    for high, label in ((margin - 0.01, inside), (margin + 0.01, outside)):
+        middle, half = (low + high) / 2, (high - low) / 2
+        found = verdict(around(paper + middle, half), Reference(paper), STD1, decimals=6)
+        assert (found.label, found.margin) == (label, pytest.approx(margin))
+
+
+def test_a_difference_of_cells_has_the_widest_margin() -> None:
+    """It is no accuracy: 100 is no bound of it."""
+    seeds = around(99.0, 1.0)
+    assert verdict(seeds, Reference(99.0), STD1, decimals=6).label == "inconclusive"
+    assert verdict(seeds, Reference(99.0), STD1, decimals=6, within=MARGIN).label == "agrees"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (-3.6, -0.02, "-1.81 (-3.60 to -0.02)"),  # not "to -0.0" or "to +0.0", as it differs
+        (0.02, 1.2, "+0.61 (+0.02 to +1.20)"),  # close: without 0
+        (-0.004, 1.2, "+0.6 (+0.0 to +1.2)"),  # agrees: 0 is in it either way
+        (-1.0, 2.04, "+0.52 (-1.00 to +2.04)"),  # inconclusive: beyond the margin
+        (-1.0, 1.2, "+0.1 (-1.0 to +1.2)"),
+    ],
+)
+def test_rounded_limits_do_not_contradict_the_word(low: float, high: float, shown: str) -> None:
+    middle, half = (low + high) / 2, (high - low) / 2
+    found = verdict(around(50 + middle, half), Reference(50.0, text="50.0000000"), STD1, decimals=1)
+    assert text.apart(middle, found, 1) == shown
 
 
 def test_what_bars_a_verdict() -> None:
@@ -101,7 +140,8 @@ def test_a_suspect_reference_is_compared_all_the_same() -> None:
 
 def test_seeds_that_do_not_vary() -> None:
     assert verdict([50.0] * 3, Reference(50.0), STD1, 2).label == "agrees"
-    assert verdict([50.0] * 3, Reference(50.1), STD1, 2).label == "differs"
+    assert verdict([50.0] * 3, Reference(50.1), STD1, 2).label == "close"
+    assert verdict([50.0] * 3, Reference(53.0), STD1, 2).label == "differs"
 
 
 def test_a_mean_of_deviations_is_called_an_upper_bound() -> None:
@@ -112,11 +152,11 @@ def test_a_mean_of_deviations_is_called_an_upper_bound() -> None:
 
 @pytest.mark.parametrize("kind", [STD0, STD1, SEM], ids=["std0", "std1", "sem"])
 def test_one_rule_at_one_size(kind: Spread) -> None:
-    """When both are draws of one law, 'differs' comes about as often as 5 in 100, whatever ± is printed."""
+    """When both are draws of one law, 0 is outside about as often as 5 in 100, whatever ± is printed."""
     rng = np.random.default_rng(3)
     differ = 0
     for _ in range(1000):
         ours, theirs = rng.normal(50, 1, 5), rng.normal(50, 1, 5)
         spread = {"std": theirs.std(ddof=kind.ddof), "sem": theirs.std(ddof=1) / math.sqrt(5)}[kind.kind]
-        differ += verdict(list(ours), Reference(theirs.mean(), spread), kind, 6).label == "differs"
+        differ += verdict(list(ours), Reference(theirs.mean(), spread), kind, 6).label in ("close", "differs")
     assert 25 <= differ <= 65  # Welch's with five each is a little conservative

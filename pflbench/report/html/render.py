@@ -21,6 +21,7 @@ from pflbench.report.html.grid import Block, blocks
 from pflbench.report.html.methods import Described, sections
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.used import COUNTED
+from pflbench.report.verdict import RULE
 from pflbench.suite.cells import ReadAs
 from pflbench.suite.said import Departure
 
@@ -67,6 +68,7 @@ def page(
         "tables": [sheet_data(sheet, pool) for sheet in sheets],
         "first": _first(sheets).key if sheets else "",
         "counted": COUNTED.removeprefix("Beside each row what a round costs: "),
+        "rule": RULE,
         "read": read_as,
         "versus": dict(rivals or {}),
         "quantiles": list(QUANTILES.values()),

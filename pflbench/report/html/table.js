@@ -123,7 +123,7 @@ function status(sheet) {
     + " than the column's cheapest row spends in all (or 1 % more); that round stands below. Bold: the best of its column, where all its rows have a number."
     + ` –: not scored by then, or its ${view.equal} are not known. A number opens the curves.`;
   if (view.show === "paper") return "The paper's numbers.";
-  if (view.show === "difference") return "Our runs minus the paper's numbers, in points; in parentheses the 95 % interval.";
+  if (view.show === "difference") return "Our runs minus the paper's numbers, in points; in parentheses the 95 % interval. Verdicts: " + DATA.rule + ".";
   if (view.show === "cost") return "What a round costs: " + DATA.counted;
   if (view.clients !== "mean") return `The ${CLIENTS[view.clients]} of each seed's clients, averaged over seeds.`;
   const { rows, columns } = emptyOnes(sheet), some = [];
@@ -161,7 +161,7 @@ function drawCells(table, sheet) {
     const judged = view.show === "difference" && !view.versus && cell.verdict;
     if (judged) place_.dataset.verdict = judged;
     else delete place_.dataset.verdict;
-    for (const name of ["agrees", "differs", "inconclusive"]) place_.classList.toggle(name, judged === name);
+    for (const name of ["agrees", "close", "differs", "inconclusive"]) place_.classList.toggle(name, judged === name);
   }
 }
 
