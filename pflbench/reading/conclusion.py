@@ -9,6 +9,7 @@ from pflbench.commands import command
 from pflbench.reading.evidence import Facts
 from pflbench.reading.explaining import Explanation
 from pflbench.reading.runs import commit
+from pflbench.report import footer
 from pflbench.report.reading import WINDOW
 from pflbench.report.text import apart, between, number, ranges
 from pflbench.report.verdict import ENOUGH_SEEDS, Label
@@ -78,8 +79,8 @@ def conclusion(of: Explanation) -> Conclusion:
     minded = [f"Keep in mind: {one.what}. {one.told}" for one in of.departures if one.grave]
     short = [*_verdict(of), *minded, *_of_the_choice(of), *_of_the_data(of)]
     if of.value.recent is not None:
-        mean = of.printed(of.value.recent.mean)
-        short.append(f"It is the last round's alone; the mean over the last {WINDOW} scored ones is {mean}.")
+        mean, told = of.printed(of.value.recent.mean), _over_rounds(of)
+        short.append(f"It is the last round's alone; the mean over the last {WINDOW} scored ones is {mean}{told}.")
     about: tuple[Callable[[Explanation], Iterable[str]], ...]
     about = _of_the_runs, _of_the_data, _of_the_values, _of_departures, _of_the_paper, _of_the_choice
     reasons = [line for said in (*about, _of_the_last_rounds) for line in said(of)]
@@ -256,6 +257,18 @@ def _of_the_last_rounds(of: Explanation) -> Iterator[str]:
             f"({recent.rounds[0]}–{recent.rounds[1]}{seeds}) the mean is {mean}, single runs are between {least} and "
             f"{most}, and move by up to {number(recent.step, None, 1)} points from one to the next."
         )
+    if recent is not None and of.value.swings and of.value.deviation is not None:
+        rounds, seeds = (number(one, None, 1) for one in (recent.deviation, of.value.deviation))
+        yield (
+            f"Its curve swings: over these rounds a run's standard deviation is {rounds} points (the mean over seeds), "
+            f"that over seeds {seeds} (both with ddof = 1)."
+        )
+
+
+def _over_rounds(of: Explanation) -> str:
+    """The comparison of the last scored rounds with the paper's number; empty without one."""
+    told = footer.over_rounds(of.value, of.table.layout.decimals)
+    return f", {told}" if told else ""
 
 
 def difference(of: Explanation) -> str:

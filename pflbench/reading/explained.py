@@ -99,7 +99,8 @@ def _numbers(of: Explanation) -> list[str]:
     lines = [f"pflbench  {ours}", f"Paper     {paper}"]
     if value.verdict is not None:
         suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
-        lines.append(f"Verdict of the report: {value.verdict.label}{suspect} ({value.verdict.reason}).")
+        later = value.judged.removeprefix(value.verdict.label)
+        lines.append(f"Verdict of the report: {value.verdict.label}{suspect} ({value.verdict.reason}){later}.")
         lines.append(f"But {value.verdict.at_best}." if value.verdict.at_best else "")
     lines.append(difference(of))
     lines.append(_beside(of))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pflbench.report.statistics import Interval
-from pflbench.report.table import Against, Fairness, Row, Table, Versus
+from pflbench.report.table import Against, CellValue, Fairness, Row, Table, Versus
 from pflbench.report.text import NONE, apart, between, cell, number, ranges
 from pflbench.report.verdict import COMPARED, RULE, SUSPECT, Verdict
 from pflbench.suite.cells import ColumnHead
@@ -54,7 +54,7 @@ def _comparison(table: Table) -> Appendix:
             spread = "" if printed.spread is None else f" ± {printed.spread:.{table.decimals}f}"
             paper = (printed.text or number(printed.mean, None, table.decimals)) + spread
         difference = NONE if value.difference is None else apart(value.difference, value.verdict, table.decimals)
-        verdict = _judged(value.verdict, notes) if value.verdict else NONE
+        verdict = _judged(value, value.verdict, notes) if value.verdict else NONE
         lines.append((row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
     judged = any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)
     said = [f"Verdicts: {RULE}."] if judged else []
@@ -105,13 +105,13 @@ def versus_notes(table: Table, versus: Versus) -> list[str]:
     return said
 
 
-def _judged(verdict: Verdict, notes: dict[str, int]) -> str:
-    """`differs [1], reference suspect [2]`; `notes`: the numbers of the reasons so far."""
+def _judged(value: CellValue, verdict: Verdict, notes: dict[str, int]) -> str:
+    """`differs [1], reference suspect [2]; rounds 55–100: agrees`; `notes`: the numbers of the reasons so far."""
     said = f"{verdict.label} [{notes.setdefault(verdict.reason, len(notes) + 1)}]"
     for word, why in ((SUSPECT, verdict.suspect), ("nearer at our best round", verdict.at_best)):
         if why is not None:
             said += f", {word} [{notes.setdefault(why, len(notes) + 1)}]"
-    return said
+    return said + value.judged.removeprefix(verdict.label)
 
 
 def _over_clients(table: Table, found: Mapping[tuple[str, str], Fairness]) -> Appendix:

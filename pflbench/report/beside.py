@@ -141,5 +141,5 @@ def _shown(beside: Beside | None, decimals: int) -> CellValue | None:
     """The other suite's number, without marks; an empty place where it has none."""
     if beside is None:
         return None
-    theirs = replace(beside.value, rests_on={})
+    theirs = replace(beside.value, rests_on={}, recent=None)
     return CellValue(told="" if theirs.mean is None else cell(theirs, decimals))

@@ -28,7 +28,7 @@ from pflbench.report.reading import (
 )
 from pflbench.report.table import CellValue, Recent
 from pflbench.report.text import ranges
-from pflbench.report.verdict import COMPARED, verdict
+from pflbench.report.verdict import COMPARED, ENOUGH_SEEDS, verdict
 from pflbench.result import RunResult
 from pflbench.suite.cells import Cell, Choice, Expansion, Reading, Reference
 from pflbench.suite.schema import Spread
@@ -131,8 +131,12 @@ def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Readin
     """The value with what its other scored rounds say."""
     if reading.read_as != "last":
         return replace(value, gap=gap(results, reading))
-    value = replace(value, recent=recent(results, reading))
-    verdict_, theirs = value.verdict, value.reference
+    found, verdict_, theirs = recent(results, reading), value.verdict, value.reference
+    compared = verdict_ is not None and verdict_.label in COMPARED
+    if found and theirs and compared and len(found.seeds) >= ENOUGH_SEEDS:
+        later = verdict([*found.seeds.values()], theirs, table.spread, table.layout.decimals)
+        found = found._replace(verdict=later)
+    value = replace(value, recent=found)
     if verdict_ is None or theirs is None or verdict_.label not in COMPARED[1:]:
         return value
     other = gap(results, reading)
@@ -252,10 +256,9 @@ def _std(values: Floats, ddof: int) -> float | None:
 def recent(results: Sequence[RunResult], reading: Reading) -> Recent | None:
     """A cell's done runs, one per seed, over their last scored rounds.
 
-    None at another stage than "global", where the cell is a mean over rounds anyway, or where no run was scored in
-    enough of them.
+    None where the cell is a mean over rounds anyway, or where no run was scored in enough of them.
     """
-    if reading.stage != "global" or any(result.spec.scoring.last > 1 for result in results):
+    if any(result.spec.scoring.last > 1 for result in results):
         return None
     walks = {result.spec.seed: by_round(result, reading, WINDOW) for result in results}
     found = {seed: walk for seed, walk in walks.items() if len(walk) == WINDOW}
@@ -264,10 +267,11 @@ def recent(results: Sequence[RunResult], reading: Reading) -> Recent | None:
     values = np.array([list(walk.values()) for walk in found.values()])  # [seed, round]
     return Recent(
         rounds=(min(map(min, found.values())), max(map(max, found.values()))),
-        seeds=tuple(found),
+        seeds=dict(zip(found, values.mean(axis=1).tolist(), strict=True)),
         mean=float(values.mean()),
         least=float(values.min()),
         most=float(values.max()),
         step=float(np.abs(np.diff(values)).max()),
         last=float(values[:, -1].mean()),
+        deviation=float(values.std(axis=1, ddof=1).mean()),
     )

@@ -13,7 +13,7 @@ from pflbench.report.gap import gap_lines
 from pflbench.report.reading import WINDOW, concerned
 from pflbench.report.statistics import LEVEL
 from pflbench.report.table import CellValue, Grid
-from pflbench.report.text import MARKS, grouped, number, ranges
+from pflbench.report.text import MARKS, SWINGS, apart, grouped, number, ranges
 from pflbench.report.used import Used, per_column
 from pflbench.report.verdict import COMPARED
 from pflbench.spec import RunSpec
@@ -32,6 +32,11 @@ _MODELS = {
 """Which models are scored at the stages where that is the same for all runs."""
 _UNPRINTED = {"guess": "values that no paper or code gives, guessed", "tuned": "values that we tuned"}
 NO_PAPER = "No paper has this table."
+SWINGING = (
+    f"over its last {WINDOW} scored rounds a run's standard deviation (the mean over seeds) exceeds the one over seeds "
+    "(both with ddof = 1), so its last round is not one number"
+)
+"""Meaning of the mark of a cell whose curve swings."""
 _NAMED = 4
 """Departures from the paper's text that the footer names."""
 
@@ -57,7 +62,7 @@ def footer(
     alike = len(stages) == 1 or table.stages  # or stages head the columns
     progress, came = made.progress(table.cells, used), made.packaged(used)
     first = [*mixed, *made.failures(used), shortfall(table)]
-    apart, doubts = other_seeds(table, grid), made.doubts(table, used, done)
+    unlike, doubts = other_seeds(table, grid), made.doubts(table, used, done)
     read, gaps = read_otherwise(table, grid)
     lines = [
         *first,
@@ -66,7 +71,7 @@ def footer(
         departures(table, results),
         selection(table.cells, None if alike else stages),
         counted,
-        apart,
+        unlike,
         clients(table),
         plain(table, grid),
         left_out(table, grid),
@@ -90,7 +95,7 @@ def footer(
         *table.notes,
         *older,
     ]
-    warnings = [*first, read, apart, *doubts, *older]
+    warnings = [*first, read, unlike, *doubts, *older]
     return tuple(filter(None, lines)), tuple(filter(None, warnings)), " ".join(filter(None, (counted, progress, came)))
 
 
@@ -183,13 +188,13 @@ def other_seeds(table: Expansion, grid: Grid) -> str:
     found: dict[str, dict[str, set[int]]] = {}
     for row, head, value in _filled(table, grid):
         found.setdefault(head.name, {})[row.title] = set(value.seeds)
-    apart = {
+    unlike = {
         name: [f"{title} {ranges(seeds)}" for title, seeds in done.items()]
         for name, done in found.items()
         # Of any two that are nested, "(k/n)" says what is missing.
         if not all(a <= b for a, b in itertools.pairwise(sorted(done.values(), key=len)))
     }
-    return f"Rows whose means are of different seeds, and so not to be compared: {_listed(apart)}." if apart else ""
+    return f"Rows whose means are of different seeds, and so not to be compared: {_listed(unlike)}." if unlike else ""
 
 
 def _filled(table: Expansion, grid: Grid) -> Iterator[tuple[TableRow, ColumnHead, CellValue]]:
@@ -275,20 +280,36 @@ def recent(table: Expansion, grid: Grid) -> list[str]:
     spans: dict[str, None] = {}
     for row, head, value in _filled(table, grid):
         if (found := value.recent) is not None:
+            decimals = table.layout.decimals
             numbers = found.mean, found.least, found.most, found.last
-            mean, least, most, last = (number(one, None, table.layout.decimals) for one in numbers)
+            mean, least, most, last = (number(one, None, decimals) for one in numbers)
             seeds = "" if len(found.seeds) == value.done else f"; seeds {ranges(found.seeds)}"
-            means.setdefault(head.name, []).append(f"{row.title} {mean} ({least}–{most}, last {last}{seeds})")
+            told = f"; {over_rounds(value, decimals)}" if found.verdict else ""
+            means.setdefault(head.name, []).append(f"{row.title} {mean} ({least}–{most}, last {last}{seeds}{told})")
             steps.append((found.step, row.title))
             spans[f"{found.rounds[0]}–{found.rounds[1]}"] = None
     if not means:
         return []
     step, title = max(steps)
+    swing = grouped(
+        (head.name, f"{row.title} {number(value.recent.deviation, None, 1)} against {number(value.deviation, None, 1)}")
+        for row, head, value in _filled(table, grid)
+        if value.swings and value.recent and value.deviation is not None
+    )
     return [
         f"Means over the last {WINDOW} scored rounds ({', '.join(spans)}) instead of the last one alone, with the "
         f"range of single runs: {_listed(means)}.",
         f"From one of these rounds to the next, a run moves by up to {number(step, None, 1)} points ({title}).",
+        *([f"{SWINGS} {SWINGING}: {_listed(swing)}."] if swing else []),
     ]
+
+
+def over_rounds(value: CellValue, decimals: int) -> str:
+    """`-3.12 (-4.64 to -1.60) from the paper: differs`, of a cell's last scored rounds; empty without a verdict."""
+    found, theirs = value.recent, value.reference
+    if found is None or found.verdict is None or theirs is None:
+        return ""
+    return f"{apart(found.mean - theirs.mean, found.verdict, decimals)} from the paper: {found.verdict.label}"
 
 
 def read_otherwise(table: Expansion, grid: Grid) -> tuple[str, list[str]]:

@@ -22,13 +22,22 @@ class Recent(NamedTuple):
 
     rounds: tuple[int, int]
     """The first and the last of them."""
-    seeds: tuple[int, ...]
-    """Those whose runs were scored in enough rounds."""
+    seeds: Mapping[int, float]
+    """The mean over these rounds of each seed whose run was scored in enough of them."""
     mean: float
     least: float
     most: float
     step: float
     last: float
+    deviation: float
+    """Mean over the seeds of each one's standard deviation over these rounds (ddof = 1)."""
+    verdict: Verdict | None = None
+    """Comparison of this reading with the paper's number; None for fewer than three seeds."""
+
+    @property
+    def name(self) -> str:
+        """`rounds 55–100`."""
+        return f"rounds {self.rounds[0]}–{self.rounds[1]}"
 
 
 class Gap(NamedTuple):
@@ -96,7 +105,7 @@ class CellValue:
     gap: Gap | None = None
     """Where the table is not read at the last round, what this and other readings give."""
     recent: Recent | None = None
-    """At stage "global", where enough rounds were scored and the cell shows the last: the rounds before it as well."""
+    """Where enough rounds were scored and the cell shows the last: the rounds before it as well."""
     reference: Reference | None = None
     verdict: Verdict | None = None
     best: bool = False
@@ -118,6 +127,23 @@ class CellValue:
     def complete(self) -> bool:
         """Whether every seed asked for is done."""
         return self.done == self.expected
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation over seeds with ddof = 1, whatever the suite prints; None below two seeds."""
+        return float(np.std([*self.seeds.values()], ddof=1)) if len(self.seeds) > 1 else None
+
+    @property
+    def swings(self) -> bool:
+        """True if a run varies more over the last scored rounds than the runs of different seeds do."""
+        return self.recent is not None and self.deviation is not None and self.recent.deviation > self.deviation
+
+    @property
+    def judged(self) -> str:
+        """`inconclusive; rounds 55–100: differs`: the verdict, and that over the last scored rounds; else empty."""
+        later = self.recent and self.recent.verdict
+        said = [self.verdict.label] if self.verdict else []
+        return "; ".join([*said, *([f"{self.recent.name}: {later.label}"] if self.recent and later else [])])
 
     @property
     def difference(self) -> float | None:

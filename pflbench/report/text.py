@@ -16,9 +16,11 @@ NONE = "–"
 OUTSIDE = "not in the suite"
 MARKS = {"guess": "ᵍ", "tuned": "ᵗ"}
 """What stands behind the number of a cell that rests on such values."""
+SWINGS = "ˢ"
+"""Mark of a cell whose last scored rounds vary more than its seeds."""
 _WIDEST = 16
 """Characters of a group in one line above its columns."""
-_ASCII = dict(zip("–—·×†²ᵍᵗ┃│━─╇┼", "--*x*2gt||=-=+", strict=True))
+_ASCII = dict(zip("–—·×†²ᵍᵗˢ┃│━─╇┼", "--*x*2gts||=-=+", strict=True))
 _ASCII |= {"±": "+-", "√": "sqrt", "→": "->", "…": "..."}
 K = TypeVar("K")
 V = TypeVar("V")
@@ -37,11 +39,16 @@ def between(interval: Interval | None, decimals: int, sign: str = "+") -> str:
     return f" ({number(interval.low, None, decimals, sign)} to {number(interval.high, None, decimals, sign)})"
 
 
-def marks(value: CellValue | None) -> str:
-    """The marks of what a number rests on; none where there is no number."""
+def rests(value: CellValue | None) -> str:
+    """Marks for the sources that a number rests on; empty where there is no number."""
     if value is None or value.mean is None:
         return ""
     return "".join(mark for source, mark in MARKS.items() if source in value.rests_on.values())
+
+
+def marks(value: CellValue | None) -> str:
+    """All marks of a number."""
+    return rests(value) + (SWINGS if value is not None and value.swings else "")
 
 
 def cell(value: CellValue | None, decimals: int, room: int = 0) -> str:

@@ -24,8 +24,8 @@ Label = Literal["agrees", "close", "inconclusive", "differs", "too few seeds", "
 COMPARED: tuple[Label, ...] = ("agrees", "close", "inconclusive", "differs")
 """The labels of cells that were held against the paper, the nearest first."""
 RULE = (
-    f"the {100 * LEVEL:.0f} % interval of the difference decides. Agrees: it holds 0 and lies within the margin; close: "
-    "it lies within the margin and does not hold 0; inconclusive: it holds 0 and leaves the margin; differs: it leaves "
+    f"the {100 * LEVEL:.0f} % interval of the difference decides. Agrees: it holds 0 and lies within the margin; "
+    "close: it lies within the margin and does not hold 0; inconclusive: it holds 0 and leaves the margin; differs: it leaves "
     f"the margin and does not hold 0. The margin is a quarter of the paper's distance from 100 %, at least "
     f"{LEAST_MARGIN:g} and at most {MARGIN:g} points (±{MARGIN:g} for a difference of two cells)"
 )

@@ -17,6 +17,7 @@ from pflbench.report.appendix import versus_notes
 from pflbench.report.beside import side_by_side
 from pflbench.report.cells import Read
 from pflbench.report.fairness import fairness
+from pflbench.report.footer import over_rounds
 from pflbench.report.html.clients import Clients, clients, drawn
 from pflbench.report.html.equal import COSTS, AtEqualCost, at_equal_cost
 from pflbench.report.html.escape import discreet
@@ -287,6 +288,11 @@ def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
     if value.verdict is not None:
         reasons = (value.verdict.reason, value.verdict.suspect, value.verdict.at_best)
         found |= {"verdict": value.verdict.label, "why": pool.add(tuple(one and discreet(one) for one in reasons))}
+    if value.recent is not None:
+        mean = text.number(value.recent.mean, None, decimals)
+        label = value.recent.verdict.label if value.recent.verdict else ""
+        told = ", ".join(filter(None, (mean, over_rounds(value, decimals))))
+        found |= {"recent": [value.recent.name, label, told]}
     if value.there:
         about = discreet(value.method), value.stage, tuple(value.rests_on.items())
         found |= {"done": [value.done, value.expected, value.failed], "about": pool.add(about)}

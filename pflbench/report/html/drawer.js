@@ -157,6 +157,7 @@ function drawDrawer(sheet) {
       ["our runs", cell.ours], ["paper", cell.paper], ["difference", cell.diff],
       ["verdict", cell.verdict && `${cell.verdict}: ${why}`],
       ["reference suspect", suspect], ["our best round", best],
+      [cell.recent?.[0], cell.recent?.[2]],
       [`minus ${rival?.[0]}`, held && `${held[0]}, ${pooled(held[1])}`],
       ["seeds", `${done} of ${asked} done${failed ? `, ${failed} failed` : ""}`],
       ["a round costs", cell.cost],

@@ -184,4 +184,4 @@ def _last(walk: Mapping[int, float], pace: float, most: float) -> tuple[int, flo
 def _told(found: Sequence[tuple[int, float]], value: CellValue, table: Expansion) -> str:
     made = summarize(np.array([[mean] for _, mean in found]), table.spread)
     shown = text.number(made.mean, made.spread if table.shows_spread else None, table.layout.decimals)
-    return shown + text.marks(value) + ("" if value.complete else f" ({value.done}/{value.expected})")
+    return shown + text.rests(value) + ("" if value.complete else f" ({value.done}/{value.expected})")

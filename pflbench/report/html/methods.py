@@ -89,6 +89,6 @@ def _results(sheet: Sheet) -> Iterable[tuple[str, Result]]:
                 ours=text.cell(value, table.decimals),
                 paper=paper,
                 difference=apart,
-                verdict=value.verdict.word if value.verdict else "",
+                verdict=value.judged,
             ),
         )

@@ -134,7 +134,7 @@ function status(sheet) {
     ? "Bold: the best of its column, among numbers with all their seeds."
     : "Nothing is bold: no column has two numbers with all their seeds.";
   return `Our runs; a number opens what it rests on. ${bold} (3/5): so many seeds are done. `
-    + "ᵍ rests on a guess, ᵗ on values that we tuned." + without;
+    + "ᵍ rests on a guess, ᵗ on values that we tuned; ˢ: the last ten scored rounds vary more than the seeds." + without;
 }
 
 // Whether the table shows our runs' means as they are: only then does anything stand beside a column's numbers.
@@ -159,7 +159,7 @@ function drawCells(table, sheet) {
     else place_.removeAttribute("title");
     place_.classList.toggle("cost", view.show === "cost" && !view.versus);
     const judged = view.show === "difference" && !view.versus && cell.verdict;
-    if (judged) place_.dataset.verdict = judged;
+    if (judged) place_.dataset.verdict = judged + (cell.recent?.[1] ? `; ${cell.recent[0]}: ${cell.recent[1]}` : "");
     else delete place_.dataset.verdict;
     for (const name of ["agrees", "close", "differs", "inconclusive"]) place_.classList.toggle(name, judged === name);
   }
