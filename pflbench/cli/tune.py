@@ -63,8 +63,9 @@ def tune(
 
     Every trial is a run like any other, but for a share of every client's training rows (its support), which is held
     out and scored on in place of the test rows: those are not looked at. What counts is what the table shows after the
-    last round (or, with --read last-10, in the mean over the last ten scored rounds), of personal models if it shows
-    them, else of the global one; the first of equals wins, and what diverges loses. Where a table scores clients that never train, they fine-tune on the rest of their support.
+    last round (with --read last-10: in the mean over the last ten scored rounds), of personal models if it shows them,
+    else of the global one; the first of equals wins, and what diverges loses. Where a table scores clients that never
+    train, they fine-tune on the rest of their support.
 
     With halving, all trials are trained for a few rounds, and only the best of them again for more. A suite that says
     so tunes each of its rows for itself: without --method, all that have a grid.
@@ -86,7 +87,8 @@ def tune(
     rungs = "" if halving == "none" else halving
     methods = tuned_rows(asked, selection.profile) if method is None else [method]
     typed = selection.but(columns=[], seeds=selection.seeds or ([] if seed is None else [seed]))
-    command = f"pflbench tune -s {asked.called}{typed.options}{_searched(full, grid or (), halving, execution.evaluate_every, read)}"
+    searched = _searched(full, grid or (), halving, execution.evaluate_every, read)
+    command = f"pflbench tune -s {asked.called}{typed.options}{searched}"
     code = 0
     for one in methods:
         found = searches(asked, one, selection, full=full, grid=grid or (), seed=seed, halving=rungs, read_as=read)
