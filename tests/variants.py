@@ -14,6 +14,8 @@ OPTIONS = {
     "cafeme exact": ("cafeme", {"order": "exact", "modulation": "c2", "modulator_batch_norm": False}),
     "fedavg momentum": ("fedavg", {"momentum": 0.9}),
     "ifca shared": ("ifca", {"clusters": 2, "shared": "base", "momentum": 0.9}),
+    "fedavg adam": ("fedavg", {"optimizer": "adam", "lr": 0.01, "weight_decay": 0.01}),
+    "local adam": ("local", {"optimizer": "adam", "epochs": 2, "lr": 0.01}),
     "fedavg steps": ("fedavg", {"steps": 4, "momentum": 0.5}),
     "ifca steps": ("ifca", {"steps": 3, "clusters": 3}),
     "cafeme reset": ("cafeme", {"optimizer_state": "reset", "extra_gate": False, "disjoint": True}),

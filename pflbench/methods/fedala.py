@@ -4,7 +4,9 @@ Departures:
 1. The weights see all of a client's data, once in every round (the paper: a share s, first until they converge).
 2. A personal model is what the next local initialization gives (the released code scores it), not the trained one.
 3. The server's mean is weighted as the suite says. The whole cohort keeps model and weights, uploaded or not.
-Special cases: with `eta` = 0, and in a client's first round, FedAvg: weights of one take the global model bit by bit.
+Special cases: with `eta` = 0, and in round 0, FedAvg: there, weights of one take the global model bit by bit; here, it
+is the initial model, as every local model is. A client that is first sampled later mixes the initial model with the
+global one.
 """
 
 from __future__ import annotations
@@ -16,16 +18,17 @@ import torch
 
 from pflbench.methods.base import Batches, Draw, Initializer, Method, Objective, Round, hyper, steps
 from pflbench.methods.local_sgd import LocalSGD
-from pflbench.typing import Params, Part, Scalar
+from pflbench.typing import Params, Part
 
-Own = tuple[Params, Part, Scalar]  # the last local model, the weights of its last layers, 1 if there was an update
+Own = tuple[Params, Part]
+"""The last local model, at first the common initial one; the weights of its last layers."""
 
 
 @dataclass(frozen=True)
 class FedALA(LocalSGD, Method[Params, Own, Params], epochs=1):
     """A client starts from an element-wise, learned mixture of its old local model and the global one."""
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     commits = "trained"
     personal_of = "training"
     eta: float = hyper(1.0, "Learning rate of the weights.", least=0)
@@ -35,17 +38,17 @@ class FedALA(LocalSGD, Method[Params, Own, Params], epochs=1):
         return *super().draws(round), *self.personal_draws()
 
     def init_client(self, server: Params, new: Initializer) -> Own:
-        return server, torch.ones_like(server[new.last(self.layers)]), server.new_zeros(())
+        return server, torch.ones_like(server[new.last(self.layers)])
 
     def client(self, f: Objective, server: Params, state: Own, *batches: Batches, round: Round) -> tuple[Params, Own]:
         start, weights = self.mixed(f, server, state, batches[1])
         w = self.sgd(f, start, batches[0], lr=self.lr)
-        return w, (w, weights, torch.ones_like(state[2]))
+        return w, (w, weights)
 
     def mixed(self, f: Objective, server: Params, state: Own, batches: Batches) -> tuple[Params, Part]:
         """theta_l + (theta_g - theta_l) W, after W <- clip(W - eta grad (theta_g - theta_l), 0, 1) by batches; W."""
-        last, (model, weights, seen) = f.last(self.layers), state
-        back = torch.where(seen > 0, (model - server)[last], 0.0)
+        last, (model, weights) = f.last(self.layers), state
+        back = (model - server)[last]
 
         def mix(v: Part) -> Params:
             return torch.cat([server[: last.start], server[last] + back * (1 - v)])

@@ -3,11 +3,12 @@
 Departures:
 1. The server's mean is weighted as the suite says (the paper: by examples; CAFeMe's tables: uniformly).
 2. "Epochs" are passes over a client's minibatches, drawn as the suite says (CAFeMe's code: static ones).
-3. `momentum`, fresh in each local update, and `weight_decay` are none of the paper's (pFedVEM's and FedEC's tables).
+3. `momentum` and Adam, fresh in each local update, and `weight_decay` are not the paper's (pFedVEM's, FedEC's tables).
 4. With `personal_epochs`, a personal model is the global one after so many epochs of the client's own SGD (FedAvg
    with one adaptation); without, there are none.
 Special cases: with one client and one step, plain SGD; one local update = `torch.optim.SGD` with that momentum and
-decay; with `personal_epochs` = `epochs`, a personal model is what one more local update on the minibatches would send.
+decay, or `torch.optim.Adam`; with `personal_epochs` = `epochs`, a personal model is what one more local update on the
+minibatches would send.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import ClassVar
 
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Empty, Method, Objective, Round
-from pflbench.methods.local_sgd import Adapted, LocalSGD, PersonalRate
+from pflbench.methods.local_sgd import Adapted, LocalSGDOrAdam, PersonalRate
 from pflbench.typing import Params
 
 
 @dataclass(frozen=True)
-class FedAvg(LocalSGD, Adapted, PersonalRate, Method[Params, Empty, Params]):
+class FedAvg(LocalSGDOrAdam, Adapted, PersonalRate, Method[Params, Empty, Params]):
     """Federated averaging: local SGD epochs from the global model, then a mean."""
 
     version: ClassVar[int] = 1
@@ -30,6 +31,7 @@ class FedAvg(LocalSGD, Adapted, PersonalRate, Method[Params, Empty, Params]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_optimizer()
         if self.personal_lr is not None and self.personal_epochs is None:
             raise UsageError(f"{type(self).__name__}: personal_lr needs personal_epochs.")
 

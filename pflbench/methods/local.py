@@ -8,8 +8,9 @@ that never trains in a federation, and is not shown itself. With `epochs` = 0 no
 
 Departures: pFedVEM's tables give each client the best learning rate and batch size of a grid; here a run has one of
 each, and the suite chooses.
-Special cases: one round = `torch.optim.SGD` for so many epochs; two rounds without momentum = one of twice the epochs
-on the same minibatches, and with `keep_momentum` of any momentum; fine-tuned, plain SGD from the initial model.
+Special cases: one round = `torch.optim.SGD`, or with `optimizer="adam"` `torch.optim.Adam`, for so many epochs; two
+rounds without momentum = one of twice the epochs on the same minibatches, and with `keep_momentum` of any momentum;
+fine-tuned, plain SGD from the initial model.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Weights, descend_on, hyper
-from pflbench.methods.local_sgd import LocalSGD
+from pflbench.methods.local_sgd import LocalSGDOrAdam
 from pflbench.optim import SGD
 from pflbench.typing import Float, Params, Scalar, Tensor
 
@@ -38,7 +39,7 @@ Own = Params | Moving
 
 
 @dataclass(frozen=True)
-class Local(LocalSGD, Method[Params, Own, Scalar], epochs=20):
+class Local(LocalSGDOrAdam, Method[Params, Own, Scalar], epochs=20):
     """Every client on its own, from the common initial model."""
 
     version: ClassVar[int] = 1
@@ -52,6 +53,7 @@ class Local(LocalSGD, Method[Params, Own, Scalar], epochs=20):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_optimizer()
         if self.keep_momentum and self.momentum is None:
             raise UsageError("Local: keep_momentum needs a momentum.")
 

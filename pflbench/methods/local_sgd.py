@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
+from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Batches, Draw, Objective, Round, descend, hyper
-from pflbench.optim import SGD
+from pflbench.optim import SGD, Adam, Optimizer
 from pflbench.typing import Part
 
 
@@ -122,12 +124,33 @@ class SGDOptions(Momentum):
     ) -> Part:
         """SGD from w over the minibatches; `grad`: in place of `f.grad`; `wrt`: the part that w is (None: all)."""
         decay = f.decay(self.weight_decay, w, wrt=wrt)
-        return descend(grad or f.grad, w, batches, SGD(lr, self.momentum), decay=decay)
+        return descend(grad or f.grad, w, batches, self.by(lr), decay=decay)
+
+    def by(self, lr: float) -> Optimizer:
+        """The optimizer of a local update."""
+        return SGD(lr, self.momentum)
 
 
 @dataclass(frozen=True)
 class LocalSGD(LocalEpochs, LocalRate, SGDOptions):
     """Clients that train by epochs of minibatch SGD."""
+
+
+@dataclass(frozen=True)
+class LocalSGDOrAdam(LocalSGD):
+    """Clients that train by epochs of minibatch SGD or, in its place, of Adam."""
+
+    optimizer: Literal["sgd", "adam"] = hyper(
+        "sgd", "Optimizer of local updates, at rest when each begins; adam has no `momentum`.", added=True
+    )
+
+    def check_optimizer(self) -> None:
+        """Raise `UsageError` if there is a momentum, which Adam has not."""
+        if self.optimizer == "adam" and self.momentum is not None:
+            raise UsageError(f"{type(self).__name__}: momentum is SGD's; with optimizer = adam, set momentum to none.")
+
+    def by(self, lr: float) -> Optimizer:
+        return Adam(lr) if self.optimizer == "adam" else super().by(lr)
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,8 @@ def settle(
         barred = f"less than the whole protocol: {table.shortfall.runs}"
     elif chosen:
         barred = _CHOSEN
+    elif value.reference and value.reference.inferred:
+        barred = f"setting inferred from this reference: {value.reference.inferred}"
     means = {seed: float(numbers.mean()) for seed, numbers in seeds.items()}
     theirs = value.reference
     return replace(

@@ -40,7 +40,8 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
     """The cells of extra rows among the `stored` runs, sorted by the rows' titles, and the runs that have no row.
 
     An extra row has the table's seeds, like the suite's own rows, so that all rows are compared on the same. Without a
-    row are runs of other seeds, and those at stages that the table does not show. `asked`: who asked for them.
+    row are runs of other seeds, and those at stages that the table does not show. A point of a row's grid with other
+    settings than the row's is no row: it says something only beside the other points. `asked`: who asked for them.
     """
     ids = dict.fromkeys(cell.column.id for cell in table.cells)
     columns = {id: _Column([cell for cell in table.cells if cell.column.id == id]) for id in ids}
@@ -53,7 +54,7 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
         mine = variant(run)
         for id, column in admitting:
             named = mine in column.named
-            if not _belongs(run, table, asked, named):
+            if not _belongs(run, table, asked, named) or (not named and column.is_point(run)):
                 continue
             if named or run.seed not in column.seeds:
                 spare.append(run)
@@ -106,11 +107,32 @@ class _Column:
         runs = [run for cell in cells for run in ([p.run for g in cell.choices for p in g] or cell.runs)]
         self.named: dict[Variant, None] = dict.fromkeys(map(variant, runs))
         self.seeds = sorted({run.seed for run in runs})
+        self._points = {
+            (choice.run.method.name, key, _at(choice.run, key))
+            for cell in cells
+            for points in cell.choices
+            for key in [_varied([choice.run for choice in points])]
+            for choice in points
+        }
         # A row that trains for other rounds than its column admits only its own method, e.g. another version of it.
         self._settings = {(run.setting(), "" if run.rounds == rounds else run.method.name) for run in runs}
 
+    def is_point(self, run: RunSpec) -> bool:
+        """Whether a run has the values of a point of a row's grid."""
+        return any(run.method.name == name and _at(run, keys) == at for name, keys, at in self._points)
+
     def admits(self, setting: str, method: str) -> bool:
         return (setting, "") in self._settings or (setting, method) in self._settings
+
+
+def _varied(runs: Sequence[RunSpec]) -> tuple[str, ...]:
+    """The hyperparameters in which these runs of a method differ."""
+    keys = sorted({key for run in runs for key in run.method.hyper})
+    return tuple(key for key in keys if len({repr(run.method.hyper.get(key)) for run in runs}) > 1)
+
+
+def _at(run: RunSpec, keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(repr(run.method.hyper.get(key)) for key in keys)
 
 
 def _groups(found: _Runs) -> list[list[Variant]]:

@@ -28,13 +28,15 @@ ReadAs = Literal["last", "last-10", "best"]
 class Reference(NamedTuple):
     """What the paper printed, in percent. `spread` is None where it printed none; `suspect`: why it may be wrong.
 
-    `text`: the mean as it stands there, where it has other decimals than the table.
+    `text`: the mean as it stands there, where it has other decimals than the table. `inferred`: the setting that was
+    inferred from this number, which then compares with nothing.
     """
 
     mean: float
     spread: float | None = None
     suspect: str | None = None
     text: str | None = None
+    inferred: str | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pflbench.stages import Shown, canonical, scores_held_out
 from pflbench.suite import figure as figures
 from pflbench.suite.inherit import merged
 from pflbench.suite.own import Own
-from pflbench.suite.said import Departure, Follows, Scoped, Sources, Suspicion
+from pflbench.suite.said import Departure, Follows, Inference, Scoped, Sources, Suspicion
 from pflbench.suite.schema import (
     Column,
     DerivedTable,
@@ -49,6 +49,7 @@ class Document(TomlTable):
     hyper: dict[str, Hyper] = Field(default_factory=dict)
     sources: Sources = Field(default_factory=dict)
     suspect: list[Suspicion] = Field(default_factory=list)
+    inferred: list[Inference] = Field(default_factory=list)
     follows: list[Follows] = Field(default_factory=list)
     departure: list[Departure] = Field(default_factory=list)
     reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
@@ -200,6 +201,7 @@ def _check_scopes(document: Document) -> None:
     }
     lists: dict[KeyPath, Sequence[Scoped]] = {
         ("suspect",): document.suspect,
+        ("inferred",): document.inferred,
         ("follows",): document.follows,
         ("departure",): document.departure,
         ("suite", "notes"): document.suite.notes,

@@ -54,6 +54,7 @@ class Shape(_Loose):
     follows: list[Raw] = []
     departure: list[Raw] = []
     suspect: list[Raw] = []
+    inferred: list[Raw] = []
 
 
 def merged(old: Raw, new: Mapping[str, Any]) -> Raw:
@@ -200,7 +201,7 @@ def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) ->
     said = {"notes": own.get("notes", []) + carried(_notes(own, theirs), heirs)}
     about = ["follows"]
     if own.get("paper", theirs.get("paper")) == theirs.get("paper"):
-        about += ["departure", "suspect"]
+        about += ["departure", "suspect", "inferred"]
     named = [table.get("what") for table in raw.get("departure", [])]
     for key in about:
         inherited = [table for table in below.get(key, []) if key != "departure" or table["what"] not in named]

@@ -11,6 +11,7 @@ from pflbench.spec import RunSpec
 from pflbench.suite.cells import TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.said import SETTINGS
+from pflbench.suite.schema import Column, Row
 from pflbench.suite.select import SelectedRow, references, suite_rows
 from pflbench.suite.strict import at
 
@@ -104,13 +105,25 @@ def defaults(document: Document, index: int, selected: SelectedRow) -> dict[str,
 
 def suspicion(document: Document, row: str, column: str) -> str | None:
     """Why the paper's number in a cell (of a derived one: either of its two) may not be what it seems."""
-    parts = {derived.id: derived.of for derived in document.derived}
-    rows = [one for one in document.row if one.id in parts.get(row, (row,))]
-    columns = [one for one in document.column if one.id in parts.get(column, (column,))]
+    rows, columns = _parts(document, row, column)
     reasons = [suspect for suspect in (*(r.suspect for r in rows), *(c.suspect for c in columns)) if suspect]
     others = [row for row in rows if row.suspect is None]
     reasons += [one.why for one in document.suspect if one.concerns(others, [c.id for c in columns])]
     return "; ".join(dict.fromkeys(reasons)) or None
+
+
+def inferred(document: Document, row: str, column: str) -> str | None:
+    """The setting that was inferred from the paper's number in a cell (of a derived one: from either of its two)."""
+    rows, columns = _parts(document, row, column)
+    found = [one.what for one in document.inferred if one.concerns(rows, [c.id for c in columns])]
+    return "; ".join(dict.fromkeys(found)) or None
+
+
+def _parts(document: Document, row: str, column: str) -> tuple[list[Row], list[Column]]:
+    """The rows and columns of a cell, of a derived one those of its two."""
+    parts = {derived.id: derived.of for derived in document.derived}
+    rows = [one for one in document.row if one.id in parts.get(row, (row,))]
+    return rows, [one for one in document.column if one.id in parts.get(column, (column,))]
 
 
 def follows(document: Document, row: TableRow, column: str) -> str:

@@ -243,10 +243,10 @@ def printed(document: Document, row: str, column: str, stage: Shown) -> Referenc
     numbers = printed.get(stage, []) if isinstance(printed, dict) else printed
     if not numbers:
         return None
-    suspect = origins.suspicion(document, row, column)
+    suspect, inferred = origins.suspicion(document, row, column), origins.inferred(document, row, column)
     mean, spread = (*numbers, None)[:2]
     text = mean if isinstance(mean, str) else None
-    return Reference(float(mean or 0), None if spread is None else float(spread), suspect, text)
+    return Reference(float(mean or 0), None if spread is None else float(spread), suspect, text, inferred)
 
 
 def _named(info: Info, table: NamedTable, place: str) -> Named:

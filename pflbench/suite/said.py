@@ -157,6 +157,12 @@ class Suspicion(_Somewhere):
     why: str
 
 
+class Inference(_Somewhere):
+    """`[[inferred]]`: a setting that was inferred from the paper's numbers there, so that they compare with nothing."""
+
+    what: str
+
+
 class Follows(_Somewhere):
     """`[[follows]]`: what the runs there follow, where it is not `suite.protocol`."""
 

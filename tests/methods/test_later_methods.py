@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -37,25 +38,24 @@ def losses(outcome: Any, stage: str) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
-def test_fedadams_round_is_torchs_adam_on_the_mean_difference(execution: Any) -> None:
+def test_fedadams_rounds_are_the_papers_algorithm_2(execution: Any) -> None:
+    """Number by number: m from 0, v from tau squared, no correction of their bias."""
     spec = tiny_spec(rounds=4).model_copy(update={"weights": "examples"})
     method = FedAdam(server_lr=0.03, beta1=0.8, beta2=0.95, eps=1e-2, **OPTIONS)
     (outcome,) = Simulation([spec], [FEDERATION], method, tiny_features(), Setup(execution=execution)).run()
     # The same rounds, the mean model by FedAvg's local updates from each of Adam's models.
-    w = Initial(tiny_features(), 0, torch.device("cpu"), torch.float64)()
-    leaf = torch.nn.Parameter(w.clone())
-    adam = torch.optim.Adam([leaf], lr=0.03, betas=(0.8, 0.95), eps=1e-2)
+    x = Initial(tiny_features(), 0, torch.device("cpu"), torch.float64)().numpy()
+    m, v = np.zeros_like(x), np.full_like(x, 1e-4)
     average = Simulation([spec], [FEDERATION], FedAvg(**OPTIONS), tiny_features())
     for _ in range(4):
-        average.runs[0].server = leaf.detach().clone()
+        average.runs[0].server = torch.from_numpy(x.copy())
         average.step()
-        leaf.grad = leaf.detach() - average.runs[0].server
-        adam.step()
-    close(outcome.server.w, leaf.detach())
-    still, _ = FedAdam(server_lr=0.0).server(
-        outcome.server, torch.ones(2, len(w)).double(), torch.ones(2) / 2, Round(0)
-    )
-    assert torch.equal(still, outcome.server.w)
+        delta = average.runs[0].server.numpy() - x
+        m, v = 0.8 * m + 0.2 * delta, 0.95 * v + 0.05 * delta**2
+        x = x + 0.03 * m / (np.sqrt(v) + 1e-2)
+    close(outcome.server.w, torch.from_numpy(x))
+    still = FedAdam(server_lr=0.0).server(outcome.server, torch.ones(2, len(x)).double(), torch.ones(2) / 2, Round(0))
+    assert torch.equal(still.w, outcome.server.w)
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -164,7 +164,7 @@ def test_fedalas_weights_are_trained_as_the_paper_says(layers: int) -> None:
     rows = [FEDERATION.support[3][:5], FEDERATION.support[3][5:9]]
     batches = tuple(Batch(torch.from_numpy(r), torch.from_numpy(FEDERATION.labels[r])) for r in rows)
 
-    mixed, found = method.mixed(f, new, (old, weights, torch.ones(()).double()), batches)
+    mixed, found = method.mixed(f, new, (old, weights), batches)
     for r in rows:
         leaf = weights.clone().requires_grad_()
         theta = torch.cat([new[: last.start], old[last] + (new - old)[last] * leaf])
@@ -177,5 +177,32 @@ def test_fedalas_weights_are_trained_as_the_paper_says(layers: int) -> None:
     close(mixed, torch.cat([new[: last.start], old[last] + (new - old)[last] * weights]))
 
     ones = torch.ones_like(weights)
-    first, untouched = method.mixed(f, new, (old, ones, torch.zeros(()).double()), batches)
+    first, untouched = method.mixed(f, new, (new, ones), batches)
     assert torch.equal(first, new) and torch.equal(untouched, ones)
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_fedalas_first_update_is_fedavgs_in_round_0_and_mixes_the_initial_model_later(execution: Any) -> None:
+    """Algorithm 1: every local model begins as the initial one, whenever its client is first sampled."""
+    network, method = tiny_features(), FedALA(eta=40.0, **OPTIONS)
+    spec = tiny_spec(rounds=2, cohort=1).model_copy(update={"batches": "reshuffled"})
+    start = Initial(network, 0, torch.device("cpu"), torch.float64)()
+    ours, plain = (
+        Simulation([spec], [FEDERATION], one, network, Setup(execution=execution))
+        for one in (method, FedAvg(**OPTIONS))
+    )
+    ours.step()
+    plain.step()
+    received = ours.runs[0].server.clone()
+    assert torch.equal(received, plain.runs[0].server)
+    late = set(sample_cohort(spec, FEDERATION.training, 1).tolist()) - set(ours.runs[0].states)
+    assert late, "a client is first sampled in round 1"
+    ours.step()
+    f = LoopObjective(Task(network, FEDERATION.x))
+    for client in late:
+        (_, rows), _ = support_streams(FEDERATION, spec)[client].draw(method.draws(Round(1)), 0, "round", 1)
+        batches = tuple(Batch(torch.from_numpy(r), torch.from_numpy(FEDERATION.labels[r])) for r in rows)
+        ones = torch.ones_like(start[network.layout.last(1)])
+        _, weights = method.mixed(f, received, (start, ones), batches)
+        assert (weights < 1).any()
+        close(ours.runs[0].states[client][1], weights)

@@ -19,6 +19,8 @@ from pflbench.executor.build import construct
         ("ifca", {"clusters": 0}, "IFCA: clusters must be at least 1"),
         ("pfedvem", {"samples": 0}, "PFedVEM: samples must be at least 1"),
         ("pfedvem", {"base_epochs": -1}, "PFedVEM: base_epochs must be at least 0"),
+        ("local", {"optimizer": "adam", "momentum": 0.9}, "Local: momentum is SGD's; with optimizer = adam"),
+        ("fedavg", {"optimizer": "adam", "momentum": 0.9}, "FedAvg: momentum is SGD's; with optimizer = adam"),
         ("scaffold", {"epochs": 0}, "Scaffold needs at least one epoch"),
     ],
 )

@@ -422,9 +422,36 @@ def test_a_participation_in_fedavg_is_torchs_sgd_with_momentum(tiny_module: Modu
     close(upload, torch_sgd(tiny_module(w), taken, lr=0.02, momentum=0.9))
 
 
+@pytest.mark.parametrize("decay", [None, 0.1])
+def test_a_participation_in_fedavg_or_local_is_torchs_adam_with_adam(
+    tiny_module: ModuleOf, decay: float | None
+) -> None:
+    options: dict[str, Any] = {"epochs": 3, "lr": 0.02, "optimizer": "adam", "batch": 4, "weight_decay": decay}
+    method, w = FedAvg(**options), start()
+    (taken,) = redrawn(method.draws(Round(0)))
+    upload, _ = method.client(objective(), w, (), taken, round=NOW)
+    module = tiny_module(w)
+    weights = [p for p in module.parameters() if p.ndim > 1]  # what decays: not biases and normalizations
+    groups = [
+        {"params": weights, "weight_decay": decay or 0.0},
+        {"params": [p for p in module.parameters() if p.ndim == 1]},
+    ]
+    # Adam divides by a gradient's size, so that rounding of gradients near 0 (biases before a normalization) shows.
+    expected = trained(module, torch.optim.Adam(groups, lr=0.02), taken)
+    torch.testing.assert_close(upload, expected, rtol=1e-6, atol=1e-7)
+    _, state = Local(**options).client(objective(), start() + 1, w, taken, round=NOW)
+    assert torch.equal(state, upload)
+
+
 def torch_sgd(module: nn.Module, taken: Batches, federation: Federation = FEDERATION, **options: float) -> Tensor:
-    """The module's parameters after one pass of torch's own optimizer over minibatches."""
-    optimizer = torch.optim.SGD(module.parameters(), **options)  # type: ignore[arg-type]
+    """The module's parameters after one pass of torch's own SGD over minibatches."""
+    return trained(module, torch.optim.SGD(module.parameters(), **options), taken, federation)  # type: ignore[arg-type]
+
+
+def trained(
+    module: nn.Module, optimizer: torch.optim.Optimizer, taken: Batches, federation: Federation = FEDERATION
+) -> Tensor:
+    """The module's parameters after one pass of an optimizer over minibatches."""
     for b in taken:
         optimizer.zero_grad()
         F.cross_entropy(module(federation.x[b.rows].double() / 255), b.labels).backward()

@@ -123,6 +123,15 @@ def test_a_cell_of_choices(personal: Personal, store: Store, table: Expansion) -
     assert ids <= set(render(lay_out(table, store), "csv").replace(",", " ").split())
 
 
+def test_points_of_the_grid_with_other_settings_are_no_rows(personal: Personal, store: Store, table: Expansion) -> None:
+    """An older grid of the row: each of its points says something beside the others only. Another rate is a row."""
+    put(personal, store, table, 0, {0.1: [1, 1], 0.2: [0, 0]})
+    for lr in (*RATES, 0.7):
+        older = personal.spec(0, "local", stages=("personalized",), rounds=1, lr=lr, momentum=0.5)
+        store.write(personal.result(older, TESTS[RATES[0]]))
+    assert [row.title for row in lay_out(table, store).extra] == ["local (lr=0.7, momentum=0.5)"]
+
+
 def test_a_seed_needs_every_run(personal: Personal, store: Store, table: Expansion) -> None:
     put(personal, store, table, 0, {0.1: [1, 1], 0.2: [0, 0]})
     put(personal, store, table, 1, {0.1: [1, 1], 0.2: [0, 0]})

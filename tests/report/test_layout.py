@@ -139,6 +139,14 @@ def test_verdicts(build: Build, store: Store) -> None:
     assert suspect and (suspect.word, suspect.suspect) == ("reference suspect", "a misprint")
 
 
+def test_a_number_that_a_setting_was_inferred_from_compares_with_nothing(build: Build, store: Store) -> None:
+    build.fill(store)
+    references = {("fedavg", "digits-a"): Reference(31.0, 1.0, inferred="the optimizer")}
+    verdict = value(lay_out(build.table(references=references), store), "fedavg").verdict
+    assert verdict and verdict.label == "not comparable"
+    assert verdict.reason == "setting inferred from this reference: the optimizer"
+
+
 def test_less_than_the_whole_is_marked_once(build: Build, store: Store) -> None:
     build.fill(store)
     references = {("fedavg", "digits-a"): Reference(31.0, 1.0), ("fedavg", "digits-b"): Reference(90.0, 1.0)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,12 @@ TUNED = {"fedec-table2/paper", "fedec-table2/quick"}
 """L2GD diverged at a = 1 on CIFAR-100; its `a` was tuned since."""
 
 
+def moved(one: dict[str, Any], table: str) -> bool:
+    """Whether a row has other values on purpose since: L2GD was tuned, pFedVEM's Local trains by Adam."""
+    local = one["method"] == "local" and "momentum" in one["hyper"] and table.startswith("pfedvem-table")
+    return local or (one["method"] == "l2gd" and one["hyper"]["a"] == 1.0 and table in TUNED)
+
+
 @cache
 def made(table: str) -> list[dict[str, object]]:
     suite, profile = table.split("/")
@@ -30,7 +37,7 @@ def made(table: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize("table", sorted({table for one in ONCE for table in one["tables"]}))
 def test_hyperparameters_in_identities_are_what_they_were(table: str) -> None:
     for one in ONCE:
-        if table in one["tables"] and not (one["method"] == "l2gd" and one["hyper"]["a"] == 1.0 and table in TUNED):
+        if table in one["tables"] and not moved(one, table):
             name = NAMES.get(one["method"], one["method"])
             assert {"method": name, "hyper": one["hyper"]} in made(table)
 

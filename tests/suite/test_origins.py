@@ -151,6 +151,17 @@ def test_suspicions_reach_their_cells_alone(tmp_path: Path) -> None:
     }
 
 
+def test_a_setting_that_was_inferred_from_a_number_keeps_it_from_comparing(tmp_path: Path) -> None:
+    content = said()
+    content["inferred"] = [{"rows": ["cafeme"], "columns": ["a"], "what": "its optimizer"}]
+    cells = {(c.row.id, c.column.id): c.reference for c in table(tmp_path, content).cells if c.reference}
+    assert {place: one.inferred for place, one in cells.items() if one.inferred} == {("cafeme", "a"): "its optimizer"}
+    content["inferred"][0].pop("rows")
+    content["inferred"][0].pop("columns")
+    with pytest.raises(UsageError, match=r"inferred\[0\]: of what\?"):
+        table(tmp_path, content)
+
+
 def test_a_difference_is_suspect_where_one_of_its_two_is(tmp_path: Path) -> None:
     content = staged() | {"suspect": [{"why": "chained", "rows": ["ditto"], "columns": ["b"]}]}
     content["reference"] = {
