@@ -131,6 +131,11 @@ def _of_tar(archive: Path) -> Iterator[_Member]:
         for info in held:
             if not (info.isfile() or info.isdir()):
                 raise _special(archive, info.name)
+            if info.issparse():
+                raise PflbenchError(
+                    f"{archive} has {info.name!r} with {info.size:,} bytes most of which are left out (sparse): "
+                    "nothing of it is unpacked. Make the archive without --sparse."
+                )
             if info.isdir():
                 if info.name != ".":
                     _inside(archive, info.name)

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.data import npz
 from pflbench.data.partition import Hand, Rows
-from pflbench.data.published import reading
 from pflbench.data.root import whole
 from pflbench.errors import DataMissing, PflbenchError
 
@@ -67,10 +67,7 @@ def read_split(path: Path) -> Split:
     if not path.is_file():
         raise DataMissing(f"There is no file {path}: it says which rows each client holds.")
     if path.suffix.lower() == ".npz":
-        with reading(f"{path} is not a readable .npz file"), path.open("rb") as file:
-            held = np.load(file, allow_pickle=False)
-            arrays = {name: held[name] for name in held.files}
-        return _of_arrays(path, arrays)
+        return _of_arrays(path, {name: npz.read(path, name) for name in npz.headers(path)})
     try:
         text = path.read_text(encoding="utf-8-sig")
         found = json.loads(text, object_pairs_hook=_once)

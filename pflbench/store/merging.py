@@ -57,6 +57,8 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
             raise UsageError(f"{str(source)!r} is to be merged into itself.")
     found, store = Merged(), Store(into, mends=False)
     store.check_writable()
+    for folder in store.folders:
+        files.clean(folder)
     for source in sources:
         _merge(ShownStore(source, packaged=False), store, found)
     return found

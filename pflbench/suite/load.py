@@ -72,11 +72,26 @@ def find(name: str) -> Path:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file's content. Raises `UsageError`."""
+    """Return the content of a TOML file. Raises `UsageError`."""
     try:
-        return tomli.loads(path.read_text(encoding="utf-8"))
-    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = tomli.loads(path.read_text(encoding="utf-8"))
+        _check_integers(path, "", content)
+    except OSError as error:
+        raise UsageError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except ValueError as error:  # of TOML, of UTF-8, or of an integer with more digits than Python reads
         raise UsageError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: its tables or lists are nested too deeply. Write them flatter.") from error
+    return content
+
+
+def _check_integers(path: Path, key: str, value: Any) -> None:
+    """Raise `UsageError` for an integer of more than 64 bits, which is all that TOML has."""
+    if isinstance(value, dict | list):
+        for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+            _check_integers(path, f"{key}.{name}" if key else str(name), one)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise UsageError(f"{path}: {key} is an integer of more than 64 bits. Write a smaller one.")
 
 
 def load(name: str, own: Own | None = None) -> Suite:

@@ -10,6 +10,7 @@ from cli_kit import stored
 
 from pflbench.store import ShownStore, Store
 from pflbench.store.packing import pack
+from pflbench.store.process import host_name
 
 SHARDS = ("run", "-s", "tiny.toml", "--seeds", "0-2")
 
@@ -69,6 +70,15 @@ def test_packs_are_copied_and_sources_stay(cli, results: Path, folder: Path) -> 
     Store(folder / "some").write(there[one])  # type: ignore[arg-type]
     assert cli("merge", "results", "--into", "some") == (0, "7 runs merged into 'some', 1 was there.\n", "")
     assert content(folder / "some") == there
+
+
+def test_what_a_killed_merge_left_goes(cli, results: Path, folder: Path) -> None:
+    pack(Store(results))
+    for name in ("runs", "packs"):
+        (folder / "all" / name).mkdir(parents=True)
+        (folder / "all" / name / f".x.{host_name()}.99999999.ab12.tmp").write_bytes(b"half")
+    assert cli("merge", "results", "--into", "all").code == 0
+    assert list((folder / "all").rglob("*.tmp")) == []
 
 
 def test_other_scores_are_said_and_not_taken(cli, results: Path, folder: Path) -> None:

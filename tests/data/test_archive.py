@@ -136,6 +136,25 @@ def test_no_links_or_devices_of_a_zip(mode: int, tmp_path: Path, cache: Path) ->
     assert list(cache.iterdir()) == []
 
 
+def test_no_sparse_members(tmp_path: Path, cache: Path) -> None:
+    """A gigabyte said in 2 kB: in the old form of GNU's tar, and in that of pax."""
+    old = tarfile.TarInfo("huge.bin").tobuf(tarfile.GNU_FORMAT)
+    header = bytearray(old)
+    header[156:157] = tarfile.GNUTYPE_SPARSE
+    header[386:410] = b"%011o\0" % 0 + b"%011o\0" % 0  # one block of no bytes at the beginning
+    header[483:495] = b"%011o\0" % 10**9
+    header[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(header))[0]
+    (tmp_path / "old.tar").write_bytes(bytes(header) + bytes(2 * tarfile.BLOCKSIZE))
+    with tarfile.open(tmp_path / "new.tar", "w", format=tarfile.PAX_FORMAT) as made:
+        info = tarfile.TarInfo("huge.bin")
+        info.pax_headers = {"GNU.sparse.major": "0", "GNU.sparse.size": str(10**9), "GNU.sparse.map": "0,0"}
+        made.addfile(info, io.BytesIO())
+    for name in ("old.tar", "new.tar"):
+        with pytest.raises(PflbenchError, match=r"'huge.bin' with 1,000,000,000 bytes .* \(sparse\)"):
+            unpacked(tmp_path / name)
+        assert list(cache.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("part", [0.1, 0.4, 0.8])
 def test_half_an_archive_is_refused_and_leaves_nothing(name: str, part: float, tmp_path: Path, cache: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -260,16 +261,36 @@ def test_files_that_are_no_npz_or_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataMissing, match="no file"):
         read_split(tmp_path)
     (tmp_path / "split.npz").write_bytes(b"PK\x03\x04 no archive")
-    with pytest.raises(PflbenchError, match="not a readable"):
+    with pytest.raises(PflbenchError, match=r"Cannot read .*split\.npz as an \.npz file"):
         read_split(tmp_path / "split.npz")
     np.savez(tmp_path / "split.npz", train=np.array([{"code": 1}], dtype=object), train_offsets=[0, 1])
-    with pytest.raises(PflbenchError, match="not a readable"):
+    with pytest.raises(PflbenchError, match=r"split\.npz: train holds Python objects"):
         read_split(tmp_path / "split.npz")
     whole = arrays(tmp_path, train=np.arange(99), train_offsets=[0, 99]).read_bytes()
     for cut in (1, 30, len(whole) // 2, len(whole) - 5):
         (tmp_path / "split.npz").write_bytes(whole[:cut])
-        with pytest.raises(PflbenchError, match="not a readable"):
+        with pytest.raises(PflbenchError, match=r"Cannot read .*split\.npz as an \.npz file"):
             read_split(tmp_path / "split.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("notes.txt", b"mine"),
+        ("train", b"\x93NUMPY"),
+        ("train.npy", b""),
+        ("train.npy", b"\x93NUMPY\x03\x00" + bytes(20)),
+        ("train.npy", b"\x93NUMPY\x01\x00\x76\x00" + f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({10**12},), }}".ljust(118).encode()),
+        ("a/../../train.npy", b"x"),
+    ],
+)  # fmt: skip
+def test_an_npz_file_with_a_strange_member_is_one_sentence(name: str, content: bytes, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "split.npz", "w") as file:
+        file.writestr(name, content)
+    with pytest.raises(PflbenchError, match=r"split\.npz") as refused:
+        read_split(tmp_path / "split.npz")
+    message = str(refused.value)
+    assert "\n" not in message and message.endswith(".") and len(message) < 500
 
 
 # ---- written and read

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from pflbench.errors import UsageError
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, find, folder, load
+from pflbench.suite.load import available, find, folder, load, read_toml
 
 from .samples import raw, staged, suites, write
 
@@ -51,6 +52,35 @@ def test_broken_toml_names_file_and_line(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=r"broken\.toml: "):
         load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a = " + "[" * 100_000, "nested too deeply"),
+        (".".join("a" * 100_000) + " = 1", "nested too deeply"),
+        (f"[suite]\nseeds = [1, {'9' * 5000}]", "integer"),
+        (f"[suite]\nseeds = [1, 0x{'f' * 5000}]", r"suite\.seeds\.1 is an integer of more than 64 bits\. Write"),
+        (f"[suite]\nrounds = -{2**63 + 1}", r"suite\.rounds is an integer of more than 64 bits"),
+    ],
+)
+def test_toml_of_a_hostile_size_is_one_sentence(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.toml").write_text(text)
+    with pytest.raises(UsageError, match=rf"odd\.toml: .*{says}") as refused:
+        load(str(tmp_path / "odd.toml"))
+    assert "\n" not in str(refused.value) and len(str(refused.value)) < 400
+
+
+def test_the_smallest_and_the_largest_integer_of_toml_are_read(tmp_path: Path) -> None:
+    (tmp_path / "wide.toml").write_text(f"a = {2**63 - 1}\nb = {-(2**63)}")
+    assert read_toml(tmp_path / "wide.toml") == {"a": 2**63 - 1, "b": -(2**63)}
+
+
+def test_a_suite_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed.toml").touch()
+    monkeypatch.setattr(Path, "read_text", mock.Mock(side_effect=PermissionError(13, "Permission denied")))
+    with pytest.raises(UsageError, match=r"Cannot read .*closed\.toml: Permission denied\."):
+        load(str(tmp_path / "closed.toml"))
 
 
 @settings(max_examples=25, deadline=None)
