@@ -19,6 +19,10 @@ Precision = Literal["fp32", "fp64", "bf16", "tf32"]
 """fp32, fp64: everything in that precision. bf16: float32, with forward passes in bfloat16 where autocast has them so.
 tf32: float32, with products of a GPU's tensor cores that have 10 bits of fraction."""
 Positive = Annotated[int, Field(gt=0)]
+MOST_METRICS = 64
+"""Numbers that a method may report of a client in one round."""
+_MOST_FEATURES, _MOST_ROWS = 65_536, 100_000_000
+"""Mean features of a client, and rows of a run in all: larger runs are not read."""
 
 
 Query = Annotated[float, Field(gt=0, lt=1)] | Literal["test-split", "partition"]
@@ -150,6 +154,18 @@ class RunSpec(_Strict):
         """The trainings before its own and then its own, each as a run by itself."""
         every = (*self.after, Link(method=self.method, rounds=self.rounds))
         return tuple(self.model_copy(update={**vars(one), "after": ()}) for one in every)
+
+    @property
+    def most_rows(self) -> int:
+        """Upper bound of a run's scores and metrics, by which a file with false counts is known before it is read.
+
+        Per round, from 0 on, and per client, of which the federation's test rows count as one: an accuracy at each
+        stage and fine-tuning step, and `MOST_METRICS`; with `scoring.features` each client's features once.
+        """
+        scoring = self.scoring
+        moments = len(scoring.stages) + (scoring.finetune.steps if scoring.finetune else 0)
+        rows = (self.rounds + 1) * (self.clients + 1) * (moments + MOST_METRICS)
+        return min(rows + scoring.features * self.clients * _MOST_FEATURES, _MOST_ROWS)
 
     @property
     def keeps_tail(self) -> bool:

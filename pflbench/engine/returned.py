@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench.methods.base import Draw
+from pflbench.spec import MOST_METRICS
 from pflbench.typing import Params
 
 Tree = Any
@@ -37,6 +38,13 @@ def local_update(made: Any) -> tuple[Tree, Tree]:
         raise Malformed(f"client() must return (upload, new client state), not {kind(made)}")
     sent, new = made
     return state(sent, "an upload", "client()"), state(new, "a client state", "client()")
+
+
+def metrics(made: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of `diagnose`, which has at most `MOST_METRICS` numbers."""
+    if len(made) > MOST_METRICS:
+        raise Malformed(f"diagnose() must return at most {MOST_METRICS} numbers of a client, not {len(made)}")
+    return made
 
 
 def state(tree: Tree, what: str, function: str) -> Tree:

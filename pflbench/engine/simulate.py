@@ -162,7 +162,7 @@ class Simulation:
                 run.metrics += [
                     Metric(self.rounds + 1, client, name, _number(value))
                     for client in sorted(run.states)
-                    for name, value in self.method.diagnose(run.states[client]).items()
+                    for name, value in returned.metrics(self.method.diagnose(run.states[client])).items()
                 ]
         self.rounds += 1
 

@@ -230,7 +230,7 @@ class Method(Generic[S, C, U]):
         raise UsageError(f"{type(self).__name__} has no personal models, so no stage 'personalized'.")
 
     def diagnose(self, state: C) -> dict[str, Scalar]:
-        """Numbers about one client to be stored, from its state after training (pFedVEM's confidence)."""
+        """Numbers about one client to be stored, at most 64, from its state after training (pFedVEM's confidence)."""
         return {}
 
 

@@ -38,7 +38,7 @@ class Foreign(Unfit):
 
 
 class Stored(NamedTuple):
-    """A run in the store, as its file's metadata describes it. `rows` is how many scores and metrics it has.
+    """A run in the store, as its file's metadata describes it. `rows` is the number of its scores and metrics.
 
     `group`: in a pack, the row group of its rows, meaningless without any.
     """
@@ -49,6 +49,14 @@ class Stored(NamedTuple):
     path: Path
     rows: int
     group: int | None = None
+
+    @classmethod
+    def of(cls, texts: Texts, path: Path, rows: int, group: int | None = None) -> Stored:
+        """The run with this metadata. Raises as `header`, and `Unfit` if its spec cannot have so many rows."""
+        spec, provenance, failure = header(texts)
+        if not 0 <= rows <= spec.most_rows:
+            raise Unfit(f"run {spec.id} has {rows:,} rows, where its spec allows {spec.most_rows:,}")
+        return cls(spec, provenance, failure, path, rows, group)
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import files
-from pflbench.store.header import Foreign, Stored, Unfit, check_version, encoded, header, metadata
+from pflbench.store.header import Foreign, Stored, Unfit, check_version, encoded, metadata
 from pflbench.store.runfile import RunFile, publish
 
 PACK_VERSION = 1
@@ -47,7 +47,7 @@ class Pack(RunFile):
         group = 0
         for rows, texts in listed:
             try:
-                run = Stored(*header(texts), self.path, rows, group)
+                run = Stored.of(texts, self.path, rows, group)
                 self.entries[run.spec.id] = run
             except Foreign as error:
                 self.foreign.append(error)

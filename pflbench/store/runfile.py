@@ -11,7 +11,7 @@ from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.store import files
 from pflbench.store.footers import Footer, read_footer
-from pflbench.store.header import Foreign, Stored, Unfit, header
+from pflbench.store.header import Foreign, Stored, Unfit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ class RunFile:
         self._list()
 
     def _list(self) -> None:
-        run = Stored(*header(self.footer.metadata), self.path, sum(self.footer.groups))
+        run = Stored.of(self.footer.metadata, self.path, sum(self.footer.groups))
         if run.spec.id != self.path.stem:
             advice = f"If that is a mistake, rename it to '{run.spec.id}.parquet'."
             raise Foreign(f"run {run.spec.id}, which is not its name", advice)

@@ -210,8 +210,8 @@ def read_footer(file: IO[bytes]) -> pq.FileMetaData:
 
 
 def read_rows(file: IO[bytes]) -> pa.Table:
-    """The rows of a file, with checked pages. Raises Arrow's exceptions if the file is damaged, and `OSError`."""
-    return _content(file).read(use_threads=False)
+    """The scores of a file, with checked pages. Raises Arrow's exceptions if the file is damaged, and `OSError`."""
+    return _content(file).read(SCORES.names, use_threads=False)
 
 
 @lru_cache(maxsize=OPEN)

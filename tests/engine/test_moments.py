@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.batches import Reshuffled
+from pflbench.engine.returned import Malformed
 from pflbench.engine.run import coin, sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
@@ -74,6 +75,15 @@ def test_a_round_is_of_one_kind_for_all_clients_of_a_seed(execution: str) -> Non
             expected = {"heads": sum(mine), "tails": 6 - sum(mine), "rounds": 6}
             assert {name: counts[client, name] for name in expected} == expected
         assert sum(name == "rounds" for _, name in counts) == TRAINING
+
+
+def test_a_method_that_reports_too_much_of_a_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Coined, "diagnose", lambda self, state: {str(i): state[0] for i in range(65)})
+    with pytest.raises(Malformed, match=r"diagnose\(\) must return at most 64 numbers of a client, not 65"):
+        run(Coined(), spec(0, rounds=1))
+    monkeypatch.setattr(Coined, "diagnose", lambda self, state: {str(i): state[0] for i in range(64)})
+    (one,) = run(Coined(), spec(0, rounds=1))
+    assert len({m.name for m in one.metrics if m.round == 1}) == 64
 
 
 def test_coins_are_uniform_and_a_seeds_own() -> None:

@@ -10,7 +10,9 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 import pyarrow as pa
@@ -37,6 +39,7 @@ from store_kit import (
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult, Score
+from pflbench.spec import RunSpec
 from pflbench.store import CorruptFile, MissingRun, Store, files, packfile, runfile
 from pflbench.store.packing import pack
 
@@ -537,6 +540,16 @@ def test_a_run_whose_metadata_is_damaged_costs_no_other(store: Store, monkeypatc
         assert len(Store(store.root).list()) == 2
     assert len(contents(store)) == 2
     assert (path.parent / f"{path.name}.corrupt").read_bytes() == whole
+
+
+def test_a_packed_run_with_more_rows_than_its_spec_allows_costs_no_other(store: Store) -> None:
+    store.write(done())
+    many = done(1)
+    with mock.patch.object(RunSpec, "most_rows", 10**9):
+        store.write(replace(many, scores=tuple(many.scores) * 2000))
+        ((path, *_),) = pack(store)
+    with pytest.warns(CorruptFile, match=rf"{path.name}.*run {many.spec.id} has .* rows, where its spec allows 1,380"):
+        assert [run.spec for run in Store(store.root).list()] == [spec()]
 
 
 def test_a_pack_that_cannot_be_reached_is_an_error_and_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from store_kit import broken, change_metadata, done, failed, finished, names, sp
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult, Score
-from pflbench.store import CorruptFile, MissingRun, Store, files
+from pflbench.store import CorruptFile, MissingRun, Store, files, schema
 
 
 @pytest.fixture
@@ -186,6 +186,29 @@ def test_a_corrupt_file_is_set_aside_and_named(store: Store, damage: object, rea
     damage(path)  # type: ignore[operator]
     with pytest.warns(CorruptFile, match=path.name):
         assert [stored.spec for stored in store.list()] == [spec(1)]
+
+
+def repeated(path: Path, rows: int) -> None:
+    """Have a run's file say its first score so many times, which takes few bytes."""
+    table = pq.read_table(path)
+    pq.write_table(table.take([0] * rows), path)
+
+
+def test_more_rows_than_the_spec_allows_are_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = store.write(done())
+    repeated(path, spec().most_rows)
+    assert len(Store(store.root).read(path.stem).scores) == spec().most_rows
+    repeated(path, spec().most_rows + 1)
+    monkeypatch.setattr(schema, "read_rows", None)
+    with pytest.warns(CorruptFile, match=rf"{path.name}.*has 1,381 rows, where its spec allows 1,380"):
+        assert Store(store.root).list() == []
+
+
+def test_the_columns_that_repeat_in_every_row_are_not_read(store: Store) -> None:
+    """Their texts are small in a file, and large for each row in memory."""
+    path = store.write(done())
+    with path.open("rb") as file:
+        assert schema.read_rows(file).column_names == schema.SCORES.names
 
 
 def test_what_looks_damaged_is_looked_at_twice(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
