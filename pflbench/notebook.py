@@ -21,6 +21,7 @@ from typing import Any
 
 from pflbench.data.root import cache_folder
 from pflbench.errors import StoreError, UsageError
+from pflbench.output import requested
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
@@ -50,9 +51,10 @@ def _written(text: str, name: str) -> Path:
     if not path.is_file():
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise StoreError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
+        with requested(path) as file:
+            file.write(text.encode())
     return path
 
 

@@ -31,6 +31,7 @@ GROUND = (
     "units",
     "commands",
     "garbage",
+    "output",
 )
 FLOORS = [
     GROUND,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pflbench.errors import StoreError
+from pflbench.output import requested
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.units import count
@@ -70,8 +70,6 @@ def show(text: str) -> None:
 
 
 def write(output: Path, content: bytes) -> None:
-    """Write a file that was asked for. Raises `StoreError`."""
-    try:
-        output.write_bytes(content)
-    except OSError as error:
-        raise StoreError(f"Cannot write {str(output)!r}: {error.strerror or error}.") from error
+    """Write a file that was asked for, whole or not at all. Raises `StoreError`."""
+    with requested(output) as file:
+        file.write(content)

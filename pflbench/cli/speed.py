@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
+from pflbench.cli import common
 from pflbench.cli.common import console, errors
 from pflbench.cli.options import option
 from pflbench.data.root import data_root
-from pflbench.errors import UsageError
+from pflbench.output import check_writable
 from pflbench.running.execution import choose_device
 from pflbench.units import count, duration
 
@@ -55,10 +56,7 @@ def speed(
         execution=execution,
     )
     if output is not None:
-        try:
-            output.open("a").close()
-        except OSError as error:
-            raise UsageError(f"Cannot write {str(output)!r}: {error.strerror or error}.") from error
+        check_writable(output)
     errors().print(f"Measuring {count(len(options.networks), 'network')}: about {duration(how_long(options))} in all.")
     results = []
     with errors().status("starting") as status:  # a line on a terminal, nothing elsewhere
@@ -70,7 +68,7 @@ def speed(
                 status.start()
     text = json.dumps(document(results), indent=2)
     if output is not None:
-        output.write_text(text + "\n", encoding="utf-8")
+        common.write(output, f"{text}\n".encode())
     if as_json:
         console().print(text)
     return 0

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 
 def read_arrays(path: Path) -> Any:
@@ -64,14 +65,16 @@ class _Dtype:
 
     def made(self) -> np.dtype[Any]:
         """Return the dtype of numbers, or `object`. Raises `UnpicklingError` for any other one."""
-        objects = self.code in ("O8", "O")
-        if objects or (isinstance(self.code, str) and re.fullmatch("b1|[iu][1248]|f[248]", self.code)):
-            order = self.state[1] if isinstance(self.state, tuple) and len(self.state) == 8 else "="
-            plain = (3, order, None, None, None, -1, -1, 63 if objects else 0)
-            if order in ("<", ">", "=", "|") and self.state in (None, plain):
-                return np.dtype(object) if objects else np.dtype(self.code).newbyteorder(order)
-        said = repr(self.code[:20]) if isinstance(self.code, str) else "one that is no text"
-        raise pickle.UnpicklingError(f"an array's type, {said}, is none of plain numbers")
+        code = self.code if isinstance(self.code, str) else ""
+        objects = code in ("O8", "O")
+        order = self.state[1] if isinstance(self.state, tuple) and len(self.state) == 8 else "="
+        plain = (3, order, None, None, None, -1, -1, 63 if objects else 0)
+        if order in ("<", ">", "=", "|") and self.state in (None, plain):
+            if objects:
+                return np.dtype(object)
+            if re.fullmatch("b1|[iu][1248]|f[248]", code):
+                return np.dtype(f"{order}{code}")
+        raise pickle.UnpicklingError(f"an array's type, {code[:20]!r}, is none of plain numbers")
 
 
 class _Array:
@@ -88,22 +91,25 @@ class _Array:
 
     def made(self) -> Any:
         """Return the array, or for an array of objects their list, or the only one. Raises `UnpicklingError`."""
-        if not isinstance(self.state, tuple) or len(self.state) != 4:
-            raise pickle.UnpicklingError("an array has no shape, type and values")
-        shape, dtype, by_column, values = self.state
-        if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
-            raise pickle.UnpicklingError("an array's shape is no tuple of lengths")
-        made = dtype.made() if isinstance(dtype, _Dtype) else None
-        size = math.prod(shape)
-        if made is not None and made.hasobject:
-            if not isinstance(values, list) or len(values) != size or len(shape) > 1:
-                raise pickle.UnpicklingError(f"an array of objects of the shape {shape} has no such list")
-            return values if shape else values[0]
-        raw = values.encode("latin1") if isinstance(values, str) else values  # texts are what Python 2 wrote
-        if made is None or not isinstance(raw, bytes | bytearray) or len(raw) != size * made.itemsize:
-            raise pickle.UnpicklingError(f"an array of the shape {shape} has not the bytes for it")
-        array = np.frombuffer(raw, made).reshape(shape, order="F" if by_column else "C")
-        return array.astype(made.newbyteorder("="), copy=False)
+        match self.state:
+            case tuple(shape), _Dtype() as said, by_column, values if all(type(n) is int and n >= 0 for n in shape):
+                dtype = said.made()
+                return _listed(shape, values) if dtype.hasobject else _filled(shape, dtype, by_column, values)
+        raise pickle.UnpicklingError("an array has no shape, type and values")
+
+
+def _listed(shape: tuple[int, ...], values: Any) -> Any:
+    if not isinstance(values, list) or len(values) != math.prod(shape) or len(shape) > 1:
+        raise pickle.UnpicklingError(f"an array of objects of the shape {shape} has no such list")
+    return values if shape else values[0]
+
+
+def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], by_column: Any, values: Any) -> npt.NDArray[Any]:
+    raw = values.encode("latin1") if isinstance(values, str) else values  # texts are what Python 2 wrote
+    if not isinstance(raw, bytes | bytearray) or len(raw) != math.prod(shape) * dtype.itemsize:
+        raise pickle.UnpicklingError(f"an array of the shape {shape} has not the bytes for it")
+    array = np.frombuffer(raw, dtype).reshape(shape, order="F" if by_column else "C")
+    return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 class _Named:

@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.content import SETTLED, stamp
-from pflbench.data.root import cache_folder, clear_halves, whole
+from pflbench.data.root import cache_folder, clear_halves
 from pflbench.errors import DataMissing
+from pflbench.output import whole
 
 Arrays = tuple[npt.NDArray[Any], ...]
 

@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 import time
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from pflbench.output import whole
 
 _DAY = 24 * 60 * 60
 """Seconds."""
@@ -52,15 +52,3 @@ def clear_halves(folder: Path) -> None:
         for path in folder.glob(".*"):
             if time.time() - path.stat().st_mtime > _DAY:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that becomes `path` once it is whole: nobody meets half of it. Raises `OSError`."""
-    temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex[:8]}{path.suffix}")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -30,8 +30,8 @@ import numpy.typing as npt
 
 from pflbench.data import npz
 from pflbench.data.partition import Hand, Rows
-from pflbench.data.root import whole
 from pflbench.errors import DataMissing, PflbenchError
+from pflbench.output import requested
 
 FORMATS = ("json", "npz")
 _FORMS = (
@@ -79,9 +79,9 @@ def read_split(path: Path) -> Split:
 def write_split(path: Path, hands: Sequence[Hand]) -> None:
     """Write support and query rows of each client, as .json or .npz, such that `read_split` gives them back.
 
-    Raises `OSError` if it cannot be written.
+    Raises `StoreError` if it cannot be written.
     """
-    with whole(path) as file:
+    with requested(path) as file:
         if path.suffix.lower() == ".npz":
             arrays: dict[str, Any] = {}
             for name, parts in zip(("train", "test"), zip(*hands, strict=True), strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +12,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from pflbench.errors import StoreError, UsageError
+from pflbench.errors import UsageError
+from pflbench.output import requested
 from pflbench.reading.stored import Found, Place, placed, select
 from pflbench.report.cells import best_points
 from pflbench.report.reading import averaged, scored
@@ -63,17 +63,8 @@ def write(tables: Iterable[pa.Table], path: Path) -> int:
     """
     if path.suffix not in (".csv", ".parquet"):
         raise UsageError(f"{str(path)!r} ends neither in .csv nor in .parquet, which says how to write it.")
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            lines = write_open(tables, file, path.suffix)
-        temporary.replace(path)
-    except OSError as error:
-        raise StoreError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-    return lines
+    with requested(path) as file:
+        return write_open(tables, file, path.suffix)
 
 
 def write_open(tables: Iterable[pa.Table], file: IO[bytes], ending: str = ".csv") -> int:

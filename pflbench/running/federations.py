@@ -11,7 +11,7 @@ import numpy as np
 from pflbench.data.federation import Federation, dealt
 from pflbench.data.root import data_root
 from pflbench.data.splits import FORMATS, write_split
-from pflbench.errors import StoreError, UsageError, unknown
+from pflbench.errors import UsageError, unknown
 from pflbench.report.figures.make import draw_classes
 from pflbench.report.figures.panels import Drawing
 from pflbench.report.holdings import Holdings, Ints, Overlaps
@@ -45,10 +45,7 @@ class Looked:
         """
         if (form := path.suffix.lower().removeprefix(".")) not in FORMATS:
             raise unknown("format of a split", form, FORMATS)
-        try:
-            write_split(path, dealt(self.federation, self.spec.seed, self.spec.drawn_for))
-        except OSError as error:
-            raise StoreError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
+        write_split(path, dealt(self.federation, self.spec.seed, self.spec.drawn_for))
         overlaps = self.holdings.overlaps
         overlap = ", overlap = true" if overlaps.support or overlaps.leaked else ""
         return [

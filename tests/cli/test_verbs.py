@@ -1,7 +1,9 @@
 """What the other verbs print."""
 
 import dataclasses
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
@@ -367,3 +369,37 @@ def test_a_method_is_described(cli, name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_only_methods_are_described(cli) -> None:
     assert "takes no name" in cli("ls", "datasets", "digits").err
+
+
+WRITES = {
+    "report": ("report", "-s", "tiny.toml", "-o", "out.txt"),
+    "page": ("report", "-s", "tiny.toml", "--format", "html", "-o", "out.html"),
+    "compare": ("compare", "results", "results", "-o", "out.txt"),
+    "cite": ("cite", "tiny.toml", "-o", "out.txt"),
+    "scores": ("scores", "-o", "out.csv"),
+    "plot": ("plot", "tiny.toml", "--per-client", "-o", "out.csv"),
+    "picture": ("data", "show", "tiny.toml", "shards", "-o", "out.svg"),
+    "split": ("data", "show", "tiny.toml", "shards", "--export", "out.json"),
+}
+
+
+@pytest.mark.usefixtures("two_runs")
+@pytest.mark.parametrize("verb", WRITES)
+def test_no_verb_leaves_half_a_file(cli, folder: Path, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full when the file is to take its place."""
+
+    (name,) = (one for one in WRITES[verb] if one.startswith("out."))
+    (folder / name).write_bytes(b"old")
+    real = Path.replace
+
+    def full(temporary: Path, target: Path) -> Path:
+        if Path(target).name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(temporary, target)
+
+    before = sorted(path.name for path in folder.iterdir())
+    monkeypatch.setattr(Path, "replace", full)
+    done = cli(*WRITES[verb])
+    assert (done.code, (folder / name).read_bytes()) == (1, b"old"), done
+    assert f"Cannot write '{name}': No space left on device." in done.err
+    assert sorted(path.name for path in folder.iterdir()) == before
