@@ -158,6 +158,7 @@ def _on_test_set(stage: str, run: RunSpec) -> bool:
 
 def seeds(cells: Sequence[Cell], values: Iterable[CellValue], spread: Spread | None) -> str:
     """How many seeds there are and what stands after the ± (None: there is none)."""
+    values = list(values)
     done = {(value.done, value.expected) for value in values}
     line = f"Seeds: {_asked(cells)}."
     if spread is not None and any(n > 1 for n, _ in done):
@@ -167,7 +168,9 @@ def seeds(cells: Sequence[Cell], values: Iterable[CellValue], spread: Spread | N
     if spread is not None and any(n == 1 for n, _ in done):
         line += " n = 1: no spread."
     if any(0 < n < expected for n, expected in done):
-        line += " (k/n): only k of n seeds are done; such a cell is not compared for the best."
+        line += " (k/n): only k of n seeds are done."
+    if any(value.leads for value in values):
+        line += " Bold italic (_…_ in plain text): the highest of its column, though seeds are missing."
     return line
 
 

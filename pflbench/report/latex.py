@@ -243,6 +243,8 @@ def _above(heads: Sequence[ColumnHead], corner: str, blocks: bool) -> Iterator[s
 
 def _cell(value: CellValue | None, decimals: int) -> str:
     shown = _number(text.cell(value, decimals).replace(" †", "†"))
+    if value and value.leads:
+        shown = f"\\textit{{{shown}}}"
     return f"\\textbf{{{shown}}}" if value and value.best else shown
 
 

@@ -193,12 +193,14 @@ def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tupl
 
 
 def _mark_best(grid: Grid, table: Expansion) -> None:
-    """Mark the best cells of each column: all whose printed number is the largest."""
+    """Mark the best cells of each column: all whose printed number is the largest, with all their seeds or without."""
     for column in table.heads:
         rounded = {
             place: round(value.mean or 0.0, table.layout.decimals)
             for place, value in grid.items()
-            if place[1] == column.id and value.complete and not value.mixed and math.isfinite(value.mean or math.nan)
+            if place[1] == column.id
+            and not value.mixed
+            and math.isfinite(math.nan if value.mean is None else value.mean)
         }
         if len(rounded) > 1:
             top = max(rounded.values())

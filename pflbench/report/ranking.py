@@ -35,8 +35,18 @@ class Ranking:
     @cached_property
     def whole(self) -> dict[str, CellValue]:
         """The values that have every seed and can be compared."""
-        there = ((row, value) for row, value in self.values.items() if value.complete and not value.mixed)
-        return {row: value for row, value in there if value.mean is not None and math.isfinite(value.mean)}
+        return {row: value for row, value in self._comparable.items() if value.complete}
+
+    @cached_property
+    def leaders(self) -> frozenset[str]:
+        """The rows with the highest mean, whatever seeds are missing."""
+        means = {row: value.mean or 0.0 for row, value in self._comparable.items()}
+        return frozenset(row for row, mean in means.items() if mean == max(means.values()))
+
+    @cached_property
+    def _comparable(self) -> dict[str, CellValue]:
+        there = {row: value for row, value in self.values.items() if not value.mixed}
+        return {row: value for row, value in there.items() if value.mean is not None and math.isfinite(value.mean)}
 
 
 C = TypeVar("C", bound=Ranking)
@@ -65,12 +75,14 @@ def shared(columns: Sequence[Ranking]) -> list[Shared]:
     return found
 
 
-def chosen(columns: Sequence[C], fewest: int = 1, rows: int = 2) -> list[C]:
+def chosen(columns: Sequence[C], fewest: int = 2, rows: int = 2, *, led: bool = False) -> list[C]:
     """The independent columns to rank over: at least `fewest`, such that rows times columns are the most.
 
-    None where no so many columns share so many rows.
+    Empty where fewer columns share so many rows. `led`: each column's leading row must be one of them.
     """
-    fullest = independent(columns)
+    fullest = independent([one for one in columns if not led or one.leaders <= one.whole.keys()])
     fit = [one for one in shared(fullest) if one.columns >= fewest and len(one.rows) >= rows]
+    if led:
+        fit = [one for one in fit if all(column.leaders <= one.rows for column in fullest[: one.columns])]
     best = max(fit, key=lambda one: (one.columns * len(one.rows), one.columns), default=Shared(0, frozenset()))
     return fullest[: best.columns]

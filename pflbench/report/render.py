@@ -80,7 +80,7 @@ def render(
 def _markdown(table: Table, compare: bool) -> str:
     parts = [
         f"### {table.title}",
-        *(_grid(table, view, "pipe", _in_pipes, "**{}**", "*{}*") for view in views(table)),
+        *(_grid(table, view, "pipe", _in_pipes, Styles("**{}**", "**_{}_**", "*{}*")) for view in views(table)),
         "\n".join(f"- {line}" for line in table.footer),
     ]
     parts += [part for one in appendix.appendices(table, compare) for part in markdown_appendix(one)]
@@ -103,21 +103,37 @@ def html(table: Table) -> str:
     """The table with its title and footer, as a fragment of HTML without styles of its own, for notebooks."""
     table = side_by_side(table)
     parts = [f"<h4>{escape(table.title)}</h4>"]
-    parts += [_grid(table, view, "unsafehtml", escape, "<b>{}</b>", "<i>{}</i>") for view in views(table)]
+    parts += [
+        _grid(table, view, "unsafehtml", escape, Styles("<b>{}</b>", "<b><i>{}</i></b>", "<i>{}</i>"))
+        for view in views(table)
+    ]
     parts += ["<ul>", *(f"<li>{escape(line)}</li>" for line in table.footer), "</ul>"] if table.footer else []
     return "\n".join(parts) + "\n"
 
 
-def _grid(table: Table, view: View, format: str, escaped: Callable[[str], str], bold: str, italic: str) -> str:
-    """The columns of a view with all rows; `bold` and `italic` are patterns of the format."""
+class Styles(NamedTuple):
+    """Patterns of a format: for the best cell of a column, for one that leads it with seeds missing, and for words."""
+
+    best: str
+    leads: str
+    italic: str
+
+
+def _grid(table: Table, view: View, format: str, escaped: Callable[[str], str], styles: Styles) -> str:
+    """The columns of a view with all rows."""
 
     def row_texts(row: Row) -> list[str]:
-        shown = [(value, escaped(text.cell(value, table.decimals))) for value in (row.cells[i] for i in view.columns)]
-        return [escaped(row.title), *(bold.format(cell) if value and value.best else cell for value, cell in shown)]
+        return [escaped(row.title), *(cell_text(row.cells[i]) for i in view.columns)]
+
+    def cell_text(value: CellValue | None) -> str:
+        shown = escaped(text.cell(value, table.decimals))
+        if value and value.best:
+            return (styles.leads if value.leads else styles.best).format(shown)
+        return shown
 
     body = [row_texts(row) for row in table.rows]
     if view.extra:
-        body.append([italic.format(f"{text.OUTSIDE}:")] + [""] * len(view.columns))
+        body.append([styles.italic.format(f"{text.OUTSIDE}:")] + [""] * len(view.columns))
         body += [row_texts(row) for row in view.extra]
     return _tabulated([view.corner, *(" ".join(above) for above in view.columns.values())], body, format)
 
@@ -249,8 +265,8 @@ def _terminal(table: Table, compare: bool, width: int | None, color: bool) -> st
     for i, view in enumerate(views(table)):
         if i:
             say("")
-        for columns in _beside(table, view, width):
-            console.print(_block(table, view, columns))
+        for columns in _beside(table, view, width, color):
+            console.print(_block(table, view, columns, color))
     for entry in table.footer:
         say(entry, "yellow" if entry.startswith(("†", "Failed")) else "")
     for one in appendix.appendices(table, compare):
@@ -283,16 +299,21 @@ class _Column(NamedTuple):
         return Text(" " * (self.width - cell_len(content))).append(content, style)
 
 
-def _column(table: Table, view: View, index: int) -> _Column:
+def _column(table: Table, view: View, index: int, color: bool) -> _Column:
     values = [row.cells[index] for row in (*table.rows, *view.extra)]
     room = max((len(text.marks(value)) for value in values), default=0)
-    return _Column(view.columns[index], tuple(text.cell(value, table.decimals, room) for value in values))
+    cells = [text.cell(value, table.decimals, room) for value in values]
+    if not color and any(value and value.leads for value in values):
+        cells = [
+            f"_{cell}_" if value and value.leads else f" {cell} " for value, cell in zip(values, cells, strict=True)
+        ]
+    return _Column(view.columns[index], tuple(cells))
 
 
-def _block(table: Table, view: View, columns: Sequence[int]) -> RichTable:
+def _block(table: Table, view: View, columns: Sequence[int], color: bool) -> RichTable:
     grid = RichTable(show_edge=False, pad_edge=False)
     grid.add_column(Text(view.corner), overflow="fold")
-    shown = {index: _column(table, view, index) for index in columns}
+    shown = {index: _column(table, view, index, color) for index in columns}
     for column in shown.values():
         grid.add_column(Text("\n").join(map(column.right, column.above)), no_wrap=True)
     for place, row in enumerate((*table.rows, *view.extra)):
@@ -305,7 +326,9 @@ def _block(table: Table, view: View, columns: Sequence[int]) -> RichTable:
 
 
 def _style(value: CellValue | None) -> str:
-    return "bold" if value and value.best else "red" if value and value.mean is None and value.failed else ""
+    if value and value.best:
+        return "bold italic" if value.leads else "bold"
+    return "red" if value and value.mean is None and value.failed else ""
 
 
 def _listed(of: appendix.Appendix) -> RichTable:
@@ -319,7 +342,7 @@ def _listed(of: appendix.Appendix) -> RichTable:
     return grid
 
 
-def _beside(table: Table, view: View, width: int) -> Iterator[list[int]]:
+def _beside(table: Table, view: View, width: int, color: bool) -> Iterator[list[int]]:
     """Blocks of columns that fit into the width: a second block can be read, a number broken over two lines cannot."""
     rows = (*table.rows, *view.extra)
     head = max(cell_len(view.corner), *(cell_len(row.title) for row in rows))
@@ -327,7 +350,7 @@ def _beside(table: Table, view: View, width: int) -> Iterator[list[int]]:
     block: list[int] = []
     used = head
     for index in view.columns:
-        need = _column(table, view, index).width + _PADDING
+        need = _column(table, view, index, color).width + _PADDING
         if block and used + need > width:
             yield block
             block, used = [], head

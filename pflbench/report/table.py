@@ -109,6 +109,7 @@ class CellValue:
     reference: Reference | None = None
     verdict: Verdict | None = None
     best: bool = False
+    """Whether its printed number is the highest of its column, whatever seeds are missing."""
     mixed: bool = False
     """Whether the column mixes data or method versions, so that its cells cannot be compared."""
     rests_on: Mapping[str, str] = field(default_factory=dict)
@@ -127,6 +128,11 @@ class CellValue:
     def complete(self) -> bool:
         """Whether every seed asked for is done."""
         return self.done == self.expected
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the best of its column so far: seeds are missing."""
+        return self.best and not self.complete
 
     @property
     def deviation(self) -> float | None:

@@ -25,8 +25,8 @@ COMPARED: tuple[Label, ...] = ("agrees", "close", "inconclusive", "differs")
 """The labels of cells that were held against the paper, the nearest first."""
 RULE = (
     f"the {100 * LEVEL:.0f} % interval of the difference decides. Agrees: it holds 0 and lies within the margin; "
-    "close: it lies within the margin and does not hold 0; inconclusive: it holds 0 and leaves the margin; differs: it leaves "
-    f"the margin and does not hold 0. The margin is a quarter of the paper's distance from 100 %, at least "
+    "close: it lies within the margin and does not hold 0; inconclusive: it holds 0 and leaves the margin; differs: it "
+    "leaves the margin and does not hold 0. The margin is a quarter of the paper's distance from 100 %, at least "
     f"{LEAST_MARGIN:g} and at most {MARGIN:g} points (±{MARGIN:g} for a difference of two cells)"
 )
 """Meaning of the labels of compared cells, and of the margin."""

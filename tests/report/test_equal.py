@@ -105,14 +105,14 @@ def test_seconds_of_different_devices_and_unknown_costs_are_not_equal(build: Bui
 
 
 @pytest.mark.parametrize("done", [1, 2])
-def test_an_unfinished_row_is_never_the_best(build: Build, store: Store, done: int) -> None:
+def test_an_unfinished_row_may_be_the_best(build: Build, store: Store, done: int) -> None:
     of = table(build, "fedavg", "ditto")
     for seed in (0, 1):
         store.write(run(build.spec(seed), (0.1, 0.2, 0.3), **CHEAP))
     for seed in range(done):
         store.write(run(build.spec(seed, "ditto"), (0.9, 0.9, 0.9), **DEAR))
     at = {row: one for (row, _), one in equal(of, store).cells["gradients"].items()}
-    assert at["ditto"].best == (done == 2) and at["ditto"].text.endswith("(1/2)") == (done == 1)
+    assert at["ditto"].best and not at["fedavg"].best and at["ditto"].text.endswith("(1/2)") == (done == 1)
 
 
 def test_the_page_has_them_as_texts_and_the_curves_with_their_paces(build: Build, store: Store) -> None:

@@ -9,7 +9,7 @@ import pytest
 from table_kit import row, with_cells
 
 from pflbench.report.layout import lay_out
-from pflbench.report.render import render
+from pflbench.report.render import html, render
 from pflbench.report.table import CellValue, Table
 from pflbench.report.text import cell as text
 from pflbench.report.text import ranges
@@ -113,7 +113,6 @@ def test_the_best_of_a_column(build: Build, store: Store) -> None:
     table = lay_out(build.table(), store)
     assert [value(table, row, c).best for row in ("fedavg", "fedavg-ft") for c in (A, B)] == [False, False, True, True]
     assert not value(lay_out(build.table(bold="none"), store), "fedavg-ft").best
-    assert not value(lay_out(build.table(seeds=4), store), "fedavg-ft").best  # incomplete: does not compete
 
 
 def test_cells_that_print_alike_are_best_alike(build: Build, store: Store) -> None:
@@ -312,16 +311,27 @@ def test_extra_rows_have_the_tables_seeds(build: Build, store: Store) -> None:
     )
 
 
-def test_only_the_same_seeds_are_compared_for_the_best(build: Build, store: Store) -> None:
+def test_a_row_without_all_its_seeds_may_lead_and_then_nothing_else_is_bold(build: Build, store: Store) -> None:
     build.fill(store)
     for seed in (1, 2):
         store.write(build.result(build.spec(seed, "lab/foo.py:Foo"), 0.1, (0.9, 0.9)))
     table = lay_out(build.table(), store)
-    assert (value(table, "Foo").best, value(table, "fedavg-ft").best) == (False, True)
+    assert (value(table, "Foo").best, value(table, "fedavg-ft").best) == (True, False)
+    assert value(table, "Foo").leads
     assert text(value(table, "Foo"), 2) == "90.00 ± 0.00 (2/3)"
     assert foot(table, "Seeds:").endswith(
-        "(k/n): only k of n seeds are done; such a cell is not compared for the best."
+        "(k/n): only k of n seeds are done. Bold italic (_…_ in plain text): the highest of its column, though seeds are "
+        "missing."
     )
+    assert "**_90.00 ± 0.00 (2/3)_**" in render(table, "markdown") and "**75.00" not in render(table, "markdown")
+    assert r"\textbf{\textit{90.00 $\pm$ 0.00 (2/3)}}" in render(table, "latex")
+    assert "<b><i>90.00 ± 0.00 (2/3)</i></b>" in html(table)
+    assert "_90.00 ± 0.00 (2/3)_" in render(table, "terminal", color=False, width=120)
+    assert "\x1b[1;3m90.00 ± 0.00 (2/3)" in render(table, "terminal", color=True, width=120)
+    store.write(build.result(build.spec(0, "lab/foo.py:Foo"), 0.1, (0.0, 0.0)))
+    table = lay_out(build.table(), store)
+    assert (value(table, "Foo").best, value(table, "fedavg-ft").best) == (False, True)
+    assert "italic" not in foot(table, "Seeds:") and "**75.00 ± 8.16**" in render(table, "markdown")
 
 
 def test_means_of_different_seeds_are_told(build: Build, store: Store) -> None:

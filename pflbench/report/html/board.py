@@ -65,7 +65,7 @@ class _Column(Ranking):
 
 
 def boards(sheets: Iterable[Sheet]) -> list[Board]:
-    """A board for each protocol of a paper under each profile that has two rows to rank, the fullest first."""
+    """A board for each protocol of a paper under each profile that has two columns to rank over, the fullest first."""
     found = grouped(((sheet.protocol, sheet.paper, sheet.table.profile), sheet.key) for sheet in sheets if sheet.fills)
     by_key = {sheet.key: sheet for sheet in sheets}
     made = [_board([by_key[key] for key in keys]) for keys in found.values()]
@@ -74,7 +74,7 @@ def boards(sheets: Iterable[Sheet]) -> list[Board]:
 
 def _board(sheets: Sequence[Sheet]) -> Board | None:
     columns, titles = _columns(sheets)
-    ranked_over = chosen(columns)
+    ranked_over = chosen(columns, led=True)
     if not ranked_over:
         return None
     complete = [column.whole for column in ranked_over]

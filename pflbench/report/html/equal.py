@@ -157,7 +157,7 @@ class _Column(NamedTuple):
         }
 
     def _best(self, means: Mapping[Spot, float]) -> set[Spot]:
-        """Those of the suite's finished rows whose printed number is the largest.
+        """Those of the suite's rows whose printed number is the largest, with all their seeds or without.
 
         None of one alone, and none where a row of the suite has runs and no number: that row may be ahead.
         """
@@ -169,7 +169,7 @@ class _Column(NamedTuple):
         ranked = {
             place: round(mean, self.filled.table.layout.decimals)
             for place, mean in means.items()
-            if place[0] in suites and grid[place].complete and not grid[place].mixed
+            if place[0] in suites and not grid[place].mixed
         }
         top = max(ranked.values(), default=0.0)
         return {place for place, mean in ranked.items() if mean == top and len(ranked) > 1}

@@ -195,7 +195,12 @@ def _shown(value: CellValue | None, decimals: int) -> Shown:
     if value is None:
         return Shown(text.NONE, "none", False)
     lacking = value.mean is None and value.told is None
-    classes = [("best", value.best), ("none", lacking), ("failed", lacking and value.failed > 0)]
+    classes = [
+        ("best", value.best),
+        ("leads", value.leads),
+        ("none", lacking),
+        ("failed", lacking and value.failed > 0),
+    ]
     shown = " ".join(name for name, there in classes if there)
     return Shown(text.cell(value, decimals), shown, value.there and value.method != "")
 

@@ -120,7 +120,7 @@ function status(sheet) {
   const rival = sheet.readings[view.read].rivals[view.versus];
   if (rival) return `Each cell minus ${rival[0]}, in points. ${pooled(rival[1])}`;
   if (view.equal !== "rounds") return `At equal ${view.equal}: each row after the last scored round by which it had spent no more`
-    + " than the column's cheapest row spends in all (or 1 % more); that round stands below. Bold: the best of its column, where all its rows have a number."
+    + " than the column's cheapest row spends in all (or 1 % more); that round stands below. Bold: the highest of its column, where all its rows have a number; in italics where seeds are missing."
     + ` –: not scored by then, or its ${view.equal} are not known. A number opens the curves.`;
   if (view.show === "paper") return "The paper's numbers.";
   if (view.show === "difference") return "Our runs minus the paper's numbers, in points; in parentheses the 95 % interval. Verdicts: " + DATA.rule + ".";
@@ -131,8 +131,8 @@ function status(sheet) {
   if (columns.size) some.push(`${columns.size} column${columns.size > 1 ? "s" : ""}`);
   const without = some.length ? ` Without results, not shown: ${some.join("; ")}.` : "";
   const bold = Object.values(sheet.readings[view.read].cells).some((cell) => cell.best)
-    ? "Bold: the best of its column, among numbers with all their seeds."
-    : "Nothing is bold: no column has two numbers with all their seeds.";
+    ? "Bold: the highest of its column; in italics where seeds are missing."
+    : "Nothing is bold: no column has two numbers.";
   return `Our runs; a number opens what it rests on. ${bold} (3/5): so many seeds are done. `
     + "ᵍ rests on a guess, ᵗ on values that we tuned; ˢ: the last ten scored rounds vary more than the seeds." + without;
 }
@@ -150,7 +150,9 @@ function drawCells(table, sheet) {
     if (at.textContent !== text) at.textContent = text;
     const cell = place(sheet, key) || {};
     const equal = cell.equal?.[view.equal];
-    place_.classList.toggle("best", Boolean(view.equal !== "rounds" ? equal?.[2] : isPlain() && cell.best));
+    const best = Boolean(view.equal !== "rounds" ? equal?.[2] : isPlain() && cell.best);
+    place_.classList.toggle("best", best);
+    place_.classList.toggle("leads", best && cell.done[0] < cell.done[1]);
     const held = view.versus ? against(sheet, key) : undefined;
     const below = held ? pooled(held[2]) : equal && `round ${equal[1]}`;
     if (below) place_.dataset.below = below;
