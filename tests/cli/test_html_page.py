@@ -128,7 +128,7 @@ def test_rows_are_sorted_by_a_column_and_back(opened: Any) -> None:
         head.get_by_role("button").click()
         assert head.get_attribute("aria-sort") == way
         first = sheet(page).locator("tbody").first.locator('td[data-cell$=",2"]:visible').all_inner_texts()
-        numbers = [float(text.split()[0].rstrip("ᵍᵗ")) for text in first if text[0].isdigit()]
+        numbers = [float(text.split()[0].rstrip("ᵍᵗˢ")) for text in first if text[0].isdigit()]
         assert numbers == sorted(numbers, key=lambda number: sign * number) and len(numbers) > 5
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") is None and column(page, 2) == before
@@ -291,7 +291,7 @@ def test_the_drawers_curve_stands_against_what_is_equal(opened: Any) -> None:
     assert page.url.endswith("equal=gradients&cell=6%2C2")
     assert page.evaluate("document.activeElement.dataset.cost") == "gradients"
     ranked = [line.split(": ") for line in drawer.locator(".standing li").all_inner_texts()]
-    numbers = [float(said.split()[0].rstrip("ᵍᵗ")) for _, said in ranked]
+    numbers = [float(said.split()[0].rstrip("ᵍᵗˢ")) for _, said in ranked]
     assert numbers == sorted(numbers, reverse=True) and "IFCA" in dict(ranked)
     assert drawer.locator("[aria-current]").inner_text().startswith("IFCA")
     drawer.get_by_role("button", name="rounds", exact=True).click()

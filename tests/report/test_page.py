@@ -285,6 +285,19 @@ def test_no_leaderboard_is_without_the_row_that_leads_a_column(build: Build, sto
     assert [one.title for one in board.lacking] == ["Ditto"] and len(board.columns) == 2
 
 
+def test_a_variant_in_a_table_of_readings_hides_no_leaderboard(build: Build, store: Store) -> None:
+    """It leads a column of the readings; the paper's own table has that column without it."""
+    table = two_datasets(build, store)
+    variant = replace(table.cells[0], row=row("ditto", "Variant"), runs=tuple(build.spec(s, "ditto") for s in range(3)))
+    for run in variant.runs:
+        store.write(build.result(run, 0.99))
+    rows, cells = (*table.rows, variant.row), (*table.cells, variant)
+    readings = replace(table, rows=rows, cells=cells, suite="readings", extends=Path("demo.toml"))
+    (board,) = boards([sheet(readings, store), sheet(table, store)])
+    assert len(board.columns) == 2 and board.lacking == ()
+    assert boards([sheet(readings, store)]) == []
+
+
 def test_a_row_without_every_seed_has_no_rank_but_a_command(build: Build, store: Store) -> None:
     table = two_datasets(build, store)
     assert boards([sheet(two_datasets(build, store, seeds=4), store)]) == [], "no cell of a column has its fourth seed"

@@ -99,10 +99,13 @@ def _board(sheets: Sequence[Sheet]) -> Board | None:
 
 
 def _columns(sheets: Sequence[Sheet]) -> tuple[list[_Column], dict[str, str]]:
-    """The columns of these tables, each setting once, and the titles of their rows by id."""
+    """The columns of these tables, each setting once, and the titles of their rows by id.
+
+    A paper's own table goes first: a table of readings has the same columns with further rows.
+    """
     found: dict[tuple[str, frozenset[str]], _Column] = {}
     titles: dict[str, str] = {}
-    for sheet in sheets:
+    for sheet in sorted(sheets, key=lambda sheet: not sheet.is_main):
         filled = sheet.fills["last"]
         ids = [row.id for row in sheet.table.rows if any(id == row.id for id, _ in filled.table.places)]
         titles = {row.id: row.title for row in sheet.table.rows if row.id in ids} | titles
