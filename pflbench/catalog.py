@@ -195,6 +195,8 @@ def _field(info: Info, key: str) -> FieldInfo:
 def _refusal(info: Info, key: str, field: FieldInfo, value: Any) -> UsageError:
     if field.choices is not None:
         return unknown(f"value of {info.name}.{key}", str(value), map(str, field.choices))
+    if isinstance(value, float) and "float" in _types(field.type):
+        return UsageError(f"{info.name}.{key} must be a finite number, not {value}.")
     return UsageError(f"{info.name}.{key} must be {field.type}, not {value!r}.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from pflbench import renames
@@ -36,5 +37,12 @@ def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> Usage
     """The error for a name that does not exist, with the whole list and `hint`; without one, with near matches."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+    near += [one for one in names if one not in near and (_initials(one) == name or _initials(name) == one)]
     hint = hint or renames.hint(name, names) or (f" Did you mean {' or '.join(map(repr, near))}?" if near else "")
     return UsageError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(names) or 'none'}.")
+
+
+def _initials(name: str) -> str:
+    """`lr` of `learning_rate`; empty for a name of one word."""
+    words = re.split("[-_]", name)
+    return "".join(word[:1] for word in words) if len(words) > 1 else ""

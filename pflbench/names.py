@@ -144,6 +144,9 @@ def locate(kind: Kind, name: str) -> str:
     """The reference behind a name (or `name` itself if it is one already). Raises `UsageError` if unknown."""
     if is_reference(name):
         return name
+    if name.endswith(".py"):
+        part = "function" if kind == "models" else "class"
+        raise UsageError(f"Which {part} of {name!r}? Write {name}:{part.capitalize()}.")
     table = BUILT_IN[kind] if name in BUILT_IN[kind] else known(kind)
     if name not in table:
         raise unknown(kind[:-1], name, table)

@@ -59,6 +59,8 @@ def interval(text: str) -> Interval:
 
 def parse_seeds(text: str) -> tuple[int, ...]:
     """The seeds in `"0-4"`, `"0,2,5"` or a mixture of both, in that order. Raises `UsageError`."""
+    if not text.strip():
+        raise UsageError("'' is not a list of seeds: write 0-4 or 0,2,5, or leave it out for the suite's own seeds.")
     seeds: list[int] = []
     for part in text.split(","):
         first, dash, last = (p.strip() for p in part.partition("-"))

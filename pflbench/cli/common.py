@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pflbench.errors import UsageError
 from pflbench.output import requested
 from pflbench.spec import RunSpec
 from pflbench.store import Store
@@ -67,6 +69,17 @@ def show(text: str) -> None:
 
     out = console()
     out.out(fitting(text, out.encoding), end="", highlight=False)
+
+
+def stdout_is_terminal() -> bool:
+    """True where standard output is shown to a person, and goes to no file or pipe."""
+    return sys.stdout.isatty()
+
+
+def check_output(output: Path | None, name: str) -> None:
+    """Raise `UsageError` where what is for a file would fill a terminal; `name`: an example of a file's."""
+    if output is None and stdout_is_terminal():
+        raise UsageError(f"This is long and for a program: write `-o {name}`, or pipe it (`| head`).")
 
 
 def write(output: Path, content: bytes) -> None:

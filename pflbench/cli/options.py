@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args
 
 import typer
+from typer.models import ArgumentInfo
 
 from pflbench.commands import DEFAULT_RESULTS as DEFAULT_RESULTS
 
@@ -18,7 +20,14 @@ Verb = Callable[..., int]
 def option(*names: str, help: str, **more: Any) -> Any:
     """An option of a verb, which may be an environment variable, too: its first name behind `PFLBENCH_`."""
     variable = names[0].partition("/")[0].removeprefix("--").replace("-", "_").upper()
-    return typer.Option(*names, help=help, **{"envvar": f"PFLBENCH_{variable}", **more})
+    return typer.Option(*names, help=help, **{"envvar": f"PFLBENCH_{variable}", "callback": _finite, **more})
+
+
+def _finite(value: Any) -> Any:
+    """The value of an option. Raises an error of the command line for infinity and NaN."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number: write a number such as 1.5.")
+    return value
 
 
 Results = Annotated[Path, option("--results", "-r", help="The folder that holds the results.")]
@@ -147,6 +156,8 @@ WANTED = {
     "trials": _asked(FLAG, "--trials/--no-trials", help="Only trials of `pflbench tune`, or none of them."),
 }
 """By the field of a `Wanted`."""
+SUITES = Asked(Annotated[TEXTS, typer.Argument(metavar="[SUITE]...", help="The same as --suite.", show_default=False)])
+"""Suites without an option's name before them, for verbs that have no other arguments."""
 
 
 def asking(
@@ -167,9 +178,12 @@ def asking(
         asked: dict[str, Asked] = {}
         for name, parameter in inspect.signature(verb).parameters.items():
             asked |= groups.get(name) or {name: Asked(eval(parameter.annotation, verb.__globals__), parameter.default)}
+        asked |= _arguments(asked)
 
         @wraps(verb)
         def called(**given: Any) -> int:
+            if "suites" in given:
+                given["suites"] = [*(given.pop("named", None) or ()), *(given["suites"] or ())]
             for kind, options in groups.items():
                 if options:
                     given[kind] = _object(kind, {name: given.pop(name) for name in options})
@@ -188,6 +202,12 @@ def asking(
     return made
 
 
+def _arguments(asked: Mapping[str, Asked]) -> dict[str, Asked]:
+    """The suites as arguments of a verb that has `--suite` and no arguments of its own; else nothing."""
+    own = any(isinstance(one, ArgumentInfo) for kind, _ in asked.values() for one in get_args(kind))
+    return {} if own or "suites" not in asked else {"named": SUITES}
+
+
 def _object(kind: str, fields: dict[str, Any]) -> Any:
     """The selection, execution or `Wanted` that was typed."""
     from pflbench.running.execution import Execution
@@ -202,7 +222,7 @@ def _object(kind: str, fields: dict[str, Any]) -> Any:
         "slurm": pairs,
     }
     for name, read in texts.items():
-        if fields.get(name):
+        if fields.get(name) is not None:
             fields[name] = read(fields[name])
     if fields.get("slurm", 0) is None:
         fields["slurm"] = {}

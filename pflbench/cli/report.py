@@ -110,6 +110,7 @@ def report(
     if format_ == "html":
         from pflbench.reading.page import page
 
+        common.check_output(output, "tables.html")
         made = page(selection, store, own, spread=spread, read_as=read_as, versus=versus, compare=compare_paper)
         return _put(made, output)
     first_look = format_ == "terminal" and output is None

@@ -75,6 +75,7 @@ def scores(
     from pflbench.reading.stored import other_seeds
     from pflbench.report.text import ranges
 
+    common.check_output(output, "scores.csv")
     wanted, store = replace(wanted, trials=trials), ShownStore(results, packaged=packaged)
     tables = scores(store, wanted)
     if output is None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import typer
 from rich.table import Table
 
 from pflbench.cli import options
@@ -36,6 +37,7 @@ Columns = Annotated[list[str] | None, option("--column", help="This column, by i
 def tune(
     selection: Selection,
     execution: Execution,
+    named: Annotated[str | None, typer.Argument(metavar="[SUITE]", help="The same as --suite.")] = None,
     suite: Annotated[str | None, option("--suite", "-s", help="A suite's name, or a .toml file.")] = None,
     method: Annotated[
         str | None, option("--method", "-m", help="A row or method id, or path/to/file.py:Class.")
@@ -83,7 +85,7 @@ def tune(
         raise UsageError("Either --seed or --seeds.")
     if method is None and grid:
         raise UsageError("Which method? A --grid is that of one: write --method ID.")
-    (asked,) = loaded([suite] if suite else [], execution.data_dir)
+    (asked,) = loaded(_one(named, suite), execution.data_dir)
     rungs = "" if halving == "none" else halving
     methods = tuned_rows(asked, selection.profile) if method is None else [method]
     typed = selection.but(columns=[], seeds=selection.seeds or ([] if seed is None else [seed]))
@@ -94,6 +96,14 @@ def tune(
         found = searches(asked, one, selection, full=full, grid=grid or (), seed=seed, halving=rungs, read_as=read)
         code = max(code, _tune(asked, selection.profile or "paper", found, command, results, execution, quiet, dry_run))
     return code
+
+
+def _one(named: str | None, suite: str | None) -> list[str]:
+    """The suite, which is named with or without its option; none if it is not named."""
+    found = [one for one in (named, suite) if one]
+    if len(found) > 1:
+        raise UsageError(f"Either the suite {named!r} or --suite {suite}: one is tuned at a time.")
+    return found
 
 
 def _searched(full: bool, grid: Sequence[str], halving: str | None, every: int | None, read: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from pflbench import names
 from pflbench.data import content
@@ -99,6 +101,7 @@ def network(spec: RunSpec, places: names.Places = NOWHERE) -> Network:
     made = names.load(reference, spec.model_version)
     channels, height, width = data.shape
     shape, classes = (channels, height, width), data.classes  # what the data's own files lack is no fault of a network
+    _check_takes(made, reference)
     try:
         network = module.seeded(made, shape, classes, 0, 0)
     except UsageError:
@@ -117,6 +120,22 @@ def network(spec: RunSpec, places: names.Places = NOWHERE) -> Network:
     if spec.model_version is not None:
         _check_forward(network, shape, classes, reference)
     return network
+
+
+def _check_takes(made: Any, reference: str) -> None:
+    """Raise `UsageError` unless a network's reference is a function or class of (shape, classes)."""
+    name = names.split_reference(reference)[1]
+    must = f"write `def {name}(shape, classes)`, which returns the network of images of this shape"
+    if not callable(made) or isinstance(made, nn.Module):
+        raise UsageError(f"{reference} is a {type(made).__name__}, no function that makes a network: {must}.")
+    try:
+        taken = inspect.signature(made)
+    except ValueError:  # of code without a signature
+        return
+    try:
+        taken.bind((1, 1, 1), 1)
+    except TypeError as error:
+        raise UsageError(f"{reference} takes {taken}, not (shape, classes): {must}.") from error
 
 
 def _check_forward(network: Network, shape: tuple[int, ...], classes: int, reference: str) -> None:

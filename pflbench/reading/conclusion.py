@@ -167,7 +167,7 @@ def _meaning(of: Explanation) -> str:
 def _of_the_runs(of: Explanation) -> Iterator[str]:
     value = of.value
     if of.table.shortfall.runs:
-        yield f"Less than the protocol: {of.table.shortfall.runs}."
+        yield f"{of.table.shortfall.kind.capitalize()}: {of.table.shortfall.runs}."
     if ENOUGH_SEEDS <= value.done < value.expected:
         missing = ranges(of.missing)
         yield f"Only {value.done} of {count(value.expected, 'seed')} are done (missing: {missing})."

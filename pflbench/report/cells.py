@@ -173,7 +173,7 @@ def settle(
     if value.mixed:
         barred = _MIXED
     elif table.shortfall.runs:
-        barred = f"less than the whole protocol: {table.shortfall.runs}"
+        barred = f"{table.shortfall.kind}: {table.shortfall.runs}"
     elif chosen:
         barred = _CHOSEN
     elif value.reference and value.reference.inferred:

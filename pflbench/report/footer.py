@@ -134,7 +134,7 @@ def shortfall(table: Caption) -> str:
     if not table.shortfall.runs:
         return ""
     so = ", so nothing compares with the paper" if table.published else ""
-    return f"Less than the whole protocol{so}: {table.shortfall.runs}."
+    return f"{table.shortfall.kind.capitalize()}{so}: {table.shortfall.runs}."
 
 
 def paper(table: Caption) -> str:

@@ -254,7 +254,11 @@ class Suite:
     def document(self, profile: str = "paper") -> Document:
         """The suite under a profile."""
         if profile not in self.documents:
-            raise unknown("profile", profile, self.documents)
+            others = self.documents.keys() - {"paper"}
+            whole = f"Without --profile, {self.name} runs whole, as its file says."
+            if not others:
+                raise UsageError(f"Unknown profile {profile!r}: {self.name} has none. {whole}")
+            raise UsageError(f"{unknown('profile', profile, others)} {whole}")
         return self.documents[profile]
 
 

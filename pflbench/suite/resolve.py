@@ -49,7 +49,7 @@ def overridden(document: Document, sets: Sequence[str], rows: Sequence[SelectedR
             if not (equals and target):
                 raise UsageError("Write method.key=value or finetune.key=value.")
             if target not in targets:
-                raise unknown("method", target, targets)
+                raise _no_target(target, targets, {*(row.method for row in document.row), *names.known("methods")})
             given.append((target, key, parse(targets[target], key, value.strip())))
 
     def of(names: Collection[str]) -> dict[str, Any]:
@@ -60,6 +60,16 @@ def overridden(document: Document, sets: Sequence[str], rows: Sequence[SelectedR
         return replace(one, before=before, hyper=of(one.aliases), finetune=of(["finetune"]))
 
     return list(map(settled, rows))
+
+
+def _no_target(target: str, targets: Mapping[str, Info], methods: Collection[str]) -> UsageError:
+    """The error for a `--set` of what is not selected; `methods`: those that could be."""
+    if target not in methods:
+        return unknown("method", target, targets)
+    selected = ", ".join(dict.fromkeys(one.name for one in targets.values() if one is not FINETUNE))
+    return UsageError(
+        f"{target} is not selected: add --method {target}, or leave this --set out. Selected: {selected}."
+    )
 
 
 def check_method_keys(suite: Suite, document: Document, rows: Sequence[SelectedRow]) -> None:

@@ -158,7 +158,7 @@ def _of_suite(
     """The rows with these ids, foreign ones left out, and those that show the same runs, or those of these methods."""
     ids = [name for name in methods if name not in foreign]
     for file in [name for name in ids if name.endswith(".py")]:
-        raise UsageError(f"Which class of {file!r}? Write {file}:Class.")
+        names.locate("methods", file)  # which asks for its class
     all_known("method", ids, _called(rows))
     runs = [_runs(one, document) for one in rows if one.row.id in ids]
     several = set(ids) - {one.row.id for one in rows}

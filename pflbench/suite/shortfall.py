@@ -36,6 +36,13 @@ class Shortfall:
     seeds: str = ""
     columns: str = ""
     other: tuple[str, ...] = ()
+    longer: bool = False
+    """True if runs have more rounds than the protocol's."""
+
+    @property
+    def kind(self) -> str:
+        """The relation of its runs to the protocol, in words."""
+        return "other rounds than the protocol's" if self.longer else "less than the whole protocol"
 
     @property
     def counts(self) -> tuple[str, ...]:
@@ -62,6 +69,7 @@ def shortfall(
         rounds=_of(trained, "rounds"),
         seeds=_of([(few, every) for few, every in seeds if few < every], "seeds"),
         columns=f"{len(pairs)} of {len(paper.column)} columns" if len(pairs) < len(paper.column) else "",
+        longer=any(number > whole for number, whole in trained),
         other=tuple(text for text in (*_trained(paper, document, pairs), *_scored(paper, document, pairs)) if text),
     )
 
@@ -111,8 +119,12 @@ def _scored(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]:
 
 
 def _of(pairs: Iterable[tuple[int | None, int | None]], what: str) -> str:
-    """`10 of 1000, 50 of 200 rounds` for those pairs that differ."""
-    found = dict.fromkeys(f"{number} of {whole}" for number, whole in pairs if number != whole)
+    """`10 of 1000, 50 of 200 rounds` for those pairs that differ; `4 instead of 2 rounds` where they are more."""
+    found = dict.fromkeys(
+        f"{number} {'instead of' if number and whole and number > whole else 'of'} {whole}"
+        for number, whole in pairs
+        if number != whole
+    )
     return f"{', '.join(found)} {what}" if found else ""
 
 

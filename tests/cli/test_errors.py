@@ -32,6 +32,17 @@ RUN = ("run", "-s", "tiny.toml")
         ((*RUN, "--device", "cuda:99"), ("There is no device 'cuda:99'",)),
         ((*RUN, "--rounds", "0"), ("--rounds", "greater than or equal to 1")),
         ((*RUN, "--seedz", "1"), ("--seedz", "--seeds")),
+        (("run", "tiny"), ("Unknown suite 'tiny'",)),
+        (("tune", "tiny.toml", "-s", "partly.toml"), ("one is tuned at a time",)),
+        ((*RUN, "--profile", "quick"), ("Known: smoke. Without --profile, tiny runs whole",)),
+        ((*RUN, "--seeds", ""), ("'' is not a list of seeds: write 0-4 or 0,2,5, or leave it out",)),
+        ((*RUN, "--set", "fedavg.lr=inf"), ("fedavg.lr must be a finite number, not inf",)),
+        ((*RUN, "--set", "fedavg.learning_rate=1"), ("'learning_rate'. Did you mean 'lr'?",)),
+        ((*RUN, "-m", "fedavg", "--set", "ditto.lr=1"), ("ditto is not selected: add --method ditto", "leave this")),
+        ((*RUN, "--set", "cafeme.lr=1"), ("cafeme is not selected: add --method cafeme", "Selected: fedavg, ditto.")),
+        ((*RUN, "--gpus-per-task", "inf"), ("--gpus-per-task", "inf is not a finite number: write a number")),
+        (("queue", "--minutes", "inf"), ("--minutes", "inf is not a finite number")),
+        (("check", "foo.py"), ("Which class of 'foo.py'? Write foo.py:Class.",)),
         (("runn",), ("'runn'", "'run'")),
         (("plan", "-s", "tiny.toml", "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),
         (("report", "--format", "cvs"), ("'cvs'", "'csv'")),
@@ -85,3 +96,22 @@ def test_what_cannot_be_built_is_said_before_anything_is_trained(cli, no_trainin
 def test_no_verb_of_a_group_is_answered_with_the_help(cli) -> None:
     result = cli("data")
     assert result.code == 2 and "Usage: pflbench" in result.out + result.err and "Error" not in result.err
+
+
+@pytest.mark.parametrize("verb", [("scores",), ("report", "--format", "html")], ids="".join)
+def test_what_is_for_a_file_asks_for_one_on_a_terminal(
+    cli, results: Path, verb: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli(*verb, "-s", "tiny.toml").out  # a pipe takes it
+    monkeypatch.setattr("pflbench.cli.common.stdout_is_terminal", lambda: True)
+    asked = cli(*verb, "-s", "tiny.toml")
+    assert asked.code == 2 and not asked.out and "write `-o " in asked.err
+    assert cli(*verb, "-s", "tiny.toml", "-o", "there.csv").code == 0
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "report", "status", "tune"])
+def test_a_suite_needs_no_option(cli, results: Path, verb: str) -> None:
+    trials = ["-m", "fedavg", "--column", "shards", "--grid", "lr=0.1", "--dry-run"]
+    more = {"run": ["--dry-run"], "plan": ["--no-measure"], "tune": trials}
+    bare, named = (cli(verb, *how, *more.get(verb, [])) for how in (("tiny.toml",), ("-s", "tiny.toml")))
+    assert named.code == 0 and bare == named

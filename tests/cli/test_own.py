@@ -280,10 +280,20 @@ def test_a_module_elsewhere_on_the_import_path_makes_new_runs(folder: Path) -> N
     assert len(runs) == 4 and len({run.spec.model_version for run in runs}) == 2
 
 
-@pytest.mark.parametrize("said", ["makes no network of (1, 4, 4) images", "is a module of Python itself"])
-def test_what_makes_no_network_is_refused_before_a_dry_run_says_what_would_run(cli, folder: Path, said: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def net(text, more):\n    return text.lower()\n", "makes no network of (1, 4, 4) images"),
+        ("def net(text):\n    return text\n", "takes (text), not (shape, classes): write `def net(shape, classes)`"),
+        ("from torch import nn\nnet = nn.Linear(16, 2)\n", "is a Linear, no function that makes a network: write `def"),
+        ("", "is a module of Python itself"),
+    ],
+)
+def test_what_makes_no_network_is_refused_before_a_dry_run_says_what_would_run(
+    cli, folder: Path, source: str, said: str
+) -> None:
     lab(folder)
-    (folder / "mynets.py").write_text("def net(text):\n    return text\n")
+    (folder / "mynets.py").write_text(source)
     if "Python" in said:
         (folder / "own.toml").write_text((folder / "own.toml").read_text().replace("mynets.py:net", "json:loads"))
     for options in ((), ("--dry-run",)):

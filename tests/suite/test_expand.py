@@ -205,7 +205,7 @@ def test_columns_answer_to_the_papers_name_under_a_profile(table1: Suite) -> Non
         ),
         ({"overrides": ["fedavg.epochs=x"]}, "--set fedavg.epochs=x: fedavg.epochs must be int, not 'x'"),
         ({"overrides": ["fedvg.lr=1"]}, "--set fedvg.lr=1: Unknown method 'fedvg'. Did you mean 'fedavg'"),
-        ({"overrides": ["fedavg.lr=1"], "methods": ["ifca"]}, "--set fedavg.lr=1: Unknown method 'fedavg'"),
+        ({"overrides": ["fedavg.lr=1"], "methods": ["ifca"]}, "--set fedavg.lr=1: fedavg is not selected"),
         ({"overrides": ["lr=1"]}, "--set lr=1: Write method.key=value"),
         ({"overrides": ["finetune.rl=1"]}, "--set finetune.rl=1: Unknown option of finetune 'rl'. Did you mean 'lr'"),
         ({"overrides": ["finetune.lr=-1"]}, "finetune.lr: Input should be greater than 0"),

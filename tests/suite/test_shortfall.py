@@ -34,7 +34,9 @@ def test_what_the_command_line_leaves_out_is_counted() -> None:
     assert short.counts == ("1 of 3 rounds", "1 of 2 seeds", "1 of 2 columns")
     assert short.runs == "1 of 3 rounds"
     assert expand(suite, seeds=(0, 1, 2)).shortfall == Shortfall()  # more is not less
-    assert expand(suite, rounds=5).shortfall.runs == "5 of 3 rounds"  # but other rounds are another protocol
+    more = expand(suite, rounds=5).shortfall  # but other rounds are another protocol
+    assert (more.kind, more.runs) == ("other rounds than the protocol's", "5 instead of 3 rounds")
+    assert short.kind == "less than the whole protocol"
     several = expand(suite, profile="smoke").shortfall
     assert several.counts == ("1 of 3, 2 of 3 rounds", "1 of 2 seeds")
 

@@ -155,7 +155,7 @@ def test_a_row_with_a_method_of_its_own(tmp_path: Path) -> None:
         ("fedavg", {"grid": ["lr=1,1.0"]}, "--grid lr=1,1.0: a value is there twice."),
         ("fedavg", {"grid": ["lr=1", "lr=2"]}, "--grid lr=2: lr is given twice."),
         ("fedavg", {"grid": ["lr=1"], "overrides": ["fedavg.lr=2"]}, "--grid lr=1: lr is given twice."),
-        ("fedavg", {"overrides": ["cafeme.steps=2"]}, "--set cafeme.steps=2: Unknown method 'cafeme'"),
+        ("fedavg", {"overrides": ["cafeme.steps=2"]}, "--set cafeme.steps=2: cafeme is not selected"),
     ],
 )
 def test_what_cannot_be_tuned(suite: Suite, method: str, options: dict[str, Any], expected: str) -> None:
