@@ -11,9 +11,10 @@ from typing import Any
 
 import pflbench as pb
 from pflbench import names
+from pflbench.catalog import describe
 from pflbench.errors import UsageError
 from pflbench.reading.explained import SOURCES
-from pflbench.reading.explaining import Given, hyperparameters, method_of, shared_settings
+from pflbench.reading.explaining import Given, hyperparameters, shared_settings
 from pflbench.report.reading import readable
 from pflbench.store import Store, Stored
 from pflbench.suite.cells import Expansion, TableRow
@@ -243,7 +244,7 @@ def _settings(table: Expansion) -> str:
     """What the rows of a column share."""
     found: dict[str, _Places] = defaultdict(lambda: defaultdict(dict))
     for cell in table.cells:
-        for one in shared_settings(cell, method_of(cell.row.method)):
+        for one in shared_settings(cell, describe(cell.row.method)):
             if not _of_row(one):
                 found[one.name][one.value, one.source][cell.column.id] = None
     lines = [
@@ -258,7 +259,7 @@ def _hyperparameters(table: Expansion) -> str:
     """The hyperparameters of each row, and what else is its own; rows that have all in common stand together."""
     rows: dict[str, dict[str, _Places]] = {}
     for cell in table.cells:
-        method = method_of(cell.row.method)
+        method = describe(cell.row.method)
         own = [one for one in shared_settings(cell, method) if _of_row(one)]
         mine = rows.setdefault(cell.row.id, {})
         for one in (*hyperparameters(cell, method), *own):

@@ -261,6 +261,7 @@ def rerun(
     run: str,
     results: Where = "results",
     *,
+    code: Where | None = None,
     execution: Execution | None = None,
     packaged: bool = True,
     on_event: OnEvent | None = None,
@@ -271,6 +272,7 @@ def rerun(
     Args:
         run: Its id, or enough of its beginning.
         results: The results folder.
+        code: The folder of the user-supplied code that the run may import. Default: it may import none.
         execution: Where and how to train.
         packaged: Whether it may be one of the reference runs that came with pflbench.
         on_event: Hears what happens; `print` prints it.
@@ -289,20 +291,23 @@ def rerun(
     store = ShownStore(Path(results), packaged=packaged)
     (stored,) = named(store, [run])
     execution = _execution(execution or Execution(), how)
-    return rerunning.rerun(stored, store.read(stored.spec.id), execution, on_event or unheard)
+    folder = None if code is None else Path(code)
+    return rerunning.rerun(stored, store.read(stored.spec.id), execution, on_event or unheard, folder)
 
 
-def load_models(run: str, results: Where = "results", *, data_dir: Where | None = None) -> KeptModels:
+def load_models(
+    run: str, results: Where = "results", *, code: Where | None = None, data_dir: Where | None = None
+) -> KeptModels:
     """The models of a run that was trained with `keep_models`: those that its last scores are of.
 
     Args:
         run: Its id, or enough of its beginning.
         results: The results folder.
+        code: The folder of the user-supplied code that the network may import. Default: it may import none.
         data_dir: Where the datasets are, if not in the data root.
 
     Returns:
-        Their tensors by stage and client, and the network that takes them, for which a file of one's own has to be
-        where it was, or in this folder.
+        Their tensors by stage and client, and the network that takes them.
 
     Raises:
         UsageError: There is no such run, or its models were not kept.
@@ -312,7 +317,7 @@ def load_models(run: str, results: Where = "results", *, data_dir: Where | None 
     from pflbench.running import models, rerunning
 
     (stored,) = named(ShownStore(Path(results), packaged=False), [run])
-    own = partial(rerunning.own_places, stored, data_root(data_dir), Path.cwd())
+    own = partial(rerunning.own_places, stored, data_root(data_dir), None if code is None else Path(code))
     return models.read(stored, Path(results), own)
 
 
@@ -339,11 +344,12 @@ def check(method: Method) -> list[Finding]:
     """
     import torch
 
-    from pflbench import names
+    from pflbench import names, trust
     from pflbench.executor.build import construct
     from pflbench.testing import examine
 
     reference = names.locate("methods", method) if isinstance(method, str) else notebook.reference(method)
+    trust.grant(reference)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
     try:

@@ -111,6 +111,25 @@ def _method(name: str) -> MethodInfo:
     )
 
 
+def of_source(name: str, version: str, text: str) -> MethodInfo | None:
+    """A user's method as a run has it, from its stored source alone; None where that does not tell.
+
+    No file is read but those of pflbench, and nothing is imported.
+    """
+    try:
+        tree = ast.parse(text)
+        declared = classes.lineage(name, tree)
+        schema = None if declared is None else _of_lineage(declared)
+    except (UsageError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if declared is None or schema is None:
+        return None
+    found = stages.of_lineage(declared)
+    return MethodInfo(
+        name, name, schema.fields, schema.doc, version=version, stages=found, minibatches=schema.minibatches
+    )
+
+
 def describe_options(kind: names.Kind, name: str) -> Info:
     """The dataset or partition behind a name, `path/to/file.py:Class` or `module:Class`; a network, without options."""
     return _built_in_options(kind, name) if name in names.BUILT_IN[kind] else _options(kind, name)
@@ -212,10 +231,15 @@ def _read(tree: ast.Module, path: Path, reference: str) -> _Schema | None:
     if _defined(tree, path, names.split_reference(reference)[1], "class") is None:
         return None
     declared = classes.lineage(reference)
-    if declared is None or not _is_dataclass(declared[0].node):
-        return None
-    if any(names.is_users(one.reference) for one in declared[1:]):
+    if declared is None or any(one.module != declared[0].module and names.is_users(one.reference) for one in declared):
         return None  # a base that may change while this file does not
+    return _of_lineage(declared)
+
+
+def _of_lineage(declared: Sequence[Declared]) -> _Schema | None:
+    """What a class and its bases declare; None where their source does not tell."""
+    if not _is_dataclass(declared[0].node):
+        return None
     try:
         own = [_own_fields(one.node) if _is_dataclass(one.node) else {} for one in declared]
         fields = {key: field for some in own for key, field in some.items()}  # its own first, then what it shares

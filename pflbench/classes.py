@@ -1,9 +1,9 @@
-"""Classes as their source files declare them, with what they inherit, read without importing anything."""
+"""Classes as their source declares them, with what they inherit, read without importing anything."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -36,12 +36,24 @@ class Declared:
         return names.split_reference(self.reference)[0]
 
 
-def lineage(reference: str) -> tuple[Declared, ...] | None:
+def lineage(reference: str, stored: ast.Module | None = None) -> tuple[Declared, ...] | None:
     """A class and all it inherits from, in the order in which Python looks names up; None if the sources do not tell.
 
-    They do not where a base is no name of a class that stands in its module or is imported there.
+    They do not where a base is no name of a class that stands in its module or is imported there. `stored`: the source
+    of the class's module as a run has it. Then no file is read but those of pflbench.
     """
-    stand_in = _stand_in(reference, {})
+    start = names.split_reference(reference)[0]
+
+    def tree(where: str) -> ast.Module | None:
+        if stored is not None and names.is_users(f"{where}:_"):
+            return stored if where == start else None
+        try:
+            path = names.source_file(f"{where}:_")
+        except UsageError:  # a module that is only found where its importer looks for it
+            return None
+        return usercode.syntax(path)
+
+    stand_in = _stand_in(reference, {}, tree)
     return None if stand_in is None else tuple(vars(one)["declared"] for one in stand_in.__mro__[:-1])
 
 
@@ -57,21 +69,24 @@ def declared(kind: names.Kind, name: str, attribute: str, default: Any) -> Any:
     return default
 
 
-def _stand_in(reference: str, known: dict[str, type | None]) -> type | None:
+_Trees = Callable[[str], ast.Module | None]
+"""The syntax tree of a module or file by its name; None where it is not to be had."""
+
+
+def _stand_in(reference: str, known: dict[str, type | None], tree: _Trees) -> type | None:
     """An empty class with stand-ins of the same bases, so that Python itself says in which order they come."""
     if reference not in known:
         known[reference] = None
-        known[reference] = _made(reference, known)
+        known[reference] = _made(reference, known, tree)
     return known[reference]
 
 
-def _made(reference: str, known: dict[str, type | None]) -> type | None:
+def _made(reference: str, known: dict[str, type | None], tree: _Trees) -> type | None:
     where, name = names.split_reference(reference)
-    try:
-        path = names.source_file(reference)
-    except UsageError:  # a module that is only found where its importer looks for it
+    module = tree(where)
+    if module is None:
         return None
-    there, imported = _scope(usercode.syntax(path))
+    there, imported = _scope(module)
     node = there.get(name)
     if node is None:
         return None
@@ -79,7 +94,7 @@ def _made(reference: str, known: dict[str, type | None]) -> type | None:
     bases: list[type] = []
     for base in node.bases:
         base = base.value if isinstance(base, ast.Subscript) else base
-        above = _stand_in(behind[base.id], known) if isinstance(base, ast.Name) and base.id in behind else None
+        above = _stand_in(behind[base.id], known, tree) if isinstance(base, ast.Name) and base.id in behind else None
         if above is not None:
             bases.append(above)
         elif ast.unparse(base).rpartition(".")[2] not in BARE:

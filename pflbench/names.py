@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.metadata
-import importlib.util
 import sys
 import traceback
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pflbench import usercode, userimport
+from pflbench import trust, usercode, userimport
 from pflbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -121,6 +121,17 @@ def _entry_points() -> dict[Kind, dict[str, str]]:
     return {kind: {e.name: e.value for e in every.select(group=f"pflbench.{kind}")} for kind in BUILT_IN}
 
 
+@cache
+def _catalog() -> frozenset[str]:
+    """The references of everything that comes with pflbench."""
+    return frozenset(reference for table in BUILT_IN.values() for reference in table.values())
+
+
+def _needs_grant(reference: str) -> bool:
+    """True for code that is neither in pflbench's catalog nor an installed entry point, see `trust`."""
+    return reference not in _catalog() and not any(reference in table.values() for table in _entry_points().values())
+
+
 def is_reference(name: str) -> bool:
     """Whether `name` points at code (`path/to/file.py:Class`, `module:attr`) rather than naming an entry."""
     return ":" in name
@@ -173,13 +184,15 @@ def source_file(reference: str) -> Path:
 
 def _module_file(module: str) -> Path:
     importlib.invalidate_caches()  # a file that was just written counts
-    try:
-        found = importlib.util.find_spec(module)
-    except (ImportError, ValueError) as error:
-        raise UsageError(f"Cannot find the module {module!r}: {error}.") from error
-    if found is None or found.origin is None:
+    origin, folders = None, None
+    for part in [*usercode.parents(module), module]:  # not by `importlib.util.find_spec`, which imports the parents
+        found = usercode.module_spec(part, folders)
+        if found is None:
+            raise UsageError(f"Cannot find the module {module!r}.")
+        origin, folders = found.origin, found.submodule_search_locations or []
+    if origin is None:
         raise UsageError(f"Cannot find the module {module!r}.")
-    return Path(found.origin)
+    return Path(origin)
 
 
 _own_file = cache(_module_file)
@@ -206,9 +219,12 @@ def load(reference: str, version: str | None = None) -> Any:
         version: The hash that a user's code must have, if it is known.
 
     Raises:
-        UsageError: That failed, with the cause in one line, or the code has changed.
+        Untrusted: It is user-supplied code that was not granted; nothing was imported.
+        UsageError: The import failed, with the cause in one line, or the code has changed.
     """
     where, attribute = split_reference(reference)
+    if _needs_grant(reference):
+        trust.check(reference)
     user = code(reference) if is_users(reference) else None
     if user and version is not None and user.version != version:
         raise UsageError(f"{where} changed while the suite was running; run the command again.")
@@ -237,25 +253,38 @@ _NEEDED: dict[Kind, tuple[str, ...]] = {
     "datasets": ("shape", "classes", "load", "status"),
     "partitions": ("__call__",),
 }
-"""What an object of a kind must have, where something else would only show later."""
+"""What a class of a kind must have, where something else would only show later."""
+_METHOD = "pflbench.methods.base", "Method"
 
 
 def make(kind: Kind, reference: str, options: Mapping[str, Any], version: str | None = None) -> Any:
-    """What the class or function behind a reference returns for these options; `version`: as `load` takes it.
+    """An object of the class behind a reference, with these options; `version`: as `load` takes it.
+
+    The class is checked before it is called: nothing else is called with a run's options.
 
     Raises:
-        UsageError: It cannot be imported, does not take them, or returns no such thing.
+        UsageError: It cannot be imported, is no class of this kind, or does not take the options.
     """
     made = load(reference, version)
+    _check_class(kind, reference, made)
     try:
-        found = made(**options)
+        return made(**options)
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(f"{reference} cannot be built from {dict(options)}: {error}") from error
-    if missing := [name for name in _NEEDED.get(kind, ()) if not hasattr(type(found), name)]:
+
+
+def _check_class(kind: Kind, reference: str, made: Any) -> None:
+    """Raise `UsageError` unless this is a class of a method, dataset or partition."""
+    if not isinstance(made, type):
+        raise UsageError(f"{reference} is no {kind[:-1]}: it is a {type(made).__name__}, not a class.")
+    if kind == "methods" and _METHOD not in {(one.__module__, one.__name__) for one in made.__mro__}:
+        raise UsageError(f"{reference} is not a pflbench method: derive it from pflbench.methods.base.Method.")
+    if missing := [name for name in _NEEDED.get(kind, ()) if not hasattr(made, name)]:
         raise UsageError(f"{reference} is no {kind[:-1]}: its class has no {', '.join(missing)}.")
-    return found
+    if kind != "methods" and not dataclasses.is_dataclass(made):
+        raise UsageError(f"{reference} is no {kind[:-1]}: write @dataclass(frozen=True) above its class.")
 
 
 def made(kind: Kind, named: Named, places: Places) -> Any:
@@ -265,5 +294,7 @@ def made(kind: Kind, named: Named, places: Places) -> Any:
 
 
 def resolve(kind: Kind, name: str) -> Any:
-    """The object behind a name or reference."""
-    return load(locate(kind, name))
+    """The object behind a name or reference that the caller chose itself: its code is granted."""
+    reference = locate(kind, name)
+    trust.grant(reference)
+    return load(reference)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final, Literal, get_args
 
 from pflbench import names
-from pflbench.classes import lineage
+from pflbench.classes import Declared, lineage
 from pflbench.spec import RunSpec, Stage
 
 Shown = Literal["global", "personalized", "finetuned", "stored", "sampled", "local"]
@@ -110,7 +110,10 @@ def canonical(stages: Iterable[str]) -> tuple[Stage, ...]:
 def of_reference(reference: str) -> Stages:
     """The stages of the method behind `module:Class` or `file.py:Class`; imported only if its source does not tell."""
     declared = lineage(reference)
-    if declared is None:
-        return of_class(names.load(reference))
+    return of_class(names.load(reference)) if declared is None else of_lineage(declared)
+
+
+def of_lineage(declared: Sequence[Declared]) -> Stages:
+    """The stages of a method whose class and bases are declared so."""
     own = (one.body for one in reversed(declared) if one.module != _PROTOCOL)
     return reduce(Stages.below, own, Stages())

@@ -16,6 +16,7 @@ import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -237,12 +238,17 @@ def _on_path(name: str) -> tuple[Path, ...]:
     """The folders in which Python's import path has an outermost module or package; none if that is installed."""
     if name in sys.stdlib_module_names or is_ours(name):
         return ()
-    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
-    spec = next((found for find in finders if find and (found := find(name, None))), None)
+    spec = module_spec(name)
     if spec is None:
         return ()
     places = [spec.origin] if spec.submodule_search_locations is None else spec.submodule_search_locations
     return tuple(Path(place).parent for place in places if place and not is_installed(Path(place)))
+
+
+def module_spec(name: str, folders: Sequence[str] | None = None) -> ModuleSpec | None:
+    """Where a module is: an outermost one on the import path, a part of a package in its `folders`. Imports nothing."""
+    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+    return next((found for find in finders if find and (found := find(name, folders))), None)
 
 
 def _below(folders: Iterable[Path], path: Path) -> str:

@@ -73,6 +73,14 @@ def checked_anew() -> None:
 
 
 @pytest.fixture(autouse=True)
+def nothing_granted() -> None:
+    """No user-supplied code may be imported that the test itself does not grant."""
+    from pflbench import trust
+
+    trust.revoke_all()
+
+
+@pytest.fixture(autouse=True)
 def nothing_packaged(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference runs that an installed pflbench holds are in no test's tables; `test_packaged` has some of its own."""
     nowhere = tmp_path_factory.getbasetemp() / "nothing-packaged"

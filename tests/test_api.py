@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pflbench
-from pflbench import notebook
+from pflbench import notebook, trust
 from pflbench.errors import UsageError
 from pflbench.executor.task import Done
 from pflbench.names import load
@@ -135,6 +135,7 @@ def made(text: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_class_of_a_cell_becomes_a_file_with_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     first = made(CELL, monkeypatch)
+    trust.grant(first)
     cls = load(first)
     assert cls().value(0.5) == ([12], 2, sum)
     text = Path(first.rpartition(":")[0]).read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pflbench import names
+from pflbench import names, trust
 from pflbench.catalog import REQUIRED, FieldInfo, Info, coerce, complete, describe, describe_options, parse
 from pflbench.errors import UsageError
 from pflbench.methods.base import Round
@@ -95,6 +95,9 @@ def test_a_subclass_is_imported_for_what_it_inherits(tmp_path: Path) -> None:
         "@dataclass(frozen=True)\nclass Sub(Base):\n    '''Sub.'''\n    steps: int = 2 + 2\n    '''Steps.'''\n"
         "    need: int = field(kw_only=True)\n"
     )
+    with pytest.raises(trust.Untrusted):
+        describe(f"{path}:Sub")
+    trust.grant(f"{path}:Sub")
     info = describe(f"{path}:Sub")
     assert {k: f.default for k, f in info.fields.items()} == {"lr": 0.5, "steps": 4, "need": REQUIRED}
     assert (info.fields["steps"].doc, info.fields["lr"].type, info.doc) == ("Steps.", "float", "Sub.")
@@ -110,6 +113,8 @@ def test_a_module_is_versioned_by_its_content(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "fedlab_here.py").write_text(HERE)
     (tmp_path / "fedlab_again.py").write_text("from fedlab_here import Old\n")
     monkeypatch.syspath_prepend(tmp_path)
+    for reference in ("fedlab_again:Old", "fedlab_here:Plain"):
+        trust.grant(reference)
     first = describe("fedlab_again:Old")
     assert (first.name, first.version) == ("fedlab_again:Old", names.code("fedlab_again:Old").version)
     assert describe("fedlab_here:Old").version == hashlib.sha256(HERE.encode()).hexdigest()[:12]
@@ -124,6 +129,7 @@ def test_an_entry_point_is_versioned_by_its_class(tmp_path: Path, monkeypatch: p
     (tmp_path / "fedlab_here.py").write_text(HERE)
     monkeypatch.syspath_prepend(tmp_path)
     entries = {"old": "fedlab_here:Old", "new": "fedlab_here:New"}
+    monkeypatch.setattr(names, "_entry_points", lambda: dict.fromkeys(names.BUILT_IN, entries))
     monkeypatch.setattr(names, "known", lambda kind: entries)
     assert describe("old").version == "4"
     with pytest.raises(UsageError, match="declares no version"):

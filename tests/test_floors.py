@@ -28,6 +28,7 @@ GROUND = (
     "usercode",
     "userimport",
     "selection",
+    "trust",
     "units",
     "commands",
     "garbage",

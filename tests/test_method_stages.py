@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pflbench import names
+from pflbench import names, trust
 from pflbench.errors import UsageError
 from pflbench.stages import SHOWN, Stages, canonical, of_class, of_reference
 
@@ -114,6 +114,7 @@ def test_what_the_source_does_not_tell_is_imported(tmp_path: Path) -> None:
         "class Mixin:\n    records = ('local',)\n"
         "class Mine(Mixin, fedper.FedPer): ...\n"
     )
+    trust.grant(f"{path}:Mine")
     found = of_reference(f"{path}:Mine")
     assert (found.personalizes, found.personal_of, found.records) == (True, "training", ("local",))
 

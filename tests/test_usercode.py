@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pflbench import catalog, names, usercode, userimport
+from pflbench import catalog, names, trust, usercode, userimport
 from pflbench.errors import UsageError
 
 
@@ -29,6 +29,7 @@ def version(folder: Path, name: str = "main.py") -> str:
 
 
 def value(folder: Path, name: str = "main.py") -> object:
+    trust.grant(f"{folder / name}:VALUE")
     return names.load(f"{folder / name}:VALUE")
 
 
@@ -141,6 +142,7 @@ def test_code_that_changed_since_is_not_loaded(tmp_path: Path) -> None:
     write(tmp_path, LAYOUTS["from"])
     before = version(tmp_path)
     reference = f"{tmp_path}/main.py:VALUE"
+    trust.grant(reference)
     assert names.load(reference, before) == 1
     write(tmp_path, {"helper.py": "A = 2\n"})
     with pytest.raises(UsageError, match="changed while the suite was running"):

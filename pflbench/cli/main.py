@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from pflbench import garbage
+from pflbench import garbage, trust
 from pflbench.cli import common
 from pflbench.cli.common import errors
 from pflbench.errors import PflbenchError
@@ -89,6 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments or os.environ.get("PFLBENCH_DEBUG", "") not in ("", "0")
     arguments = [a for a in arguments if a != "--debug"]
     common.show_tracebacks = debug
+    trust.revoke_all()
     warn = cache(lambda text: errors().print(f"Warning: {text}"))  # each text once: several processes may have found it
     warnings.showwarning = lambda message, *_, **__: warn(str(message))
     with garbage.seldom(never=arguments[:1] != [] and arguments[0] in LISTING):

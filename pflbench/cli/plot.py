@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -200,6 +201,7 @@ def _figure(part: Selection, store: Store, data_dir: Path | None) -> Drawing:
         from pflbench.running.federations import classes
 
         seed = part.seeds[0] if part.seeds else None
+        suite = replace(suite, own=replace(suite.own, imports=True))  # it is built, as training does
         return classes(suite, part.profile or "paper", document.figure, seed, data_dir)
     if part.profile not in (None, "paper") or part.rounds is not None:
         raise UsageError(f"{suite.name} shows partitions, no runs: --profile and --rounds say nothing to it.")

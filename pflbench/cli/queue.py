@@ -46,7 +46,7 @@ def queue(
     from pflbench.suite.own import Own
     from pflbench.suite.queue import read_queue
 
-    items = read_queue(file, Own(data_root(execution.data_dir)))
+    items = read_queue(file, Own(data_root(execution.data_dir), imports=True))
     store = Store(results, mends=not any((list_, dry_run)))
     store.list()  # names what is there and not taken
     if list_:

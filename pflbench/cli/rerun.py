@@ -18,12 +18,14 @@ from pflbench.store import ShownStore
 def rerun(
     run: Annotated[str, typer.Argument(help="A run's id, or enough of its beginning.")],
     execution: Execution,
-    code: Annotated[Path | None, option("--code", help="The folder of your own files (default: this one).")] = None,
+    code: Annotated[Path | None, option("--code", help="The folder of user-supplied code that it may import.")] = None,
     packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
     quiet: options.Quiet = False,
 ) -> int:
     """Compute a stored run again from its spec and compare, writing nothing. 0: the same, but for rounding; else 1.
+
+    A run's user-supplied code is imported from the folder --code alone, if it has the run's version.
 
     The same but for rounding: at every moment scored, the mean over clients is within 0.1 points of the stored one.
     """

@@ -11,10 +11,10 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,6 +88,48 @@ def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
         raise DataMissing(f"Its `files` fails: {type(error).__name__}: {error}") from error
 
 
+class Read(NamedTuple):
+    """What a dataset or partition reads: its hash, and its files by name and path; None if it declares none."""
+
+    content: str | None
+    files: list[list[str]] | None
+
+
+def files_of(reader: Dataset | Partition | Dealer, root: Path) -> list[list[str]] | None:
+    """The files that a dataset or partition declares, as `Read` has them. Raises as `of_dataset`."""
+    declared = getattr(reader, "files", None)
+    if declared is None:
+        return None
+    return [[name, str(path.absolute())] for name, path in sorted(_named_files(declared, root.absolute()))]
+
+
+def remember(key: str, found: Mapping[str, Read]) -> None:
+    """Keep what a command that imports user-supplied code read, for those that do not; see `recall`.
+
+    `key`: the code, its options, and where it was asked to read; `found`: by "dataset" and "partition".
+    """
+    path, told = _reading(key), {which: [*one] for which, one in found.items()}
+    if told and read_json(path) != told:
+        with contextlib.suppress(OSError):  # without a place for it, stored runs have to tell
+            write_json(path, told)
+
+
+def recall(key: str) -> dict[str, str | None]:
+    """The hashes of what was read at last, by "dataset" and "partition": of declared files as they are now.
+
+    What is not declared, or is not there any more, is not told, or told as it was when it was read at last.
+    """
+    found: dict[str, str | None] = {}
+    for which, (content, files) in (read_json(_reading(key)) or {}).items():
+        with contextlib.suppress(OSError):
+            found[which] = _of_named([(name, Path(path)) for name, path in files]) if files else content
+    return found
+
+
+def _reading(key: str) -> Path:
+    return cache_folder() / "read" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+
 def pool(dataset: Dataset, root: Path, seed: int) -> Source:
     """What a dataset loads for a seed: the same for all, where its class says so."""
     return dataset.load(root, seed if getattr(dataset, "seeded", True) else 0)
@@ -105,7 +147,10 @@ def _digest(parts: Iterable[bytes | memoryview]) -> str:
 
 
 def _of_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> str | None:
-    files = sorted(_named_files(declared, root))
+    return _of_named(sorted(_named_files(declared, root)))
+
+
+def _of_named(files: Sequence[tuple[str, Path]]) -> str | None:
     if len(files) < _MANY:
         return _digest(f"{name}\0{of_file(path)}\n".encode() for name, path in files) if files else None
     key, newest = _stamp(files)

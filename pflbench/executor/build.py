@@ -173,7 +173,12 @@ def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, An
 
 
 def chain(spec: RunSpec) -> list[Method[Any, Any, Any]]:
-    """The methods that are trained before a run's own: none is of a user's file."""
+    """The methods that are trained before a run's own, each known by a name. Raises `UsageError` for a reference."""
+    for link in spec.after:
+        if names.is_reference(link.method.name):
+            raise UsageError(
+                f"{link.method.name!r} cannot be trained before a run's own method: it is no method's name."
+            )
     return [construct(names.locate("methods", link.method.name), link.method.hyper) for link in spec.after]
 
 
@@ -183,8 +188,6 @@ def construct(reference: str, hyper: Mapping[str, Any], version: str | None = No
     Raises `UsageError` if they make none, it is no dataclass, or the code has changed.
     """
     made: Method[Any, Any, Any] = names.make("methods", reference, hyper, version)
-    if not isinstance(made, Method):
-        raise UsageError(f"{reference} is not a pflbench method: derive it from pflbench.methods.base.Method.")
     check_declared(type(made))
     return made
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pflbench import names
+from pflbench import names, trust
 from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.errors import PflbenchError, UsageError
 from pflbench.executor import build
@@ -117,6 +117,7 @@ def _serve(pipe: Connection, subject: _Subject) -> None:
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
     warnings.simplefilter("ignore")  # what it warns of is heard when it trains
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
+    trust.grant(subject.reference)
     try:
         for finding in examine(build.construct(subject.reference, subject.hyper, subject.version)):
             pipe.send(finding)

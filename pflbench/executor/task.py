@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from pflbench import names
+from pflbench import names, trust
 from pflbench.data.federation import Federation
 from pflbench.engine import blame, chain, memory
 from pflbench.engine.client_map import Execution, one_lane
@@ -140,6 +140,7 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
     Nothing is returned of runs that were stopped on request: their checkpoint is written.
     """
     started = time.perf_counter()
+    trust.grant_places(task.places)  # in a worker, too: whoever made the task has the right to train it
     provenance.checkout()  # remembered now: the checkout may change while this runs
     try:
         federations, method, network = _build(task, place)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pflbench.catalog import MethodInfo, describe
+from pflbench import catalog
+from pflbench.catalog import MethodInfo
 from pflbench.errors import PflbenchError, UsageError, unknown
-from pflbench.names import is_reference, split_reference, without_folder
+from pflbench.names import Places, is_reference, split_reference, without_folder
 from pflbench.reading.evidence import Facts, Tried, facts, tried
 from pflbench.reading.methods import Said, of_method, of_source
 from pflbench.report import footer
@@ -103,16 +104,17 @@ class Explanation:
 
     @cached_property
     def method(self) -> MethodInfo | None:
-        """The runs' method; None for a user's whose file is not here."""
-        return method_of(self.run.method.name)
+        """The runs' method; None for a user's whose source is not here."""
+        return method_of(self.cell, self.shelf, self.whole.locations)
 
     @property
     def said(self) -> Said | None:
         """What the method's docstring says of its own paper, for a user's as stored; None if its source is not here."""
-        name, stored = self.run.method.name, self.shelf.stored.get(self.run.id)
-        if is_reference(name) and stored is not None and stored.provenance.get("method_source"):
-            return of_source(str(stored.provenance["method_source"]), split_reference(name)[1])
-        return of_method(name)
+        name = self.run.method.name
+        if not is_reference(name):
+            return of_method(name)
+        source = stored_source(self.cell, self.shelf)
+        return None if source is None else of_source(source, split_reference(name)[1])
 
     @property
     def sends(self) -> bool:
@@ -202,12 +204,27 @@ _SHARED = (
 """Settings that a column's runs share, besides dataset and partition."""
 
 
-def method_of(name: str) -> MethodInfo | None:
-    """The method of this name; None for a user's whose file is not here."""
+def method_of(cell: Cell, shelf: Shelf, places: Mapping[str, Places]) -> MethodInfo | None:
+    """The method of a cell's runs; None where nothing tells. Nothing that only a run names is looked up or imported.
+
+    A user's method is read from the source that its runs stored, else from the suite's file, whose places these are.
+    """
+    run = cell.needed[0]
+    if is_reference(run.method.name) and (source := stored_source(cell, shelf)) is not None:
+        return catalog.of_source(run.method.name, run.method.version, source)
+    name = places.get(run.id, {}).get("methods", run.method.name)
+    if name == run.method.name and is_reference(name):
+        return None
     try:
-        return describe(name)
+        return catalog.describe(name)
     except PflbenchError:
         return None
+
+
+def stored_source(cell: Cell, shelf: Shelf) -> str | None:
+    """The source of a user's method as the first stored run of a cell has it; None if none has."""
+    there = (shelf.stored[run.id].provenance for run in cell.needed if run.id in shelf.stored)
+    return next((source for told in there if isinstance(source := told.get("method_source"), str)), None)
 
 
 def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Given]:

@@ -98,7 +98,7 @@ def _stages(info: MethodInfo) -> list[str]:
 
 
 def of_method(name: str) -> Said | None:
-    """What the docstring of a method says, by its id or reference; None if its source cannot be found."""
+    """What the docstring of a method says, by its id; None if its source cannot be found."""
     try:
         reference = locate("methods", name)
         text = source_file(reference).read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def of_source(text: str, name: str) -> Said | None:
     """What the docstrings of a module and of its class of this name say; None if it is no Python."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deeply
         return None
     text = _docstrings(tree, name)
     return Said(text.partition("\n")[0], tuple(departures(text)))

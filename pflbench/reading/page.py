@@ -111,7 +111,7 @@ def _told(filled: Filled) -> dict[tuple[str, str], Told]:
     table, found = filled.table, dict[tuple[str, str], Told]()
     for place, cell in filled.cells.items():
         if filled.grid[place].there:
-            method = method_of(cell.needed[0].method.name)
+            method = method_of(cell, filled.shelf, table.locations)
             given = (*hyperparameters(cell, method), *shared_settings(cell, method))
             whole = table.profile == "paper" and place in table.places
             found[place] = Told([one[:3] for one in given], table.departures_of(cell) if whole else [])

@@ -266,5 +266,5 @@ def readable(store: Store, data_dir: str | Path | None = None) -> Own:
     """Where users' code and data are looked for to read a table: on this machine, else in the stored runs' specs."""
     return Own(
         data_root(data_dir),
-        cache(lambda: {one.spec: one.failure is None and not one.spec.validation for one in store.list()}),
+        stored=cache(lambda: {one.spec: one.failure is None and not one.spec.validation for one in store.list()}),
     )

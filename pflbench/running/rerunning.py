@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pflbench import names
-from pflbench.catalog import describe_options
+from pflbench import names, trust
+from pflbench.catalog import describe, describe_options
 from pflbench.data.root import data_root
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 from pflbench.executor import build, local
@@ -119,7 +119,7 @@ def rerun(
         result: What is stored of it.
         execution: Where and how to train.
         on_event: Hears what happens.
-        code: The folder of the user's own files; None: this one.
+        code: The folder of the user-supplied code that the run may import; None: it may import none.
 
     Raises:
         DataMissing: Its dataset is not in the data root.
@@ -127,7 +127,7 @@ def rerun(
         PflbenchError: It cannot be trained here.
     """
     spec, root = run.spec, data_root(execution.data_dir)
-    places = own_places(run, root, code or Path())
+    places = own_places(run, root, code)
     if lacking := DataCheck(root).problems(spec, places):
         raise DataMissing(f"Run {spec.id} cannot be made again. {' '.join(lacking[0].split())}")
     build.check_all([(spec, places)])
@@ -152,22 +152,29 @@ def rerun(
         return Rerun(result, Store(Path(folder), remembered=False).read(spec.id))
 
 
-def own_places(run: Stored, root: Path, code: Path) -> Places:
-    """Where the code and the files are of what a run has of the user's own: where its suite says, else in `code`.
+def own_places(run: Stored, root: Path, code: Path | None) -> Places:
+    """Paths of a run's user-supplied code and data; the code is granted (see `trust`).
 
-    Raises `UsageError` if some is not there, or is another one than the run's.
+    A run may come from anybody. So its code is built in, an installed entry point, or a file of the folder `code`, in
+    the run's version. Data lie where the run's suite says, else in `code` (None: the current folder).
+
+    Raises `UsageError` if something is missing, lies elsewhere, or has another version.
     """
-    spec, found = run.spec, dict(_of_suite(run, root))
+    spec = run.spec
+    found = {key: place for key, place in _of_suite(run, root).items() if "." in key}
     for kind, name, version in _named(spec):
-        where, _, attribute = name.rpartition(":")
-        if where.endswith(".py") and kind not in found:
-            found[kind] = f"{code / where}:{attribute}"
-        if where and version is not None and names.is_users(reference := names.place(kind, name, found)):
-            _check(spec, reference, version)
+        if names.is_reference(name) and names.is_users(name):
+            found[kind] = _user_code(spec, name, version, code)
+        else:
+            _check_installed(spec, kind, name, version)
+    for link in spec.after:
+        if names.is_reference(link.method.name):
+            raise UsageError(f"Run {spec.id} trains {link.method.name!r} first, which is no name of a method.")
+        _check_installed(spec, "methods", link.method.name, link.method.version)
     for kind, one in (("datasets", spec.dataset), ("partitions", spec.partition)):
         for key in describe_options(kind, names.place(kind, one.name, found)).paths:
             if key in one.options:
-                found.setdefault(f"{kind}.{key}", str((code / str(one.options[key])).absolute()))
+                found.setdefault(f"{kind}.{key}", str(_beside(spec, str(one.options[key]), code or Path()).absolute()))
     return found
 
 
@@ -178,15 +185,43 @@ def _named(spec: RunSpec) -> Iterator[tuple[names.Kind, str, str | None]]:
     yield "models", spec.model, spec.model_version
 
 
-def _check(spec: RunSpec, reference: str, version: str) -> None:
-    """Raise `UsageError` unless a user's code is there and the run's."""
+def _user_code(spec: RunSpec, name: str, version: str | None, code: Path | None) -> str:
+    """The reference of a run's user-supplied code in the folder `code`, granted. Raises `UsageError`."""
     stored = f"`pflbench show {spec.id}` prints the code that the run was made with"
+    if code is None:
+        raise UsageError(
+            f"Run {spec.id} was made with {name!r}, which is not part of pflbench. {stored}; where you trust it, name "
+            "the folder that has it: --code DIR."
+        )
+    where, attribute = names.split_reference(name)
+    reference = f"{_beside(spec, where, code)}:{attribute}" if where.endswith(".py") else name
     try:
+        file = names.source_file(reference)
+        if not where.endswith(".py") and code.resolve() not in file.resolve().parents:
+            raise UsageError(f"{name!r} is in {str(file)!r}, which is not below {str(code)!r}.")
         now = names.code(reference).version
     except UsageError as error:
         raise UsageError(f"{error} --code names the folder where it is; {stored}.") from error
     if now != version:
         raise UsageError(f"{reference!r} is another version than that of run {spec.id}; {stored}.")
+    trust.grant(reference)
+    return reference
+
+
+def _beside(spec: RunSpec, name: str, folder: Path) -> Path:
+    """The file of this name in a folder. A run has names without folders; raises `UsageError` for another."""
+    if Path(name).name != name:
+        raise UsageError(f"Run {spec.id} names the path {name!r}; it may name a file without its folder only.")
+    return folder / name
+
+
+def _check_installed(spec: RunSpec, kind: names.Kind, name: str, version: str | None) -> None:
+    """Raise `UsageError` unless what a run names is known here, in the run's version."""
+    info = describe(name) if kind == "methods" else describe_options(kind, name)
+    if info.version != version:
+        raise UsageError(
+            f"Run {spec.id} was made with version {version} of {name!r}; here it is version {info.version}."
+        )
 
 
 def _of_suite(run: Stored, root: Path) -> Mapping[str, Any]:

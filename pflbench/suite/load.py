@@ -113,8 +113,11 @@ def load(name: str, own: Own | None = None) -> Suite:
 
 
 def loaded(suites: Sequence[str], data_dir: str | Path | None) -> list[Suite]:
-    """The suites by these names; data of the user's own are looked for below the data root. Raises `UsageError`."""
-    return [load(name, Own(data_root(data_dir))) for name in required(suites)]
+    """The suites by these names, to be trained or checked: their user-supplied code may be imported.
+
+    User-supplied data are looked for below the data root. Raises `UsageError`.
+    """
+    return [load(name, Own(data_root(data_dir), imports=True)) for name in required(suites)]
 
 
 def read(name: str, own: Own | None = None) -> Suite:

@@ -1,6 +1,6 @@
-"""What a suite names of the user's own: methods, networks, datasets and partitions, each by its content.
+"""User-supplied methods, networks, datasets and partitions of a suite, each identified by its content.
 
-Where one is not on this machine, the specs of stored runs tell what it was, so that a table can be read without it.
+Where one is not on this machine, or only its import would tell, a reader takes from stored runs what it was.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pflbench import names
+from pflbench import names, trust
 from pflbench.catalog import FieldInfo, Info, MethodInfo, describe, describe_options
 from pflbench.errors import DataMissing, UsageError
 from pflbench.spec import Named, RunSpec
@@ -51,12 +51,15 @@ class Own:
 
     Attributes:
         root: The data root; None: data are not looked at, since a suite file is only checked.
+        imports: Whether user-supplied code may be imported: only to train or check it. A reader takes from stored runs
+            what the source does not tell.
         stored: Returns the stored runs' specs, each with whether it is finished and no trial. They stand in for what is
             not on this machine; without them that is an error.
         remarks: Sentences about what stored runs have in several versions.
     """
 
     root: Path | None = None
+    imports: bool = False
     stored: Callable[[], Mapping[RunSpec, bool]] = dict
     remarks: list[str] = field(default_factory=list)
     _known: dict[str, dict[str, str | None]] = field(default_factory=dict)
@@ -84,9 +87,10 @@ class Own:
         readers = [one for one in ("dataset", "partition") if reads(one, settings[one])]
         if self.root is None or not readers:
             return {}
-        key = f"{data!r} {division!r} {settings['clients']} {seed} {sorted(places.items())}"
+        used = sorted((kind, place) for kind, place in places.items() if kind.startswith(("datasets", "partitions")))
+        key = f"{self.root.absolute()} {data!r} {division!r} {settings['clients']} {seed} {used}"
         if key not in self._known:
-            self._known[key] = self._read(data, division, settings["clients"], places, seed)
+            self._known[key] = self._read(key, data, division, settings["clients"], places, seed)
         reading = {name: settings[name] for name in readers}
         there = self._known[key]
         if reading.keys() != there.keys():
@@ -94,15 +98,18 @@ class Own:
         return {name: one.model_copy(update={"content": there.get(name)}) for name, one in reading.items()}
 
     def _read(
-        self, data: Named, division: Named, clients: int, places: names.Places, seed: int
+        self, key: str, data: Named, division: Named, clients: int, places: names.Places, seed: int
     ) -> dict[str, str | None]:
-        """What is read on this machine by dataset and partition, if they are the user's own and can be read."""
+        """Hashes of what dataset and partition read on this machine, if they are user-supplied and can be read.
+
+        A command that imports user-supplied code notes under `key` what that reads, for those that do not.
+        """
         from pflbench.data import content  # NumPy with it, which a suite without the user's own does not wait for
 
         root = self.root
         assert root is not None
-        contents: dict[str, str | None] = {}
-        failures = suppress(Exception, SystemExit)  # of a user's own code
+        found = dict[str, content.Read]()
+        failures = suppress(Exception, SystemExit)  # of user-supplied code, also where it is not imported
 
         @cache
         def source() -> Source:
@@ -110,12 +117,25 @@ class Own:
 
         if reads("dataset", data):
             with failures:
-                contents["dataset"] = content.of_dataset(names.made("datasets", data, places), root, seed)
+                made = names.made("datasets", data, places)
+                found["dataset"] = content.Read(content.of_dataset(made, root, seed), content.files_of(made, root))
         if reads("partition", division):
             with failures:
                 made = names.made("partitions", division, places)
-                contents["partition"] = content.of_partition(made, root, source, clients, seed)
-        return contents
+                read = content.of_partition(made, root, source, clients, seed)
+                found["partition"] = content.Read(read, content.files_of(made, root))
+        if self.imports and (data.version or division.version):
+            content.remember(key, found)
+        told = {which: one.content for which, one in found.items()}
+        return told if self.imports or len(told) == 2 else self._recalled(key, places) | told
+
+    def _recalled(self, key: str, places: names.Places) -> dict[str, str | None]:
+        """What `_read` noted, of code that is still on this machine."""
+        from pflbench.data import content
+
+        kinds: tuple[names.Kind, names.Kind] = ("datasets", "partitions")
+        there = {kind[:-1] for kind in kinds if kind in places and is_there(kind, places[kind])}
+        return {which: one for which, one in content.recall(key).items() if which in there}
 
     def _most_read(self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int) -> dict[str, Any]:
         """What dataset and partition read in most stored runs that have these settings and read what is `there`."""
@@ -136,29 +156,42 @@ class Own:
         for name, chosen in most.items():
             if name not in there and reads(name, settings[name]):
                 rivals = versions.rivals(every, name, chosen, seed)
-                what = f"what {settings[name].name} reads"
+                what = f"what {settings[name].name} reads, which is not read here"
                 self._remark(what, chosen or "nothing", rivals, attrgetter(f"{name}.content"))
         return most
 
     def options(self, kind: names.Kind, reference: str) -> Info:
-        """What the code at a reference or name is or, where it is not on this machine, what stored runs say of it."""
+        """What the code at a reference or name is or, where that cannot be read here, what stored runs say of it."""
+        if self.imports:
+            trust.grant(reference)
         try:
             info = describe(reference) if kind == "methods" else describe_options(kind, reference)
-            if info.version is not None:  # with which goes what is chosen of the rest
-                self._chosen[kind, info.name] = info.version
-            return info
-        except UsageError:
+        except trust.Untrusted as error:
+            return self._as_stored(kind, reference, names.code(names.locate(kind, reference)).version, error)
+        except UsageError as error:
             if is_there(kind, reference):
                 raise
-            seen, name = _SEEN[kind], names.without_folder(reference)
-            runs = {run: d for run, d in self.stored().items() if seen(run)[0] == name and seen(run)[1] is not None}
-            if not runs:
-                raise
+            return self._as_stored(kind, reference, None, error)
+        if info.version is not None:  # with which goes what is chosen of the rest
+            self._chosen[kind, info.name] = info.version
+        return info
+
+    def _as_stored(self, kind: names.Kind, reference: str, here: str | None, error: UsageError) -> Info:
+        """What stored runs say of user-supplied code that is not on this machine, or that is not imported.
+
+        `here`: its version on this machine, which is taken if there are such runs. Raises the error if there are none.
+        """
+        seen, name = _SEEN[kind], names.without_folder(reference)
+        runs = {run: d for run, d in self.stored().items() if seen(run)[0] == name and seen(run)[1] is not None}
+        if not runs:
+            raise error
 
         def version(run: RunSpec) -> str:
             return str(seen(run)[1])
 
-        if (kind, name) not in self._chosen:
+        if here is not None and here in map(version, runs):
+            self._chosen[kind, name] = here
+        elif (kind, name) not in self._chosen:
             # Of the runs that have what is chosen so far, if there are any.
             agreeing = {
                 run: done
@@ -167,7 +200,9 @@ class Own:
             }
             self._chosen[kind, name] = versions.of_most(agreeing or runs, version)
         chosen = self._chosen[kind, name]
-        self._remark(name, chosen, runs, version)
+        if chosen != here:
+            where = "on this machine" if here is None else "imported here"
+            self._remark(f"{name}, which is not {where}", chosen, runs, version)
         return Info(name, reference, _fields([seen(run)[2] for run in runs if version(run) == chosen]), "", chosen)
 
     def _remark(
@@ -179,7 +214,7 @@ class Own:
             counted[version(run) or "nothing"] += done
         ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         left = ", ".join(f"{version} ({count(n, 'run')})" for version, n in ranked if version != chosen)
-        remark = f"Of {what}, which is not on this machine, version {chosen} is shown and not {left}."
+        remark = f"Of {what}, version {chosen} is shown and not {left}."
         if left and remark not in self.remarks:
             self.remarks.append(remark)
 

@@ -61,11 +61,13 @@ def test_models_of_a_method_of_ones_own_are_read_without_its_file(cli, folder: P
     mine.write_text("from pflbench.methods.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n    '''As it is.'''\n")
     assert cli(*COMMAND[:-3], "mine.py:Mine", *COMMAND[-2:], "--keep-models").code == 0
     (run,) = Store(folder / "results").list()
-    models, images = load_models(run.spec.id), torch.zeros(2, 1, 28, 28)
+    models, images = load_models(run.spec.id, code="."), torch.zeros(2, 1, 28, 28)
     client = models.clients("finetuned")[0]
     assert models.logits(images, "finetuned", client).shape == (2, 10)
+    with pytest.raises(UsageError, match="which is not part of pflbench"):
+        load_models(run.spec.id).logits(images, "finetuned", client)
     mine.unlink()
-    models = load_models(run.spec.id)
+    models = load_models(run.spec.id, code=".")
     assert models.state_dict("finetuned", client)
     with pytest.raises(UsageError, match="There is no file"):
         models.logits(images, "finetuned", client)

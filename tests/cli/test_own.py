@@ -37,6 +37,12 @@ def shown(cli) -> list[tuple[str, str, str]]:
     return [(line["row"], line["n"], line["mean"]) for line in csv.DictReader(cli(*CSV).out.splitlines())]
 
 
+def no_results(cli, name: str) -> None:
+    """The table says that its runs were made before this edit."""
+    what = {"arrays": "what is read by mylab", "split": "what is read by mylab", "comment": "mylab"}.get(name, "mynets")
+    assert re.search(rf"Not shown: \d+ stored run\(s\) made with another version of {what}", cli(*CSV[:-2]).out)
+
+
 @pytest.mark.parametrize("module", [False, True], ids=["file.py:Name", "module:Name"])
 @pytest.mark.parametrize("declared", [True, False], ids=["files", "no files"])
 def test_each_edit_makes_new_runs_beside_the_old(
@@ -53,11 +59,9 @@ def test_each_edit_makes_new_runs_beside_the_old(
         old = stored(folder / "results")
         edit(folder)
         # What is there was made with something else: it is no result of this table.
-        assert shown(cli) == []
-        what = {"arrays": "what is read by mylab", "split": "what is read by mylab", "comment": "mylab"}.get(
-            name, "mynets"
-        )
-        assert re.search(rf"Not shown: \d+ stored run\(s\) made with another version of {what}", cli(*CSV[:-2]).out)
+        if declared or name not in ("arrays", "split"):  # else only importing the code shows the edit
+            assert shown(cli) == []
+            no_results(cli, name)
         again = cli(*RUN)
         assert again.code == 0 and "2 runs finished" in again.out, again.err
         now = stored(folder / "results")

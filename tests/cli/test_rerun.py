@@ -76,7 +76,7 @@ def test_other_data_are_another_run(cli, folder: Path) -> None:
 def test_a_failure_that_fails_again(cli, folder: Path) -> None:
     foo = method_file(folder / "foo.py", ("(batches,) = taken", "(batches,) = taken; 1 / 0"))
     assert cli("run", "-s", "tiny.toml", "--column", "shards", "-m", foo, "--seeds", "0").code == 1
-    result = cli("rerun", only(folder), "-q")
+    result = cli("rerun", only(folder), "-q", "--code", ".")
     assert result.code == 0 and "It failed again: " in result.out and "ZeroDivisionError" in result.out
 
 
@@ -96,7 +96,9 @@ def test_a_method_of_ones_own(cli, folder: Path) -> None:
     id = only(folder)
     result = cli("rerun", id)
     assert result.code == 2 and len(result.err.splitlines()) == 1
-    assert "There is no file 'foo.py'" in result.err and f"`pflbench show {id}`" in result.err
+    assert "which is not part of pflbench" in result.err and f"`pflbench show {id}`" in result.err
+    elsewhere = cli("rerun", id, "--code", ".")
+    assert elsewhere.code == 2 and "There is no file 'foo.py'" in elsewhere.err
     assert cli("rerun", id, "--code", "own").code == 0
     (own / "foo.py").write_text((own / "foo.py").read_text() + "\n# another version\nUSED = 1\n")
     changed = cli("rerun", id, "--code", "own")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pflbench import names
+from pflbench import names, trust
 from pflbench.errors import UsageError
 from pflbench.executor import build, conformance
 from pflbench.executor.conformance import Conformance, hold
@@ -46,6 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def examined(subject: Any) -> Iterator[Finding]:
         subjects.append(subject)
+        trust.grant(subject.reference)
         return examine(build.construct(subject.reference, subject.hyper, subject.version))
 
     monkeypatch.setattr(conformance, "_examined", examined)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pflbench import names
+from pflbench import names, trust
 from pflbench.catalog import complete, describe
 from pflbench.data import content
 from pflbench.data.datasets.digits import Digits, RotatedDigits
@@ -128,6 +128,7 @@ def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "foo.py"
     text = "from pflbench.methods import fedavg\n\n\nclass Foo(fedavg.FedAvg):\n    pass\n"
     file.write_text(text)
+    trust.grant(f"{file}:Foo")
     info = describe(f"{file}:Foo")
     planned = spec(method=MethodSpec(name=info.name, version=info.version, hyper=complete(info, {})))
     build.check_all([(planned, {"methods": info.reference})])

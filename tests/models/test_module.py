@@ -14,7 +14,7 @@ import torch.nn.functional as F
 import torchvision
 from torch import Tensor, nn
 
-from pflbench import names
+from pflbench import names, trust
 from pflbench.data.federation import Federation
 from pflbench.engine.client_map import Execution
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
@@ -517,6 +517,7 @@ def test_the_documents_modules_are_networks(tmp_path: Path) -> None:
     spec = tiny_spec(dataset="rotated-digits", partition="shards")
     for name in ("Residual", "resnet18"):
         reference = f"{tmp_path / 'mymodules.py'}:{name}"
+        trust.grant(reference)
         version = names.code(reference).version
         own = spec.model_copy(update={"model": f"mymodules.py:{name}", "model_version": version})
         if name == "Residual":
