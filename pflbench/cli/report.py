@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,18 +16,14 @@ from pflbench.commands import command
 from pflbench.data.root import data_root
 from pflbench.errors import unknown
 from pflbench.selection import Selection
-from pflbench.selection import selection as selected
 from pflbench.store import ShownStore
 from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.report.table import Table
-    from pflbench.store import Store
-    from pflbench.suite.cells import Expansion, ReadAs
+    from pflbench.suite.cells import ReadAs
 
 Profile = Annotated[str | None, option("--profile", help="Only this one (default: each that has results).")]
-_LISTED = 30
-"""So many other tables have a line of their own."""
 FORMATS = ("terminal", "markdown", "latex", "csv", "html")
 WIDEST = 100
 """Characters of a line of `explain`."""
@@ -94,8 +90,8 @@ def report(
 ) -> int:
     """Print the tables of the suites that have results, as the paper prints them, its numbers beside ours.
 
-    With nothing but options of how to print, the table that was run last, below a line for each other one. On a
-    terminal in short; --full has the rest. A suite of statistics shows what `pflbench run` counted of its datasets.
+    With nothing but options of how to print, the table that was run last; --all prints the others, too. On a terminal
+    in short; --full has the rest. A suite of statistics shows what `pflbench run` counted of its datasets.
     """
     from pflbench.reading.tables import reported
     from pflbench.report.compact import compact
@@ -119,15 +115,15 @@ def report(
         selection, store, own, spread=spread, newest=newest, read_as=read_as, versus=versus, over_clients=fairness
     )
     tables = [compact(one, compare_paper) for one in found.tables] if first_look and not full else found.tables
-    if first_look:
-        ids = (id for one in found.tables for *_, value in one.shown for seed in value.runs.values() for id in seed)
-        _say_others(found.others, store, ids)
     if format_ == "csv":
         text = long_form(tables)  # which has no place for sentences
         _say_lacking(found.tables)
     else:
         text = "\n".join(render(table, format_, compare_paper) for table in tables)  # type: ignore[arg-type]
-    return _put(text, output)
+    _put(text, output)
+    if newest and found.others:
+        console().print(f"{count(len(found.others), 'more table')}: {command('report', ' --all', results)}")
+    return 0
 
 
 def _put(text: str, output: Path | None) -> int:
@@ -144,34 +140,6 @@ def _say_lacking(tables: Iterable[Table]) -> None:
     for one in tables:
         if one.lacking:
             common.errors().print(f"{one.suite} ({one.profile}): {one.lacking}")
-
-
-def _say_others(tables: Sequence[Expansion], store: Store, shown: Iterable[str]) -> None:
-    """A line for each of these tables that has runs of its own rows, and how many more there are.
-
-    Those are only counted whose runs all stand in others: in a paper's table, or in one that has more of them.
-    `shown`: ids of the runs that were printed.
-    """
-    done = {run.spec.id for run in store.list() if run.failure is None}
-    made = [done.intersection(run.id for run in one.runs) for one in tables]
-    seen, own = set(shown), set[int]()
-    for place in sorted(range(len(tables)), key=lambda i: (tables[i].extends is not None, -len(made[i]))):
-        own |= {place} if made[place] - seen else set()
-        seen |= made[place]
-    lines = []
-    for place in sorted(own):
-        one = tables[place]
-        options = selected(suites=one.part.suites[:1], profile=one.profile).options
-        lines.append((command("report", options, store.root), f"{len(made[place])} of {len(one.runs)} runs"))
-    if lines:
-        width = max(len(typed) for typed, _ in lines)
-        console().print("Other tables with results (--all prints them):")
-        for typed, runs in lines[:_LISTED]:
-            console().print(f"  {typed:<{width}}  # {runs}")
-    if more := len(lines[_LISTED:]) + sum(map(bool, made)) - len(lines):
-        console().print(f"{count(more, 'more table')}, mostly of runs that stand elsewhere too, with --all.")
-    if lines or more:
-        console().print()
 
 
 @asking(("profile", "rounds", "seeds", "overrides"))

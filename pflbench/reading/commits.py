@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from pflbench.errors import UsageError
-from pflbench.store import OutdatedRuns, ShownStore, Store
-from pflbench.store.shown import packaged_folder
+from pflbench.store import OutdatedRuns, ShownStore, Store, shown
 from pflbench.store.upgrade import upgrade
 
 COMMIT = "git:"
@@ -32,10 +31,13 @@ def opened(name: str) -> Iterator[ShownStore]:
             _take_out(name, Path(folder))
             yield ShownStore(Path(folder), packaged=False, remembered=False)
         return
-    root = packaged_folder().parent if name == PACKAGED else Path(name)
+    if name == PACKAGED:
+        if not shown.packaged_folder().is_dir():
+            raise UsageError("No reference runs came with this pflbench: name a results folder, or git:COMMIT.")
+        yield ShownStore(shown.packaged_folder())  # which holds no runs of its own
+        return
+    root = Path(name)
     if not any((root / part).is_dir() for part in _PARTS):
-        if name == PACKAGED:
-            raise UsageError("This pflbench is a checkout, which packages no reference runs: name its results folder.")
         what = "is no results folder: it has neither runs nor packs" if root.is_dir() else "is no folder"
         raise UsageError(f"{name!r} {what}. Compare two results folders, or one with git:COMMIT.")
     yield ShownStore(root, packaged=False)

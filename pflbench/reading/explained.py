@@ -14,7 +14,6 @@ from pflbench.report import footer
 from pflbench.report.text import ranges
 from pflbench.report.verdict import SUSPECT
 from pflbench.store import Stored
-from pflbench.store.shown import is_packaged
 from pflbench.suite.origins import PROFILE
 from pflbench.units import count
 
@@ -138,7 +137,7 @@ def _runs(of: Explanation) -> list[Passage]:
             ids = f"{len(rans)} runs, {held_out} of them without the images that the choice is made on: {ids}"
         made = dict.fromkeys(
             f"commit {commit(ran) or 'unknown'} on {ran.provenance.get('device') or 'unknown'}"
-            f"{', packaged' if is_packaged(ran) else ''}"
+            f"{', packaged' if ran.packaged else ''}"
             for ran in rans
         )
         days = dict.fromkeys(str(ran.provenance.get("finished") or "day not recorded") for ran in rans)

@@ -20,7 +20,6 @@ from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import Asker, Askers, askers
-from pflbench.store.shown import is_packaged
 from pflbench.suite.cells import Expansion, ReadAs
 from pflbench.suite.counting import counting
 from pflbench.suite.document import ColumnKey, Suite
@@ -155,7 +154,7 @@ def latest(store: Store, own: Own) -> Expansion | None:
     stand in no table.
     """
     done = [run for run in store.list() if run.failure is None and run.provenance.get("asked")]
-    asked = [run.provenance for run in done if not is_packaged(run)] or [run.provenance for run in done]
+    asked = [run.provenance for run in done if not run.packaged] or [run.provenance for run in done]
     if not asked:
         return None
     last = max(asked, key=lambda one: str(one.get("finished", "")))["asked"]

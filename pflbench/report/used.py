@@ -13,7 +13,6 @@ from pflbench.report.unlisted import short_name
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import Stored
-from pflbench.store.shown import is_packaged
 from pflbench.suite.cells import Cell, Expansion
 
 _LONGEST = 120
@@ -106,7 +105,7 @@ def provenance(done: Sequence[Stored]) -> str:
 
 def packaged(used: Sequence[Used]) -> str:
     """Which of the runs came with pflbench, so that they were not made here."""
-    came = {u.stored.spec.id for u in used if is_packaged(u.stored)}
+    came = {u.stored.spec.id for u in used if u.stored.packaged}
     if not came:
         return ""
     rows = dict.fromkeys(u.row for u in used if u.stored.spec.id in came)

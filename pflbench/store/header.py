@@ -40,7 +40,7 @@ class Foreign(Unfit):
 class Stored(NamedTuple):
     """A run in the store, as its file's metadata describes it. `rows` is the number of its scores and metrics.
 
-    `group`: in a pack, the row group of its rows, meaningless without any.
+    `group`: in a pack, the row group of its rows, meaningless without any. `packaged`: whether it came with pflbench.
     """
 
     spec: RunSpec
@@ -49,6 +49,7 @@ class Stored(NamedTuple):
     path: Path
     rows: int
     group: int | None = None
+    packaged: bool = False
 
     @classmethod
     def of(cls, texts: Texts, path: Path, rows: int, group: int | None = None) -> Stored:

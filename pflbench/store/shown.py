@@ -1,6 +1,7 @@
 """A results folder as whoever only reads it sees it: no file in it is renamed or removed, whatever it holds.
 
-The reference runs that come with an installed pflbench are there, too. A run of one's own goes before a packaged one.
+The reference runs that come with pflbench are there, too: those that an installed package holds or, of a checkout, its
+packs. A run of one's own goes before a packaged one.
 """
 
 from __future__ import annotations
@@ -17,13 +18,9 @@ from pflbench.store.store import Store
 
 
 def packaged_folder() -> Path:
-    """The packs that an installed pflbench holds. A checkout has none: its `results/` is a results folder."""
-    return package.FOLDER / "results" / "packs"
-
-
-def is_packaged(run: Stored) -> bool:
-    """Whether a run came with pflbench."""
-    return run.path.parent == packaged_folder()
+    """The packs that came with pflbench: those that a wheel holds, or else those beside the package in a checkout."""
+    installed, checkout = (folder / "results" / "packs" for folder in (package.FOLDER, package.FOLDER.parent))
+    return installed if installed.is_dir() or not (package.FOLDER.parent / "pyproject.toml").is_file() else checkout
 
 
 class ShownStore(Store):
@@ -31,8 +28,10 @@ class ShownStore(Store):
 
     def __init__(self, root: Path, packed: bool = True, packaged: bool = True, remembered: bool = True) -> None:
         super().__init__(root, packed, mends=False, remembered=remembered)
-        self._of_packaged = Footers(packaged_folder().parent)
-        self._came_along = Packs(packaged_folder(), self._of_packaged, packaged, mends=False)
+        folder = packaged_folder()
+        packaged = packaged and folder.resolve() != (root / "packs").resolve()  # in a checkout they are its own runs
+        self._of_packaged = Footers(folder.parent)
+        self._came_along = Packs(folder, self._of_packaged, packaged, mends=False)
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -43,7 +42,7 @@ class ShownStore(Store):
         """As in a store."""
         found = super().find(id)
         if found is None and (pack := self._came_along.find(id)):
-            return pack.entries[id]
+            return pack.entries[id]._replace(packaged=True)
         return found
 
     def _read(self, stored: Stored) -> RunResult | None:
@@ -60,6 +59,8 @@ class ShownStore(Store):
 
     def every(self) -> dict[str, Stored]:
         """As in a store."""
-        packaged = {id: run for pack in self._came_along.all() for id, run in pack.entries.items()}
+        packaged = {
+            id: run._replace(packaged=True) for pack in self._came_along.all() for id, run in pack.entries.items()
+        }
         self._of_packaged.keep()
         return packaged | super().every()

@@ -112,7 +112,7 @@ def test_a_new_version_of_a_method_is_held_against_its_old_one(cli, results: Pat
         (("git:nowhere", "results"), "'git:nowhere' cannot be read here"),
         (("nowhere", "results"), "'nowhere' is no folder"),
         (("data", "results"), "'data' is no results folder"),
-        (("packaged", "results"), "packages no reference runs"),
+        (("packaged", "results"), "No reference runs came with this pflbench"),
         (("results", "results", "-s", "cafeme-table1"), "Neither 'results' nor 'results' has results of cafeme-table1"),
         (("results", "results", "-s", "tiny.toml", "-m", "nobody"), "Unknown method 'nobody'"),
         (("results", "results", "--sort", "size"), "Unknown order 'size'"),

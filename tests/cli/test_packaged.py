@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import pflbench as pb
+from pflbench import package
 from pflbench.package import __version__
 from pflbench.store import ShownStore, Store
 from pflbench.store.packing import pack
@@ -43,6 +44,22 @@ def test_a_machine_that_never_trained_shows_them(cli, folder: Path, made: Path) 
     assert ", packaged" in cli("explain", "tiny.toml", "ditto", "shards", "--no-data").out
     assert pb.table(pb.select("tiny.toml")).to_frame().n.sum() == 11
     assert not (folder / "results").exists()
+
+
+def test_a_checkouts_packs_are_the_packaged_ones_from_any_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.undo()  # other tests see none
+    monkeypatch.chdir(tmp_path)
+    checkout = Path(__file__).parents[2] / "results"
+    if package.FOLDER.parent != checkout.parent:
+        pytest.skip("pflbench is installed, and no checkout")
+    there = ShownStore(Path("results"), remembered=False).list()
+    assert len(there) > 600 and all(run.packaged for run in there)
+    # There they are its own runs, counted once.
+    own = ShownStore(checkout, remembered=False)
+    assert not any(run.packaged for run in own.list()) and len(own.folders) == len(Store(checkout).folders)
+    assert not Store(Path("results")).list()
 
 
 @pytest.mark.usefixtures("packaged")

@@ -44,32 +44,17 @@ def test_the_command_that_a_run_ends_with_shows_what_it_made(cli: Any) -> None:
 
 
 @pytest.mark.usefixtures("first")
-def test_what_was_run_last_comes_first_and_the_others_have_a_line(cli: Any, folder: Path) -> None:
+def test_what_was_run_last_comes_first_and_the_others_are_counted(cli: Any, folder: Path) -> None:
     smoke = ("--suite", "cafeme-table1", "--profile", "smoke", "--column", "rmnist-shards")
     assert cli("run", *smoke, "-m", "fedavg", "--seeds", "0", "--rounds", "4").code == 0
     assert cli(*RUN, "-m", "ditto").code == 0
     shown = cli("report").out
-    others, table = shown.split("\n\n")
-    assert table.startswith("Tiny") and "Ditto" in table
-    assert re.search(r"  pflbench report --suite cafeme-table1 --profile smoke +# 1 of ", others)
+    assert shown.startswith("Tiny") and "Ditto" in shown
+    assert re.search(r"\n\d more tables: pflbench report --all\n$", shown)
     everything = cli("report", "--all").out
-    assert "CAFeMe, Table 1" in everything and "Other tables" not in everything
+    assert "CAFeMe, Table 1" in everything and "more table" not in everything
     asked = Store(folder / "results").list()[0].provenance["asked"]
     assert set(asked) >= {"suite", "profile", "row", "column"}
-
-
-@pytest.mark.usefixtures("first")
-def test_tables_made_of_the_same_runs_are_counted_and_not_named(cli: Any, folder: Path) -> None:
-    text = (folder / "tiny.toml").read_text()
-    for name in ("other", "third"):
-        (folder / f"{name}.toml").write_text(re.sub(r'name = "[^"]*"', f'name = "{name}"', text, count=1))
-    for name in ("other", "third"):  # the second has nothing left to do
-        assert cli("run", "-s", f"{name}.toml", "--column", "shards", "--seeds", "0", "-m", "fedavg").code == 0
-    assert cli(*RUN[:5], "--seeds", "1", "-m", "fedavg").code == 0
-    head, line, more = cli("report").out.split("\n\n")[0].splitlines()
-    # What is shown is seed 1 alone; of the two others with both seeds the first stands for the other.
-    assert head == "Other tables with results (--all prints them):" and "--suite other.toml" in line
-    assert re.fullmatch(r"\d more tables?, mostly of runs that stand elsewhere too, with --all\.", more)
 
 
 @pytest.mark.usefixtures("first")
@@ -92,6 +77,7 @@ def test_the_last_screen_of_the_readmes_first_command_shows_the_table(cli: Any, 
         provenance = {"data_hash": "d", "asked": table.asks(cell), "finished": "9999"}  # after the committed runs
         store.write(RunResult(run, tuple(scores), provenance))
     screen = cli("report").out.splitlines()[-23:]  # the prompt is a line, too
+    assert "more tables: pflbench report --all" in screen[-1]
     title = next(i for i, line in enumerate(screen) if line.startswith("CAFeMe, Table 1 [profile: smoke"))
     for row in table.rows:
         (line,) = [line for line in screen[title:] if line.startswith(f"{row.title} ")]
