@@ -16,6 +16,7 @@ from pflbench.errors import UsageError
 from pflbench.reading.explained import SOURCES
 from pflbench.reading.explaining import Given, hyperparameters, shared_settings
 from pflbench.report.reading import readable
+from pflbench.report.verdict import SUSPECT
 from pflbench.store import Store, Stored
 from pflbench.suite.cells import Expansion, TableRow
 from pflbench.suite.document import Suite
@@ -191,7 +192,8 @@ def line(cell: Mapping[str, Any]) -> str:
     ours = f"{cell['mean']:.2f}" + (f" ± {cell['std']:.2f}" if cell["n"] > 1 else "")
     paper = f"{cell['reference_mean']:g}" if cell["reference_mean"] else ""
     seeds = f"{cell['n']} of {cell['expected']}"
-    return " | ".join((cell["row"], cell["column"], cell["stage"], ours, seeds, paper, cell["verdict"]))
+    verdict = cell["verdict"] + (f", {SUSPECT}" if cell["suspect"] else "")
+    return " | ".join((cell["row"], cell["column"], cell["stage"], ours, seeds, paper, verdict))
 
 
 def _lines(cells: Iterable[Mapping[str, Any]]) -> str:

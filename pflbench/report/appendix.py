@@ -45,18 +45,20 @@ def appendices(table: Table, compare: bool) -> list[Appendix]:
 
 
 def _comparison(table: Table) -> Appendix:
-    """A line per cell with a run, and the footnotes of the verdicts."""
+    """A line per cell with a run, and the footnotes of the verdicts; of the short form only cells that compare."""
     notes: dict[str, int] = {}
     lines = []
     for row, head, value in replace(table, extra=()).shown:
         paper, printed = NONE, value.reference
+        if printed is None and table.brief:
+            continue
         if printed is not None:
             spread = "" if printed.spread is None else f" ± {printed.spread:.{table.decimals}f}"
             paper = (printed.text or number(printed.mean, None, table.decimals)) + spread
         difference = NONE if value.difference is None else apart(value.difference, value.verdict, table.decimals)
-        verdict = _judged(value, value.verdict, notes) if value.verdict else NONE
+        verdict = _judged(value, value.verdict, None if table.brief else notes) if value.verdict else NONE
         lines.append((row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
-    judged = any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)
+    judged = not table.brief and any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)
     said = [f"Verdicts: {RULE}."] if judged else []
     said += [f"[{mark}] {reason}" for reason, mark in notes.items()]
     header = ("Row", "Column", "Ours", "Paper", "Difference", "Verdict")
@@ -105,12 +107,19 @@ def versus_notes(table: Table, versus: Versus) -> list[str]:
     return said
 
 
-def _judged(value: CellValue, verdict: Verdict, notes: dict[str, int]) -> str:
-    """`differs [1], reference suspect [2]; rounds 55–100: agrees`; `notes`: the numbers of the reasons so far."""
-    said = f"{verdict.label} [{notes.setdefault(verdict.reason, len(notes) + 1)}]"
+def _judged(value: CellValue, verdict: Verdict, notes: dict[str, int] | None) -> str:
+    """`differs [1], reference suspect [2]; rounds 55–100: agrees`.
+
+    `notes`: the numbers of the reasons so far; None: no footnotes, as in `inconclusive; rounds 55–100: differs`.
+    """
+
+    def footnote(reason: str) -> str:
+        return "" if notes is None else f" [{notes.setdefault(reason, len(notes) + 1)}]"
+
+    said = f"{verdict.label}{footnote(verdict.reason)}"
     for word, why in ((SUSPECT, verdict.suspect), ("nearer at our best round", verdict.at_best)):
         if why is not None:
-            said += f", {word} [{notes.setdefault(why, len(notes) + 1)}]"
+            said += f", {word}{footnote(why)}"
     return said + value.judged.removeprefix(verdict.label)
 
 

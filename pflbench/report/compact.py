@@ -11,26 +11,31 @@ from pflbench.report import text
 from pflbench.report.table import Row, Table
 from pflbench.report.text import grouped, number
 from pflbench.report.unlisted import EXTRA
+from pflbench.report.verdict import COMPARED, Label
+
+_FARTHEST = 3
+"""Cells that differ most, which the short form names."""
 
 
 def compact(table: Table, compare: bool = True) -> Table:
     """The table's short form: rows and columns with results, the warnings, and two lines that sum up the footer.
 
-    `compare`: whether a line counts the cells by how near they are to the paper's numbers.
+    `compare`: whether a line counts the cells by their verdicts.
     """
     heads = {head.id for _, head, _ in table.shown}
     columns = [i for i, head in enumerate(table.columns) if head.id in heads]
     rows, extra = _with_results(table.rows, columns), _with_results(table.extra, columns)
     compared = _against(table) if compare else []
-    more = ", differences from the paper" if table.compared else ""
-    last = f"{_scored((*rows, *extra))} {table.summary} --full shows all rows and columns{more}, and what it rests on."
+    scored = _scored((*rows, *extra), table.unit) if table.unit else ""
+    full = "--full shows all rows and columns, and what they rest on."
+    last = " ".join(filter(None, (scored, table.summary, full)))
     return replace(
         table,
         columns=tuple(table.columns[i] for i in columns),
         rows=rows,
         extra=extra,
         footer=(*table.warnings, *compared, *_marks(table), *([table.lacking] if table.lacking else []), last),
-        comparable=False,
+        brief=True,
     )
 
 
@@ -80,28 +85,33 @@ def _with_results(rows: Sequence[Row], columns: Sequence[int]) -> tuple[Row, ...
     return tuple(row for row in left if any(value and value.there for value in row.cells))
 
 
-def _scored(rows: Sequence[Row]) -> str:
+def _scored(rows: Sequence[Row], unit: str) -> str:
     """The unit, and which model each row is scored with if that is not the same for all or does not head a column."""
     by_row = grouped((row.title, value.stage) for row in rows for value in row.cells if value is not None)
     stages = [stage for several in by_row.values() for stage in sorted(several)]
     if not stages or any(len(several) > 1 for several in by_row.values()):  # which then head the columns
-        return "Accuracy in %."
+        return f"{unit}."
     most = max(stages, key=stages.count)
     others = grouped((stage, title) for title, several in by_row.items() for stage in several if stage != most)
     told = [f"{', '.join(titles)} at stage {stage}, " for stage, titles in others.items()]
-    return f"Accuracy in %: {''.join(told)}{'all others' if told else 'all'} at stage {most}."
+    return f"{unit}: {''.join(told)}{'all others' if told else 'all'} at stage {most}."
 
 
 def _against(table: Table) -> list[str]:
-    """How many cells have which verdict, and the differences of the first that differ."""
-    told: dict[str, list[str]] = {}
+    """How many cells have which verdict, the farthest first, and the largest differences of those that differ."""
+    told: dict[Label, list[tuple[float, str]]] = {}
+    suspect = 0
     for row, head, value in table.shown if table.compared else ():
         if value.verdict is not None:
-            where = told.setdefault(value.verdict.word, [])
-            where.append(f"{row.title}, {head.name}: {number(value.difference or 0.0, None, table.decimals, '+')}")
-    far = told.get("differs", ())
-    first = f" ({'; '.join(far[:3])}{f', and {len(far) - 3} more' if len(far) > 3 else ''})"
-    counts = (f"{word} {len(cells)}{first if word == 'differs' else ''}" for word, cells in told.items())
+            apart = value.difference or 0.0
+            where = f"{row.title}, {head.name}: {number(apart, None, table.decimals, '+')}"
+            told.setdefault(value.verdict.label, []).append((apart, where))
+            suspect += value.verdict.suspect is not None
+    far = [where for _, where in sorted(told.get("differs", ()), key=lambda one: -abs(one[0]))]
+    first = f" ({'; '.join(far[:_FARTHEST])}{f', and {len(far) - _FARTHEST} more' if len(far) > _FARTHEST else ''})"
+    order = [*reversed(COMPARED), *(label for label in told if label not in COMPARED)]
+    counts = [f"{label} {len(told[label])}{first * (label == 'differs')}" for label in order if label in told]
+    counts += [f"{suspect} of them against suspect numbers"] if suspect else []
     return [f"Against the paper, cells: {'; '.join(counts)}."] if told else []
 
 

@@ -36,6 +36,7 @@ def lay_out_counts(table: CountTable, store: Store) -> Table:
         blocks=False,
         footer=tuple(line for line in _footer(table, found, store.root) if line),
         comparable=not table.shortfall.runs,
+        unit="",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -237,9 +238,11 @@ def plain(table: Expansion, grid: Grid) -> str:
     """Where cells weight clients: the means in which each counts the same, for the cells that would print otherwise."""
     found: dict[str, list[str]] = {}
     for row, head, value in _filled(table, grid):
-        printed = [number(mean, None, table.layout.decimals) for mean in (value.mean, value.plain) if mean is not None]
-        if len(set(printed)) > 1:
-            found.setdefault(head.name, []).append(f"{row.title} {printed[1]}")
+        if value.mean is None or value.plain is None or math.isclose(value.mean, value.plain):
+            continue  # but for rounding the same: one of them may be printed up, the other down
+        ours, alike = (number(mean, None, table.layout.decimals) for mean in (value.mean, value.plain))
+        if ours != alike:
+            found.setdefault(head.name, []).append(f"{row.title} {alike}")
     return f"With every client counting the same instead, {_listed(found)}." if found else ""
 
 

@@ -58,7 +58,7 @@ _MINUS = re.compile(r"(?<![^ (])-(?=\d)")
 
 def latex(table: Table, compare: bool) -> str:
     """The table as text that ends with a newline; `compare`: followed by a second one, our numbers and the paper's."""
-    unit = " Accuracy in %." if any(line.startswith("Selection:") for line in table.footer) else ""
+    unit = f" {table.unit}." if table.unit else ""
     caption = [
         f"{table.title}.{unit}",
         *(line.removeprefix(f"{NO_PAPER} ") for line in table.footer if line.startswith(CAPTION)),

@@ -30,7 +30,7 @@ CSV_COLUMNS = (
     *("suite", "profile", "row", "method", "column", "dataset", "partition", "clients", "stage"),
     *("mean", "std", "sem", "n", "reference_mean", "reference_spread"),
     *("rounds", "expected", "failed", "difference", "verdict", "mixed", "runs", "seeds", "rests_on"),
-    *("difference_low", "difference_high"),
+    *("difference_low", "difference_high", "suspect"),
 )
 BESIDE_COLUMNS = ("beside_mean", "beside_std", "beside_n", "beside_rank", "rank")
 """Behind the others: the other suite's mean, spread and seeds, and the row's ranks there and here."""
@@ -217,9 +217,9 @@ def _record(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Seque
         *(setting.clients or None, value.stage, _short(value.mean), _short(value.std), _short(value.sem), value.done),
         *((reference.mean, reference.spread) if reference else (None, None)),
         *(value.rounds, value.expected, value.failed, _short(value.difference)),
-        *(verdict.word if verdict else None, value.mixed, " ".join(run for ids in value.runs.values() for run in ids)),
+        *(verdict.label if verdict else None, value.mixed, " ".join(run for ids in value.runs.values() for run in ids)),
         *(" ".join(map(str, value.seeds)), " ".join(f"{key}={source}" for key, source in value.rests_on.items())),
-        *(_short(low), _short(high)),
+        *(_short(low), _short(high), verdict.suspect if verdict else None),
     )
 
 

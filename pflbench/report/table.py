@@ -253,6 +253,10 @@ class Table:
     """Seeds, spread and number of runs in a line."""
     versus: Versus | None = None
     """Its cells held against a rival's."""
+    unit: str = "Accuracy in %"
+    """Unit of its numbers; empty for counts."""
+    brief: bool = False
+    """Whether it is the short form, whose list beside the paper's numbers has no footnotes."""
     lacking: str = ""
     """Which runs of the suite are not done, and the command that computes them; empty if all are."""
     fairness: Mapping[tuple[str, str], Fairness] | None = None

@@ -18,6 +18,7 @@ from pflbench.spec import RunSpec
 from pflbench.stages import PREFERRED, Shown, canonical, of_reference, of_run
 from pflbench.store.asked import Asker, Askers
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
+from pflbench.suite.said import SETTINGS
 
 EXTRA = "extra:"
 """How the ids of extra rows begin, and none of a suite's row."""
@@ -175,12 +176,14 @@ def _sources(column: _Column, stage: Shown, run: RunSpec) -> dict[str, str]:
 
 def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
     """Whether two runs of a column have this value in common, and from the same hand."""
-    if key in other.method.hyper or key in run.method.hyper:
+    setting, links = key.partition(".")[0], [link.method.name for link in other.after]
+    hyper = setting not in (*SETTINGS, "finetune", "after", *links)  # one at its default is in no run's `hyper`
+    if hyper or key in other.method.hyper or key in run.method.hyper:
         return run.method.name == other.method.name and run.method.hyper.get(key) == other.method.hyper.get(key)
     if key.startswith("finetune."):
         rules, name = (run.scoring.finetune, other.scoring.finetune), key.removeprefix("finetune.")
         return None not in rules and getattr(rules[0], name) == getattr(rules[1], name)
-    if key.partition(".")[0] in ("after", *(link.method.name for link in other.after)):
+    if setting in ("after", *links):
         return run.after == other.after
     if key == "batch" and run.method.name in BUILT_IN["methods"]:
         return describe(run.method.name).minibatches

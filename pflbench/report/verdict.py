@@ -50,11 +50,6 @@ class Verdict:
     at_best: str | None = None
     margin: float = MARGIN
 
-    @property
-    def word(self) -> str:
-        """The verdict in a word; "reference suspect" where the paper's number is, whatever the difference."""
-        return self.label if self.suspect is None else SUSPECT
-
     def digits(self, decimals: int) -> int:
         """Fewest digits behind the point, at least `decimals`, with which the rounded limits say the same label."""
         if self.interval is None:

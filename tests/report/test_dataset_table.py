@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from table_kit import caption
 
+from pflbench.report.compact import compact
 from pflbench.report.dataset_table import lay_out_counts
 from pflbench.report.render import render
 from pflbench.report.text import cell as text
@@ -77,6 +78,12 @@ def test_a_table_of_them(counted: Store) -> None:
         ("B", "test", "4.0"),
     ]
     assert float(lines[4]["std"]) == pytest.approx(8**0.5)
+
+
+def test_counts_are_no_accuracies(counted: Store) -> None:
+    shown = lay_out_counts(table("a", "b"), counted)
+    assert not any("Accuracy" in line for line in compact(shown).footer)
+    assert "Accuracy" not in render(shown, "latex")
 
 
 def test_without_spread_and_without_differences(counted: Store) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from table_kit import row, with_cells
 
+from pflbench.report import footer
 from pflbench.report.layout import lay_out
 from pflbench.report.render import html, render
 from pflbench.report.table import CellValue, Table
@@ -135,7 +136,7 @@ def test_verdicts(build: Build, store: Store) -> None:
     labels = [v.verdict and v.verdict.label for row in table.rows for v in row.cells if v]
     assert labels == ["inconclusive", "differs", "inconclusive", None]
     suspect = value(table, "fedavg-ft").verdict
-    assert suspect and (suspect.word, suspect.suspect) == ("reference suspect", "a misprint")
+    assert suspect and (suspect.label, suspect.suspect) == ("inconclusive", "a misprint")
 
 
 def test_a_number_that_a_setting_was_inferred_from_compares_with_nothing(build: Build, store: Store) -> None:
@@ -417,6 +418,32 @@ def test_extra_rows_rest_on_the_columns_settings_and_on_values_they_have_in_comm
     shown = render(lay_out(table, store), "markdown")
     assert "Mine, fedavg (epochs=7), pfedbayes (dataset, finetune.lr, rounds)" in shown
     assert "ᵗ rests on values that we tuned: fedavg (epochs=7) (lr)." in shown
+
+
+def test_a_methods_value_at_its_default_marks_no_other_methods_row(build: Build, store: Store) -> None:
+    """`[sources] pfedme.inner_lr`: it is in the `hyper` of no run, since it is None."""
+    given = build.table()
+    runs = tuple(build.spec(seed, "pfedme", lr=0.1) for seed in range(3))
+    cell = replace(given.places["fedavg", "digits-a"], runs=runs, sources={"inner_lr": "guess", "dataset": "guess"})
+    store.write(build.result(build.spec(name="pfedvem"), 0.5))
+    store.write(build.result(build.spec(name="pfedme", lr=0.2), 0.5))
+    found = lay_out(with_cells(given, cell), store)
+    rests_on = {row.title: row.cells[0].rests_on for row in found.extra if row.cells[0]}
+    assert rests_on["pfedvem"] == {"dataset": "guess"}
+    assert rests_on["pfedme (lr=0.2)"] == {"dataset": "guess", "inner_lr": "guess"}
+
+
+def test_a_mean_that_rounding_moves_is_not_told_as_another_weighting(build: Build, store: Store) -> None:
+    """Clients of the same size: both means are 0.285 but for rounding, which prints 28 and 29."""
+    for seed in range(3):
+        store.write(build.result(build.spec(seed), 0.285))
+    given = build.table(decimals=0)
+    cells = tuple(replace(cell, reading=replace(cell.reading, mean="examples")) for cell in given.cells)
+    table = lay_out(replace(given, cells=cells), store)
+    one = value(table, "fedavg")
+    for mean, plain, told in ((28.5 + 1e-12, 28.5, False), (28.4, 28.6, True)):
+        grid = {("fedavg", "digits-a"): replace(one, mean=mean, plain=plain)}
+        assert bool(footer.plain(replace(given, cells=cells), grid)) == told
 
 
 def test_a_table_that_no_paper_has_is_not_held_against_one(build: Build, store: Store) -> None:

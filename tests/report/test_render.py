@@ -10,6 +10,7 @@ import pytest
 from table_kit import caption, with_cells
 
 from pflbench.report import text
+from pflbench.report.compact import compact
 from pflbench.report.layout import difference, lay_out
 from pflbench.report.render import CSV_COLUMNS, render
 from pflbench.report.table import Table
@@ -151,9 +152,38 @@ def test_csv_is_the_table(table: Table) -> None:
     first = frame.iloc[0]
     assert (first.reference_mean, first.reference_spread, first.verdict) == (31.0, 1.0, "inconclusive")
     assert (first.difference_low, first.difference_high) == pytest.approx((-25.846, 23.846), abs=1e-3)
-    suspect = frame[frame.verdict == "reference suspect"].iloc[0]
-    assert (suspect.difference, suspect.difference_low) == (5.0, pytest.approx(-19.846, abs=1e-3))
+    (suspect,) = frame[frame.suspect.notna()].to_dict("records")
+    assert (suspect["verdict"], suspect["suspect"]) == ("inconclusive", "a misprint"), "the word of the page, and why"
+    assert (suspect["difference"], suspect["difference_low"]) == (5.0, pytest.approx(-19.846, abs=1e-3))
     assert frame[frame.row == "Foo"][["std", "sem", "reference_mean", "verdict"]].isna().all(axis=None)
+
+
+def test_the_short_form_has_the_papers_number_and_the_difference_beside_ours(table: Table) -> None:
+    short = compact(table)
+    shown = render(short, "terminal", width=140, color=False)
+    assert "30.00 ± 8.16  31.00 ± 1.00   -1.00 (-25.85 to +23.85)  inconclusive\n" in shown
+    assert "75.00 ± 8.16         70.00   +5.00 (-19.85 to +29.85)  inconclusive, reference suspect\n" in shown
+    assert "85.00 ± 8.16             –" not in shown, "a cell without a number of the paper"
+    assert "[1]" not in shown and "The margin" not in shown
+    assert "Ours and the paper's" not in render(short, "terminal", compare=False)
+    barred = compact(replace(table, comparable=False))
+    assert "31.00" not in render(barred, "terminal", width=140)
+
+
+def test_the_short_form_names_the_largest_differences_first(build: Build, store: Store) -> None:
+    build.fill(store)
+    for spec in [build.spec(seed, alpha=alpha) for seed in (1, 2) for alpha in (0.3, 5.0)]:
+        store.write(build.result(spec, 0.3, (0.7, 0.8)))
+    for alpha in (0.3, 5.0):  # so that nothing varies: FedAvg 30, FedAvg-FT 75
+        store.write(build.result(build.spec(0, alpha=alpha), 0.3, (0.7, 0.8)))
+    printed = {("fedavg", "digits-a"): 33.0, ("fedavg-ft", "digits-a"): 70.0, ("fedavg", "digits-b"): 39.0}
+    references = {place: Reference(mean) for place, mean in printed.items()}
+    references["fedavg-ft", "digits-b"] = Reference(79.0, suspect="a misprint")
+    (line,) = [line for line in compact(lay_out(build.table(references=references), store)).footer if "cells:" in line]
+    assert line == (
+        "Against the paper, cells: differs 4 (FedAvg, Digits Dir 5: -9.00; FedAvg-FT, Digits Dir 0.3: +5.00; FedAvg-FT, "
+        "Digits Dir 5: -4.00, and 1 more); 1 of them against suspect numbers."
+    )
 
 
 @pytest.fixture

@@ -127,15 +127,15 @@ def test_rounded_limits_do_not_contradict_the_word(low: float, high: float, show
 
 def test_what_bars_a_verdict() -> None:
     two = verdict([50.0, 51.0], Reference(50.0, 1.0, suspect="differs from Fig. 3"), STD0, 2)
-    assert (two.label, two.interval, two.word) == ("too few seeds", None, "reference suspect")
+    assert (two.label, two.interval, two.suspect) == ("too few seeds", None, "differs from Fig. 3")
     barred = verdict(SEEDS, Reference(50.0, 1.0, suspect="x"), STD0, 2, "other data")
-    assert barred == Verdict("not comparable", "other data") and barred.word == "not comparable"
+    assert barred == Verdict("not comparable", "other data")
 
 
 def test_a_suspect_reference_is_compared_all_the_same() -> None:
     plain, suspect = (verdict(SEEDS, Reference(45.0, 0.5, why), STD0, 2) for why in (None, "a misprint"))
-    assert (plain.label, plain.word) == ("differs", "differs")
-    assert (suspect.label, suspect.interval, suspect.word) == ("differs", plain.interval, "reference suspect")
+    assert (plain.label, plain.suspect) == ("differs", None)
+    assert (suspect.label, suspect.interval, suspect.suspect) == ("differs", plain.interval, "a misprint")
 
 
 def test_seeds_that_do_not_vary() -> None:
