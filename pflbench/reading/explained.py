@@ -12,6 +12,7 @@ from pflbench.reading.explaining import Explanation, Given, written
 from pflbench.reading.runs import commit
 from pflbench.report import footer
 from pflbench.report.text import ranges
+from pflbench.report.trials import doubts
 from pflbench.report.verdict import SUSPECT
 from pflbench.store import Stored
 from pflbench.suite.origins import PROFILE
@@ -184,6 +185,11 @@ def _trials(of: Explanation) -> Iterator[Passage]:
             values = ", ".join(f"{key} = {written(value)}" for key, value in trial.values.items())
             accuracy = "failed" if trial.accuracy is None else f"{trial.accuracy:.2f} %"
             yield f"{accuracy}  {values}{'  <- used here' if trial.chosen else ''}", "  "
+    found = doubts(of.trials, tuned)
+    for edge in found.edges:
+        yield f"{edge} that was tried: a better one may lie beyond.", ""
+    if found.noise:
+        yield f"{found.noise[0].upper()}{found.noise[1:]}", ""
 
 
 def _departures(of: Explanation) -> Iterator[Passage]:

@@ -12,13 +12,14 @@ from pflbench import catalog
 from pflbench.catalog import MethodInfo
 from pflbench.errors import PflbenchError, UsageError, unknown
 from pflbench.names import Places, is_reference, split_reference, without_folder
-from pflbench.reading.evidence import Facts, Tried, facts, tried
+from pflbench.reading.evidence import Facts, facts
 from pflbench.reading.methods import Said, of_method, of_source
 from pflbench.report import footer
 from pflbench.report.layout import lay_out
 from pflbench.report.reading import Shelf, readable
 from pflbench.report.table import CellValue
 from pflbench.report.text import number
+from pflbench.report.trials import Tried, tried
 from pflbench.report.unlisted import extra_rows
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec

@@ -17,6 +17,7 @@ from pflbench.report.footer import footer
 from pflbench.report.lacking import lacking
 from pflbench.report.reading import Shelf
 from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
+from pflbench.report.trials import cautions
 from pflbench.report.unlisted import extra_rows
 from pflbench.report.used import Used, runs_used
 from pflbench.report.verdict import MARGIN
@@ -159,6 +160,8 @@ def finished(of: Filled, versus: str | None = None, *, over_clients: bool = Fals
     mixed = list(of.mixed.values())
     lines, warnings, summary = footer(table, grid, named | guests, of.used, mixed, of.spare, of.older, told_of)
     public = lacking(table, grid, told_of, of.shelf.failed)
+    filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
+    done = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}
     named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(
         suite=table.suite,
@@ -169,7 +172,7 @@ def finished(of: Filled, versus: str | None = None, *, over_clients: bool = Fals
         extra=_rows(guests, of.used, grid | differences, columns),
         decimals=table.layout.decimals,
         blocks=table.layout.blocks == "group",
-        footer=(*lines, *([public] if public else []), *told),
+        footer=(*lines, *cautions(table.cells, done, of.shelf), *([public] if public else []), *told),
         warnings=(*warnings, *told),
         summary=summary,
         lacking=lacking(table, grid, of.shelf.root, of.shelf.failed),

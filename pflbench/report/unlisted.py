@@ -55,7 +55,7 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
         mine = variant(run)
         for id, column in admitting:
             named = mine in column.named
-            if not _belongs(run, table, asked, named) or (not named and column.is_point(run)):
+            if not _belongs(run, table, asked, named):
                 continue
             if named or run.seed not in column.seeds:
                 spare.append(run)
@@ -74,8 +74,8 @@ def _admitted(
         kind = run.setting(), run.method.name
         if kind not in known:
             known[kind] = [(id, column) for id, column in columns.items() if column.admits(*kind)]
-        if known[kind]:
-            yield run, known[kind]
+        if admitting := [(id, column) for id, column in known[kind] if not column.has_as_point(run)]:
+            yield run, admitting
 
 
 def _belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:
@@ -118,9 +118,11 @@ class _Column:
         # A row that trains for other rounds than its column admits only its own method, e.g. another version of it.
         self._settings = {(run.setting(), "" if run.rounds == rounds else run.method.name) for run in runs}
 
-    def is_point(self, run: RunSpec) -> bool:
-        """Whether a run has the values of a point of a row's grid."""
-        return any(run.method.name == name and _at(run, keys) == at for name, keys, at in self._points)
+    def has_as_point(self, run: RunSpec) -> bool:
+        """Whether a run is a point of a row's grid, with other settings than the row's."""
+        return variant(run) not in self.named and any(
+            run.method.name == name and _at(run, keys) == at for name, keys, at in self._points
+        )
 
     def admits(self, setting: str, method: str) -> bool:
         return (setting, "") in self._settings or (setting, method) in self._settings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pflbench.report.reading import WINDOW, Shelf, average, by_client, scored
+from pflbench.report.trials import edges, within_noise
 from pflbench.running.training import Work
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
@@ -87,7 +87,12 @@ class Tuning:
         """Sentences on how far the best can be trusted: what lies at the grid's edge, and a lead within noise."""
         if self.best is None:
             return []
-        found = [*edges(self.search, self.best), *within_noise(self.rungs[-1])]
+        ways = {"smallest": "below", "largest": "above"}
+        found = [
+            f"{one} that was tried: what is best may lie {ways[one.which]} it."
+            for one in edges(self.search.trials[self.best].values, self.search.grid)
+        ]
+        found += filter(None, [_lead(self.rungs[-1])])
         few = sum(one.accuracy is not None and one.rounds < WINDOW for one in self.rungs[-1].values())
         if few and self.search.reading.read_as == "last-10":
             found.append(f"{count(few, 'trial')} with fewer than {WINDOW} scored rounds: run with --evaluate-every.")
@@ -141,41 +146,16 @@ class Tuning:
         ]
 
 
-def edges(search: Search, best: int) -> list[str]:
-    """A sentence for each key of which the best trial has the least or the greatest of the numbers that were tried."""
-    found = []
-    for key, value in search.trials[best].values.items():
-        tried = [one for one in search.grid[key] if isinstance(one, int | float) and not isinstance(one, bool)]
-        if len(tried) < 2 or value not in tried:
-            continue
-        for which, way, edge in (("smallest", "below", min(tried)), ("largest", "above", max(tried))):
-            if value == edge:
-                found.append(f"{key} = {text(value)} is the {which} that was tried: what is best may lie {way} it.")
-    return found
-
-
-def within_noise(verdicts: Mapping[int, Verdict]) -> list[str]:
-    """A sentence where the best trial's lead over the next is less than twice its standard error, or has none.
-
-    The error is that of the mean of the two trials' differences: over seeds if there are several, else over the scored
-    clients, each counting the same. A plain one: seeds and clients are taken to be independent.
-    """
+def _lead(verdicts: Mapping[int, Verdict]) -> str | None:
+    """A sentence where the best trial's lead over the next is within noise: over seeds, or of one over clients."""
     ranked = _ranked(verdicts)
     if len(ranked) < 2:
-        return []
+        return None
     first, second = (verdicts[trial] for trial in ranked[:2])
-    over, pairs = "seeds", (first.seeds, second.seeds)
-    if len(first.seeds) < 2:
-        over, pairs = "scored clients", (first.clients, second.clients)
     lead = (first.accuracy or 0.0) - (second.accuracy or 0.0)
-    if len(pairs[0]) < 2 or len(pairs[0]) != len(pairs[1]):
-        return [f"the lead over the next best is {lead:.2f} points, of one score: its noise is not known."]
-    differences = np.subtract(*pairs)
-    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
-    if lead > 0 and lead >= 2 * error:
-        return []
-    told = f"less than twice its standard error of {error:.2f} over {len(differences)} {over} (paired differences)"
-    return [f"the lead over the next best is {lead:.2f} points, {told if lead else 'none'}: within noise."]
+    if len(first.seeds) > 1:
+        return within_noise(lead, first.seeds, second.seeds, "seeds")
+    return within_noise(lead, first.clients, second.clients, "scored clients")
 
 
 def _ranked(verdicts: Mapping[int, Verdict]) -> list[int]:

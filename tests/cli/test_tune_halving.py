@@ -8,8 +8,8 @@ import pytest
 import tomli
 from cli_kit import SUITE, stored
 
+from pflbench.report.trials import within_noise
 from pflbench.result import RunResult, Score
-from pflbench.running.tuning import Verdict, within_noise
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -117,17 +117,12 @@ def test_the_command_that_is_told_finds_the_same(cli, put: Put) -> None:
 
 
 def test_a_lead_within_noise() -> None:
-    best, near = Verdict(61.0, "", (61.0,), (62.0, 60.0, 61.0)), Verdict(60.0, "", (60.0,), (61.0, 59.0, 60.0))
-    assert within_noise({0: near, 1: best}) == []  # every client gains one point
-    uneven = Verdict(60.0, "", (60.0,), (50.0, 65.0, 65.0))
-    (told,) = within_noise({0: uneven, 1: best})  # differences 12, -5, -4: 1 ± 5.5
-    assert "1.00 points, less than twice its standard error of 5.51 over 3 scored clients" in told
-    assert "none: within noise" in within_noise({0: best, 1: best})[0]
-    assert (
-        "its noise is not known"
-        in within_noise({0: Verdict(1.0, "", (1.0,), (1.0,)), 1: Verdict(2.0, "", (2.0,), (2.0,))})[0]
-    )
-    assert within_noise({0: best}) == []
+    best = (62.0, 60.0, 61.0)
+    assert within_noise(1.0, best, (61.0, 59.0, 60.0), "clients") is None, "every client gains one point"
+    told = within_noise(1.0, best, (50.0, 65.0, 65.0), "clients")  # differences 12, -5, -4: 1 ± 5.5
+    assert told and "1.00 points, less than twice its standard error of 5.51 over 3 clients" in told
+    assert "none: within noise" in (within_noise(0.0, best, best, "clients") or "")
+    assert "its noise is not known" in (within_noise(1.0, (2.0,), (1.0,), "clients") or "")
 
 
 def test_halving_off_and_wrong(cli) -> None:
