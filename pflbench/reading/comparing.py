@@ -20,6 +20,9 @@ from pflbench.selection import Selection
 from pflbench.store import Store
 from pflbench.store.asked import askers
 from pflbench.suite.cells import Expansion
+from pflbench.suite.expand import expand
+from pflbench.suite.load import read as read_suite
+from pflbench.suite.own import Own
 
 _Place = tuple[str, str]
 """The ids of a row and of a column head."""
@@ -28,12 +31,13 @@ _Key = tuple[Path, str]
 
 
 class _Read(NamedTuple):
-    """A results folder, what it was called, and its tables with results."""
+    """A results folder, what it was called, its tables with results, and where users' files are looked for."""
 
     called: str
     store: Store
     shelf: Shelf
     tables: Mapping[_Key, Expansion]
+    own: Own
 
 
 def compare(a: str, b: str, part: Selection, data_dir: str | Path | None = None) -> Comparison:
@@ -62,14 +66,22 @@ def compare(a: str, b: str, part: Selection, data_dir: str | Path | None = None)
 
 
 def _read(called: str, store: Store, part: Selection, data_dir: str | Path | None) -> _Read:
-    tables = with_results(part, store, readable(store, data_dir))
-    return _Read(called, store, Shelf(store), {(one.path.resolve(), one.profile): one for one in tables})
+    own = readable(store, data_dir)
+    tables = with_results(part, store, own)
+    return _Read(called, store, Shelf(store), {(one.path.resolve(), one.profile): one for one in tables}, own)
 
 
 def _of_table(key: _Key, a: _Read, b: _Read) -> list[Pair]:
-    """The cells of a table, rows and columns in its order."""
+    """The cells of a table, rows and columns in its order.
+
+    A cell has the seeds that its table has, and all others that both folders have: these are described, whatever the
+    suite declares.
+    """
     table_a, table_b = a.tables.get(key) or b.tables[key], b.tables.get(key) or a.tables[key]
     cells_a, cells_b = _cells(table_a, a), _cells(table_b, b)
+    more = set() if table_b.part.seeds else _common(table_a, a, b) - set(table_a.seeds) - set(table_b.seeds)
+    if more:
+        cells_a, cells_b = _with_seeds(cells_a, cells_b, _further(table_a, a, more), _further(table_b, b, more))
     renamed = _others(cells_a, cells_b)
     found = []
     for place in dict.fromkeys([*cells_a, *cells_b]):
@@ -86,6 +98,35 @@ def _of_table(key: _Key, a: _Read, b: _Read) -> list[Pair]:
         )
         found.append(pair(name, mine, other, note))
     return found
+
+
+def _common(table: Expansion, *sides: _Read) -> set[int]:
+    """The seeds that every one of these folders has finished runs of the table's settings with."""
+    runs = ([run.spec for run in side.shelf.stored.values() if run.failure is None] for side in sides)
+    seeds = ({run.seed for run in done if not run.validation and run.setting() in table.settings} for done in runs)
+    return set.intersection(*seeds)
+
+
+def _further(table: Expansion, side: _Read, seeds: Collection[int]) -> dict[_Place, Found]:
+    """The table's cells there over these seeds alone."""
+    return _cells(expand(read_suite(table.part.suites[0], side.own), table.part, seeds=sorted(seeds)), side)
+
+
+def _with_seeds(
+    a: Mapping[_Place, Found], b: Mapping[_Place, Found], more_a: Mapping[_Place, Found], more_b: Mapping[_Place, Found]
+) -> tuple[dict[_Place, Found], dict[_Place, Found]]:
+    """The cells of both with the further seeds that both have of a cell."""
+    both = {place: more_a[place].reads.keys() & more_b[place].reads.keys() for place in more_a.keys() & more_b.keys()}
+
+    def joined(cells: Mapping[_Place, Found], more: Mapping[_Place, Found]) -> dict[_Place, Found]:
+        found = dict(cells)
+        for place, seeds in both.items():
+            if seeds:
+                reads = {**(found[place].reads if place in found else {}), **{s: more[place].reads[s] for s in seeds}}
+                found[place] = Found(more[place].cell, dict(sorted(reads.items())))
+        return found
+
+    return joined(a, more_a), joined(b, more_b)
 
 
 def _cells(table: Expansion, side: _Read) -> dict[_Place, Found]:

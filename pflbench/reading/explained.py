@@ -119,7 +119,8 @@ def _beside(of: Explanation) -> str:
     other = of.value.beside
     if other is None or other.value.mean is None:
         return ""
-    ranks = f"; rank among the rows that are done for the same seeds, there → here: {other.ranks}" * bool(other.ranks)
+    among = f"among the rows that are done for the same seeds, over {count(len(other.seeds), 'seed')} that both have"
+    ranks = f"; rank {among}, there → here: {other.ranks}" * bool(other.ranks)
     there = of.printed(other.value.mean, other.value.spread)
     return f"The paper's protocol gave {there} (our runs of the table beside{ranks})."
 

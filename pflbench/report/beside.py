@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from pflbench.commands import command, public_folder
 from pflbench.report.cells import read, value
 from pflbench.report.reading import Shelf
 from pflbench.report.table import Beside, CellValue, Grid, Row, Table
-from pflbench.report.text import cell
+from pflbench.report.text import cell, grouped, ranges
 from pflbench.report.versus import Place
-from pflbench.suite.cells import ColumnHead, Expansion, ReadAs
+from pflbench.selection import selection
+from pflbench.suite.cells import Cell, ColumnHead, Expansion, ReadAs
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available
 from pflbench.suite.load import read as read_suite
@@ -24,11 +27,23 @@ RANK = "rank"
 
 
 def protocol_of(table: Expansion) -> Expansion | None:
-    """The suite that stands beside a table, if there is one: of the same profile, seeds, rounds and precision."""
+    """The suite that stands beside a table, if there is one: of the same profile, seeds, rounds and precision.
+
+    Where it declares fewer seeds than the table has, its cells have the table's.
+    """
     if table.layout.beside is None:
         return None
     suite, part = read_suite(table.layout.beside), table.part
-    return expand(suite, profile=table.profile, seeds=part.seeds, rounds=part.rounds, precision=part.precision)
+    part = selection(profile=table.profile, seeds=part.seeds, rounds=part.rounds, precision=part.precision)
+    other, wanted = expand(suite, part), {place: _seeds(cell) for place, cell in table.places.items()}
+    if all(wanted.get(place, set()) <= _seeds(cell) for place, cell in other.places.items()):
+        return other
+    other = expand(suite, part, seeds=table.seeds)
+    return replace(other, cells=tuple(cell.of_seeds(wanted.get(other.place(cell), set())) for cell in other.cells))
+
+
+def _seeds(cell: Cell) -> set[int]:
+    return {run.seed for run in cell.runs}
 
 
 def compared(
@@ -36,67 +51,81 @@ def compared(
 ) -> tuple[Grid, list[str]]:
     """The grid with what the `other` suite's runs gave in the same places, and lines that say so.
 
-    Ranks are among the rows that are done for the same seeds, by the numbers as they are printed; equal ones share a
-    rank.
+    Ranks are over the seeds that both have of a row, among the rows that are done for the same of these, by the numbers
+    as they are printed; equal ones share a rank.
     """
     if other is None:
         return grid, []
-    cells = {place: one.read(read_as) for place, one in other.places.items() if place in grid}
+    cells = {place: one.read(read_as) for place, one in other.places.items() if place in grid and one.runs}
     theirs = {place: value(one, read(one, shelf), shelf, other, mixed=False) for place, one in cells.items()}
     alike = _alike(grid, theirs)
-    here, there = (_ranks({p: some[p] for p in alike}, table.layout.decimals) for some in (grid, theirs))
-    found = {
-        place: replace(one, beside=Beside(theirs[place], there.get(place), here.get(place))) if place in theirs else one
-        for place, one in grid.items()
-    }
+    here, there = (_ranks(some, alike, table.layout.decimals) for some in (grid, theirs))
+    found = dict(grid)
+    for place, value_ in theirs.items():
+        ranked = Beside(value_, there.get(place), here.get(place), alike.get(place, ()))
+        found[place] = replace(grid[place], beside=ranked)
     lacking = dict.fromkeys(cells[place].column.id for place, one in theirs.items() if one.done < one.expected)
     every = lacking.keys() == {cell.column.id for cell in other.cells}
-    return found, _lines(table, other.path, [] if every else list(lacking), lacks=bool(lacking), results=shelf.root)
+    lines = _lines(table, other, [] if every else list(lacking), alike, lacks=bool(lacking), results=shelf.root)
+    return found, lines
 
 
-def _lines(table: Expansion, path: Path, columns: Sequence[str], *, lacks: bool, results: Path) -> list[str]:
+def _lines(
+    table: Expansion,
+    other: Expansion,
+    columns: Sequence[str],
+    alike: Mapping[Place, tuple[int, ...]],
+    *,
+    lacks: bool,
+    results: Path,
+) -> list[str]:
     """What stands beside the numbers, in words, and the command that makes the runs which these columns lack.
 
     `columns`: none where all of them do. `lacks`: whether one does.
     """
+    path = other.path
     called = next((name for name, file in available().items() if file.resolve() == path.resolve()), str(path))
     profile = "" if table.profile == "paper" else f", profile {table.profile}"
-    asked = table.part.but(suites=[called], rows=[], columns=columns, methods=[], overrides=[])
+    asked = table.part.but(suites=[called], rows=[], columns=columns, methods=[], overrides=[], seeds=other.part.seeds)
+    names = {head.id: head.name for head in table.heads}
+    over = grouped((f"{ranges(seeds)} (n = {len(seeds)})", names[head]) for (_, head), seeds in alike.items())
+    ranked = "; ".join(f"{', '.join(columns)}: {seeds}" for seeds, columns in over.items())
     fills = command("run", asked.options, public_folder(results))
     return [
         f"Beside each number: what the paper's protocol gave (our runs of {called}{profile}), and the row's rank in "
-        "the column there → here, among the rows that are done for the same seeds; equal numbers share a rank.",
+        "the column there → here, over the seeds that both have, among the rows that are done for the same of these"
+        f"{f' ({ranked})' * bool(ranked)}; equal numbers share a rank.",
         *[f"Places of the paper's protocol that lack runs are filled by `{fills}`."] * lacks,
     ]
 
 
-def _alike(grid: Grid, theirs: Grid) -> list[Place]:
-    """In each column the places that are done for the same seeds in one table, and for the same in the other.
+def _alike(grid: Grid, theirs: Grid) -> dict[Place, tuple[int, ...]]:
+    """In each column the places that have the same seeds in both tables, and these seeds.
 
     Of several such groups of at least two rows the one with the most seeds, then with the most rows.
     """
-    groups: dict[tuple[str, frozenset[int], frozenset[int]], list[Place]] = {}
+    groups: dict[tuple[str, tuple[int, ...]], list[Place]] = {}
     for place, one in grid.items():
         other = theirs.get(place)
-        if other is not None and _there(one) and _there(other):
-            groups.setdefault((place[1], frozenset(one.seeds), frozenset(other.seeds)), []).append(place)
-    several = {group: places for group, places in groups.items() if len(places) > 1}
-    best = {group[0]: places for group, places in sorted(several.items(), key=lambda one: _weight(*one))}
-    return [place for places in best.values() for place in places]
-
-
-def _weight(group: tuple[str, frozenset[int], frozenset[int]], places: Sequence[Place]) -> tuple[int, int]:
-    _, here, there = group
-    return len(here) + len(there), len(places)
+        shared = tuple(sorted(one.seeds.keys() & other.seeds.keys())) if other is not None else ()
+        if other is not None and shared and _there(one) and _there(other):
+            groups.setdefault((place[1], shared), []).append(place)
+    several = [(head, seeds, places) for (head, seeds), places in groups.items() if len(places) > 1]
+    several.sort(key=lambda group: (len(group[1]), len(group[2])))
+    best = {head: (seeds, places) for head, seeds, places in several}
+    return {place: seeds for seeds, places in best.values() for place in places}
 
 
 def _there(one: CellValue) -> bool:
     return one.mean is not None and math.isfinite(one.mean)
 
 
-def _ranks(grid: Mapping[tuple[str, str], CellValue], decimals: int) -> dict[tuple[str, str], int]:
-    """The rank of each place in its column, the greatest mean first."""
-    printed = {place: round(one.mean or 0.0, decimals) for place, one in grid.items()}
+def _ranks(grid: Grid, alike: Mapping[Place, tuple[int, ...]], decimals: int) -> dict[Place, int]:
+    """The rank of each place in its column by the mean over these seeds, the greatest first."""
+    printed = {
+        place: round(float(np.mean([grid[place].seeds[seed] for seed in seeds])), decimals)
+        for place, seeds in alike.items()
+    }
     return {
         place: 1 + sum(other > mean for (_, head), other in printed.items() if head == place[1])
         for place, mean in printed.items()

@@ -98,7 +98,8 @@ def _sides(found: Comparison, marked: bool) -> str:
 
 def _notes(found: Comparison) -> list[str]:
     notes = [
-        "B - A is in points, over the seeds that both have; its interval is Student's over these seeds' differences."
+        "B - A is in points, over all seeds that both have, as a description: also over those that the suite does not "
+        "declare. Its interval is Student's over these seeds' differences."
     ]
     if any(one.seed is not None and one.paired for one in found.pairs):
         notes.append(

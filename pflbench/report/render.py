@@ -194,8 +194,8 @@ def in_csv(fields: Sequence[object]) -> str:
 def _besides(value: CellValue) -> Sequence[object]:
     if value.beside is None:
         return (None,) * len(BESIDE_COLUMNS)
-    theirs, there, here = value.beside
-    return _short(theirs.mean), _short(theirs.std), theirs.done, there, here
+    other = value.beside
+    return _short(other.value.mean), _short(other.value.std), other.value.done, other.there, other.here
 
 
 def _over_clients(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:

@@ -65,12 +65,13 @@ class Gap(NamedTuple):
 class Beside(NamedTuple):
     """What another suite's runs gave in a cell's place, and the row's rank in the column in that suite and in this one.
 
-    The ranks are None where one of the two has no number.
+    The ranks are over `seeds`, which both suites' runs have; they are None where one of the two has no number.
     """
 
     value: CellValue
     there: int | None
     here: int | None
+    seeds: tuple[int, ...] = ()
 
     @property
     def ranks(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -151,6 +151,11 @@ class Cell:
     def read(self, as_: ReadAs) -> Cell:
         """The same, read in other rounds."""
         return self if self.reading.read_as == as_ else replace(self, reading=replace(self.reading, read_as=as_))
+
+    def of_seeds(self, seeds: Collection[int]) -> Cell:
+        """The same with the runs of these seeds alone."""
+        choices = tuple(points for points in self.choices if points[0].run.seed in seeds)
+        return replace(self, runs=tuple(run for run in self.runs if run.seed in seeds), choices=choices)
 
     @cached_property
     def by_seed(self) -> tuple[tuple[RunSpec, ...], ...]:

@@ -62,8 +62,26 @@ def test_every_cell_once_and_selectors(cli) -> None:
     assert {key[1] for key in column} == {"Dirichlet"}
     only = cli("compare", "results", "after", *HERE, "--only-changed", "--format", "csv").out
     assert list(lines(only)) == [("FedAvg", "Shards")]
-    smoke = lines(cli("compare", "results", "after", "-s", "tiny.toml", "--profile", "smoke", "--format", "csv").out)
+    one_seed = ("-s", "tiny.toml", "--profile", "smoke", "--seeds", "0", "--format", "csv")
+    smoke = lines(cli("compare", "results", "after", *one_seed).out)
     assert smoke["FedAvg", "Shards"]["over"] == "clients" and "seed 0" in smoke["FedAvg", "Shards"]["note"]
+
+
+def test_all_common_seeds_count_whatever_the_suite_declares(cli, results: Path, after: Path) -> None:
+    """Seeds 0 and 1 are declared, 5 and 6 stored in both folders, 7 in one alone."""
+    for seed, folders in ((5, (results, after)), (6, (results, after)), (7, (results,))):
+        for folder in folders:
+            store = Store(folder)
+            for run in store.list():
+                spec = run.spec
+                if spec.seed == 0 and spec.method.name == "fedavg" and spec.partition.name == "shards":
+                    store.write(replace(store.read(spec.id), spec=spec.model_copy(update={"seed": seed})))
+    found = lines(cli("compare", "results", "after", *HERE, "--format", "csv").out)
+    assert (found["FedAvg", "Shards"]["seeds_a"], found["FedAvg", "Shards"]["seeds_b"]) == ("0 1 5 6", "0 1 5 6")
+    assert found["FedAvg", "Shards"]["n"] == "4" and float(found["FedAvg", "Shards"]["difference"]) == -10
+    assert found["FedAvg", "Dirichlet"]["seeds_a"] == "0 1" and found["Ditto", "Shards"]["seeds_a"] == "0 1"
+    chosen = lines(cli("compare", "results", "after", *HERE, "--seeds", "0", "--format", "csv").out)
+    assert chosen["FedAvg", "Shards"]["seeds_a"] == "0"
 
 
 def test_commits_are_read_from_their_repository(cli, results: Path, after: Path, folder: Path) -> None:

@@ -194,11 +194,31 @@ def test_ranks_are_among_rows_of_the_same_seeds(folder: Path, ifca: tuple[float,
     assert found["fedavg"] == ranks and bool(found["ifca"]) == bool(ranks)
 
 
+def test_the_other_side_has_the_tables_seeds_and_ranks_are_over_those_that_both_have(folder: Path) -> None:
+    """The other suite declares one of this table's two seeds; FedAvg is ahead in the seed that both have alone."""
+    (folder / "base.toml").write_text(BASE.replace("seeds = [0, 1]", "seeds = [0]"))
+    (folder / "fair.toml").write_text(FAIR.replace("[suite]", "[suite]\nseeds = [0, 1]"))
+    stored(folder, "fair.toml", {("fedavg", "a"): (70, 10), ("ifca", "a"): (60, 60)})
+    stored(folder, "base.toml", {("fedavg", "a"): (50,), ("ifca", "a"): (80,)})
+    found = table(folder)
+    ranks = {row.id: (one.beside.ranks, one.beside.seeds) for row, _, one in found.shown if one.beside}
+    assert ranks == {"fedavg": ("2 → 1", (0,)), "ifca": ("1 → 2", (0,))}
+    assert any("over the seeds that both have" in line and "(A: 0 (n = 1))" in line for line in found.footer)
+    assert any("are filled by" in line and line.endswith(" --seeds 0-1`.") for line in found.footer)
+    other = expand(load(str(folder / "base.toml")), seeds=[1])
+    for cell, accuracy in zip(other.cells, (90, 40), strict=False):
+        if cell.column.id == "a" and cell.row.id in ("fedavg", "ifca"):
+            scores = tuple(Score("global", 2, 0, client, 1, 100, 1.0, accuracy / 100) for client in range(10))
+            Store(folder / "results").write(RunResult(cell.runs[0], scores, {"data_hash": "d"}))
+    ranks = {row.id: (one.beside.ranks, one.beside.seeds) for row, _, one in table(folder).shown if one.beside}
+    assert ranks == {"fedavg": ("1 → 2", (0, 1)), "ifca": ("2 → 1", (0, 1))}, "70 and 60 there, 40 and 60 here"
+
+
 def test_explain_tells_what_stands_beside(folder: Path) -> None:
     stored(folder, "base.toml", THERE)
     stored(folder, "fair.toml", HERE)
     said = explained(explain(str(folder / "fair.toml"), "fedavg", "a", Store(folder / "results")), 400)
-    told = "our runs of the table beside; rank among the rows that are done for the same seeds, there → here: 3 → 1"
+    told = "our runs of the table beside; rank among the rows that are done for the same seeds, over 2 seeds that both have, there → here: 3 → 1"
     assert f"The paper's protocol gave 51.0 ± 1.0 ({told})." in said
 
 

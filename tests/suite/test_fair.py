@@ -86,6 +86,13 @@ def test_what_ifca_chooses_by_is_named_and_not_counted() -> None:
     assert any("IFCA's clients also make forward passes" in note for note in expand(load("cafeme-table1-fair")).notes)
 
 
+def test_the_quick_profile_declares_the_seeds_that_its_table_is_read_with() -> None:
+    """All of them stand in `report` and on the page without `--seeds`."""
+    suite = load("cafeme-table1-fair")
+    assert expand(suite, profile="quick").seeds == (0, 1, 2, 3, 4, 5)
+    assert expand(suite).seeds == expand(load("cafeme-table1")).seeds == (0, 1, 2, 3, 4)
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_has_the_same_number_of_trials(name: str) -> None:
     suite, profile, trials = load(name), "quick", 20 if name == "cafeme-table1-fair" else 12
