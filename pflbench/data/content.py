@@ -120,7 +120,8 @@ def recall(key: str) -> dict[str, str | None]:
     What is not declared, or is not there any more, is not told, or told as it was when it was read at last.
     """
     found: dict[str, str | None] = {}
-    for which, (content, files) in (read_json(_reading(key)) or {}).items():
+    told = read_json(_reading(key))
+    for which, (content, files) in told.items() if isinstance(told, dict) else ():
         with contextlib.suppress(OSError):
             found[which] = _of_named([(name, Path(path)) for name, path in files]) if files else content
     return found

@@ -35,7 +35,7 @@ def read_json(path: Path) -> Any:
     """What a JSON file of the cache holds; None if it is not there or cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from pflbench.store.checked import check_id, parsed
 from pflbench.store.files import CorruptFile, said
 from pflbench.store.store import Store
 
@@ -79,10 +80,10 @@ def _later(store: Store) -> dict[str, set[Asker]]:
             continue
         for number, line in ((n, line) for n, line in enumerate(lines, start=1) if line):
             try:
-                content = json.loads(line)
+                content = parsed(line)
                 asker = Asker(str(content["suite"]), str(content["profile"]))
-                for id in content["runs"]:
-                    found.setdefault(str(id), set()).add(asker)
+                for id in list(map(check_id, content["runs"])):
+                    found.setdefault(id, set()).add(asker)
             except (ValueError, KeyError, TypeError):
                 warnings.warn(f"Line {number} of {str(path)!r} cannot be read; remove it.", CorruptFile, stacklevel=3)
     return found

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pflbench.errors import StoreError
+from pflbench.store.checked import parsed
 from pflbench.store.files import said
 from pflbench.store.process import Process, here
 
@@ -368,6 +369,6 @@ _LIVING: set[str] = set()
 def _owner(claim: str) -> _Owner:
     """Who wrote this claim."""
     with contextlib.suppress(ValueError, TypeError, KeyError):
-        content = json.loads(claim)
+        content = parsed(claim)
         return _Owner(str(content["token"]), Process.read(content["process"]))
     return _Owner(claim, None)

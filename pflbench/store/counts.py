@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pflbench.spec import RunSpec
 from pflbench.store import files
+from pflbench.store.checked import parsed
 
 
 class Counts(NamedTuple):
@@ -37,9 +38,11 @@ def write_counts(results: Path, federation: RunSpec, counts: Counts) -> Path:
 def read_counts(results: Path, federation: RunSpec) -> Counts | None:
     """What was counted of a run's federation; None if nothing was, or if the file is damaged."""
     try:
-        return Counts(**json.loads(_path(results, federation).read_text(encoding="utf-8")))
+        found = Counts(**parsed(_path(results, federation).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
+    plain = isinstance(found.data, str) and all(type(number) is int for number in found[:-1])
+    return found if plain else None
 
 
 def _path(results: Path, federation: RunSpec) -> Path:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
+from pflbench.store.checked import check_name, check_provenance, parsed
 
 SCHEMA_VERSION = 1
 
@@ -86,15 +87,14 @@ def header(texts: Texts) -> tuple[RunSpec, dict[str, Any], str | None]:
     check_version("schema", texts[_VERSION], SCHEMA_VERSION)
     try:
         spec = _spec(texts[_SPEC])
-        provenance = json.loads(texts[_PROVENANCE])
+        provenance = parsed(texts[_PROVENANCE])
+        check_provenance(provenance)
     except KeyError as error:
         raise Unfit(f"no metadata {error.args[0]}") from error
     except Unfit:
         raise
     except ValueError as error:
         raise Unfit(f"unreadable metadata ({str(error).splitlines()[0]})") from error
-    if not isinstance(provenance, dict):
-        raise Unfit("unreadable metadata (the provenance is not an object)")
     failure = texts.get(_FAILURE)
     if failure is not None:
         failure = failure.encode(errors="surrogateescape").decode(errors="surrogatepass")
@@ -125,11 +125,15 @@ def _spec(text: str) -> RunSpec:
     try:
         spec = RunSpec.model_validate_json(text)
     except ValidationError as error:
-        json.loads(text)  # raises if it is no JSON
+        parsed(text)  # raises if it is no JSON
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise Foreign(f"a run that this version of pflbench cannot describe ({where}: {first['msg']})") from error
     written = hashlib.sha256(text.encode()).hexdigest()[:16]
     if written != spec.id:
         raise Foreign(f"run {written}, which is {spec.id} to this version of pflbench")
+    parsed(text)
+    for name in (spec.method.name, *(link.method.name for link in spec.after), spec.dataset.name, spec.partition.name):
+        check_name(name)
+    check_name(spec.model)
     return spec

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import stat
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -15,26 +16,28 @@ from typing import Any
 
 from pflbench.errors import StoreError
 from pflbench.store import files
+from pflbench.store.checked import check_id, parsed
 
 INDEX = "models.json"
+ENDING = ".safetensors"
 Files = Mapping[str, Mapping[int, str]]
 """By stage and client (-1: scored on the federation's test rows), in which file its model is."""
 
 
 def folder(root: Path, id: str) -> Path:
-    """Where the models of a run are, in a results folder."""
-    return root / "models" / id
+    """Where the models of a run are, in a results folder. Raises `ValueError` for what is no id."""
+    return root / "models" / check_id(id)
 
 
 def find(root: Path, ids: Iterable[str]) -> Path | None:
-    """The folder of a run's models, by its ids of now and of before; None: they were not kept."""
-    return next((path for id in ids if (path := folder(root, id)).is_dir()), None)
+    """The folder of a run's models, by its ids of now and of before; None: they were not kept. Follows no link."""
+    return next((path for id in ids if (path := folder(root, id)).is_dir() and not path.is_symlink()), None)
 
 
 def begin(root: Path, id: str) -> Path:
     """A new folder to write a run's models into; what an earlier process left unfinished goes. Raises `OSError`."""
     _clear(root, id)
-    new = folder(root, f".{id}-{uuid.uuid4().hex[:8]}")
+    new = folder(root, id).with_name(f".{id}-{uuid.uuid4().hex[:8]}")
     new.mkdir(parents=True)
     return new
 
@@ -65,9 +68,10 @@ def read(path: Path, ids: Collection[str]) -> tuple[dict[str, Any], Files]:
     Raises `StoreError` if it cannot be read, or is of none of these ids.
     """
     try:
-        index = json.loads((path / INDEX).read_text())
+        _check_regular(path / INDEX)
+        index = parsed((path / INDEX).read_text())
         told = {stage: own for stage, own in index["files"].items() if own}
-        found = {stage: {int(c): _name(name) for c, name in own.items()} for stage, own in told.items()}
+        found = {stage: {int(c): _name(path, name) for c, name in own.items()} for stage, own in told.items()}
         run = str(index["run"])
     except OSError as error:
         raise files.unreadable(path / INDEX, error) from error
@@ -78,11 +82,19 @@ def read(path: Path, ids: Collection[str]) -> tuple[dict[str, Any], Files]:
     return index, found
 
 
-def _name(name: str) -> str:
-    """The name of a file in the folder. Raises `ValueError` for another."""
-    if Path(name).name != name:
+def _name(path: Path, name: str) -> str:
+    """The name of a file of models in the folder. Raises `ValueError` for another, and `OSError`."""
+    if Path(name).name != name or not name.endswith(ENDING):
         raise ValueError(f"{name!r} is no file beside it")
+    if (path / name).exists():
+        _check_regular(path / name)
     return name
+
+
+def _check_regular(path: Path) -> None:
+    """Raise `ValueError` for a link, a folder or a device, and `OSError`."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ValueError(f"{path.name!r} is no regular file")
 
 
 def remove(root: Path, ids: Iterable[str]) -> None:
@@ -95,14 +107,19 @@ def remove(root: Path, ids: Iterable[str]) -> None:
 
 
 def copy(source: Path, root: Path, id: str) -> None:
-    """Copy a run's models into another results folder, unless it has some. Raises `StoreError`."""
+    """Copy a run's models into another results folder, unless it has some: regular files, and nothing else.
+
+    Raises `StoreError`.
+    """
     if folder(root, id).exists():
         return
     try:
         new = begin(root, id)
         try:
-            for path in source.iterdir():
-                shutil.copyfile(path, new / path.name)
+            for path in sorted(source.iterdir()):
+                kept = path.name == INDEX or path.name.endswith(ENDING)
+                if kept and stat.S_ISREG(path.lstat().st_mode):
+                    shutil.copyfile(path, new / path.name)
             new.rename(folder(root, id))
         finally:
             shutil.rmtree(new, ignore_errors=True)

@@ -58,7 +58,10 @@ def test_models_are_asked_for_of_a_run_that_another_trains_without(
 
 def test_models_of_a_method_of_ones_own_are_read_without_its_file(cli, folder: Path) -> None:
     mine = folder / "mine.py"
-    mine.write_text("from pflbench.methods.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n    '''As it is.'''\n")
+    mine.write_text(
+        "from dataclasses import dataclass\n\nfrom pflbench.methods.fedavg import FedAvg\n\n\n"
+        "@dataclass(frozen=True)\nclass Mine(FedAvg):\n    '''As it is.'''\n"
+    )
     assert cli(*COMMAND[:-3], "mine.py:Mine", *COMMAND[-2:], "--keep-models").code == 0
     (run,) = Store(folder / "results").list()
     models, images = load_models(run.spec.id, code="."), torch.zeros(2, 1, 28, 28)

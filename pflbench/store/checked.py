@@ -1,0 +1,94 @@
+"""Checks of what files in a results folder say: the folder may come from anybody."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from pflbench import names
+from pflbench.errors import UsageError
+
+ID = re.compile(r"[0-9a-f]{16}")
+"""Id of a run. Text that is one names no other file or folder."""
+_TEXT = (str, type(None))
+_NUMBER = (int, float, type(None))
+_KNOWN: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("commit", "data_hash", "device", "execution", "finished", "numpy", "pflbench", "python"), _TEXT),
+    **dict.fromkeys(("seeds_together", "torch", "torchvision", "protocol", "former_ids"), _TEXT),
+    **dict.fromkeys((f"{kind}_source" for kind in ("method", "dataset", "partition", "model")), _TEXT),
+    **dict.fromkeys(("bytes_up", "bytes_down", "floats_up", "floats_down", "padding", "rounds_per_second"), _NUMBER),
+    **dict.fromkeys(("client_gradients", "client_gradients_least", "client_gradients_most"), _NUMBER),
+    **dict.fromkeys(("client_seconds", "wall_seconds", "peak_memory", "peak_device_memory"), _NUMBER),
+    **dict.fromkeys(("evaluate_every", "resumed", "shared_rows", "threads", "guards"), (int, type(None))),
+    **dict.fromkeys(("dirty", "unchecked", "deterministic"), (bool, type(None))),
+    "asked": (dict, type(None)),
+}
+"""Entries of a run's provenance that are read, with their types."""
+_ASKED: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("suite", "profile"), (str,)),
+    **dict.fromkeys(("file", "row", "column", "precision", "seeds"), _TEXT),
+    "rounds": (int, type(None)),
+}
+
+
+def parsed(text: str | bytes) -> Any:
+    """The JSON of a stored file.
+
+    Raises `ValueError` for text that is no JSON, is nested too deeply, or holds characters that no text may have.
+    """
+    try:
+        found = json.loads(text)
+        plain = text if isinstance(text, str) else text.decode()
+        if not plain.isascii() or "\\ud" in plain.lower():  # half a pair of UTF-16 is no character
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return found
+
+
+def check_provenance(told: object) -> None:
+    """Raise `ValueError` for provenance whose known entries are not what pflbench writes."""
+    if not isinstance(told, dict):
+        raise ValueError("the provenance is not an object")
+    _check("", told, _KNOWN)
+    if former := told.get("former_ids"):
+        for id in former.split(","):
+            check_id(id)
+    if (asked := told.get("asked")) is not None:
+        _check("asked.", asked, _ASKED)
+        if lacking := [key for key in ("suite", "profile") if key not in asked]:
+            raise ValueError(f"asked.{lacking[0]} is missing")
+
+
+def _check(place: str, told: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]) -> None:
+    for key, types in known.items():
+        value = told.get(key)
+        odd = isinstance(value, bool) and bool not in types
+        if odd or (key in told and not isinstance(value, types)) or (type(value) is float and not math.isfinite(value)):
+            raise ValueError(f"{place}{key} is {_short(value)}")
+
+
+def check_id(id: object) -> str:
+    """The id of a run. Raises `ValueError` for another value."""
+    if not isinstance(id, str) or not ID.fullmatch(id):
+        raise ValueError(f"{_short(id)} is no id of a run")
+    return id
+
+
+@lru_cache(maxsize=1024)
+def check_name(name: str) -> None:
+    """Raise `ValueError` for a method's, dataset's, partition's or network's name that can be none."""
+    try:
+        if names.is_reference(name):
+            names.split_reference(name)
+    except UsageError as error:
+        raise ValueError(f"{_short(name)} is no name") from error
+
+
+def _short(value: object) -> str:
+    said = repr(value)
+    return said if len(said) <= 40 else f"{said[:37]}..."

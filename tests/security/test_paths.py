@@ -1,0 +1,115 @@
+"""No text of a stored run becomes a path outside of its folder, and `merge` copies models alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from attack_kit import Lab, result
+from conftest import Cli
+
+from pflbench.errors import StoreError
+from pflbench.store import Store, models, schema
+
+OUT = ("../../elsewhere", "..", ".", "", "../runs", "ABCDEF0123456789", "0123456789abcdef,..")
+
+
+def elsewhere(lab: Lab) -> Path:
+    """A folder of the user's that no command may touch."""
+    folder = lab.folder / "elsewhere"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "thesis.tex").write_text("years of work")
+    return folder
+
+
+def raw(lab: Lab, **provenance: object) -> str:
+    """Store a run with provenance that no version of pflbench writes; returns its id."""
+    run = result(lab.spec, **provenance)
+    path = Store(lab.results).path(run.spec.id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(schema.to_table(run), path)
+    return run.spec.id
+
+
+@pytest.mark.parametrize("former", [*OUT, "{folder}/elsewhere", 5, ["a"]])
+def test_rm_removes_nothing_by_a_path_of_a_run(lab: Lab, cli: Cli, former: object) -> None:
+    folder = elsewhere(lab)
+    other = lab.results / "models" / ("f" * 16)
+    other.mkdir(parents=True)
+    told = former.format(folder=lab.folder) if isinstance(former, str) else former
+    id = raw(lab, former_ids=told)
+    for verb in (("ls", "runs"), ("rm", id, "--yes"), ("merge", "results", "--into", "merged")):
+        cli(*verb)
+    assert (folder / "thesis.tex").exists() and (folder / "inner").is_dir() and other.is_dir()
+    assert not list(lab.folder.glob("merged/**/thesis.tex"))
+
+
+def test_former_ids_are_ids_still(lab: Lab, cli: Cli) -> None:
+    id = raw(lab, former_ids="0123456789abcdef,fedcba9876543210")
+    assert id in cli("show", "fedcba98").out and cli("rm", "01234567", "--yes").code == 0
+
+
+def test_a_line_with_another_id_is_left_out_and_named(lab: Lab, cli: Cli) -> None:
+    id = lab.store(lab.honest(), packed=False)
+    lines = [{"suite": "other", "profile": "paper", "runs": [one]} for one in (id, "../..", 5)]
+    texts = [*map(json.dumps, lines), "[" * 100_000, '{"suite": "\\ud800", "profile": "p", "runs": []}']
+    (lab.results / "runs" / "asked.jsonl").write_text("\n".join(texts))
+    said = cli("report", "-s", "tiny.toml")
+    assert said.code == 0
+    for number in (2, 3, 4, 5):
+        assert f"Line {number} of 'results/runs/asked.jsonl' cannot be read; remove it." in said.err
+
+
+def kept(lab: Lab, id: str) -> Path:
+    folder = models.folder(lab.results, id)
+    folder.mkdir(parents=True)
+    (folder / "global.safetensors").write_bytes(b"a model")
+    (folder / models.INDEX).write_text(json.dumps({"run": id, "files": {"global": {"-1": "global.safetensors"}}}))
+    return folder
+
+
+def test_merge_copies_models_and_nothing_else(lab: Lab, cli: Cli) -> None:
+    folder = elsewhere(lab)
+    id = lab.store(lab.honest())
+    mine = kept(lab, id)
+    lab.evil(mine / "evil.py")
+    (mine / "more.safetensors").symlink_to(folder / "thesis.tex")
+    (mine / "sub.safetensors").mkdir()
+    os.mkfifo(mine / "pipe.safetensors")
+    assert cli("merge", "results", "--into", "merged").code == 0
+    there = lab.folder / "merged" / "models" / id
+    assert sorted(path.name for path in there.iterdir()) == ["global.safetensors", models.INDEX]
+
+
+def test_merge_and_rm_follow_no_link_in_the_place_of_models(lab: Lab, cli: Cli) -> None:
+    folder = elsewhere(lab)
+    (folder / models.INDEX).write_text("{}")
+    id = lab.store(lab.honest())
+    (lab.results / "models").mkdir()
+    (lab.results / "models" / id).symlink_to(folder)
+    assert cli("merge", "results", "--into", "merged").code == 0
+    assert not (lab.folder / "merged" / "models").exists()
+    assert cli("rm", id, "--yes").code == 0 and (folder / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("name", ["../../../elsewhere/thesis.tex", "..", "evil.py", "link.safetensors", 5])
+def test_an_index_of_models_names_files_beside_it_alone(lab: Lab, name: object) -> None:
+    folder = elsewhere(lab)
+    id = lab.store(lab.honest())
+    mine = kept(lab, id)
+    (mine / "link.safetensors").symlink_to(folder / "thesis.tex")
+    (mine / models.INDEX).write_text(json.dumps({"run": id, "files": {"global": {"-1": name}}}))
+    with pytest.raises(StoreError, match="is damaged"):
+        models.read(mine, [id])
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "5", '{"run": "\\ud800", "files": {}}'])
+def test_an_odd_index_of_models_is_named(lab: Lab, text: str) -> None:
+    id = lab.store(lab.honest())
+    mine = kept(lab, id)
+    (mine / models.INDEX).write_text(text)
+    with pytest.raises(StoreError, match=r"models\.json' is damaged"):
+        models.read(mine, [id])
