@@ -153,9 +153,14 @@ _built_in_method, _built_in_options = cache(_method), cache(_options)
 
 
 def coerce(info: Info, key: str, value: Any) -> Any:
-    """`value` as the field `key` wants it: integers become floats where it is a float, nothing else changes type."""
+    """`value` as the field `key` wants it: integers become floats where it is a float, nothing else changes type.
+
+    TOML has no None: "none" stands for it where the field may be None and is no text.
+    """
     field = _field(info, key)
     types = _types(field.type)
+    if value == "none" and "NoneType" in types and "str" not in types and "none" not in (field.choices or ()):
+        return None
     if field.choices is not None and any(value == c and type(value) is type(c) for c in field.choices):
         return value
     if type(value) is int and "int" not in types and "float" in types and abs(value) < 2**53:

@@ -158,6 +158,8 @@ def test_missing_things_have_near_matches(tmp_path: Path) -> None:
         ("steps", 3, 3),
         ("flag", False, False),
         ("order", "exact", "exact"),
+        ("order", "none", None),
+        ("tag", "none", "none"),
         ("tag", "3", "3"),
     ],
 )
@@ -170,6 +172,7 @@ def test_coerce(key: str, value: object, result: object) -> None:
     ("key", "value"),
     [
         ("lr", "0.1"),
+        ("lr", "none"),
         ("lr", True),
         ("lr", float("nan")),
         ("lr", 10**400),

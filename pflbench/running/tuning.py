@@ -100,10 +100,7 @@ class Tuning:
 
     @property
     def toml(self) -> str:
-        """The best values as tables of the column, under comments that say how they were found; empty without a best.
-
-        Values of None stand as comments, since TOML has none.
-        """
+        """The best values as tables of the column, under comments that say how they were found; empty without a best."""
         if self.best is None:
             return ""
         search, values = self.search, self.search.trials[self.best].values
@@ -165,8 +162,8 @@ def _ranked(verdicts: Mapping[int, Verdict]) -> list[int]:
 
 
 def _assigned(key: str, value: Any) -> str:
-    written = json.dumps(value) if isinstance(value, str | bool) else repr(value)
-    return f"# {key}: none" if value is None else f'{key} = {{ value = {written}, source = "tuned" }}'
+    written = json.dumps("none" if value is None else value) if isinstance(value, str | bool | None) else repr(value)
+    return f'{key} = {{ value = {written}, source = "tuned" }}'
 
 
 def work_of_searches(found: Collection[Tuning]) -> Work:

@@ -21,6 +21,7 @@ TABLES = {
 ROWS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     "pfedvem-variants": {
         "local-sgd": ("local", {"optimizer": None, "momentum": 0.9}),
+        "fedavg-adam": ("fedavg", {"optimizer": "adam", "momentum": None, "lr": 0.001}),
         "pfedbayes-stateless": ("pfedbayes", {"persistent": False}),
     },
     "pfedvem-deviation": {"deviation-prior": ("deviation", {"confidence": "deviation-prior"})},
@@ -88,7 +89,7 @@ def test_what_each_suite_has(tables: dict[str, Expansion]) -> None:
     shown = {name: ([r.id for r in tables[name].rows], [c.id for c in tables[name].columns]) for name in TABLES}
     sizes = {name: (len(rows), len(columns)) for name, (rows, columns) in shown.items()}
     assert sizes == {
-        "pfedvem-variants": (4, 13),
+        "pfedvem-variants": (6, 13),
         "pfedvem-deviation": (3, 2),
         "pfedvem-filter": (8, 6),
         "fedec-baselines": (6, 6),
