@@ -100,7 +100,7 @@ class Tuning:
 
     @property
     def toml(self) -> str:
-        """The best values as tables of the column, under comments that say how they were found; empty without a best."""
+        """The best values as tables of the column, under comments on how they were found; empty without a best."""
         if self.best is None:
             return ""
         search, values = self.search, self.search.trials[self.best].values
