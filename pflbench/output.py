@@ -1,9 +1,10 @@
-"""Files that appear whole or not at all."""
+"""Output: files that appear whole or not at all, and text without control characters."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,30 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from pflbench.errors import StoreError, UsageError
+
+_SEQUENCES = re.compile(
+    r"(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links, the clipboard
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colors, the cursor
+)
+_HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and line feed
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # the direction of text
+    r"\u2028\u2029\ud800-\udfff]"  # further ends of lines, and halves of characters
+)
+
+
+def plain(text: str) -> str:
+    """Return the text of a run or file as it can be shown.
+
+    A terminal's sequences are left out. Other control characters, those that change the direction of text, and lone
+    surrogates become U+FFFD. Tab and line feed stay.
+    """
+    return _HIDDEN.sub("\ufffd", _SEQUENCES.sub("", text))
+
+
+def one_line(text: str) -> str:
+    """Return the text as `plain` does, with spaces in the place of its line feeds."""
+    return plain(text).replace("\n", " ")
 
 
 @contextmanager

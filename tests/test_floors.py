@@ -33,6 +33,7 @@ GROUND = (
     "commands",
     "garbage",
     "output",
+    "console",
 )
 FLOORS = [
     GROUND,

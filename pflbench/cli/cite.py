@@ -22,9 +22,5 @@ def cite(
     """
     from pflbench.reading.citing import cited
 
-    text = cited(suite, format_)
-    if output is None:
-        common.show(text)
-    else:
-        common.write(output, text.encode())
+    common.put(cited(suite, format_), output)
     return 0

@@ -6,37 +6,34 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pflbench.errors import UsageError
-from pflbench.output import requested
+from pflbench.output import plain, requested
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.units import count
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from pflbench.console import Console
     from pflbench.reading.runs import Listed
     from pflbench.store.packing import Packed
 
 show_tracebacks = False  # --debug
-PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
-"""A console prints text as it is: it may hold paths and other programs' messages."""
 
 
 def console() -> Console:
     """Standard output."""
-    from rich.console import Console  # which a verb that prints nothing but lines does not wait for
+    from pflbench.console import Console  # which a verb that prints nothing but lines does not wait for
 
-    return Console(**PLAIN)
+    return Console()
 
 
 def errors() -> Console:
     """Standard error."""
-    from rich.console import Console
+    from pflbench.console import Console
 
-    return Console(stderr=True, **PLAIN)
+    return Console(stderr=True)
 
 
 def show_runs(runs: Sequence[Listed]) -> None:
@@ -63,7 +60,22 @@ def say_packed(packed: Iterable[Packed]) -> None:
         console().print(f"Packed: {str(path)!r} holds {count(runs, 'run')}{new}.")
 
 
-def show(text: str) -> None:
+def put(text: str, output: Path | None = None, *, styled: bool = False) -> None:
+    """Print a text, or write it to a file that was asked for.
+
+    `styled`: it was made for a terminal by `console.Console`, and the control characters in it are styles.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
+    text = text if styled else plain(text)
+    if output is None:
+        _show(text)
+    else:
+        write(output, text.encode())
+
+
+def _show(text: str) -> None:
     """Print a text that is as wide as it wants to be, without what the terminal cannot show."""
     from pflbench.report.text import fitting
 

@@ -59,10 +59,7 @@ def compare(
         raise unknown("order", sort, SORTS)
     found = compared(a, b, selection, data_dir)
     said = text(found, format_, factor=factor, only_changed=only_changed, sort=sort, split=split)  # type: ignore[arg-type]
-    if output is None:
-        common.show(said)
-    else:
-        common.write(output, said.encode())
+    common.put(said, output)
     dropped = [] if fail_if_drop is None else [one for one in found.pairs if one.drops(fail_if_drop)]
     for one in dropped:
         errors().print(f"Dropped by more than {fail_if_drop:g} points: {one.name}: {one.difference:+.2f}.")

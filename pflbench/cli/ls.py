@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -78,16 +77,14 @@ def _method(what: str, name: str) -> int:
 
 
 def _runs(wanted: Wanted, format: str, results: Path) -> int:
-    import csv
-
     from pflbench.reading.runs import Listed, lines
     from pflbench.reading.stored import select
+    from pflbench.report.text import in_csv
 
     store = ShownStore(results, packaged=False)
     found = lines([one.run for one in select(store, wanted)], store)
     if format == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows([Listed._fields, *found])
+        common.put("".join(f"{in_csv(line)}\n" for line in (Listed._fields, *found)))
     elif found:
         common.show_runs(found)
     else:
@@ -167,9 +164,9 @@ def status(
     tables = tables or every_profile(selection, store, own)
     other = elsewhere(tables, store)
     if not stored:
-        print(f"No results in {str(results)!r} yet.")
+        console().print(f"No results in {str(results)!r} yet.")
     elif other:
-        print(other)
+        console().print(other)
     return 0
 
 
@@ -189,13 +186,13 @@ def _say(table: Expansion, stored: dict[str, Stored], beside: list[str], found: 
     failed = any(stored[id].failure is not None for id in own if id in stored)
     suite = read(str(table.path), found) if failed else None
     labels = labelled(suite, table).labels if suite else {}
-    print(f"{table.suite} [{table.profile}]: {_count(own, stored)}")
+    console().print(f"{table.suite} [{table.profile}]: {_count(own, stored)}")
     if beside:
-        print(f"  beside the suite's rows: {_count(beside, stored)}")
+        console().print(f"  beside the suite's rows: {_count(beside, stored)}")
     for id in [*own, *beside]:
         run = stored.get(id)
         if run is not None and run.failure is not None:
-            print(f"  failed {id} {labels.get(id, run.spec.method.name)} seed {run.spec.seed}: {run.failure}")
+            console().print(f"  failed {id} {labels.get(id, run.spec.method.name)} seed {run.spec.seed}: {run.failure}")
 
 
 def _count(ids: list[str], stored: dict[str, Stored]) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from pflbench.cli.common import PLAIN, errors
+from pflbench.cli.common import errors
+from pflbench.console import Console
 from pflbench.executor.local import Progress as Moved
 from pflbench.executor.task import Done, Task
 from pflbench.running.events import Event, Note, Training
@@ -27,7 +27,7 @@ class Display(AbstractContextManager["Display"]):
     """
 
     def __init__(self, quiet: bool):
-        self.quiet, self.console = quiet, Console(quiet=quiet, **PLAIN)
+        self.quiet, self.console = quiet, Console(quiet=quiet)
         self.begun, self.finished = time.monotonic(), 0
         self.names: Mapping[str, str] = {}
         self.work: Mapping[str, float] = {}
@@ -60,9 +60,11 @@ class Display(AbstractContextManager["Display"]):
         self.begun, self.names, self.work = time.monotonic(), training.names, training.work
         if self.console.is_terminal:
             self.progress = Progress(
-                TextColumn("{task.description}", table_column=Column()),  # broken into lines where it is too wide
+                TextColumn(
+                    "{task.description}", markup=False, table_column=Column()
+                ),  # broken into lines where it is too wide
                 BarColumn(bar_width=24),
-                TextColumn("{task.fields[note]}", table_column=Column()),
+                TextColumn("{task.fields[note]}", markup=False, table_column=Column()),
                 console=self.console,
                 transient=True,
             )

@@ -108,7 +108,8 @@ def report(
 
         common.check_output(output, "tables.html")
         made = page(selection, store, own, spread=spread, read_as=read_as, versus=versus, compare=compare_paper)
-        return _put(made, output)
+        common.put(made, output)
+        return 0
     first_look = format_ == "terminal" and output is None
     newest = first_look and not all_
     found = reported(
@@ -120,18 +121,9 @@ def report(
         _say_lacking(found.tables)
     else:
         text = "\n".join(render(table, format_, compare_paper) for table in tables)  # type: ignore[arg-type]
-    _put(text, output)
+    common.put(text, output, styled=format_ == "terminal")
     if newest and found.others:
         console().print(f"{count(len(found.others), 'more table')}: {command('report', ' --all', results)}")
-    return 0
-
-
-def _put(text: str, output: Path | None) -> int:
-    """Print the text, or write it to a file that was asked for."""
-    if output is None:
-        common.show(text)
-    else:
-        common.write(output, text.encode())
     return 0
 
 
@@ -168,5 +160,5 @@ def explain(
     root = data_root(data_dir) if data else None
     found = explain(suite, row, column, ShownStore(results, packaged=packaged), selection, stage=stage, root=root)
     width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
-    common.show(text(found, width))
+    common.put(text(found, width))
     return 0

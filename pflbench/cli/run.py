@@ -7,12 +7,12 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from pflbench.cli import common, options
 from pflbench.cli.common import console, errors
 from pflbench.cli.options import EXECUTION, SELECTION, asking, option
 from pflbench.commands import command
+from pflbench.console import Console
 from pflbench.data.root import data_root
 from pflbench.running.execution import Execution
 from pflbench.selection import Selection
@@ -110,7 +110,7 @@ def plan(
         more = (f" --data-dir {quote(str(data_dir.absolute()))}" if data_dir else "") + (
             f" --shard {part}" if part else ""
         )
-        print(script(selection.options + more, results), end="")
+        common.put(script(selection.options + more, results))
         return 0
     made = plan(suites, selection, results, data_root(data_dir), measure=measure, on_event=_say_measuring, shard=part)
     for text in (*made.remarks, *made.tables):

@@ -17,6 +17,7 @@ from pflbench.output import requested
 from pflbench.reading.stored import Found, Place, placed, select
 from pflbench.report.cells import best_points
 from pflbench.report.reading import averaged, scored
+from pflbench.report.text import field
 from pflbench.result import RunResult
 from pflbench.selection import Wanted
 from pflbench.store import MissingRun, Store, schema
@@ -76,9 +77,19 @@ def write_open(tables: Iterable[pa.Table], file: IO[bytes], ending: str = ".csv"
     lines = 0
     with kind(file, first.schema) as writer:
         for table in itertools.chain([first], tables):
-            writer.write_table(table)
+            writer.write_table(_as_fields(table) if ending == ".csv" else table)
             lines += len(table)
     return lines
+
+
+def _as_fields(table: pa.Table) -> pa.Table:
+    """The table with texts as fields of CSV. Each is looked at once, since few differ."""
+    for i, kind in enumerate(table.schema):
+        if kind.type == pa.string():
+            coded = table.column(i).combine_chunks().dictionary_encode()
+            fields = pa.array(map(field, coded.dictionary.to_pylist()), pa.string())
+            table = table.set_column(i, kind, fields.take(coded.indices))
+    return table
 
 
 def _tables(store: Store, found: Iterable[Found], *, once: bool) -> Iterator[pa.Table]:

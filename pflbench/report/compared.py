@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pflbench.report.comparison import MOVED, STATES, Comparison, Pair, State
 from pflbench.report.statistics import LEVEL
-from pflbench.report.text import NONE, number, ranges
+from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number, ranges
 from pflbench.units import count
 
 Format = Literal["terminal", "markdown", "csv"]
@@ -79,7 +77,7 @@ def text(
     states = Counter(one.state(factor) for one in found.pairs)
     counts = ", ".join(f"{title[0].lower()}{title[1:]} {states[one]}" for one, title in STATES.items() if states[one])
     notes = [f"Cells: {counts}.", *_notes(found)]
-    parts.append("\n".join(f"- {note}" if marked else note for note in notes))
+    parts.append("\n".join(f"- {in_markdown(note)}" if marked else note for note in notes))
     return "\n\n".join(parts) + "\n"
 
 
@@ -92,8 +90,9 @@ def _grouped(shown: Sequence[tuple[State, Pair]], split: bool) -> dict[str, list
 
 
 def _sides(found: Comparison, marked: bool) -> str:
-    dash = "- " if marked else ""
-    return f"{dash}A: {found.a}\n{dash}B: {found.b}"
+    if marked:
+        return f"- A: {in_markdown(str(found.a))}\n- B: {in_markdown(str(found.b))}"
+    return f"A: {found.a}\nB: {found.b}"
 
 
 def _notes(found: Comparison) -> list[str]:
@@ -121,7 +120,7 @@ def _listed(pairs: Sequence[Pair], factor: float, format: Format) -> str:
     lines = [_line(one, factor) for one in pairs]
     kept = [i for i, name in enumerate(_HEADER) if name or any(line[i] for line in lines)]
     sides = ["left" if _HEADER[i] in ("Table", "Row", "Column", "") else "right" for i in kept]
-    fields = [[line[i].replace("|", "\\|") if format == "markdown" else line[i] for i in kept] for line in lines]
+    fields = [[in_pipes(line[i]) if format == "markdown" else line[i] for i in kept] for line in lines]
     style = "pipe" if format == "markdown" else "simple"
     header = [_HEADER[i] for i in kept]
     return tabulate(fields, headers=header, tablefmt=style, colalign=sides, disable_numparse=True)
@@ -145,31 +144,31 @@ def _number(value: float | None, sign: str = "") -> str:
 
 
 def _csv(shown: Sequence[tuple[State, Pair]], factor: float) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    lines = [in_csv(CSV_COLUMNS)]
     for state, one in shown:
         name, interval = one.name, one.interval
         over = "" if one.paired is None else "seeds" if one.seed is None else "clients"
-        writer.writerow(
-            (
-                *(
-                    name.suite,
-                    name.profile,
-                    name.row_title,
-                    name.row,
-                    name.column_title,
-                    name.column,
-                    name.stage,
-                    state,
-                ),
-                *map(_short, (one.a, one.b, one.difference, *(interval or (None, None)), one.factor)),
-                *(one.paired.n if one.paired else None, over, one.seed),
-                *(" ".join(map(str, seeds)) for seeds in (one.seeds_a, one.seeds_b)),
-                *(one.alike, one.rounding, one.why(factor), " ".join(one.runs_a), " ".join(one.runs_b)),
+        lines.append(
+            in_csv(
+                (
+                    *(
+                        name.suite,
+                        name.profile,
+                        name.row_title,
+                        name.row,
+                        name.column_title,
+                        name.column,
+                        name.stage,
+                        state,
+                    ),
+                    *map(_short, (one.a, one.b, one.difference, *(interval or (None, None)), one.factor)),
+                    *(one.paired.n if one.paired else None, over, one.seed),
+                    *(" ".join(map(str, seeds)) for seeds in (one.seeds_a, one.seeds_b)),
+                    *(one.alike, one.rounding, one.why(factor), " ".join(one.runs_a), " ".join(one.runs_b)),
+                )
             )
         )
-    return file.getvalue()
+    return "\n".join(lines) + "\n"
 
 
 def _short(value: float | None) -> float | None:

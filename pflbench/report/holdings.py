@@ -11,10 +11,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from rich import box
-from rich.console import Console, ConsoleOptions
+from rich.console import Console as AnyConsole
+from rich.console import ConsoleOptions
 from rich.measure import Measurement
 from rich.table import Table
 
+from pflbench.console import Console
 from pflbench.report.text import ranges
 from pflbench.units import count
 
@@ -125,7 +127,7 @@ class Shown:
     query: bool
     every: bool
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | str]:
+    def __rich_console__(self, console: AnyConsole, options: ConsoleOptions) -> Iterator[Table | str]:
         """A column for each class where there is room, else the classes that each client has most of."""
         for often in (None, *range(_OFTEN, 0, -1)):
             table = self._table(often)
@@ -163,7 +165,7 @@ class Shown:
 
     def __str__(self) -> str:
         width = shutil.get_terminal_size().columns
-        console = Console(width=width, markup=False, emoji=False, highlight=False, color_system=None, soft_wrap=True)
+        console = Console(width=width, color_system=None)
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip("\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import os
@@ -13,15 +12,16 @@ from html import escape
 from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from pflbench.console import Console
+from pflbench.output import plain
 from pflbench.report import appendix, text
 from pflbench.report.beside import side_by_side
 from pflbench.report.latex import latex
 from pflbench.report.table import CellValue, Row, Table
-from pflbench.report.text import View, views
+from pflbench.report.text import View, in_csv, views
 from pflbench.suite.cells import ColumnHead
 
 Format = Literal["terminal", "markdown", "latex", "csv"]
@@ -40,9 +40,6 @@ VERSUS_COLUMNS = (
     *("versus_p", "versus_sign_p", "versus_star", "versus_detectable"),
 )
 """What a rival adds to the CSV."""
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a text begins that spreadsheets compute."""
 
 OVER_CLIENTS_COLUMNS = (
     *("clients_scored", "client_mean", "worst_tenth", "worst_tenth_low", "worst_tenth_high"),
@@ -79,9 +76,9 @@ def render(
 
 def _markdown(table: Table, compare: bool) -> str:
     parts = [
-        f"### {table.title}",
-        *(_grid(table, view, "pipe", _in_pipes, Styles("**{}**", "**_{}_**", "*{}*")) for view in views(table)),
-        "\n".join(f"- {line}" for line in table.footer),
+        f"### {text.in_markdown(table.title)}",
+        *(_grid(table, view, "pipe", text.in_pipes, Styles("**{}**", "**_{}_**", "*{}*")) for view in views(table)),
+        "\n".join(f"- {text.in_markdown(line)}" for line in table.footer),
     ]
     parts += [part for one in appendix.appendices(table, compare) for part in markdown_appendix(one)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -89,26 +86,26 @@ def _markdown(table: Table, compare: bool) -> str:
 
 def markdown_appendix(of: appendix.Appendix) -> list[str]:
     """What follows a table, as Markdown: parts with an empty line between them."""
-    fields = [list(map(_in_pipes, line)) for line in of.lines]
+    fields = [list(map(text.in_pipes, line)) for line in of.lines]
     shown = _tabulated(of.header, fields, "pipe") if fields else ""
-    parts = [f"#### {_in_pipes(of.title)}", shown, "\n".join(f"- {note}" for note in of.notes)]
+    parts = [f"#### {text.in_pipes(of.title)}", shown, "\n".join(f"- {text.in_markdown(note)}" for note in of.notes)]
     return [part for part in parts if part]
-
-
-def _in_pipes(words: str) -> str:
-    return words.replace("|", "\\|")
 
 
 def html(table: Table) -> str:
     """The table with its title and footer, as a fragment of HTML without styles of its own, for notebooks."""
     table = side_by_side(table)
-    parts = [f"<h4>{escape(table.title)}</h4>"]
+    parts = [f"<h4>{_escaped(table.title)}</h4>"]
     parts += [
-        _grid(table, view, "unsafehtml", escape, Styles("<b>{}</b>", "<b><i>{}</i></b>", "<i>{}</i>"))
+        _grid(table, view, "unsafehtml", _escaped, Styles("<b>{}</b>", "<b><i>{}</i></b>", "<i>{}</i>"))
         for view in views(table)
     ]
-    parts += ["<ul>", *(f"<li>{escape(line)}</li>" for line in table.footer), "</ul>"] if table.footer else []
+    parts += ["<ul>", *(f"<li>{_escaped(line)}</li>" for line in table.footer), "</ul>"] if table.footer else []
     return "\n".join(parts) + "\n"
+
+
+def _escaped(words: str) -> str:
+    return escape(plain(words))
 
 
 class Styles(NamedTuple):
@@ -142,7 +139,7 @@ def _tabulated(header: Sequence[str], body: Sequence[Sequence[str]], format: str
     from tabulate import tabulate  # only Markdown and notebooks need it
 
     sides = ["right" if i and name not in appendix.LEFT else "left" for i, name in enumerate(header)]
-    escaped = escape if format == "unsafehtml" else _in_pipes
+    escaped = _escaped if format == "unsafehtml" else text.in_pipes
     headers = [escaped(name) for name in header]
     return tabulate(body, headers=headers, tablefmt=format, colalign=sides, disable_numparse=True)
 
@@ -180,15 +177,6 @@ def csv_lines(tables: Sequence[Table]) -> Iterator[CsvLine]:
 def versus_fields(table: Table) -> Iterator[str]:
     """What each line of a table has in the columns on its rival."""
     return (in_csv(_held(table, row, head)) for row, head, _ in table.shown)
-
-
-def in_csv(fields: Sequence[object]) -> str:
-    """Fields as CSV, without a line's end; text that a spreadsheet would take for a formula has a `'` in front."""
-    file = io.StringIO()
-    plain = [f"'{one}" if isinstance(one, str) and one.startswith(_FORMULA) else one for one in fields]
-    if plain:
-        csv.writer(file, lineterminator="").writerow(plain)
-    return file.getvalue()
 
 
 def _besides(value: CellValue) -> Sequence[object]:
@@ -250,6 +238,7 @@ def _terminal(table: Table, compare: bool, width: int | None, color: bool) -> st
     console = Console(
         file=io.StringIO(),
         width=width,
+        soft_wrap=False,
         force_terminal=color,
         no_color=no_color,
         color_system=("standard" if color else None),

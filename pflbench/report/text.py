@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import NamedTuple, TypeVar
 
+from pflbench.output import one_line, plain
 from pflbench.report.statistics import Interval
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.verdict import Verdict
@@ -21,6 +25,9 @@ SWINGS = "ˢ"
 _WIDEST = 16
 """Characters of a group in one line above its columns."""
 _ASCII = dict(zip("–—·×†²ᵍᵗˢ┃│━─╇┼", "--*x*2gts||=-=+", strict=True))
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a text begins that spreadsheets compute."""
+_TAG, _ENTITY, _LINK = re.compile("<(?=[A-Za-z/!?])"), re.compile(r"&(?=#?\w+;)"), re.compile(r"\]\(")
 _ASCII |= {"±": "+-", "√": "sqrt", "→": "->", "…": "..."}
 K = TypeVar("K")
 V = TypeVar("V")
@@ -68,6 +75,32 @@ def cell(value: CellValue | None, decimals: int, room: int = 0) -> str:
         failed = f", {value.failed} failed" if value.failed else ""
         text += f" ({value.done}/{value.expected}{failed})"
     return f"{text} †" if value.mixed else text
+
+
+def in_markdown(words: str) -> str:
+    """The words in one line, none of which Markdown takes for HTML, a link or a picture."""
+    return _LINK.sub(r"]\\(", _TAG.sub("&lt;", _ENTITY.sub("&amp;", one_line(words))))
+
+
+def in_pipes(words: str) -> str:
+    """The words as a field of a table in Markdown."""
+    return in_markdown(words).replace("|", "\\|")
+
+
+def field(value: object) -> object:
+    """The value as a field of CSV: a text that a spreadsheet would take for a formula has a `'` in front."""
+    if not isinstance(value, str):
+        return value
+    value = plain(value)
+    return f"'{value}" if value.startswith(_FORMULA) else value
+
+
+def in_csv(fields: Sequence[object]) -> str:
+    """Fields as CSV, without a line's end."""
+    file = io.StringIO()
+    if fields:
+        csv.writer(file, lineterminator="").writerow(map(field, fields))
+    return file.getvalue()
 
 
 def ranges(numbers: Iterable[int]) -> str:

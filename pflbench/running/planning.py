@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from rich import box
 from rich import table as grid
-from rich.console import Console
 
 from pflbench import names
+from pflbench.console import Console
 from pflbench.errors import UsageError
 from pflbench.executor.machine import processor
 from pflbench.names import Places
@@ -121,7 +121,7 @@ class TablePlan:
         yield self.total
 
     def __str__(self) -> str:
-        console = Console(width=WIDTH, markup=False, emoji=False, highlight=False, color_system=None)
+        console = Console(width=WIDTH, color_system=None, soft_wrap=False)
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip("\n")

@@ -25,6 +25,7 @@ from pflbench.executor import stopping
 from pflbench.executor.local import Progress
 from pflbench.executor.looking import absolute
 from pflbench.executor.task import Done, Task, headline
+from pflbench.output import plain
 from pflbench.running import training
 from pflbench.running.events import Event, Note, Training
 from pflbench.running.execution import Execution
@@ -115,7 +116,7 @@ def drain(text: str) -> None:
     with stopping.heeding(ends):
         outcome = training.train(work, order.results, order.execution, _say)
         heard = stopping.heard()
-    print(outcome, flush=True)
+    print(plain(str(outcome)), flush=True)
     if heard == ends and callable(put_back):
         put_back(heard, None)
     if heard:
@@ -139,7 +140,7 @@ def _ends() -> signal.Signals:
 
 def _say(event: Event) -> None:
     if not isinstance(event, Progress):
-        print(event, flush=True)
+        print(plain(str(event)), flush=True)
 
 
 def submit(work: training.Work, before: Mapping[str, Any], results: Path, execution: Execution) -> Jobs:

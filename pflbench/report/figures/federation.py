@@ -14,6 +14,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from pflbench.output import plain
 from pflbench.report.figures.pictures import METADATA, STYLE
 from pflbench.report.holdings import Holdings, Ints
 from pflbench.report.reading import Floats
@@ -52,7 +53,7 @@ def _figure(of: Holdings, query: bool) -> Figure:
     height = _TOP + _SIZES + _GAP + down + below
     figure = Figure(figsize=(width, height))
     part = "query" if query else "support"
-    title = textwrap.shorten(of.title, int(width * 13), placeholder="…")
+    title = textwrap.shorten(plain(of.title), int(width * 13), placeholder="…")
     figure.suptitle(title, x=_LEFT / width, y=1 - 0.12 / height, ha="left", va="top", fontsize=9)
     cells = figure.add_axes((_LEFT / width, below / height, across / width, down / height))
     bars = figure.add_axes(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
+
+from pflbench.output import plain
+from pflbench.report.text import in_csv
 
 Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked", "violin", "dots", "rank"]
 
@@ -84,6 +85,23 @@ class Drawing:
         return tuple(dict.fromkeys((*(label for label in self.order if label in there), *there)))
 
 
+def plain_texts(drawing: Drawing) -> Drawing:
+    """The drawing with its texts as they can be shown; no file of a picture can hold control characters."""
+    panels = []
+    for panel in drawing.panels:
+        series = (replace(one, label=plain(one.label), like=plain(one.like)) for one in panel.series)
+        ticks = tuple(map(plain, panel.ticks))
+        panels.append(replace(panel, title=plain(panel.title), ticks=ticks, series=tuple(series)))
+    return replace(
+        drawing,
+        title=plain(drawing.title),
+        panels=tuple(panels),
+        notes=tuple(map(plain, drawing.notes)),
+        order=tuple(map(plain, drawing.order)),
+        beside={plain(label): plain(more) for label, more in drawing.beside.items()},
+    )
+
+
 def to_csv(drawing: Drawing) -> str:
     """A line per point, at full precision; the axes' names are the headers of its two numbers.
 
@@ -92,15 +110,13 @@ def to_csv(drawing: Drawing) -> str:
     everything = [(panel, series) for panel in drawing.panels for series in panel.series]
     names = tuple(dict.fromkeys(name for _, series in everything for name in series.numbers))
     hue = [drawing.hue] if drawing.hue else []
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     ticks = ["column"] if any(panel.ticks for panel in drawing.panels) else []
-    writer.writerow(["figure", "profile", "panel", "series", drawing.x, drawing.y, "spread", "n", *hue, *names, *ticks])
+    head = ["figure", "profile", "panel", "series", drawing.x, drawing.y, "spread", "n", *hue, *names, *ticks]
+    lines: list[list[object]] = [[*head]]
     for panel, series in everything:
         own = [series.numbers.get(name) for name in names]
         for i, point in enumerate(series.points):
             hues = [series.hues[i] if series.hues else None for _ in hue]
-            numbers = ["" if value is None else repr(value) for value in (*point, *hues, *own)]
             at = [panel.ticks[round(point.x)] for _ in ticks]
-            writer.writerow([drawing.suite, drawing.profile, panel.title, series.label, *numbers, *at])
-    return text.getvalue()
+            lines.append([drawing.suite, drawing.profile, panel.title, series.label, *point, *hues, *own, *at])
+    return "".join(f"{in_csv(line)}\n" for line in lines)

@@ -17,7 +17,7 @@ from matplotlib.legend import Legend
 
 from pflbench.report.figures.labels import MANY, Names, at_ends, legend, legend_beside
 from pflbench.report.figures.marks import fill, looks, numbers
-from pflbench.report.figures.panels import Drawing, Panel
+from pflbench.report.figures.panels import Drawing, Panel, plain_texts
 from pflbench.report.figures.parts import in_a_line
 from pflbench.report.figures.ranks import draw, of_ranks
 
@@ -75,7 +75,7 @@ def picture(drawing: Drawing, format: str, *, caption: bool = False) -> bytes:
     """The figure as a file of this format. `caption`: its title above it, and its notes below it."""
     with style.context(["default", STYLE]):  # whatever this user's own settings are
         file = io.BytesIO()
-        figure_of(drawing, caption=caption).savefig(file, format=format, metadata=METADATA[format])
+        figure_of(plain_texts(drawing), caption=caption).savefig(file, format=format, metadata=METADATA[format])
         return file.getvalue()
 
 

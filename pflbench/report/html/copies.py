@@ -9,12 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pflbench.output import plain
 from pflbench.report.appendix import appendices
 from pflbench.report.html.data import Pool, Sheet
 from pflbench.report.html.escape import discreet
 from pflbench.report.latex import latex_appendix
-from pflbench.report.render import VERSUS_COLUMNS, csv_lines, in_csv, markdown_appendix, render, versus_fields
+from pflbench.report.render import VERSUS_COLUMNS, csv_lines, markdown_appendix, render, versus_fields
 from pflbench.report.table import Table
+from pflbench.report.text import in_csv
 
 FORMATS = ("markdown", "latex", "csv")
 Packed = dict[str, Any]
@@ -36,7 +38,7 @@ def copies(sheets: Iterable[Sheet], compare: bool) -> str:
             of[read_as] = {"": alone(table, compare, lines)}
             for row, versus in sheet.versus.get(read_as, {}).items():
                 of[read_as][row] = against(replace(table, versus=versus), lines)
-        of["bibtex"] = _numbers(sheet.bibtex.split("\n"), lines)
+        of["bibtex"] = _numbers(plain(sheet.bibtex).split("\n"), lines)
     content = json.dumps({"lines": lines.things, "tables": tables}, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(content.encode(), mtime=0)).decode()
 

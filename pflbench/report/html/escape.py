@@ -7,7 +7,9 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-_IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+from pflbench.output import plain
+
+_IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
 _PATH = re.compile(r"(?<![\w.:/~\\<-])(?:~?/|[A-Za-z]:\\|\\\\)(?=[\w.~])[^\s'\"`;,)\]]*")
 """An absolute path, or one from somebody's home folder."""
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5}(?:v\d+)?)")
@@ -15,7 +17,17 @@ _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5}(?:v\d+)?)")
 
 def embedded(data: Any) -> str:
     """The data as JSON that can stand in a script element: it has no `<`, so none can end or open an element."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(_IN_SCRIPT)
+    text = json.dumps(_plain(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.translate(_IN_SCRIPT)
+
+
+def _plain(data: Any) -> Any:
+    """The data with its texts as they can be shown."""
+    if isinstance(data, str):
+        return plain(data)
+    if isinstance(data, dict):
+        return {_plain(key): _plain(value) for key, value in data.items()}
+    return [_plain(one) for one in data] if isinstance(data, list | tuple) else data
 
 
 def link(text: str) -> str | None:
