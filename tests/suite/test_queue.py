@@ -29,10 +29,10 @@ def queue_file(folder: Path, text: str) -> Path:
 
 def test_the_queue_of_the_repository() -> None:
     items = read_queue(ROOT / "results" / "QUEUE.toml")
-    assert "cafeme-table1 [paper] rmnist-shards · cafeme · seeds 0-2" in [item.title for item in items]
+    assert "cafeme-table1 [paper] rmnist-shards · cafeme, per-fedavg · seeds 3-4" in [item.title for item in items]
     runs = [run for item in items for run in item.table.runs]
-    assert len(runs) == len(set(runs))
-    assert set(runs) >= set(expand(load("cafeme-table1")).runs)
+    assert len(runs) == len(set(runs)) and all(item.table.runs for item in items)
+    assert {run.rounds for run in runs if run.method.name != "local"} == {100, 1000}, "full protocols"
 
 
 def test_what_is_left_out_is_the_suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
