@@ -164,24 +164,25 @@ def table(
         UsageError: It is not one suite, something is unknown, or nothing of it has results.
     """
     from pflbench.reading.tables import none_there, reported
-    from pflbench.report.compact import only
     from pflbench.report.reading import readable
 
     if len(required(part.suites)) > 1:
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
     store = ShownStore(Path(results), packaged=packaged)
-    own, every = readable(store, data_dir), part.but(profile=part.profile or "paper", methods=None)
-    (table,) = reported(every, store, own, spread=spread, read_as=read, versus=versus, over_clients=fairness).tables
-    if not table.has_results:
-        raise none_there(part, store, own)
+    own, whole = readable(store, data_dir), part.but(profile=part.profile or "paper")
     how: dict[str, Any] = {"spread": spread, "read_as": read, "versus": versus}
+    (table,) = reported(whole, store, own, over_clients=fairness, **how).tables
+    if not table.has_results and not any(
+        one.has_results for one in reported(whole.but(methods=None), store, own).tables
+    ):
+        raise none_there(part, store, own)
 
     def page() -> str:
         from pflbench.reading.page import page
 
-        return page(part.but(profile=part.profile or "paper"), store, own, **how)
+        return page(whole, store, own, **how)
 
-    return FinishedTable(only([table], part.methods)[0], page)
+    return FinishedTable(table, page)
 
 
 def scores(part: Selection | None = None, results: Where = "results", *, packaged: bool = False) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from pflbench.commands import public_folder
@@ -11,8 +10,8 @@ from pflbench.names import BUILT_IN
 from pflbench.reading.citing import cited
 from pflbench.reading.explaining import hyperparameters, method_of, shared_settings
 from pflbench.reading.methods import described
-from pflbench.reading.tables import asked_for
-from pflbench.report.compact import only, rows_of
+from pflbench.reading.tables import asked_for, counted_rows, names
+from pflbench.report.compact import check_known
 from pflbench.report.html.copies import copies
 from pflbench.report.html.data import Sheet, Told, numbered
 from pflbench.report.html.methods import Described
@@ -48,12 +47,18 @@ def page(
     found = asked_for(part, store, own, spread=spread, read_as=read_as)
     shelf, asked = Shelf(store), askers(store)
     sheets = [
-        Sheet({"last": table}, selection(suites=[name]), bibtex=cited(name), results=public_folder(store.root))
+        Sheet(
+            {"last": counted_rows(table, part.methods)},
+            selection(suites=[name]),
+            bibtex=cited(name),
+            results=public_folder(store.root),
+        )
         for name, table in found.counted.items()
     ]
     sheets += [_sheet(one, part, shelf, asked) for one in found.shown]
-    only([sheet.table for sheet in sheets], part.methods)  # raises where it is none's
-    kept = numbered([sheet for sheet in (_with_rows(one, part.methods) for one in sheets) if sheet.has_rows])
+    fills = [sheet.fills["last"] for sheet in sheets if sheet.fills]
+    check_known(part.methods, names(found.counted.values(), fills))
+    kept = numbered([sheet for sheet in sheets if sheet.has_rows])
     rivals = {
         sheet.key: rival(filled.table, versus) for sheet in kept if versus and (filled := sheet.fills.get("last"))
     }
@@ -83,18 +88,13 @@ def _methods(sheets: Sequence[Sheet]) -> dict[str, Described]:
     return found
 
 
-def _with_rows(sheet: Sheet, methods: Sequence[str]) -> Sheet:
-    """The table with the rows of these methods alone; no methods: as it is."""
-    return replace(sheet, tables={read_as: rows_of(table, methods) for read_as, table in sheet.tables.items()})
-
-
 def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sheet:
     last = fill(table, shelf, asked)
     fills: dict[ReadAs, Filled] = {"last": last}
     if several(last):
         fills |= {one: reread(last, one) for one in READINGS[1:]}
     return Sheet(
-        tables={one: finished(filled) for one, filled in fills.items()},
+        tables={one: finished(filled, methods=part.methods) for one, filled in fills.items()},
         results=public_folder(shelf.root),
         part=table.part.but(suites=[_called(table)], profile=table.profile, methods=part.methods),
         paper=table.paper,

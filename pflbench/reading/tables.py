@@ -9,9 +9,9 @@ from typing import NamedTuple, get_args
 
 from pflbench.commands import command
 from pflbench.errors import UsageError, unknown
-from pflbench.report.compact import only
+from pflbench.report.compact import check_known, names_of, rows_of
 from pflbench.report.dataset_table import lay_out_counts
-from pflbench.report.layout import fill, finished
+from pflbench.report.layout import Filled, fill, finished
 from pflbench.report.reading import Shelf
 from pflbench.report.table import Table
 from pflbench.report.unlisted import extra_rows
@@ -67,9 +67,21 @@ def reported(
     """
     found = asked_for(part, store, own, spread=spread, newest=newest, read_as=read_as)
     shelf, asked = Shelf(store), askers(store)
-    filled = (fill(one, shelf, asked, read_as) for one in found.shown)
-    tables = [*found.counted.values(), *(finished(one, versus, over_clients=over_clients) for one in filled)]
-    return Reported(only(tables, part.methods), found.others)
+    filled = [fill(one, shelf, asked, read_as) for one in found.shown]
+    check_known(part.methods, names(found.counted.values(), filled))
+    tables = [counted_rows(one, part.methods) for one in found.counted.values()]
+    tables += [finished(one, versus, over_clients=over_clients, methods=part.methods) for one in filled]
+    return Reported([table for table in tables if table.rows or table.extra], found.others)
+
+
+def names(counted: Iterable[Table], filled: Iterable[Filled]) -> set[str]:
+    """What the rows of these tables can be asked for by."""
+    return set[str]().union(*(names_of(row) for table in counted for row in table.rows), *(one.names for one in filled))
+
+
+def counted_rows(table: Table, methods: Sequence[str]) -> Table:
+    """A table of statistics with these rows alone; no methods: as it is."""
+    return replace(table, rows=rows_of(table.rows, (), methods)[0])
 
 
 class AskedFor(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pflbench.errors import unknown
@@ -39,36 +39,29 @@ def compact(table: Table, compare: bool = True) -> Table:
     )
 
 
-def only(tables: Iterable[Table], methods: Collection[str]) -> list[Table]:
-    """The tables with the rows of these methods alone, those that have any. No methods: the tables as they are.
+def check_known(methods: Collection[str], known: Collection[str]) -> None:
+    """Raise `UsageError` for the name of a row or method that no table has. `known`: what their rows are called."""
+    for name in {without_folder(name) for name in methods} - set(known):
+        raise unknown("method", name, {other for other in known if not other.startswith(EXTRA)})
+
+
+def rows_of(rows: Sequence[Row], extra: Sequence[Row], methods: Collection[str]) -> tuple[tuple[Row, ...], ...]:
+    """The rows and extra rows of these methods alone, perhaps none. No methods: all.
 
     `methods`: ids of rows, or names of methods, of one's own as `file.py:Class`. A name that is a row's id is that row,
-    with those that show its runs at other stages, even where it is a method of more rows. Raises `UsageError` where no
-    row of any of the tables is called so.
+    with those that show its runs at other stages, even where it is a method of more rows.
     """
-    tables, wanted = list(tables), {without_folder(name) for name in methods}
-    known = {name for table in tables for row in (*table.rows, *table.extra) for name in _names(row)}
-    for name in wanted - known:
-        raise unknown("method", name, {other for other in known if not other.startswith(EXTRA)})
-    left = [rows_of(table, methods) for table in tables]
-    return [table for table in left if table.rows or table.extra]
-
-
-def rows_of(table: Table, methods: Collection[str]) -> Table:
-    """The table with the rows of these methods alone, as `only` takes them; perhaps without any."""
     wanted = {without_folder(name) for name in methods}
     if not wanted:
-        return table
-    ids = {row.id for row in table.rows}
+        return tuple(rows), tuple(extra)
+    ids = {row.id for row in rows}
 
     def kept(row: Row) -> bool:
-        return row.id in wanted or any(name in wanted and name not in ids for name in _names(row))
+        return row.id in wanted or any(name in wanted and name not in ids for name in names_of(row))
 
-    shown = {id for row in (*table.rows, *table.extra) if kept(row) for id in _runs(row)}
-    rows, extra = (
-        [r for r in some if kept(r) or (_runs(r) and _runs(r) <= shown)] for some in (table.rows, table.extra)
-    )
-    return replace(table, rows=tuple(rows), extra=tuple(extra))
+    shown = {id for row in (*rows, *extra) if kept(row) for id in _runs(row)}
+    left = ((row for row in some if kept(row) or (_runs(row) and _runs(row) <= shown)) for some in (rows, extra))
+    return tuple(map(tuple, left))
 
 
 def _runs(row: Row) -> set[str]:
@@ -76,7 +69,8 @@ def _runs(row: Row) -> set[str]:
     return {id for value in row.cells if value is not None for ids in value.runs.values() for id in ids}
 
 
-def _names(row: Row) -> set[str]:
+def names_of(row: Row) -> set[str]:
+    """What a row can be asked for by: its id, and the methods of its runs."""
     return {row.id, *(value.method for value in row.cells if value is not None)}
 
 

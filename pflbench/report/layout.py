@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pflbench.commands import public_folder
 from pflbench.report.beside import compared, protocol_of
 from pflbench.report.cells import Read, read, settle, value
+from pflbench.report.compact import rows_of
 from pflbench.report.fairness import fairness
 from pflbench.report.footer import footer
 from pflbench.report.lacking import lacking
@@ -28,6 +29,7 @@ from pflbench.store import Store
 from pflbench.store.asked import Askers, askers
 from pflbench.suite.cells import Cell, ColumnHead, Derived, Expansion, ReadAs, Reference, TableColumn
 
+V = TypeVar("V")
 _READ: dict[ReadAs, str] = {"last": "", "last-10": " [last ten scored rounds]", "best": " [best round: optimistic]"}
 """What the title says of the rounds that a table is read in."""
 
@@ -70,6 +72,36 @@ class Filled:
         each = {place: fairness(done, self.cells[place].reading) for place, done in self.found.items()}
         return {place: one for place, one in each.items() if one is not None}
 
+    @property
+    def names(self) -> set[str]:
+        """What its rows can be asked for by: their ids, and the methods of their runs."""
+        derived = {one.id for one in self.table.derived if one.axis == "rows"}
+        return {row for row, _ in self.grid} | {value.method for value in self.grid.values()} | derived
+
+    def only(self, rows: Collection[str], methods: Sequence[str]) -> Filled:
+        """The same with these rows alone, by their ids, as if the suite had no others; their numbers are as they were.
+
+        `methods`: what they were asked for by, which commands name.
+        """
+        cells = _of_rows(self.cells, rows)
+        there = {cell.column.id for place, cell in cells.items() if self.grid[place].there}
+        trained = {run.method.name for cell in cells.values() for run in cell.needed}
+        guests = {id: title for id, title in self.guests.items() if id in rows}
+        table = _with_rows(self.table, rows, cells.values(), methods)
+        titles = {*guests.values(), *(row.title for row in table.rows)}
+        return replace(
+            self,
+            table=table,
+            cells=cells,
+            found=_of_rows(self.found, rows),
+            grid=_of_rows(self.grid, rows),
+            guests=guests,
+            used=[one for one in self.used if one.row in titles],
+            mixed={column: line for column, line in self.mixed.items() if column in there},
+            spare=[run for run in self.spare if run.method.name in trained],
+            older=_left_over(table, [], self.shelf)[1],
+        )
+
     def against(self, versus: str) -> Versus:
         """All cells against those of a row, or of a method that one row shows. Raises `UsageError` if that is none."""
         return held_against(versus, self.table, self.grid, self.found)
@@ -96,6 +128,29 @@ def lay_out(
         UsageError: `versus` means no row.
     """
     return finished(fill(table, Shelf(store), askers(store), read_as), versus, over_clients=over_clients)
+
+
+def _of_rows(some: Mapping[tuple[str, str], V], rows: Collection[str]) -> dict[tuple[str, str], V]:
+    """What stands in the places of these rows, by their ids."""
+    return {place: one for place, one in some.items() if place[0] in rows}
+
+
+def _with_rows(table: Expansion, rows: Collection[str], cells: Iterable[Cell], methods: Sequence[str]) -> Expansion:
+    """The table with these rows alone, and what its suite says of them; `cells`: theirs, and those of extra rows."""
+    cells, left = list(cells), tuple(row for row in table.rows if row.id in rows)
+    own = tuple(cell for cell in table.cells if cell.row.id in rows)
+    followed = {cell.follows for cell in own}
+    columns = [column.id for column in table.columns]
+    return replace(
+        table,
+        rows=left,
+        cells=own,
+        derived=tuple(one for one in table.derived if one.axis == "columns" or one.id in rows),
+        notes=table.notes_on(cells),
+        departures=tuple(one for one in table.departures if one.concerns(left, columns)),
+        protocol=(followed.pop() if len(followed) == 1 else "") or table.protocol,
+        part=table.part.but(methods=methods),
+    )
 
 
 def fill(table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last") -> Filled:
@@ -149,27 +204,43 @@ def _grid(
     return grid
 
 
-def finished(of: Filled, versus: str | None = None, *, over_clients: bool = False) -> Table:
-    """The table with what stands beside, above and below its numbers; the rest as `lay_out` takes it."""
+def finished(
+    of: Filled, versus: str | None = None, *, over_clients: bool = False, methods: Sequence[str] = ()
+) -> Table:
+    """The table with what stands beside, above and below its numbers.
+
+    Args:
+        of: Its cells.
+        versus: As `lay_out` takes it.
+        over_clients: As `lay_out` takes it.
+        methods: The rows to show, as `compact.rows_of` takes them, and to tell of; none: all. What is bold, ranks and
+            rivals are those of the whole table.
+    """
+    against = of.against(versus) if versus else None
+    grid, told = compared(of.table, of.other, of.grid, of.shelf, of.read_as)
+    columns, differences = derive(of.table, list(of.guests), grid)
+    named = {row.id: row.title for row in of.table.rows}
+    named |= {one.id: one.title for one in of.table.derived if one.axis == "rows"}
+    every = [_rows(titles, of.used, grid | differences, columns) for titles in (named, of.guests)]
+    rows, extra = rows_of(every[0], every[1], methods)
+    if methods:
+        of = replace(of, grid=grid).only({row.id for row in (*rows, *extra)}, methods)
+        grid = of.grid
     table, guests = of.table, of.guests
     named = {row.id: row.title for row in table.rows}
-    against = of.against(versus) if versus else None
-    grid, told = compared(table, of.other, of.grid, of.shelf, of.read_as)
-    columns, differences = derive(table, list(guests), grid)
     told_of = public_folder(of.shelf.root)
     mixed = list(of.mixed.values())
     lines, warnings, summary = footer(table, grid, named | guests, of.used, mixed, of.spare, of.older, told_of)
     public = lacking(table, grid, told_of, of.shelf.failed)
     filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
     done = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}
-    named |= {one.id: one.title for one in table.derived if one.axis == "rows"}
     return Table(
         suite=table.suite,
         title=table.heading + _READ[of.read_as],
         profile=table.profile,
         columns=columns,
-        rows=_rows(named, of.used, grid | differences, columns),
-        extra=_rows(guests, of.used, grid | differences, columns),
+        rows=rows,
+        extra=extra,
         decimals=table.layout.decimals,
         blocks=table.layout.blocks == "group",
         footer=(*lines, *cautions(table.cells, done, of.shelf), *([public] if public else []), *told),

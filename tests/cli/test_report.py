@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from cli_kit import method_file
 
+import pflbench as pb
 from pflbench.result import RunResult, Score
 from pflbench.selection import selection
 from pflbench.store import Store
@@ -103,6 +105,20 @@ def test_rows_are_chosen_by_method(cli: Any, folder: Path) -> None:
     assert some.splitlines() == [whole[0], *kept] and 1 < len(kept) < len(whole) - 1, "the same numbers, fewer lines"
     wrong = cli("report", "-s", "tiny.toml", "-m", "dito")
     assert wrong.code == 2 and "Did you mean 'ditto'" in wrong.err
+
+
+def test_chosen_rows_alone_are_told_of(cli: Any, folder: Path) -> None:
+    """On a terminal, in Markdown, on the page and in Python: nothing of FedAvg's missing seed and hyperparameters."""
+    assert cli(*RUN, "-m", "fedavg", "-m", "ditto", "--set", "fedavg.lr=0.2").code == 0
+    report = ("report", "-s", "tiny.toml", "--profile", "paper")
+    assert "hyperparameters of fedavg" in cli(*report, "--full").out
+    table = pb.table(pb.select("tiny.toml", methods=["ditto"]), results=folder / "results")
+    said = [cli(*report, "-m", "ditto", *how).out for how in ((), ("--full",), ("--format", "markdown"))]
+    page = cli(*report, "-m", "ditto", "--format", "html").out
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    for one in (*said, table.to_markdown(), table.to_latex(), *map(str, data["pool"])):
+        assert "fedavg" not in one.lower(), one
+    assert all("--method ditto" in one for one in said)
 
 
 def test_fresh_leaves_packed_runs_out(cli: Any) -> None:
