@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
+import io
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tokenize
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from importlib.machinery import ModuleSpec
@@ -72,11 +74,15 @@ class Code:
 
         Names of modules count relative to the file, or to a folder of the import path, so that folders may move.
         """
-        own = hashlib.sha256(self.texts[self.path])
-        if len(self.texts) == 1 and not self.methods:
-            return own.hexdigest()[:12]
-        lines = [own.hexdigest(), *(f"{name} {hashlib.sha256(text).hexdigest()}" for name, text in self._beside())]
-        return hashlib.sha256("\n".join([*lines, *self.methods]).encode()).hexdigest()[:12]
+        return self._hashed(lambda text: text)
+
+    @cached_property
+    def digest(self) -> str:
+        """The version as if no file had comments, docstrings, blank lines or blanks at the end of a line.
+
+        Code of equal digests computes the same numbers, unless it reads its own docstrings.
+        """
+        return self._hashed(bare)
 
     @property
     def source(self) -> str:
@@ -97,6 +103,14 @@ class Code:
             if is_installed(self.path) and first != self.module.partition(".")[0]:  # beside it lie others' packages
                 return None
         return _found(self.folders, name)
+
+    def _hashed(self, read: Callable[[bytes], bytes]) -> str:
+        """12 hex digits over all files as `read` turns their bytes, and over the methods."""
+        own = hashlib.sha256(read(self.texts[self.path]))
+        if len(self.texts) == 1 and not self.methods:
+            return own.hexdigest()[:12]
+        beside = (f"{name} {hashlib.sha256(read(text)).hexdigest()}" for name, text in self._beside())
+        return hashlib.sha256("\n".join([own.hexdigest(), *beside, *self.methods]).encode()).hexdigest()[:12]
 
     def _beside(self) -> list[tuple[str, bytes]]:
         return sorted((self._name(path), text) for path, text in self.texts.items() if path != self.path)
@@ -179,6 +193,60 @@ def syntax(path: Path, text: bytes | None = None) -> ast.Module:
 
 
 _tree: Callable[[bytes], ast.Module] = lru_cache(maxsize=256)(ast.parse)
+
+
+_Span = tuple[int, int, int, int]
+"""First line, from 0, and column, last line and the column behind it; columns in characters."""
+
+
+@lru_cache(maxsize=256)
+def bare(text: bytes) -> bytes:
+    """Source without comments, docstrings, blank lines, and blanks at the end of a line; strings stay as they are.
+
+    All is cut out by its position, so the result is the same for every version of Python that can read the source.
+    """
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(text).readline)
+    source = text.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+    lines = source.split("\n")  # as Python ends them: a form feed, at which `splitlines` cuts, ends no line
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    documented = list(_docstrings(ast.parse(source), lines))
+    comments = [_span(token.start, token.end) for token in tokens if token.type == tokenize.COMMENT]
+    for row, column, last, end in sorted([*comments, *documented], reverse=True):
+        lines[row : last + 1] = [lines[row][:column] + lines[last][end:], *[""] * (last - row)]
+    fixed = {row for first, _, last, _ in _strings(tokens, documented) for row in range(first, last)}
+    kept = (line if row in fixed else line.rstrip() for row, line in enumerate(lines))
+    return "\n".join(line for row, line in enumerate(kept) if line or row in fixed).encode()
+
+
+def _span(start: tuple[int, int], end: tuple[int, int]) -> _Span:
+    return start[0] - 1, start[1], end[0] - 1, end[1]
+
+
+def _docstrings(tree: ast.Module, lines: Sequence[str]) -> Iterator[_Span]:
+    """Where the docstrings of a module, its classes and its functions are."""
+
+    def characters(row: int, column: int) -> int:  # a syntax tree counts bytes of UTF-8
+        return len(lines[row - 1].encode()[:column].decode())
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if ast.get_docstring(node, clean=False) is not None:
+                one = node.body[0]
+                last, end = one.end_lineno or 0, one.end_col_offset or 0
+                yield one.lineno - 1, characters(one.lineno, one.col_offset), last - 1, characters(last, end)
+
+
+def _strings(tokens: Iterable[tokenize.TokenInfo], documented: Sequence[_Span]) -> Iterator[_Span]:
+    """Where strings are that are no docstrings. Since Python 3.12 an f-string is several tokens."""
+    begun = list[tuple[int, int]]()
+    for token in tokens:
+        kind = tokenize.tok_name[token.type]
+        if kind.endswith("STRING_START"):
+            begun.append(token.start)
+        elif kind == "STRING" or kind.endswith("STRING_END"):
+            span = _span(token.start if kind == "STRING" else begun.pop(), token.end)
+            if not any(one[:2] <= span[:2] and span[2:] <= one[2:] for one in documented):
+                yield span
 
 
 @lru_cache(maxsize=256)

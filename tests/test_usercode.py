@@ -283,3 +283,69 @@ def test_what_is_imported_unseen_is_refused_each_time(
 def test_what_python_itself_has_is_nothing_to_use(kind: names.Kind, reference: str) -> None:
     with pytest.raises(UsageError, match="is a module of Python itself"):
         catalog.describe(reference) if kind == "methods" else catalog.describe_options(kind, reference)
+
+
+CODE = '''"""A module."""
+import math  # for the root
+
+
+class A:
+    "One class."
+
+    NAME = """
+    kept   \n
+# no comment
+"""
+
+    def f(self):
+        # Nothing.
+        return f"# {math.sqrt(4)}"  # é
+'''
+SAME: dict[str, Callable[[str], str]] = {
+    "comments": lambda text: text.replace("# for the root", "").replace("# Nothing.", "# Something else, é."),
+    "a comment more": lambda text: text + "# At the end.\n",
+    "docstrings": lambda text: text.replace('"""A module."""', '"""Another\n\nmodule é."""').replace("One class", "A"),
+    "no docstring": lambda text: text.replace('    "One class."\n', ""),
+    "blank lines": lambda text: text.replace("\n\n\n", "\n").replace("class A:\n", "class A:\n   \n"),
+    "blanks at the end": lambda text: text.replace("class A:", "class A:  "),
+    "line ends": lambda text: text.replace("\n", "\r\n"),
+    "a mark of the encoding": lambda text: "\ufeff" + text,
+}
+OTHER: dict[str, Callable[[str], str]] = {
+    "code": lambda text: text.replace("4", "5"),
+    "a string": lambda text: text.replace("kept", "changed"),
+    "a blank in a string": lambda text: text.replace("kept   ", "kept"),
+    "a line in a string": lambda text: text.replace("# no comment\n", ""),
+    "an f-string": lambda text: text.replace('f"# {', 'f"{'),
+    "an indent": lambda text: text.replace("    def f", "def f"),
+}
+
+
+def digest(folder: Path, text: str) -> str:
+    (folder / "main.py").write_bytes(text.encode())
+    return usercode.read(folder / "main.py").digest
+
+
+@pytest.mark.parametrize("edit", SAME.values(), ids=SAME)
+def test_what_computes_nothing_is_no_part_of_the_digest(tmp_path: Path, edit: Callable[[str], str]) -> None:
+    assert edit(CODE) != CODE and digest(tmp_path, edit(CODE)) == digest(tmp_path, CODE)
+
+
+@pytest.mark.parametrize("edit", OTHER.values(), ids=OTHER)
+def test_all_else_is_part_of_the_digest(tmp_path: Path, edit: Callable[[str], str]) -> None:
+    assert digest(tmp_path, edit(CODE)) != digest(tmp_path, CODE)
+
+
+def test_a_digest_is_the_same_on_every_python(tmp_path: Path) -> None:
+    """Runs of different machines are compared by it: found with Python 3.10 to 3.13."""
+    assert digest(tmp_path, CODE) == "ce96ff7f9edb"
+
+
+def test_the_digest_is_of_the_neighbors_too(tmp_path: Path) -> None:
+    write(tmp_path, LAYOUTS["plain"])
+    first = usercode.read(tmp_path / "main.py")
+    write(tmp_path, {"helper.py": "A = 1  # one\n"})
+    commented = usercode.read(tmp_path / "main.py")
+    write(tmp_path, {"helper.py": "A = 2\n"})
+    assert first.digest == commented.digest != usercode.read(tmp_path / "main.py").digest
+    assert first.version != commented.version

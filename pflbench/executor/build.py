@@ -214,3 +214,24 @@ def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
             own.network(plain)
             check(spec, chain(spec), own, plain)
             partition(spec.partition, places)
+
+
+def check_data(specs: Iterable[tuple[RunSpec, names.Places]], root: Path) -> None:
+    """Deal the federations of the runs whose dataset or partition reads user files, each once.
+
+    Other federations are of data that do not change, and made where they are trained on.
+
+    Raises:
+        PflbenchError: A file is damaged, or does not fit the dataset or the suite; better said before workers start.
+    """
+    seen: set[str] = set()
+    for spec, places in specs:
+        if not any("." in option for option in places):
+            continue
+        told = spec.model_dump(mode="json", include={"clients", "training_clients", "query", "validation"})
+        bare = [one.model_copy(update={"content": None}).model_dump_json() for one in (spec.dataset, spec.partition)]
+        key = f"{told} {bare} {sorted(places.items())}"
+        if key not in seen:
+            seen.add(key)
+            federation(spec, root, places)
+    _latest.clear()  # workers have pools of their own

@@ -32,7 +32,7 @@ from pflbench.models.network import Network
 from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
 from pflbench.store import models as kept
-from pflbench.store.header import Stored
+from pflbench.store.header import DIGEST, Stored
 from pflbench.store.merging import bits_apart
 from pflbench.store.store import Store
 from pflbench.units import Interval
@@ -247,13 +247,14 @@ def _checkpoints(task: Task, place: Place, data_hash: str, source: Mapping[str, 
     if place.checkpoint_every is None:
         checkpoint.tell_unread(folder)
         return None
+    texts = {key: text for key, text in source.items() if key != DIGEST}
     conditions = {
         **checkpoint.conditions(place.device),
         "data": data_hash,
         "execution": place.execution,
         "evaluate_every": place.evaluate_every,
         "deterministic": place.deterministic,
-        "own code": hashlib.sha256(repr(sorted(source.items())).encode()).hexdigest()[:16] if source else None,
+        "own code": hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:16] if texts else None,
     }
     return checkpoint.Checkpoints.of(folder, task.specs, place.checkpoint_every, conditions)
 
@@ -319,9 +320,10 @@ def _cost(task: Task, place: Place, started: float, trained: _Trained) -> dict[s
 
 def _sources(task: Task) -> dict[str, Any]:
     """The user's own code as it was when the run began, with the modules beside it."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {DIGEST: {}} if task.own else {}
     for kind, reference in task.own.items():
         code = names.code(reference)
+        found[DIGEST][kind[:-1]] = code.digest
         found[f"{kind[:-1]}_source"] = code.source
         if code.neighbors:
             found[f"{kind[:-1]}_neighbors"] = code.neighbors

@@ -9,7 +9,8 @@ from pflbench.commands import command
 from pflbench.errors import UsageError, unknown
 from pflbench.names import is_reference, split_reference, without_folder
 from pflbench.reading.tables import latest, none_there, with_results
-from pflbench.report.unlisted import EXTRA, extra_rows
+from pflbench.report.present import extra
+from pflbench.report.unlisted import EXTRA
 from pflbench.selection import Selection
 from pflbench.store import Store
 from pflbench.store.asked import askers
@@ -49,8 +50,8 @@ def _check_methods(tables: Sequence[Expansion], methods: Iterable[str]) -> None:
 
 
 def _with_extra_rows(table: Expansion, store: Store) -> Expansion:
-    stored = [run.spec for run in store.list() if run.failure is None and not run.spec.validation]
-    cells, _ = extra_rows(table, stored, askers(store))
+    stored = [run for run in store.list() if run.failure is None and not run.spec.validation]
+    cells = extra(table, stored, askers(store)).cells
     rows = dict.fromkeys(cell.row for cell in cells)
     return replace(table, rows=(*table.rows, *rows), cells=(*table.cells, *cells))
 

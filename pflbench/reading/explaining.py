@@ -16,11 +16,11 @@ from pflbench.reading.evidence import Facts, facts
 from pflbench.reading.methods import Said, of_method, of_source
 from pflbench.report import footer
 from pflbench.report.layout import lay_out
+from pflbench.report.present import extra
 from pflbench.report.reading import Shelf, readable
 from pflbench.report.table import CellValue
 from pflbench.report.text import number
 from pflbench.report.trials import Tried, tried
-from pflbench.report.unlisted import extra_rows
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
@@ -295,7 +295,7 @@ def explain(
             raise UsageError(f"{derived.id} is the difference of {' and '.join(derived.of)}: explain these.")
     table = expand(content, part, columns=[_column(document, column)])
     shelf = Shelf(store)
-    beside, _ = extra_rows(table, shelf.specs, askers(store))
+    beside = extra(table, shelf.stored.values(), askers(store)).cells
     cells = _cells_of(table, row, beside)
     cell = next((one for one in cells if stage in (None, one.stage, table.head(one).label)), None)
     if cell is None:

@@ -16,10 +16,10 @@ from pflbench.report.compact import rows_of
 from pflbench.report.fairness import fairness
 from pflbench.report.footer import footer
 from pflbench.report.lacking import lacking
+from pflbench.report.present import extra
 from pflbench.report.reading import Shelf
 from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
 from pflbench.report.trials import cautions
-from pflbench.report.unlisted import extra_rows
 from pflbench.report.used import Used, runs_used
 from pflbench.report.verdict import MARGIN
 from pflbench.report.versions import apart, mixtures, outdated
@@ -155,14 +155,15 @@ def _with_rows(table: Expansion, rows: Collection[str], cells: Iterable[Cell], m
 
 def fill(table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last") -> Filled:
     """The table's cells and those of extra rows, read and summarized. `asked`: who asked for the stored runs."""
-    extra, spare = extra_rows(table, shelf.specs, asked)
-    spare, older = _left_over(table, spare, shelf)
+    beside = extra(table, shelf.stored.values(), asked)
+    spare, older = _left_over(table, beside.spare, shelf)
+    older += beside.notes
     table = replace(table, cells=tuple(cell.read(read_as) for cell in table.cells if cell.has_scores))
-    cells = table.places | {table.place(cell): cell.read(read_as) for cell in extra}
+    cells = table.places | {table.place(cell): cell.read(read_as) for cell in beside.cells}
     shelf.fetch(run for cell in cells.values() for run in cell.needed)
     found = {place: read(cell, shelf) for place, cell in cells.items()}
     # After the reading: only then are damaged files known.
-    guests = {cell.row.id: cell.row.title for cell in extra}
+    guests = {cell.row.id: cell.row.title for cell in beside.cells}
     used = runs_used(cells, {row.id: row.title for row in table.rows} | guests, shelf.stored)
     mixed = mixtures(table, used)
     grid = _grid(table, cells, found, mixed, shelf)

@@ -16,6 +16,7 @@ from pflbench.errors import PflbenchError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import MissingRun, Store, Stored
+from pflbench.store.code import equals
 from pflbench.store.columns import Moment, Scores, metrics_of, scores_of
 from pflbench.suite.cells import Reading
 from pflbench.suite.own import Own
@@ -267,4 +268,5 @@ def readable(store: Store, data_dir: str | Path | None = None) -> Own:
     return Own(
         data_root(data_dir),
         stored=cache(lambda: {one.spec: one.failure is None and not one.spec.validation for one in store.list()}),
+        equals=equals(store),
     )

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pflbench.catalog import describe
@@ -20,6 +21,7 @@ from pflbench.store.asked import Asker, Askers
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
 from pflbench.suite.said import SETTINGS
 
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
 EXTRA = "extra:"
 """How the ids of extra rows begin, and none of a suite's row."""
 
@@ -37,7 +39,13 @@ _Runs = Mapping[Variant, Mapping[str, list[RunSpec]]]
 """The runs of extra rows, by the id of the column that they stand in."""
 
 
-def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tuple[list[Cell], list[RunSpec]]:
+Alike = Mapping[tuple[str, str], str]
+"""By a method's name and version, the version whose row its runs stand in; missing where that is its own."""
+
+
+def extra_rows(
+    table: Expansion, stored: Iterable[RunSpec], asked: Askers, alike: Alike = NOTHING
+) -> tuple[list[Cell], list[RunSpec]]:
     """The cells of extra rows among the `stored` runs, sorted by the rows' titles, and the runs that have no row.
 
     An extra row has the table's seeds, like the suite's own rows, so that all rows are compared on the same. Without a
@@ -45,17 +53,17 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Askers) -> tu
     settings than the row's is no row: it says something only beside the other points. `asked`: who asked for them.
     """
     ids = dict.fromkeys(cell.column.id for cell in table.cells)
-    columns = {id: _Column([cell for cell in table.cells if cell.column.id == id]) for id in ids}
+    columns = {id: _Column([cell for cell in table.cells if cell.column.id == id], alike) for id in ids}
     own = {run.id for cell in table.cells for run in cell.needed}
     found: dict[Variant, dict[str, list[RunSpec]]] = {}
     spare: list[RunSpec] = []
     for run, admitting in _admitted(stored, columns):
         if run.id in own:
             continue
-        mine = variant(run)
+        mine = variant(run, alike)
         for id, column in admitting:
             named = mine in column.named
-            if not _belongs(run, table, asked, named):
+            if not belongs(run, table, asked, named):
                 continue
             if named or run.seed not in column.seeds:
                 spare.append(run)
@@ -78,7 +86,7 @@ def _admitted(
             yield run, admitting
 
 
-def _belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:
+def belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:
     """Whether the table's suite asked for a run.
 
     Of older runs nobody knows who did. Then it belongs here if the method is a user's, or if the suite has a row with
@@ -89,24 +97,25 @@ def _belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool
     return named or is_reference(run.method.name)
 
 
-def variant(spec: RunSpec) -> Variant:
+def variant(spec: RunSpec, alike: Alike = NOTHING) -> Variant:
     """What a run has in common with the others of its row."""
     options: dict[str, Any] = dict(spec.method.hyper)
     if spec.scoring.finetune is not None:
         options["finetune lr"] = spec.scoring.finetune.lr
     if spec.after:
         options["after"] = [link.model_dump(mode="json") for link in spec.after]
-    return Variant(spec.method.name, spec.method.version, json.dumps(options, sort_keys=True))
+    name, version = spec.method.name, spec.method.version
+    return Variant(name, alike.get((name, version), version), json.dumps(options, sort_keys=True))
 
 
 class _Column:
     """What a column of the suite holds: its cells, their variants, and the settings of their runs."""
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self.cells, rounds = cells, cells[0].column.rounds
+    def __init__(self, cells: Sequence[Cell], alike: Alike) -> None:
+        self.cells, self.alike, rounds = cells, alike, cells[0].column.rounds
         self.stages = {cell.stage for cell in cells}
         runs = [run for cell in cells for run in ([p.run for g in cell.choices for p in g] or cell.runs)]
-        self.named: dict[Variant, None] = dict.fromkeys(map(variant, runs))
+        self.named: dict[Variant, None] = dict.fromkeys(variant(run, alike) for run in runs)
         self.seeds = sorted({run.seed for run in runs})
         self._points = {
             (choice.run.method.name, key, _at(choice.run, key))
@@ -120,7 +129,7 @@ class _Column:
 
     def has_as_point(self, run: RunSpec) -> bool:
         """Whether a run is a point of a row's grid, with other settings than the row's."""
-        return variant(run) not in self.named and any(
+        return variant(run, self.alike) not in self.named and any(
             run.method.name == name and _at(run, keys) == at for name, keys, at in self._points
         )
 

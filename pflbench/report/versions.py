@@ -11,6 +11,7 @@ from pflbench.report.used import Used
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import Expansion
 
+_KINDS = ("dataset", "partition", "model")
 _BARE = {"version": None, "content": None}
 _Shares = Mapping[str, Sequence[tuple[str, int]]]
 """Who has which version of something: by version, rows and seeds."""
@@ -26,8 +27,9 @@ def mixtures(table: Expansion, used: Sequence[Used]) -> dict[str, str]:
     lines: dict[str, str] = {}
     for column in table.columns:
         done = [u for u in used if u.column == column.id and u.done]
+        alike = _alike(done)
         methods = grouped(
-            (u.stored.spec.method.name, u.stored.spec.method.version)
+            (u.stored.spec.method.name, alike["method", u.stored.spec.method.version])
             for u in done
             if u.stored.spec.id in suite_ids  # extra rows carry their version in the title
         )
@@ -38,16 +40,35 @@ def mixtures(table: Expansion, used: Sequence[Used]) -> dict[str, str]:
             for name, versions in methods.items()
             if len(versions) > 1
         ]
-        parts += [f"MIXED VERSIONS of {what} in {column.setting}: {_listed(shares)}" for what, shares in _own(done)]
+        parts += [
+            f"MIXED VERSIONS of {what} in {column.setting}: {_listed(shares)}" for what, shares in _own(done, alike)
+        ]
         if parts:
             lines[column.id] = f"† {'. '.join(parts)}. These cells cannot be compared."
     return lines
 
 
-def _own(done: Sequence[Used]) -> list[tuple[str, _Shares]]:
-    """The datasets, partitions and networks of a user's of which these runs have several, and who has which."""
-    parts = [(part, one) for one in done for part in _parts(one.stored.spec)]
-    code = _shares((part.name, part.version or "none", one) for part, one in parts)
+def _alike(done: Sequence[Used]) -> dict[tuple[str, str], str]:
+    """By kind and version of code, the first of the versions here that compute the same, see `usercode.Code.digest`."""
+    found, first = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
+    for one in done:
+        spec, code = one.stored.spec, one.stored.code
+        versions = {kind: part.version or "none" for kind, part in zip(_KINDS, _parts(spec), strict=True)}
+        for kind, version in {"method": spec.method.version, **versions}.items():
+            same = first.setdefault((kind, code[kind]), version) if kind in code else version
+            if kind in code or (kind, version) not in found:
+                found[kind, version] = same
+    return found
+
+
+def _own(done: Sequence[Used], alike: Mapping[tuple[str, str], str]) -> list[tuple[str, _Shares]]:
+    """The datasets, partitions and networks of a user's of which these runs have several, and who has which.
+
+    `alike`: versions of equal code, see `_alike`.
+    """
+    kinds = [(kind, part, one) for one in done for kind, part in zip(_KINDS, _parts(one.stored.spec), strict=True)]
+    parts = [(part, one) for _, part, one in kinds]
+    code = _shares((part.name, alike[kind, part.version or "none"], one) for kind, part, one in kinds)
     read = _shares((f"what is read by {part.name}", part.content or "nothing", one) for part, one in parts)
     mixed = [(what, shares) for what, shares in code.items() if len(shares) > 1]
     return mixed + [(what, shares) for what, shares in read.items() if _mixed(shares)]

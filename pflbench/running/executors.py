@@ -11,8 +11,10 @@ from pflbench.running.events import OnEvent, unheard
 from pflbench.running.execution import Execution, Executor
 from pflbench.running.training import Elsewhere, Outcome, Work
 from pflbench.selection import Selection
+from pflbench.store.code import equals
+from pflbench.store.store import Store
 from pflbench.suite.expand import Part, parts, with_columns
-from pflbench.suite.load import loaded
+from pflbench.suite.load import loaded, standing
 
 ELSEWHERE: Mapping[Executor, Elsewhere] = {"slurm": slurm.train, "ray": cluster.train}
 
@@ -36,6 +38,8 @@ def run(
     The arguments, errors and `dry` are those of `train` and of `count_datasets`.
     """
     suites = loaded(part.suites, execution.data_dir)
+    if execution.redo != "always" and not execution.evaluate_every:  # else a finished run may have to be trained again
+        suites = standing(suites, equals(Store(results, mends=not dry)))
     asked = parts(suites, part)
     missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
     if not asked:

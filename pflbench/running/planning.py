@@ -24,9 +24,11 @@ from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.speed.records import seconds_per_example, trial_key, trials
 from pflbench.store import ShownStore, Store
+from pflbench.store.code import equals
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import Part, parts
+from pflbench.suite.load import standing
 from pflbench.units import Shard, count, duration
 
 LONG_ENOUGH = 4
@@ -170,6 +172,7 @@ def plan(
         StoreError: The results folder cannot be read.
     """
     data, store = DataCheck(root), ShownStore(results, packaged=False)
+    suites = standing(suites, equals(store))
     remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
     asked, refusals = _parts([suite for suite in suites if suite.document().row], part)
     history = _history(store)

@@ -151,6 +151,7 @@ def train(
 
     Raises:
         UsageError: A user's method cannot be built or breaks the contract, or the device is not there.
+        PflbenchError: What the data files of the user's own hold does not fit together.
         StoreError: The store cannot be read or written.
         KeyboardInterrupt: Passes through; finished runs are kept.
     """
@@ -159,7 +160,7 @@ def train(
         on_event(Note(f"Shard {execution.shard} has no run: there are more shards than groups of seeds."))
     store = Store(results, mends=not dry)
     asked = _asked(work, store, execution, on_event)
-    build.check_all((spec, work.places.get(spec.id, {})) for spec in asked.runnable)
+    _check(asked.runnable, work, execution)
     if dry:
         return asked
     askers = {
@@ -180,6 +181,14 @@ def train(
         problems = [*asked.problems, *problems]
         _tell_bare(_done_elsewhere(dones), store, execution, on_event)
         return asked._replace(dones=dones, problems=problems, stopped=stopping.requested(), waited=execution.wait)
+
+
+def _check(specs: Sequence[RunSpec], work: Work, execution: Execution) -> None:
+    """Build what the runs name, and deal the user's own splits, before anything trains. Raises `PflbenchError`."""
+    made = [(spec, work.places.get(spec.id, {})) for spec in specs]
+    build.check_all(made)
+    if execution.executor != "ray":  # whose nodes have data of their own
+        build.check_data(made, data_root(execution.data_dir))
 
 
 def _done_elsewhere(dones: Iterable[Done]) -> list[str]:

@@ -19,6 +19,8 @@ SCHEMA_VERSION = 1
 _VERSION, _SPEC = "pflbench.schema", "pflbench.spec"
 _PROVENANCE, _FAILURE = "pflbench.provenance", "pflbench.failure"
 
+DIGEST = "code_digest"
+"""Key of the provenance: the digests of user-supplied code, see `usercode.Code.digest`."""
 Texts = dict[str, str]
 """Metadata by key. Bytes that are no UTF-8 are surrogates (`surrogateescape`), which JSON keeps."""
 
@@ -59,6 +61,20 @@ class Stored(NamedTuple):
         if not 0 <= rows <= spec.most_rows:
             raise Unfit(f"run {spec.id} has {rows:,} rows, where its spec allows {spec.most_rows:,}")
         return cls(spec, provenance, failure, path, rows, group)
+
+    @property
+    def code(self) -> dict[str, str]:
+        """Digests of its user-supplied code, by "method", "dataset", "partition" and "model"; see `RunSpec.with_code`.
+
+        Empty for runs that recorded none.
+        """
+        found = self.provenance.get(DIGEST)
+        return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+    @property
+    def finished(self) -> str:
+        """When it ended, as ISO 8601 in UTC; empty where that was not recorded."""
+        return str(self.provenance.get("finished") or "")
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -188,7 +188,8 @@ class _Filler:
             with at("run"):
                 first = RunSpec(method=method, validation=validation, **{**own, **of_seeds[0]})
             assert first.id  # copies with another seed share what it is hashed from
-            return first, *(first.model_copy(update=change) for change in of_seeds[1:])
+            every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
+            return tuple(self.suite.own.standing_for(run, places) for run in every) if places else every
 
         if selected.said.validation is None:
             return runs(points[0]), ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from pflbench.suite import origins
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import Shape, extended_file, file_beside, inherited
-from pflbench.suite.own import Own
+from pflbench.suite.own import Equals, Own
 from pflbench.suite.resolve import shared
 from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
@@ -118,6 +118,11 @@ def loaded(suites: Sequence[str], data_dir: str | Path | None) -> list[Suite]:
     User-supplied data are looked for below the data root. Raises `UsageError`.
     """
     return [load(name, Own(data_root(data_dir), imports=True)) for name in required(suites)]
+
+
+def standing(suites: Iterable[Suite], equals: Equals) -> list[Suite]:
+    """The suites, where finished runs stand for those whose code differs in comments alone."""
+    return [replace(suite, own=replace(suite.own, equals=equals)) for suite in suites]
 
 
 def read(name: str, own: Own | None = None) -> Suite:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Seen = Callable[[RunSpec], tuple[str, str | None, Mapping[str, Any]]]
 """Name, version and options of what a run has of a kind."""
 
+Equals = Callable[[], Mapping[str, Mapping[str, RunSpec]]]
+"""Returns finished runs by the id of `RunSpec.with_code`, then by their own id; what was finished last is last."""
+
 _SEEN: dict[names.Kind, Seen] = {
     "methods": lambda run: (run.method.name, run.method.version, run.method.hyper),
     "datasets": lambda run: (run.dataset.name, run.dataset.version, run.dataset.options),
@@ -55,12 +58,14 @@ class Own:
             what the source does not tell.
         stored: Returns the stored runs' specs, each with whether it is finished and no trial. They stand in for what is
             not on this machine; without them that is an error.
+        equals: Finished runs that stand for those that differ from them in comments alone.
         remarks: Sentences about what stored runs have in several versions.
     """
 
     root: Path | None = None
     imports: bool = False
     stored: Callable[[], Mapping[RunSpec, bool]] = dict
+    equals: Equals = dict
     remarks: list[str] = field(default_factory=list)
     _known: dict[str, dict[str, str | None]] = field(default_factory=dict)
     _chosen: dict[tuple[names.Kind, str], str] = field(default_factory=dict)
@@ -76,6 +81,16 @@ class Own:
             return info
         runs = [run for run in self.stored() if (run.method.name, run.method.version) == (info.name, info.version)]
         return MethodInfo(**vars(info), stages=_stages(runs))
+
+    def standing_for(self, run: RunSpec, places: names.Places) -> RunSpec:
+        """The finished run that was made with the same code but for comments and the like; without one, the run itself.
+
+        `places`: where the user's own code is.
+        """
+        if not (known := self.equals()):
+            return run
+        there = known.get(run.with_code(_digests(places)).id, {})
+        return run if run.id in there or not there else list(there.values())[-1]
 
     def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
         """A run's dataset and partition with the hash of what they read; empty for those that come with pflbench.
@@ -217,6 +232,16 @@ class Own:
         remark = f"Of {what}, version {chosen} is shown and not {left}."
         if left and remark not in self.remarks:
             self.remarks.append(remark)
+
+
+def _digests(places: names.Places) -> dict[str, str]:
+    """The digest of each file that is on this machine, as a run records them."""
+    found = {}
+    for kind, reference in places.items():
+        if kind in _SEEN and names.is_users(reference):
+            with suppress(UsageError):
+                found[kind[:-1]] = names.code(reference).digest
+    return found
 
 
 def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:

@@ -5,12 +5,15 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 from cli_kit import method_file, start, stored
 from own_kit import images, lab, split
 
+from pflbench import names
 from pflbench.store import Store
 
 RUN = ("run", "-s", "own.toml")
@@ -28,7 +31,6 @@ EDITS: dict[str, Callable[[Path], None]] = {
     "neighbor": lambda folder: (folder / "widths.py").write_text("WIDTH = 5\n"),
     "arrays": lambda folder: images(folder / "data/mine.npz", seed=1),
     "split": lambda folder: split(folder / "split.json", first=3),
-    "comment": lambda folder: comment(folder / "mylab.py"),
 }
 
 
@@ -39,7 +41,7 @@ def shown(cli) -> list[tuple[str, str, str]]:
 
 def no_results(cli, name: str) -> None:
     """The table says that its runs were made before this edit."""
-    what = {"arrays": "what is read by mylab", "split": "what is read by mylab", "comment": "mylab"}.get(name, "mynets")
+    what = {"arrays": "what is read by mylab", "split": "what is read by mylab"}.get(name, "mynets")
     assert re.search(rf"Not shown: \d+ stored run\(s\) made with another version of {what}", cli(*CSV[:-2]).out)
 
 
@@ -70,6 +72,92 @@ def test_each_edit_makes_new_runs_beside_the_old(
     lab(folder, declared=declared, module=module)  # everything as it was, the first results again
     assert cli(*RUN).out.startswith("2 runs: 2 done, 0 failed before, 0 to do.\n")
     assert shown(cli) == before
+
+
+def test_a_comment_makes_no_new_run_and_hides_no_old_one(cli, folder: Path) -> None:
+    """Ids are hashes of bytes; the digest of the code without comments says which runs are of the same code."""
+    lab(folder)
+    assert cli(*RUN, "--seeds", "0", "-m", "fedavg").code == 0
+    before, ids = cli(*CSV, "--seeds", "0"), set(stored(folder / "results"))
+    for name in ("mylab.py", "mynets.py", "widths.py"):
+        comment(folder / name)
+    assert cli(*RUN, "--seeds", "0").out.startswith("1 run: 1 done, 0 failed before, 0 to do.\n")
+    assert "0 runs to do." in cli("plan", "-s", "own.toml", "--seeds", "0", "--no-measure").out
+    assert cli("status", "-s", "own.toml").out == "own [paper]: 1 done, 0 failed, 1 missing\n"
+    assert cli(*CSV, "--seeds", "0") == before
+    # What is missing is trained with the bytes of now, and stands beside the others in one row.
+    again = cli(*RUN)
+    assert "2 runs: 1 done, 0 failed before, 1 to do." in again.out and again.code == 0, again.err
+    runs = [run for run in Store(folder / "results").list() if f"{run.spec.id}.parquet" not in ids]
+    assert [run.spec.seed for run in runs] == [1] and runs[0].code.keys() == {"dataset", "partition", "model"}
+    assert shown(cli)[0][:2] == ("FedAvg", "2") and "MIXED" not in cli(*CSV[:-2]).out
+    # To make a run again is to make it with the bytes of now.
+    assert "2 runs: 1 done, 0 failed before, 2 to do." in cli(*RUN, "--redo", "always").out
+    assert len(stored(folder / "results")) == 3
+
+
+def test_runs_without_a_digest_are_other_runs_after_any_edit(cli, folder: Path) -> None:
+    lab(folder)
+    assert cli(*RUN, "--seeds", "0").code == 0
+    store = Store(folder / "results")
+    (run,) = store.list()
+    result = store.read(run.spec.id)
+    store.write(replace(result, provenance={k: v for k, v in result.provenance.items() if k != "code_digest"}))
+    comment(folder / "mynets.py")
+    assert "1 run: 0 done, 0 failed before, 1 to do." in cli(*RUN, "--seeds", "0", "--dry-run").out
+
+
+def rows_of_foo(cli) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """The rows of foo.py:Foo (title, seeds, mean), and the lines on its versions."""
+    shown = cli("report", "-s", "tiny.toml", "--column", "shards", "--format", "csv").out
+    rows = [(line["row"], line["n"], line["mean"]) for line in csv.DictReader(shown.splitlines())]
+    text = cli("report", "-s", "tiny.toml", "--column", "shards", "--format", "markdown").out
+    return [row for row in rows if row[0].startswith("Foo")], re.findall(r"foo.py:Foo is shown .*", text)
+
+
+def test_a_table_shows_one_version_of_a_file_and_counts_the_others(cli, folder: Path) -> None:
+    foo, today = Path("foo.py"), re.escape(str(datetime.now(timezone.utc).date()))
+    run = ("run", "-s", "tiny.toml", "--column", "shards", "-m", "foo.py:Foo")
+    method_file(foo)
+    assert cli(*run, "--seeds", "0").code == 0
+    first = names.code("foo.py:Foo").version
+    comment(foo)
+    assert "2 runs: 1 done, 0 failed before, 1 to do." in cli(*run).out
+    (row,), notes = rows_of_foo(cli)
+    assert row[:2] == ("Foo", "2") and not notes, "two seeds of the same code are one row"
+    assert cli("explain", "tiny.toml", "Foo", "shards", "--no-data").code == 0
+    # An edit of the code: what its newest finished version gave, until it is trained.
+    second = names.code("foo.py:Foo").version
+    method_file(foo, ("lr: float = 0.05", "lr: float = 0.0"))
+    assert rows_of_foo(cli) == ([row], [])
+    assert "2 to do" in cli(*run).out
+    ((title, seeds, mean),), (note,) = rows_of_foo(cli)
+    assert (title, seeds) == ("Foo", "2")
+    third = names.code("foo.py:Foo").version
+    assert re.match(rf"foo.py:Foo is shown as its file is now \({third}\). Not shown: ", note)
+    assert all(re.search(rf"1 run of version {one} \({today}\)", note) for one in (first, second))
+    # The first file again: runs of the same code count, whatever their comments.
+    method_file(foo)
+    assert "2 runs: 2 done, 0 failed before, 0 to do." in cli(*run).out
+    assert rows_of_foo(cli)[0] == [row]
+    foo.unlink()
+    found, (note,) = rows_of_foo(cli)
+    assert found == [(title, seeds, mean)] and "is shown in its newest finished version" in note
+
+
+def test_versions_without_a_digest_keep_their_rows(cli, folder: Path) -> None:
+    run = ("run", "-s", "tiny.toml", "--column", "shards", "-m", "foo.py:Foo", "--seeds", "0")
+    method_file(Path("foo.py"))
+    assert cli(*run).code == 0
+    comment(Path("foo.py"))
+    assert cli(*run, "--redo", "always").code == 0
+    assert [row[:2] for row in rows_of_foo(cli)[0]] == [("Foo", "1")]
+    store = Store(folder / "results")
+    for one in store.list():
+        result = store.read(one.spec.id)
+        store.write(replace(result, provenance={k: v for k, v in result.provenance.items() if k != "code_digest"}))
+    rows, notes = rows_of_foo(cli)
+    assert len(rows) == 2 and all(title.startswith("Foo@") for title, *_ in rows) and not notes
 
 
 def test_where_files_lie_is_no_part_of_a_run(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,7 +550,7 @@ def test_an_error_in_data_or_partition_is_theirs(
     assert not Store(folder / "results").list()
 
 
-def test_a_methods_neighbor_makes_a_new_row_beside_the_old(cli, folder: Path) -> None:
+def test_a_methods_neighbor_makes_another_version(cli, folder: Path) -> None:
     method_file(folder / "foo.py", ("lr: float = 0.05", "lr: float = RATE"))
     (folder / "foo.py").write_text("from rates import RATE\n" + (folder / "foo.py").read_text())
     (folder / "rates.py").write_text("RATE = 0.05\n")
@@ -473,7 +561,10 @@ def test_a_methods_neighbor_makes_a_new_row_beside_the_old(cli, folder: Path) ->
     runs = Store(folder / "results").list()
     assert {run.spec.method.hyper["lr"] for run in runs} == {0.05, 0.06}
     table = cli("report", "-s", "tiny.toml", "--seeds", "0").out
-    assert all(f"Foo@{run.spec.method.version}" in table for run in runs)
+    now = names.code("foo.py:Foo").version
+    (before,) = {run.spec.method.version for run in runs} - {now}
+    assert f"foo.py:Foo is shown as its file is now ({now}). Not shown: 1 run of version {before} (" in table
+    assert "Foo@" not in table
 
 
 def seeded(folder: Path) -> None:

@@ -126,7 +126,10 @@ def test_check_finds_what_cannot_be_built() -> None:
 
 def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "foo.py"
-    text = "from pflbench.methods import fedavg\n\n\nclass Foo(fedavg.FedAvg):\n    pass\n"
+    text = (
+        "from dataclasses import dataclass\nfrom pflbench.methods import fedavg\n\n\n"
+        "@dataclass(frozen=True)\nclass Foo(fedavg.FedAvg):\n    pass\n"
+    )
     file.write_text(text)
     trust.grant(f"{file}:Foo")
     info = describe(f"{file}:Foo")

@@ -1,0 +1,102 @@
+"""Mistakes in a user's split or test split are told in one sentence before anything is claimed or any worker starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pflbench.errors import PflbenchError
+from pflbench.running.execution import Execution
+from pflbench.running.executors import run
+from pflbench.selection import selection
+
+SUITE = """
+[suite]
+name = "split"
+title = "Split"
+paper = "none"
+protocol = "code"
+seeds = [0, 1]
+spread = { kind = "std", ddof = 0 }
+
+[federation]
+clients = 4
+query = QUERY
+
+[evaluation]
+clients = "all"
+average = "examples"
+
+[[column]]
+id = "own"
+title = "Own"
+dataset = { name = "arrays", file = "mine.npz" }
+partition = { name = "given", file = "split.json" }
+model = "mlp3"
+rounds = 1
+batch = 4
+
+[[row]]
+id = "fedavg"
+title = "FedAvg"
+method = "fedavg"
+stages = ["global"]
+hyper = { epochs = 1 }
+"""
+ROWS = np.arange(40).reshape(4, 10).tolist()
+MISTAKES: dict[str, tuple[Any, str, str]] = {
+    "too few clients": (ROWS[:3], "0.5", "has 3 clients and the suite 4: write clients = 3"),
+    "a row that is not there": ([*ROWS[:3], [999]], "0.5", "client 3 have row 999; the dataset has 40"),
+    "a row twice": ([*ROWS[:3], [1, 2]], "0.5", "gives row 1 to client 0 and to client 3"),
+    "no test rows": (ROWS, '"partition"', "does not say which rows each client is tested on"),
+    "test rows that train": (
+        [{"train": rows, "test": rows[:2]} for rows in ROWS],
+        '"partition"',
+        "client 0 trains and is tested on row 0",
+    ),
+    "no list": ({"a": 1}, "0.5", "no list"),
+}
+
+
+@pytest.fixture
+def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("something was handed to workers")
+
+    monkeypatch.setattr("pflbench.running.training._here", never)
+
+
+def lab(folder: Path, split: Any, query: str) -> str:
+    random = np.random.default_rng(0)
+    x, y = random.integers(256, size=(40, 8, 8), dtype=np.uint8), np.arange(40, dtype=np.int64) % 2
+    np.savez(folder / "mine.npz", images=x, labels=y)
+    (folder / "split.json").write_text(json.dumps(split))
+    (folder / "split.toml").write_text(SUITE.replace("QUERY", query))
+    return str(folder / "split.toml")
+
+
+@pytest.mark.parametrize("dry", [False, True], ids=["run", "dry run"])
+@pytest.mark.parametrize(("split", "query", "said"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.usefixtures("no_worker")
+def test_a_mistake_in_a_split_is_told_before_workers_start(
+    tmp_path: Path, split: Any, query: str, said: str, dry: bool
+) -> None:
+    suite, results = lab(tmp_path, split, query), tmp_path / "results"
+    with pytest.raises(PflbenchError, match=said) as refused:
+        run(selection(suites=[suite]), results, Execution(data_dir=str(tmp_path)), dry=dry)
+    assert "\n" not in str(refused.value)
+    assert not list(results.rglob("*.parquet")) and not list(results.rglob("*claim*"))
+
+
+def test_a_good_split_is_trained(tmp_path: Path) -> None:
+    hands = [{"train": rows[:8], "test": rows[8:]} for rows in ROWS]
+    done = run(
+        selection(suites=[lab(tmp_path, hands, '"partition"')], seeds=[0]),
+        tmp_path / "results",
+        Execution(jobs=1, data_dir=str(tmp_path)),
+    )
+    assert done.good
