@@ -2,8 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomli
+import yaml
 
 import pflbench
 from pflbench.names import BUILT_IN
@@ -41,3 +44,56 @@ def test_every_method_says_its_departures_and_special_cases():
         module = reference.split(":")[0].split(".")[-1]
         text = (ROOT / "pflbench" / "methods" / f"{module}.py").read_text().split('"""')[1]
         assert "Departure" in text and "Special cases" in text, module
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def rights(workflow: dict[str, Any], job: dict[str, Any]) -> dict[str, str]:
+    """What the token of a job may do; nothing said is everything."""
+    return job.get("permissions", workflow.get("permissions", {"everything": "write"}))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_and_their_version_is_said(path: Path) -> None:
+    used = re.findall(r"uses: *(.*)", path.read_text())
+    assert used and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one) for one in used)
+
+
+def test_one_commit_for_each_action() -> None:
+    used = {one for path in WORKFLOWS for one in re.findall(r"uses: *(.*)", path.read_text())}
+    assert len(used) == len({one.split("@")[0] for one in used})
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_job_that_runs_anything_can_only_read(path: Path) -> None:
+    """Reports read packs, pip runs code of others, and tests run everything: none of it is near a token that writes."""
+    workflow = yaml.safe_load(path.read_text())
+    for job in workflow["jobs"].values():
+        runs = [step for step in job["steps"] if "run" in step]
+        if runs:
+            assert rights(workflow, job) == {"contents": "read"}
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_only_the_job_that_deploys_the_site_can() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "pages.yml").read_text())
+    can = {name: rights(workflow, job) for name, job in workflow["jobs"].items()}
+    assert can == {"build": {"contents": "read"}, "deploy": {"pages": "write", "id-token": "write"}}
+    assert [step["uses"].split("@")[0] for step in workflow["jobs"]["deploy"]["steps"]] == ["actions/deploy-pages"]
+
+
+def test_ci_tests_the_oldest_python_with_the_lowest_versions() -> None:
+    project = tomli.loads((ROOT / "pyproject.toml").read_text())["project"]
+    job = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]["lowest"]
+    (python,) = [step["with"]["python-version"] for step in job["steps"] if "python-version" in step.get("with", {})]
+    assert project["requires-python"] == f">={python}"
+    assert any("--resolution lowest-direct '.[dev]'" in step.get("run", "") for step in job["steps"])
+    assert [one for one in project["dependencies"] if not re.search(r">=\d", one)] == []
+
+
+def test_the_security_policy_names_what_is_code_and_where_to_report() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    assert text.count("| **code** |") == 2 and "Report a vulnerability" in text
