@@ -159,7 +159,8 @@ def test_what_a_file_cannot_have_is_named(text: str, problem: str, monkeypatch: 
 
 def test_a_class_is_checked_like_any_method(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "CHECKS", {name: checks.CHECKS[name] for name in ("draws are stable",)})
-    text = "from pflbench.methods.fedavg import FedAvg\nclass Mine(FedAvg):\n    def draws(self, round):\n        return ({},)"
+    text = "from dataclasses import dataclass\nfrom pflbench.methods.fedavg import FedAvg\n@dataclass(frozen=True)\n"
+    text += "class Mine(FedAvg):\n    def draws(self, round):\n        return ({},)"
     for takes, fine in (("*super().draws(round), object()", False), ("*super().draws(round),", True)):
         made(text.replace("({},)", f"({takes})"), monkeypatch)
         (finding,) = pflbench.check(vars(sys.modules["__main__"])["Mine"])
