@@ -376,9 +376,14 @@ class FinishedTable:
         """As `pflbench report --format markdown` prints it."""
         return self._as("markdown")
 
-    def to_latex(self) -> str:
-        """As `pflbench report --format latex` prints it: to be read in by a paper's source."""
-        return self._as("latex")
+    def to_latex(self, caption: str | None = None, *, bare: bool = False) -> str:
+        """As `pflbench report --format latex` prints it: to be read in by a paper's source.
+
+        Args:
+            caption: Instead of the title and the seeds.
+            bare: The tabular alone.
+        """
+        return self._as("latex", caption=caption, bare=bare)
 
     def to_html(self) -> str:
         """As `pflbench report --format html` prints it: a page of its own, to be opened in a browser."""

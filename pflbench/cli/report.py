@@ -14,7 +14,7 @@ from pflbench.cli.common import console
 from pflbench.cli.options import asking, option
 from pflbench.commands import command
 from pflbench.data.root import data_root
-from pflbench.errors import unknown
+from pflbench.errors import UsageError, unknown
 from pflbench.selection import Selection
 from pflbench.store import ShownStore
 from pflbench.units import count
@@ -82,6 +82,10 @@ def report(
             "fewest images, training against held-out clients.",
         ),
     ] = False,
+    caption: Annotated[
+        str | None, option("--caption", help="With --format latex: the caption, instead of title and seeds.")
+    ] = None,
+    bare: Annotated[bool, option("--bare", help="With --format latex: the tabular alone.")] = False,
     fresh: Annotated[bool, option("--fresh", help="Leave packed runs out, as those of other people.")] = False,
     packaged: options.Packaged = True,
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
@@ -98,8 +102,7 @@ def report(
     from pflbench.report.reading import readable
     from pflbench.report.render import long_form, render
 
-    if format_ not in FORMATS:
-        raise unknown("format", format_, FORMATS)
+    _check_format(format_, caption, bare)
     store = ShownStore(results, packed=not fresh, packaged=packaged and not fresh)
     own = readable(store, data_dir)
     read_as: ReadAs = read  # type: ignore[assignment]  # checked where it is used
@@ -120,11 +123,22 @@ def report(
         text = long_form(tables)  # which has no place for sentences
         _say_lacking(found.tables)
     else:
-        text = "\n".join(render(table, format_, compare_paper) for table in tables)  # type: ignore[arg-type]
+        text = "\n".join(
+            render(table, format_, compare_paper, caption=caption, bare=bare)  # type: ignore[arg-type]
+            for table in tables
+        )
     common.put(text, output, styled=format_ == "terminal")
     if newest and found.others:
         console().print(f"{count(len(found.others), 'more table')}: {command('report', ' --all', results)}")
     return 0
+
+
+def _check_format(format: str, caption: str | None, bare: bool) -> None:
+    """Raise `UsageError` for an unknown format, and for options of another one."""
+    if format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    if format != "latex" and (bare or caption is not None):
+        raise UsageError(f"--caption and --bare are of LaTeX: write --format latex, not {format}.")
 
 
 def _say_lacking(tables: Iterable[Table]) -> None:

@@ -22,20 +22,27 @@ def compact(table: Table, compare: bool = True) -> Table:
 
     `compare`: whether a line counts the cells by their verdicts.
     """
-    heads = {head.id for _, head, _ in table.shown}
-    columns = [i for i, head in enumerate(table.columns) if head.id in heads]
-    rows, extra = _with_results(table.rows, columns), _with_results(table.extra, columns)
+    left = filled(table)
     compared = _against(table) if compare else []
-    scored = _scored((*rows, *extra), table.unit) if table.unit else ""
+    scored = _scored((*left.rows, *left.extra), table.unit) if table.unit else ""
     full = "--full shows all rows and columns, and what they rest on."
     last = " ".join(filter(None, (scored, table.summary, full)))
     return replace(
-        table,
-        columns=tuple(table.columns[i] for i in columns),
-        rows=rows,
-        extra=extra,
+        left,
         footer=(*table.warnings, *compared, *_marks(table), *([table.lacking] if table.lacking else []), last),
         brief=True,
+    )
+
+
+def filled(table: Table) -> Table:
+    """The table without rows and columns that have no results."""
+    heads = {head.id for _, head, _ in table.shown}
+    columns = [i for i, head in enumerate(table.columns) if head.id in heads]
+    return replace(
+        table,
+        columns=tuple(table.columns[i] for i in columns),
+        rows=_with_results(table.rows, columns),
+        extra=_with_results(table.extra, columns),
     )
 
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
 from pflbench.report import appendix, text
-from pflbench.report.footer import NO_PAPER
+from pflbench.report.compact import filled
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import View, views
 from pflbench.suite.cells import ColumnHead
 
 NEEDS = r"% Needs \usepackage{booktabs,graphicx} in the preamble."
-CAPTION = ("Counted:", NO_PAPER, "Paper:", "Seeds:", "Selection:")
-"""How those lines of the footer begin that stand in the caption: the protocol, what is selected, and the seeds."""
-SOURCE = ("Commit:", "Data:", "Missing", "Not shown:", "Runs of the suite:")
-"""How those begin that tell which stored runs were read. No paper prints them, so they are comments."""
+CAPTION = "Seeds:"
+"""How the line of the footer begins that stands in the caption. All others are comments."""
+EMPTY = r"$\cdot$"
+"""A cell without a number."""
 
 _COMMANDS = {
     **{character: f"\\{character}" for character in "#$%&_{}"},
@@ -43,40 +43,49 @@ _GREEK = dict(
 )
 _FITTING = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 """Shrinks what follows if it is wider than the text."""
-_BELOW = 1500
-"""So many characters of notes stand in the float, below the table; more of them follow it, which no float can hold."""
 _PAGE = 44
 """Lines that a float holds, on a page of LaTeX's own `article`. What is longer goes on in a further float."""
 _FEWEST = 5
 """Rows of a table below which it rather begins on the next page."""
 _WIDE = 75
-"""Characters of a caption in one line there; of the smaller notes half as many again."""
+"""Characters of a caption in one line there."""
 _LIGATURES = "-'`,"
 _CODE = re.compile("`([^`]+)`")
 _MINUS = re.compile(r"(?<![^ (])-(?=\d)")
 
 
-def latex(table: Table, compare: bool) -> str:
-    """The table as text that ends with a newline; `compare`: followed by a second one, our numbers and the paper's."""
+def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = False) -> str:
+    """The rows and columns with results as text that ends with a newline; all notes are comments.
+
+    Args:
+        table: What to show.
+        compare: Whether a second table follows, our numbers and the paper's.
+        caption: Instead of the title and the seeds.
+        bare: Leave out what is around the tabular, and what follows it.
+    """
+    table = filled(table) if any(table.shown) else table
     unit = f" {table.unit}." if table.unit else ""
-    caption = [
-        f"{table.title}.{unit}",
-        *(line.removeprefix(f"{NO_PAPER} ") for line in table.footer if line.startswith(CAPTION)),
-    ]
-    notes = [line for line in table.footer if not line.startswith(CAPTION + SOURCE)]
-    source = [f"% {text.fitting(_in_a_line(line), 'ascii')}" for line in table.footer if line.startswith(SOURCE)]
+    seeds = [line for line in table.footer if line.startswith(CAPTION)]
+    above = [f"{table.title}.{unit}", *seeds] if caption is None else [caption]
     grids = [_grid(table, view) for view in views(table)]
-    lines = [NEEDS, *source, *_float(caption, _label(table), grids, notes)]
+    notes = _comments(table.footer if bare or caption is not None else (n for n in table.footer if n not in seeds))
+    if bare:
+        return "\n".join([NEEDS, *notes, *(line for grid in grids for line in _tabular(grid))]) + "\n"
+    lines = [NEEDS, *notes, *_float(above, _label(table), grids)]
     for one in appendix.appendices(table, compare):
         lines += latex_appendix(table, one)
     return "\n".join(lines) + "\n"
 
 
 def latex_appendix(table: Table, of: appendix.Appendix) -> list[str]:
-    """What follows a table, in lines: an empty one, and a table of its own."""
+    """What follows a table, in lines: an empty one, its notes as comments, and a table of its own."""
     title = of.title[0].lower() + of.title[1:]
     listed = [_listed(of)] if of.lines else []
-    return ["", *_float([f"{table.title}: {title}."], f"{_label(table)}-{of.label}", listed, of.notes)]
+    return ["", *_comments(of.notes), *_float([f"{table.title}: {title}."], f"{_label(table)}-{of.label}", listed)]
+
+
+def _comments(notes: Iterable[str]) -> list[str]:
+    return [f"% {text.fitting(_in_a_line(line), 'ascii')}" for line in notes]
 
 
 class Grid(NamedTuple):
@@ -150,13 +159,9 @@ def _command(c: str) -> str:
     return f"\\textsuperscript{{{plain}}}" if unicodedata.decomposition(c).startswith("<super>") else plain
 
 
-def _float(caption: Sequence[str], label: str, grids: Sequence[Grid], notes: Sequence[str]) -> Iterator[str]:
+def _float(caption: Sequence[str], label: str, grids: Sequence[Grid]) -> Iterator[str]:
     """The environment with everything in it, in lines; several, numbered as one, of what no page holds."""
-    above = sum(map(len, caption)) / _WIDE + 1
-    floats, below = paged(grids, above), sum(map(len, notes)) / (1.5 * _WIDE)
-    used = (above if len(floats) == 1 else 1) + sum(grid.height for grid in floats[-1])
-    short = sum(map(len, notes)) <= _BELOW and used + below <= _PAGE
-    for i, some in enumerate(floats):
+    for i, some in enumerate(paged(grids, sum(map(len, caption)) / _WIDE + 1)):
         yield r"\begin{table}"
         yield r"  \centering"
         if i:
@@ -169,16 +174,7 @@ def _float(caption: Sequence[str], label: str, grids: Sequence[Grid], notes: Seq
             if j:
                 yield r"  \par\medskip"
             yield from (f"  {line}" for line in _tabular(grid))
-        if notes and short and i == len(floats) - 1:
-            yield r"  \par\smallskip"
-            yield r"  \begin{minipage}{\linewidth}\footnotesize\sloppy"
-            yield from (f"    {prose(note)}\\par" for note in notes)
-            yield r"  \end{minipage}"
         yield r"\end{table}"
-    if not short:  # text, which may go on on the next page, as a float cannot
-        yield r"{\footnotesize\sloppy\noindent"
-        yield from (f"  {prose(note)}\\par" for note in notes)
-        yield "}"
 
 
 def paged(grids: Sequence[Grid], above: float) -> list[list[Grid]]:
@@ -213,7 +209,9 @@ def _grid(table: Table, view: View) -> Grid:
     heads = [table.columns[index] for index in view.columns]
 
     def row_line(row: Row) -> str:
-        return _line([escaped(row.title), *(_cell(row.cells[index], table.decimals) for index in view.columns)])
+        return _line(
+            [escaped(row.name or row.title), *(_cell(row.cells[index], table.decimals) for index in view.columns)]
+        )
 
     body = [row_line(row) for row in table.rows]
     if view.extra:
@@ -242,6 +240,8 @@ def _above(heads: Sequence[ColumnHead], corner: str, blocks: bool) -> Iterator[s
 
 
 def _cell(value: CellValue | None, decimals: int) -> str:
+    if value is None or not value.there:
+        return EMPTY
     shown = _number(text.cell(value, decimals).replace(" †", "†"))
     if value and value.leads:
         shown = f"\\textit{{{shown}}}"

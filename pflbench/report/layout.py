@@ -221,8 +221,9 @@ def finished(
     grid, told = compared(of.table, of.other, of.grid, of.shelf, of.read_as)
     columns, differences = derive(of.table, list(of.guests), grid)
     named = {row.id: row.title for row in of.table.rows}
+    names = {row.id: row.name for row in of.table.rows}
     named |= {one.id: one.title for one in of.table.derived if one.axis == "rows"}
-    every = [_rows(titles, of.used, grid | differences, columns) for titles in (named, of.guests)]
+    every = [_rows(titles, names, of.used, grid | differences, columns) for titles in (named, of.guests)]
     rows, extra = rows_of(every[0], every[1], methods)
     if methods:
         of = replace(of, grid=grid).only({row.id for row in (*rows, *extra)}, methods)
@@ -284,7 +285,11 @@ def _mark_best(grid: Grid, table: Expansion) -> None:
 
 
 def _rows(
-    titles: Mapping[str, str], used: Sequence[Used], grid: Grid, columns: Sequence[ColumnHead]
+    titles: Mapping[str, str],
+    names: Mapping[str, str],
+    used: Sequence[Used],
+    grid: Grid,
+    columns: Sequence[ColumnHead],
 ) -> tuple[Row, ...]:
     doubted = {u.row for u in used if u.stored.provenance.get("unchecked")}  # not held against the contract of methods
     return tuple(
@@ -292,6 +297,7 @@ def _rows(
             id,
             f"{title} (unchecked)" if title in doubted else title,
             tuple(grid.get((id, column.id)) for column in columns),
+            names.get(id, ""),
         )
         for id, title in titles.items()
     )

@@ -51,7 +51,14 @@ _PADDING = 3  # a space on either side of a column and the line between two
 
 
 def render(
-    table: Table, format: Format, compare: bool = True, *, width: int | None = None, color: bool | None = None
+    table: Table,
+    format: Format,
+    compare: bool = True,
+    *,
+    width: int | None = None,
+    color: bool | None = None,
+    caption: str | None = None,
+    bare: bool = False,
 ) -> str:
     """The table as text that ends with a newline.
 
@@ -63,6 +70,8 @@ def render(
         compare: Whether the paper's numbers, differences and verdicts follow the table (always in the CSV).
         width: Characters per line in a terminal; default: the terminal's.
         color: Whether to write ANSI styles; default: if standard output is a terminal. `NO_COLOR` leaves only bold.
+        caption: Of LaTeX, instead of the title and the seeds.
+        bare: In LaTeX, the tabular alone.
     """
     if format == "csv":
         return long_form([table])
@@ -70,7 +79,7 @@ def render(
     if format == "markdown":
         return _markdown(table, compare)
     if format == "latex":
-        return latex(table, compare)
+        return latex(table, compare, caption, bare)
     return _terminal(table, compare, width, sys.stdout.isatty() if color is None else color)
 
 

@@ -222,11 +222,12 @@ class Fairness(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A row with a value (or None) per column."""
+    """A row with a value (or None) per column. `name`: its title outside of the paper; empty: the same."""
 
     id: str
     title: str
     cells: tuple[CellValue | None, ...]
+    name: str = ""
 
 
 @dataclass(frozen=True)

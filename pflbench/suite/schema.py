@@ -244,10 +244,12 @@ class Row(Settled):
     `after`: the row from whose last model its runs start, in place of the seed's initial one; that row may be after
     another one. `suspect`: as a column's, in place of every `[[suspect]]` on the row.
     With a grid, `select` says how each client's point of it is chosen, on the `validation` share of its support.
+    `name`: the title outside of the paper, where the paper calls its own method "Ours"; LaTeX prints it.
     """
 
     id: Id
     title: str
+    name: str = ""
     method: str
     stage: Shown | None = None
     stages: Annotated[list[Shown], Field(min_length=1)] | None = None

@@ -62,7 +62,7 @@ class SelectedRow:
         return self.info.reference if names.is_reference(self.key) else None
 
 
-_SHOWN_ONLY = {"id", "title", "stage", "suspect", "like"}
+_SHOWN_ONLY = {"id", "title", "name", "stage", "suspect", "like"}
 """What a row of a suite file says that changes no run of it."""
 
 
@@ -81,7 +81,7 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
         place = f"{suite.path}: row[{i}]"
         with at(f"{place}.method"):
             info = suite.own.method(anchored(row.method, suite.path.parent))
-        shown = TableRow(row.id, row.title, info.name, document.shown(row))
+        shown = TableRow(row.id, row.title, info.name, document.shown(row), row.name)
         rows.append(SelectedRow(shown, info, row, document.scored(row), place, row.rounds))
     return [replace(row, before=_before(row, rows)) for row in rows]
 
