@@ -159,8 +159,6 @@ def coerce(info: Info, key: str, value: Any) -> Any:
     """
     field = _field(info, key)
     types = _types(field.type)
-    if value == "none" and "NoneType" in types and "str" not in types and "none" not in (field.choices or ()):
-        return None
     if field.choices is not None and any(value == c and type(value) is type(c) for c in field.choices):
         return value
     if type(value) is int and "int" not in types and "float" in types and abs(value) < 2**53:
@@ -169,6 +167,8 @@ def coerce(info: Info, key: str, value: Any) -> Any:
         return value
     if type(value).__name__ in types and not (isinstance(value, float) and not math.isfinite(value)):
         return value
+    if value == "none" and "NoneType" in types:
+        return None
     raise _refusal(info, key, field, value)
 
 
