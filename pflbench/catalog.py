@@ -165,11 +165,15 @@ def coerce(info: Info, key: str, value: Any) -> Any:
         value = float(value)
     if isinstance(value, str) and value and "Path" in types:  # of which a spec keeps the last part, see `suite.resolve`
         return value
-    if type(value).__name__ in types and not (isinstance(value, float) and not math.isfinite(value)):
+    if type(value).__name__ in types and _is_finite(value):
         return value
     if value == "none" and "NoneType" in types:
         return None
     raise _refusal(info, key, field, value)
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def parse(info: Info, key: str, text: str) -> Any:
