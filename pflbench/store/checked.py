@@ -40,14 +40,19 @@ def parsed(text: str | bytes) -> Any:
 
     Raises `ValueError` for text that is no JSON, is nested too deeply, or holds characters that no text may have.
     """
+    found = loaded(text)
+    plain = text if isinstance(text, str) else text.decode()
+    if not plain.isascii() or "\\ud" in plain.lower():  # half a pair of UTF-16 is no character
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
+def loaded(text: str | bytes) -> Any:
+    """The same with any characters. Raises `ValueError`."""
     try:
-        found = json.loads(text)
-        plain = text if isinstance(text, str) else text.decode()
-        if not plain.isascii() or "\\ud" in plain.lower():  # half a pair of UTF-16 is no character
-            json.dumps(found, ensure_ascii=False).encode()
+        return json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    return found
 
 
 def check_provenance(told: object) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import stat
 import time
 import uuid
 import warnings
@@ -107,11 +108,26 @@ def fresh(folder: Path) -> None:
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The folder's Parquet files by name; none if there is no folder. Raises `StoreError`."""
+    """The folder's Parquet files by name; none if there is no folder. Raises `StoreError`.
+
+    A pipe or a device with such a name is left out with a warning: opening one may wait for ever.
+    """
     try:
-        return sorted(folder.glob("*.parquet")) if folder.is_dir() else []
+        found = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
+        odd = [path for path in found if _is_device(path)]
+        for path in odd:
+            warn(path, "run or pack", "it is a pipe or a device", "left as it is")
+        return [path for path in found if path not in odd] if odd else found
     except OSError as error:
         raise unreadable(folder, error) from error
+
+
+def _is_device(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # which reading it tells
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def clean(folder: Path) -> None:

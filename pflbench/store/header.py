@@ -18,6 +18,8 @@ SCHEMA_VERSION = 1
 
 _VERSION, _SPEC = "pflbench.schema", "pflbench.spec"
 _PROVENANCE, _FAILURE = "pflbench.provenance", "pflbench.failure"
+_ROWS, _CHECKSUM = "pflbench.scores", "pflbench.checksum"
+"""Hash of a run's scores and metrics, and hash of its other entries. Older files have neither."""
 
 DIGEST = "code_digest"
 """Key of the provenance: the digests of user-supplied code, see `usercode.Code.digest`."""
@@ -44,6 +46,7 @@ class Stored(NamedTuple):
     """A run in the store, as its file's metadata describes it. `rows` is the number of its scores and metrics.
 
     `group`: in a pack, the row group of its rows, meaningless without any. `packaged`: whether it came with pflbench.
+    `checksum`: `schema.checksum` of its rows, if its file records one.
     """
 
     spec: RunSpec
@@ -53,6 +56,7 @@ class Stored(NamedTuple):
     rows: int
     group: int | None = None
     packaged: bool = False
+    checksum: str | None = None
 
     @classmethod
     def of(cls, texts: Texts, path: Path, rows: int, group: int | None = None) -> Stored:
@@ -60,7 +64,9 @@ class Stored(NamedTuple):
         spec, provenance, failure = header(texts)
         if not 0 <= rows <= spec.most_rows:
             raise Unfit(f"run {spec.id} has {rows:,} rows, where its spec allows {spec.most_rows:,}")
-        return cls(spec, provenance, failure, path, rows, group)
+        if not rows and failure is None:
+            raise Unfit(f"run {spec.id} is finished and has no scores")
+        return cls(spec, provenance, failure, path, rows, group, checksum=texts.get(_ROWS))
 
     @property
     def code(self) -> dict[str, str]:
@@ -96,11 +102,24 @@ def metadata(run: RunResult | Stored) -> Texts:
     return texts
 
 
+def sealed(texts: Texts, rows: str) -> Texts:
+    """A run's metadata with the checksum of its rows, and one of everything."""
+    whole = texts | {_ROWS: rows}
+    return whole | {_CHECKSUM: _sum(whole)}
+
+
+def _sum(texts: Texts) -> str:
+    told = {key: text for key, text in texts.items() if key != _CHECKSUM}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
 def header(texts: Texts) -> tuple[RunSpec, dict[str, Any], str | None]:
     """A run's spec, provenance and failure. Raises `Unfit`, which is `Foreign` if another version wrote it."""
     if _VERSION not in texts:
         raise Unfit("no pflbench metadata")
     check_version("schema", texts[_VERSION], SCHEMA_VERSION)
+    if _CHECKSUM in texts and texts[_CHECKSUM] != _sum(texts):
+        raise Unfit("the metadata do not fit their checksum")
     try:
         spec = _spec(texts[_SPEC])
         provenance = parsed(texts[_PROVENANCE])

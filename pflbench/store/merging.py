@@ -69,6 +69,9 @@ def _merge(source: Store, into: Store, found: Merged) -> None:
     for run in source.every().values():
         by_file.setdefault(run.path, []).append(run)
     left = _unread(source)
+    for id, (shown, *others) in source.conflicts().items():
+        several = ", ".join(repr(str(other)) for other in others)
+        found.others.append(f"Run {id} has other scores in {several} than in {str(shown)!r}, whose scores are merged.")
     for path, runs in sorted(by_file.items()):
         pack = source.packs.known.get(path)
         digests = _digests(source, runs)

@@ -17,7 +17,8 @@ from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import files
-from pflbench.store.header import Foreign, Stored, Unfit, check_version, encoded, metadata
+from pflbench.store.checked import loaded
+from pflbench.store.header import Foreign, Stored, Unfit, check_version, encoded, metadata, sealed
 from pflbench.store.runfile import RunFile, publish
 
 PACK_VERSION = 1
@@ -38,7 +39,7 @@ class Pack(RunFile):
         try:
             listed = [
                 (int(run["rows"]), {key: str(text) for key, text in run["metadata"].items()})
-                for run in json.loads(said[_RUNS])
+                for run in loaded(said[_RUNS])
             ]
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise Unfit(f"unreadable list of runs ({type(error).__name__})") from error
@@ -66,7 +67,9 @@ def write(folder: Path, runs: Sequence[Stored], read: Callable[[str], RunResult]
 
     from pflbench.store import schema
 
-    listing = json.dumps([{"rows": run.rows, "metadata": metadata(run)} for run in runs], sort_keys=True)
+    sums = [run.checksum or schema.checksum(read(run.spec.id)) for run in runs]
+    listed = [{"rows": run.rows, "metadata": sealed(metadata(run), rows)} for run, rows in zip(runs, sums, strict=True)]
+    listing = json.dumps(listed, sort_keys=True)
     content_hash = hashlib.sha256((listing + " ".join(schema.COLUMNS.names)).encode()).hexdigest()
     path = folder / f"{_name(runs[0].spec)}-{content_hash[:8]}.parquet"
     columns = schema.COLUMNS.with_metadata(encoded({_VERSION: str(PACK_VERSION), _RUNS: listing}))

@@ -55,7 +55,8 @@ def _singles(store: Store, ids: Collection[str] | None) -> dict[str, dict[str, R
     """The files of single runs that are to be packed, by setting and id."""
     singles = store.singles.all()
     # A run that is also in a pack which stays is left out: it goes before the pack only from a file of its own.
-    staying = {id for old in store.packs.all() if old.foreign for id in old.entries}
+    merged = {old.path for old in _mergeable(store)}
+    staying = {id for old in store.packs.all() if old.path not in merged for id in old.entries}
     found: dict[str, dict[str, RunFile]] = {}
     for file in singles:
         for id, run in file.entries.items():
@@ -94,5 +95,9 @@ def _of(pack: Pack, setting: str) -> list[str]:
 
 
 def _mergeable(store: Store) -> list[Pack]:
-    """The packs that may be replaced: what is not read of the others would be lost."""
-    return [pack for pack in store.packs.all() if not pack.foreign]
+    """The packs that may be replaced.
+
+    The others hold what is not read and would be lost, or a run that has other scores in another pack.
+    """
+    apart = {path for paths in store.conflicts().values() for path in paths}
+    return [pack for pack in store.packs.all() if not pack.foreign and pack.path not in apart]

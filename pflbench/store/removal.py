@@ -22,8 +22,8 @@ class Removed(NamedTuple):
     rest: Path | None
 
 
-def remove(store: Store, ids: Collection[str]) -> list[Removed]:
-    """Remove every copy of the runs of these ids, and their models.
+def remove(store: Store, ids: Collection[str], only: Path | None = None) -> list[Removed]:
+    """Remove every copy of the runs of these ids, and their models; `only`: the copies in this file, and no models.
 
     A pack never changes: what else it holds is written as another pack and read again before the pack goes, so that
     no other run is ever missing. Whoever is interrupted can start again.
@@ -37,18 +37,23 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
     done = []
     for pack in store.packs.all():
         leaving = tuple(id for id in pack.entries if id in ids)
-        if leaving:
+        if leaving and _meant(pack.path, only):
             done.append(Removed(pack.path, leaving, _without(store, pack, leaving)))
     for id in sorted(ids):
-        if (path := store.path(id)).is_file():
+        if (path := store.path(id)).is_file() and _meant(path, only):
             files.unlink(path)
             done.append(Removed(path, (id,), None))
-    models.remove(store.root, {*ids, *chain(*former.values())})
+    if only is None:
+        models.remove(store.root, {*ids, *chain(*former.values())})
     for folder in (store.packs.folder, store.runs):
         if folder.is_dir():
             files.sync_folder(folder)
             files.clean(folder)
     return done
+
+
+def _meant(path: Path, only: Path | None) -> bool:
+    return only is None or (only.exists() and path.samefile(only))
 
 
 def _without(store: Store, pack: Pack, leaving: Collection[str]) -> Path | None:

@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 from pflbench.package import __version__
 from pflbench.result import RunResult, Score
 from pflbench.store import files
-from pflbench.store.columns import Metrics, Scores, Words
-from pflbench.store.header import Stored, Unfit, encoded, metadata
+from pflbench.store.columns import Metrics, Scores, Words, metrics_of, scores_of
+from pflbench.store.header import Stored, Unfit, encoded, metadata, sealed
 
 OPEN = 64
 """How many packs are held open at a time, at most."""
@@ -118,7 +118,9 @@ def to_table(result: RunResult) -> pa.Table:
     scores = zip(*listed, strict=True) if listed else [[]] * len(SCORES)
     columns = [pa.array(list(values), kind) for values, kind in zip(scores, SCORES.types, strict=True)]
     columns += [pa.repeat(pa.scalar(_plain(result, *origin), origin[0]), len(listed)) for origin in _PLAIN.values()]
-    return pa.Table.from_arrays(columns, schema=COLUMNS.with_metadata(encoded(metadata(result))))
+    return pa.Table.from_arrays(
+        columns, schema=COLUMNS.with_metadata(encoded(sealed(metadata(result), checksum(result))))
+    )
 
 
 def rows(result: RunResult) -> tuple[Score, ...]:
@@ -131,6 +133,52 @@ def digest(result: RunResult) -> str:
     # By their text, NaN equals itself, and two floats have one text only if they are one number.
     text = f"{rows(result)!r} {metadata(result)!r}"
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def checksum(result: RunResult) -> str:
+    """A hash of a run's scores and metrics, which takes little of the time that reading them takes."""
+    found = hashlib.sha256()
+    for some in (scores_of(result.scores), metrics_of(result.metrics)):
+        for name, column in some.columns.items():
+            if isinstance(column, Words):
+                used = np.flatnonzero(np.bincount(column.codes, minlength=len(column.texts)))
+                ordered = sorted(used.tolist(), key=column.texts.__getitem__)
+                places = np.zeros(len(column.texts), dtype="<i8")
+                places[ordered] = range(len(ordered))
+                found.update(repr([column.texts[code] for code in ordered]).encode())
+                found.update(places[column.codes].data)
+            else:
+                found.update(np.ascontiguousarray(column, dtype="<f8" if name in _REAL else "<i8").data)
+    return found.hexdigest()
+
+
+_REAL = {"loss_sum", "accuracy", "value"}
+_FAR = 1.0
+"""An accuracy so far outside of 0 to 1 is no share: it is in percent, or made up."""
+
+
+def _check(run: Stored, result: RunResult) -> None:
+    """Raise `Unfit` for scores that no training of the run can leave, or others than those that were written."""
+    scores = scores_of(result.scores)
+    lacking = "" if run.failure is not None else "it is finished and has no scores"
+    if problem := _problem(scores.columns) if len(scores) else lacking:
+        raise Unfit(f"run {run.spec.id}: {problem}")
+    if run.checksum is not None and run.checksum != checksum(result):
+        raise Unfit(f"run {run.spec.id}: its scores do not fit their checksum")
+
+
+def _problem(scores: Mapping[str, Any]) -> str:
+    """What is wrong with a run's scores, by column; empty if nothing is."""
+    accuracy, client, round, step = (scores[name] for name in ("accuracy", "client", "round", "step"))
+    if not (accuracy.min() >= -_FAR and accuracy.max() <= 1 + _FAR):  # also of NaN
+        return "an accuracy is no share"
+    if client.min() < -1:
+        return "a score is of a client below -1"
+    if round.min() < 0 or step.min() < 0:
+        return "a score is of a round or step below 0"
+    if scores["correct"].min() < 0 or (scores["correct"] > scores["count"]).any():
+        return "a score counts more right examples than there are, or fewer than none"
+    return ""
 
 
 def from_table(table: pa.Table, run: Stored) -> RunResult:
@@ -161,15 +209,15 @@ def from_rows(table: pa.Table, runs: Sequence[Stored]) -> list[RunResult]:
         metrics = start + np.flatnonzero(of_metrics[start:end])
         scores = start + np.flatnonzero(~of_metrics[start:end])
         round, _, client, *_, value = (column[metrics] for column in others)
-        found.append(
-            RunResult(
-                run.spec,
-                Scores(stages.take(scores), *(column[scores] for column in others)),
-                dict(run.provenance),
-                run.failure,
-                Metrics(round, client, Words(names, stages.codes[metrics]), value),
-            )
+        result = RunResult(
+            run.spec,
+            Scores(stages.take(scores), *(column[scores] for column in others)),
+            dict(run.provenance),
+            run.failure,
+            Metrics(round, client, Words(names, stages.codes[metrics]), value),
         )
+        _check(run, result)
+        found.append(result)
     return found
 
 

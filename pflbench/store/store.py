@@ -17,12 +17,17 @@ from pflbench.store import files, runfile
 from pflbench.store.folder import Packs, Singles
 from pflbench.store.footers import Footers
 from pflbench.store.header import Stored
+from pflbench.store.packfile import Pack
 
 _PROBE = bytes(64 * 1024)
 
 
 class OutdatedRuns(UserWarning):
     """Some stored runs bear names that their methods have no more; the message says which and what to do."""
+
+
+class OtherScores(UserWarning):
+    """Packs hold a run with different scores; the message names them and says how to decide."""
 
 
 class MissingRun(StoreError):
@@ -46,6 +51,7 @@ class Store:
         self._footers = Footers(self.root, remembered)
         self.singles = Singles(self.runs, self._footers, mends=mends)
         self.packs = Packs(self.root / "packs", self._footers, packed, mends)
+        self._checksums: dict[tuple[Path, files.Identity, str], str | None] = {}
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -148,6 +154,7 @@ class Store:
         self._footers.keep()
         every = [found[id] for id in sorted(found)]
         self._warn(every)
+        self.conflicts()
         return [run for run in every if renamed(run.spec) is None]
 
     def every(self) -> dict[str, Stored]:
@@ -156,6 +163,39 @@ class Store:
         for pack in self.packs.all():
             found |= {id: run for id, run in pack.entries.items() if _goes_before(run, found.get(id))}
         return found
+
+    def conflicts(self) -> dict[str, Sequence[Path]]:
+        """Finished runs that several packs hold with different scores, with a warning for each.
+
+        By id, these packs; the first is the one that is shown. All stay as they are until the user removes a copy.
+        """
+        holding: dict[str, list[Pack]] = {}
+        for pack in self.packs.all():
+            for id, run in pack.entries.items():
+                if run.failure is None:
+                    holding.setdefault(id, []).append(pack)
+        found: dict[str, Sequence[Path]] = {}
+        for id, packs in holding.items():
+            if len(packs) > 1 and len({self._checksum(pack, id) for pack in packs} - {None}) > 1:
+                found[id] = [pack.path for pack in packs]
+                shown, *others = map(str, found[id])
+                say = (
+                    f"Run {id} has other scores in {', '.join(map(repr, others))} than in {shown!r}, which is shown. "
+                    f"Both stay until you remove one: `pflbench rm {id} --file {shlex.quote(others[0])}`."
+                )
+                warnings.warn(say, OtherScores, stacklevel=3)
+        return found
+
+    def _checksum(self, pack: Pack, id: str) -> str | None:
+        """`schema.checksum` of a pack's run; None if it cannot be read."""
+        from pflbench.store import schema
+
+        key = pack.path, pack.footer.identity, id
+        if key not in self._checksums:
+            known = pack.entries[id].checksum
+            result = self.packs.read(pack, id) if known is None else None
+            self._checksums[key] = known if result is None else schema.checksum(result)
+        return self._checksums[key]
 
     def _warn(self, runs: Iterable[Stored]) -> None:
         """Say how many of these are left out, by the names that their methods had and have."""

@@ -8,7 +8,7 @@ import pytest
 from cli_kit import method_file, stored
 
 from pflbench import names
-from pflbench.result import RunResult
+from pflbench.result import RunResult, Score
 from pflbench.spec import MethodSpec
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
@@ -133,7 +133,7 @@ def own(results: Path, *changes: dict[str, object]) -> list[str]:
         hyper = {"epochs": 1, "lr": change.pop("lr", 0.1)}
         method = MethodSpec(name="foo.py:Foo", version=str(change.pop("version", "abc123")), hyper=hyper)
         spec = tiny_spec().model_copy(update={"method": method, **change})
-        Store(results).write(RunResult(spec, (), {}, None))
+        Store(results).write(RunResult(spec, (Score("global", 1, 0, 0, 1, 2, 1.0, 0.5),), {}, None))
         found.append(spec.id)
     return found
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pflbench.reading.tables import latest
-from pflbench.result import RunResult
+from pflbench.result import RunResult, Score
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -19,7 +19,9 @@ def test_runs_that_do_not_say_when_they_ended_are_older_than_all_others(tmp_path
     def made(suite: str, **provenance: Any) -> None:
         run = expand(load(suite), profile="smoke").runs[0]
         asked = {"suite": suite, "profile": "smoke"}
-        store.write(RunResult(run, (), {"data_hash": "d", "asked": asked} | provenance))
+        store.write(
+            RunResult(run, (Score("global", 1, 0, 0, 1, 2, 1.0, 0.5),), {"data_hash": "d", "asked": asked} | provenance)
+        )
 
     def last() -> str | None:
         found = latest(store, Own(tmp_path))
@@ -37,5 +39,11 @@ def test_runs_that_do_not_say_when_they_ended_are_older_than_all_others(tmp_path
 def test_a_suite_that_became_another_one_is_not_what_was_run_last(tmp_path: Path) -> None:
     store = Store(tmp_path)
     run = expand(load("fedec-table2"), profile="smoke").runs[0]
-    store.write(RunResult(run, (), {"data_hash": "d", "asked": {"suite": "cafeme-table1", "profile": "smoke"}}))
+    store.write(
+        RunResult(
+            run,
+            (Score("global", 1, 0, 0, 1, 2, 1.0, 0.5),),
+            {"data_hash": "d", "asked": {"suite": "cafeme-table1", "profile": "smoke"}},
+        )
+    )
     assert latest(store, Own(tmp_path)) is None

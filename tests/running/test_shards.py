@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pflbench.catalog import complete, describe
 from pflbench.errors import UsageError
-from pflbench.result import RunResult
+from pflbench.result import RunResult, Score
 from pflbench.running.execution import Execution
 from pflbench.running.executors import run
 from pflbench.running.shards import in_shard
@@ -87,7 +87,9 @@ def test_the_same_shard_whatever_is_stored(tmp_path_factory: pytest.TempPathFact
     runs = expand(load("cafeme-table1"), part, profile="smoke").runs
     there = {runs[number % len(runs)] for number in stored}
     for one in there:
-        Store(results, remembered=False).write(RunResult(one, (), {"data_hash": "d"}))
+        Store(results, remembered=False).write(
+            RunResult(one, (Score("global", 1, 0, 0, 1, 2, 1.0, 0.5),), {"data_hash": "d"})
+        )
     shards = [Execution(device="cpu", shard=Shard(k, of)) for k in range(1, of + 1)]
     todo = [run(part, results, one, dry=True).runnable for one in shards]
     empty = [run(part, results / "empty", one, dry=True).runnable for one in shards]

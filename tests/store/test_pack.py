@@ -151,7 +151,7 @@ def test_a_pack_is_named_for_readers_and_by_its_runs(store: Store) -> None:
     for path, rounds in zip(pack_files(store), (3, 7), strict=True):
         assert re.fullmatch(stem.format(rounds), path.name)
     own = spec().model_copy(update={"dataset": spec().dataset.model_copy(update={"name": "/a b/ü" + "x" * 300})})
-    store.write(RunResult(own))
+    store.write(RunResult(own, done().scores))
     (packed,) = pack(store)
     assert len(packed.path.name) < 120 and packed.path.name.isascii()
 

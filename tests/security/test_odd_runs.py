@@ -1,0 +1,224 @@
+"""One hostile, odd or damaged run is left out and named with its file; every verb goes on with all else."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from attack_kit import Lab, result
+from conftest import Cli
+from test_code import READING
+
+from pflbench.result import RunResult, Score
+from pflbench.spec import RunSpec
+from pflbench.store import CorruptFile, ShownStore, Store, packfile, runfile, schema
+from pflbench.store.header import Stored, encoded, metadata
+from pflbench.store.packing import pack
+
+
+def written(lab: Lab, run: RunResult, **texts: str) -> Path:
+    """A run's file without checksums, as an older version or somebody else wrote it; `texts`: other metadata."""
+    path = Store(lab.results).path(run.spec.id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    told = metadata(run) | {f"pflbench.{key}": text for key, text in texts.items()}
+    pq.write_table(schema.to_table(run).replace_schema_metadata(encoded(told)), path)
+    return path
+
+
+def provenance(lab: Lab, run: RunResult, **more: object) -> Path:
+    return written(lab, run, provenance=json.dumps(run.provenance | more))
+
+
+def scored(lab: Lab, run: RunResult, **change: Any) -> Path:
+    return written(lab, RunResult(run.spec, tuple(s._replace(**change) for s in run.scores), run.provenance))
+
+
+def named(lab: Lab, run: RunResult, name: str) -> Path:
+    method = run.spec.method.model_copy(update={"name": name})
+    return written(lab, RunResult(run.spec.model_copy(update={"method": method}), run.scores, run.provenance))
+
+
+Odd = Callable[[Lab, RunResult], Path]
+HEADERS: dict[str, Odd] = {
+    "former ids": lambda lab, run: provenance(lab, run, former_ids=5),
+    "lone surrogate": lambda lab, run: provenance(lab, run, device="\ud800"),
+    "nested": lambda lab, run: written(lab, run, provenance='{"a":' * 50_000 + "1" + "}" * 50_000),
+    "nested spec": lambda lab, run: written(lab, run, spec="[" * 100_000),
+    "asked": lambda lab, run: provenance(lab, run, asked={"suite": ["tiny"], "profile": "paper"}),
+    "asked for nothing": lambda lab, run: provenance(lab, run, asked={"file": "tiny.toml"}),
+    "seconds": lambda lab, run: provenance(lab, run, wall_seconds="long", client_seconds={"a": 1}),
+    "often": lambda lab, run: provenance(lab, run, evaluate_every="1"),
+    "no reference": lambda lab, run: named(lab, run, "a:b:c d"),
+    "only a colon": lambda lab, run: named(lab, run, ":"),
+    "no scores": lambda lab, run: written(lab, RunResult(run.spec, (), run.provenance)),
+}
+ROWS: dict[str, Odd] = {
+    "client below": lambda lab, run: scored(lab, run, client=-2),
+    "accuracy": lambda lab, run: scored(lab, run, accuracy=5.0),
+    "not a number": lambda lab, run: scored(lab, run, accuracy=float("nan")),
+    "counts": lambda lab, run: scored(lab, run, correct=9),
+    "round": lambda lab, run: scored(lab, run, round=-1),
+}
+
+
+def odd_run(lab: Lab, number: int = 1) -> RunResult:
+    """A run that the table would show beside the honest one."""
+    hyper = lab.spec.method.hyper | {"lr": number / 100}
+    return result(lab.spec.model_copy(update={"method": lab.spec.method.model_copy(update={"hyper": hyper})}))
+
+
+@pytest.mark.parametrize("verb", [verb for verb in READING if verb not in ("merge", "pack")])
+def test_a_verb_goes_on_without_odd_runs(lab: Lab, cli: Cli, verb: str) -> None:
+    lab.store(lab.honest())
+    for number, odd in enumerate((HEADERS | ROWS).values(), 1):
+        odd(lab, odd_run(lab, number))
+    said = cli(*READING[verb])
+    assert said.code == 0, said.err
+    assert verb != "report" or "50.00" in said.out
+
+
+@pytest.mark.parametrize("odd", [*HEADERS, *ROWS])
+def test_an_odd_run_is_named_with_its_file_and_costs_no_other(lab: Lab, cli: Cli, odd: str) -> None:
+    honest = lab.store(lab.honest())
+    path = (HEADERS | ROWS)[odd](lab, odd_run(lab))
+    said = cli(*READING["report"])
+    assert said.code == 0 and path.name in said.err and "50.00" in said.out
+    said = cli(*READING["merge"])
+    assert said.code == 1 and path.name in said.err and Store(lab.folder / "merged").status(honest) == "done"
+    assert cli("pack").code == 0 and Store(lab.results).status(honest) == "done"
+
+
+def test_a_pipe_among_the_packs_is_left_out(lab: Lab, cli: Cli) -> None:
+    lab.store(lab.honest())
+    os.mkfifo(lab.results / "packs" / "pipe.parquet")
+    (lab.results / "packs" / "zero.parquet").symlink_to("/dev/zero")
+    said = cli(*READING["report"])
+    assert said.code == 0 and "50.00" in said.out
+    assert "pipe.parquet' is not a readable run or pack: it is a pipe or a device" in said.err
+    assert "zero.parquet" in said.err
+
+
+def test_a_remembered_footer_that_is_odd_is_read_again(lab: Lab, cli: Cli) -> None:
+    lab.store(lab.honest())
+    cli("ls", "runs")
+    for text in ("[" * 100_000, "5", '{"a": 5}'):
+        for file in (lab.folder / "cache").rglob("footers/*.json"):
+            file.write_text(text)
+        assert "done" in cli("ls", "runs").out
+
+
+def packed(lab: Lab) -> Path:
+    lab.store(lab.honest())
+    lab.store(odd_run(lab))
+    (path,) = (lab.results / "packs").glob("*.parquet")
+    return path
+
+
+def read_all(lab: Lab) -> dict[str, tuple[object, ...]]:
+    """What a reader sees of all runs."""
+    store = ShownStore(lab.results, remembered=False)
+    found = {}
+    for run in store.list():
+        whole = store._read(run)
+        if whole is not None:
+            found[run.spec.id] = (whole.provenance, tuple(whole.scores), tuple(whole.metrics), whole.failure)
+    return found
+
+
+def test_no_changed_byte_of_metadata_goes_unseen(lab: Lab) -> None:
+    path = packed(lab)
+    whole, before = path.read_bytes(), read_all(lab)
+    commit, finished = whole.rindex(b"c0ffee"), whole.rindex(b"2026-11-01")  # in the footer
+    for place, byte in ((commit, ord("d")), (finished, ord("1"))):
+        path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            now = read_all(lab)
+        assert all(before[id] == now[id] for id in now) and len(now) < len(before)
+        assert any("do not fit their checksum" in str(one.message) and path.name in str(one.message) for one in caught)
+
+
+def test_other_scores_under_the_same_metadata_are_seen(lab: Lab) -> None:
+    run = lab.honest()
+    path = runfile.write(Store(lab.results).path(run.spec.id), run).path
+    table = pq.read_table(path)
+    place = table.column_names.index("accuracy")
+    better = table.set_column(place, "accuracy", pa.array([0.75] * len(table)))
+    pq.write_table(better, path)
+    store = Store(lab.results, mends=False)
+    with pytest.warns(CorruptFile, match="its scores do not fit their checksum"):
+        assert store._read(store.list()[0]) is None
+
+
+def test_runs_and_packs_without_checksums_are_read_as_before(lab: Lab) -> None:
+    run = lab.honest()
+    written(lab, run)
+    (stored,) = Store(lab.results).list()
+    assert stored.checksum is None and Store(lab.results).read(run.spec.id) == run
+    pack(Store(lab.results))
+    (stored,) = Store(lab.results).list()
+    assert stored.checksum == schema.checksum(run) and Store(lab.results).read(run.spec.id) == run
+
+
+def test_a_checksum_depends_on_what_is_stored_alone(lab: Lab) -> None:
+    run = lab.honest()
+    runfile.write(Store(lab.results).path(run.spec.id), run)
+    again = Store(lab.results).read(run.spec.id)
+    assert schema.checksum(again) == schema.checksum(run)
+    for field, value in (("accuracy", 0.25), ("client", 1), ("round", 2), ("stage", "other"), ("loss_sum", 2.0)):
+        first = run.scores[0]._replace(**{field: value})
+        if first != run.scores[0]:
+            other = RunResult(run.spec, (first, *run.scores[1:]), run.provenance)
+            assert schema.checksum(other) != schema.checksum(run), field
+
+
+def of(run: RunResult, path: Path) -> Stored:
+    return Stored(run.spec, run.provenance, run.failure, path, len(run.scores))
+
+
+def another(lab: Lab, spec: RunSpec, accuracy: float) -> Path:
+    """A stranger's pack with a run of this id and other scores."""
+    run = result(spec, accuracy, device="elsewhere")
+    folder = lab.results / "packs"
+    return packfile.write(folder, [of(run, folder)], lambda _: run).path
+
+
+def test_two_packs_with_other_scores_of_a_run_are_named_until_one_is_removed(lab: Lab, cli: Cli) -> None:
+    id = lab.store(lab.honest())
+    (mine,) = (lab.results / "packs").glob("*.parquet")
+    theirs = another(lab, lab.spec, 0.75)
+    both = {mine.name: mine.read_bytes(), theirs.name: theirs.read_bytes()}
+    for verb in (("ls", "runs"), READING["report"], ("pack",)):
+        said = cli(*verb)
+        assert said.code == 0
+        for text in (id, mine.name, theirs.name, f"pflbench rm {id} --file"):
+            assert text in said.err, verb
+    assert {path.name: path.read_bytes() for path in (lab.results / "packs").iterdir()} == both
+    merged = cli("merge", "results", "--into", "merged")
+    assert merged.code == 1 and id in merged.err and mine.name in merged.err and theirs.name in merged.err
+    assert cli("rm", id, "--yes", "--file", "nowhere.parquet").code == 2
+    assert cli("rm", id, "--yes", "--file", str(theirs)).code == 0
+    assert not theirs.exists() and mine.read_bytes() == both[mine.name]
+    assert cli("ls", "runs").err == "" and "50.00" in cli(*READING["report"]).out
+
+
+def test_two_packs_with_the_same_scores_are_one_run(lab: Lab, cli: Cli) -> None:
+    lab.store(lab.honest())
+    another(lab, lab.spec, 0.5)
+    assert cli("ls", "runs").err == ""
+    assert cli("pack").code == 0 and len(list((lab.results / "packs").iterdir())) == 1
+
+
+def test_a_redone_run_is_not_packed_beside_two_that_differ(lab: Lab, cli: Cli) -> None:
+    lab.store(lab.honest())
+    another(lab, lab.spec, 0.75)
+    single = runfile.write(Store(lab.results).path(lab.spec.id), result(lab.spec, 0.25)).path
+    assert cli("pack").code == 0 and single.exists()
+    assert isinstance(Store(lab.results).read(lab.spec.id).scores[0], Score)
