@@ -124,9 +124,9 @@ class SGDOptions(Momentum):
     ) -> Part:
         """SGD from w over the minibatches; `grad`: in place of `f.grad`; `wrt`: the part that w is (None: all)."""
         decay = f.decay(self.weight_decay, w, wrt=wrt)
-        return descend(grad or f.grad, w, batches, self.by(lr), decay=decay)
+        return descend(grad or f.grad, w, batches, self.local_optimizer(lr), decay=decay)
 
-    def by(self, lr: float) -> Optimizer:
+    def local_optimizer(self, lr: float) -> Optimizer:
         """The optimizer of a local update."""
         return SGD(lr, self.momentum)
 
@@ -149,8 +149,8 @@ class LocalSGDOrAdam(LocalSGD):
         if self.optimizer == "adam" and self.momentum is not None:
             raise UsageError(f"{type(self).__name__}: momentum is SGD's; with optimizer = adam, set momentum to none.")
 
-    def by(self, lr: float) -> Optimizer:
-        return Adam(lr) if self.optimizer == "adam" else super().by(lr)
+    def local_optimizer(self, lr: float) -> Optimizer:
+        return Adam(lr) if self.optimizer == "adam" else super().local_optimizer(lr)
 
 
 @dataclass(frozen=True)
