@@ -89,17 +89,20 @@ TRIALS = sorted(
 @pytest.mark.parametrize("command", TRIALS)
 def test_the_trials_that_a_page_cites_are_stored(command: str) -> None:
     words = shlex.split(command)
-    given = dict(zip(words[::2], words[1::2], strict=True))
+    pairs = list(zip(words[::2], words[1::2], strict=True))
+    given, grid = dict(pairs), [value for name, value in pairs if name == "--grid"]
+    given.pop("--evaluate-every", None)  # how often trials are scored is no part of what they are
     searched = searches(
         load(given.pop("-s")),
         given.pop("-m"),
         columns=[given.pop("--column")],
         profile=given.pop("--profile", None),
         rounds=int(given.pop("--rounds", 0)) or None,
-        grid=[given.pop("--grid")] if "--grid" in given else [],
+        grid=grid,
+        read_as=given.pop("--read", "last"),  # type: ignore[arg-type]
     )
     store = Store(ROOT / "results")
-    assert not given and all(store.status(trial.run.id) != "missing" for one in searched for trial in one.trials)
+    assert not given.keys() - {"--grid"} and all(store.status(trial.run.id) != "missing" for one in searched for trial in one.trials)
 
 
 def block(document: str, language: str) -> str:
