@@ -102,7 +102,9 @@ def test_the_trials_that_a_page_cites_are_stored(command: str) -> None:
         read_as=given.pop("--read", "last"),  # type: ignore[arg-type]
     )
     store = Store(ROOT / "results")
-    assert not given.keys() - {"--grid"} and all(store.status(trial.run.id) != "missing" for one in searched for trial in one.trials)
+    assert not given.keys() - {"--grid"} and all(
+        store.status(trial.run.id) != "missing" for one in searched for trial in one.trials
+    )
 
 
 def block(document: str, language: str) -> str:

@@ -1,7 +1,7 @@
-"""Checkpoints of runs under way: `<results>/checkpoints/<key>/<rounds>/`, safetensors and one JSON.
+"""Checkpoints of runs under way: `<results>/checkpoints/<key>/<rounds>/`, safetensors, one JSON and a checksum.
 
-A checkpoint is a folder that appears whole. It is read only by what would compute the same: the same runs, code,
-versions and settings. A looped run goes on bit for bit; a stacked one to rounding, as stacks follow free memory.
+A checkpoint is a folder that appears whole. It is read only if the checksum over its files holds, and only by what
+would compute the same: the same runs, code, versions and settings. A looped run goes on bit for bit; a stacked one to rounding, as stacks follow free memory.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from pflbench.store.files import sync_folder
 from pflbench.units import Interval
 
 NAME = "checkpoint.json"
+CHECKSUM = "sha256"
+"""File with the SHA-256 over the names and bytes of all others."""
 PART = 128 << 20
 """Bytes of tensors in a file, about: clients' states may be more than memory holds."""
 Clock = Callable[[], float]
@@ -118,13 +120,12 @@ class Checkpoints:
     def _find(self) -> None:
         for path in sorted(self.folder.glob("[0-9]*"), reverse=True):
             try:
+                if (path / CHECKSUM).read_text() != _checksum(path):
+                    raise ValueError("its files are not those that were written (SHA-256)")
                 told = json.loads((path / NAME).read_text())
-                with _reading(path) as read:
-                    for name in told["tensors"]:
-                        read(name)  # all of it is there
                 other = [name for name, value in told["conditions"].items() if value != self.conditions.get(name)]
-            except (OSError, ValueError, KeyError, SafetensorError) as error:
-                _warn(f"The checkpoint {str(path)!r} is not readable and not used: {_said(error)}.")
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                _warn(f"The checkpoint {str(path)!r} is unusable, and training begins anew: {_said(error)}.")
                 continue
             if other:
                 are = " and ".join(
@@ -142,19 +143,16 @@ class Checkpoints:
         try:
             try:
                 temporary.mkdir(parents=True)
-                names = _write_parts(temporary, _all(walked, simulation))
+                _write_parts(temporary, _all(walked, simulation))
                 told = {
                     "conditions": self.conditions,
                     "seconds": self.seconds + self.clock() - self._begun,
                     "resumed": self.resumed,
                     "walked": _values(walked),
                     "simulation": snapshot.values(simulation),
-                    "tensors": names,
                 }
-                with (temporary / NAME).open("w") as file:
-                    json.dump(told, file, default=lambda number: number.item())
-                    file.flush()
-                    os.fsync(file.fileno())
+                _write_text(temporary / NAME, json.dumps(told, default=lambda number: number.item()))
+                _write_text(temporary / CHECKSUM, _checksum(temporary))
                 shutil.rmtree(final, ignore_errors=True)  # of a run that began anew
                 temporary.rename(final)
                 sync_folder(self.folder)
@@ -220,9 +218,27 @@ def _values(walked: Walked) -> dict[str, Any]:
     return {"left": kinds, "told": walked.told, "rounds": walked.rounds, "highest": walked.highest}
 
 
-def _write_parts(folder: Path, tensors: Iterator[tuple[str, Tensor]]) -> list[str]:
-    """Write tensors to files of about `PART` bytes; returns their names. Raises `OSError` or `SafetensorError`."""
-    names: list[str] = []
+def _checksum(folder: Path) -> str:
+    """Return the SHA-256 over the names and bytes of a checkpoint's files, as hexadecimal digits. Raises `OSError`."""
+    found = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.name != CHECKSUM:
+            found.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    found.update(block)
+    return found.hexdigest()
+
+
+def _write_text(path: Path, text: str) -> None:
+    with path.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_parts(folder: Path, tensors: Iterator[tuple[str, Tensor]]) -> None:
+    """Write tensors to files of about `PART` bytes. Raises `OSError` or `SafetensorError`."""
     part: dict[str, Tensor] = {}
     number, size = 0, 0
 
@@ -234,14 +250,12 @@ def _write_parts(folder: Path, tensors: Iterator[tuple[str, Tensor]]) -> list[st
         part.clear()
 
     for name, tensor in tensors:
-        names.append(name)
         part[name] = tensor.detach().cpu().contiguous().clone()  # which may share memory with another
         size += tensor.nbytes
         if size > PART:
             write()
             number, size = number + 1, 0
     write()
-    return names
 
 
 @contextlib.contextmanager

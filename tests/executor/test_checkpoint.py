@@ -146,20 +146,46 @@ def test_what_would_compute_something_else_begins_anew(
         assert result(place, one).scores == undisturbed(tmp_path, one).scores
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone", "text"])
-def test_a_damaged_checkpoint_is_named_and_not_used(place: Place, stop: list[int], damage: str) -> None:
+def flip(path: Path, at: int) -> None:
+    """Change one bit of a file; `at`: the byte, from its end."""
+    held = bytearray(path.read_bytes())
+    held[-at] ^= 4
+    path.write_bytes(held)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "cut": lambda folder: os.truncate(folder / "0.safetensors", 500),
+    "gone": lambda folder: (folder / "0.safetensors").unlink(),
+    "more": lambda folder: (folder / "1.safetensors").write_bytes(b""),
+    "no JSON": lambda folder: (folder / checkpoint.NAME).write_text("{"),
+    "deep JSON": lambda folder: (folder / checkpoint.NAME).write_text("[" * 100_000),
+    "other JSON": lambda folder: (folder / checkpoint.NAME).write_text("[]"),
+    "a bit of a tensor": lambda folder: flip(folder / "0.safetensors", 100),
+    "a digit": lambda folder: flip(folder / checkpoint.NAME, 3),
+    "no checksum": lambda folder: (folder / checkpoint.CHECKSUM).unlink(),
+    "a bit of the checksum": lambda folder: flip(folder / checkpoint.CHECKSUM, 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("damage", "signed"),
+    [*((one, False) for one in DAMAGES), *((one, True) for one in DAMAGES if one.endswith("JSON"))],
+)
+def test_a_damaged_checkpoint_is_named_and_training_begins_anew(
+    tmp_path: Path, place: Place, stop: list[int], damage: str, signed: bool
+) -> None:
+    """Never a failed run, nor other scores; `signed`: the checksum is that of what lies there, by whoever wrote it."""
     one = spec()
     stop[:] = [2]
     run_task(Task((one,)), place)
     (folder,) = (place.results / "checkpoints" / one.id).iterdir()
-    if damage == "text":
-        (folder / checkpoint.NAME).write_text("{")
-    elif damage == "gone":
-        (folder / "0.safetensors").unlink()
-    else:
-        os.truncate(folder / "0.safetensors", 500)
-    with pytest.warns(Unusable, match="is not readable and not used"):
-        assert [done.status for done in run_task(Task((one,)), place)] == ["done"]
+    DAMAGES[damage](folder)
+    if signed:
+        (folder / checkpoint.CHECKSUM).write_text(checkpoint._checksum(folder))
+    with pytest.warns(Unusable, match="is unusable, and training begins anew"):
+        (done,) = run_task(Task((one,)), place)
+    assert (done.status, done.resumed) == ("done", 0)
+    assert result(place, one).scores == undisturbed(tmp_path, one).scores
 
 
 def test_a_full_disk_costs_the_checkpoint_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +216,7 @@ def test_seconds_add_up(place: Place, stop: list[int]) -> None:
     (told,) = place.results.glob("checkpoints/*/*/checkpoint.json")
     held = json.loads(told.read_text())
     told.write_text(json.dumps(held | {"seconds": held["seconds"] + 1000}))
+    (told.parent / checkpoint.CHECKSUM).write_text(checkpoint._checksum(told.parent))
     (done,) = run_task(Task((one,)), place)
     assert done.resumed == 1
     assert 1000 < result(place, one).provenance["wall_seconds"] < 1500
