@@ -1,7 +1,8 @@
 """Checkpoints of runs under way: `<results>/checkpoints/<key>/<rounds>/`, safetensors, one JSON and a checksum.
 
 A checkpoint is a folder that appears whole. It is read only if the checksum over its files holds, and only by what
-would compute the same: the same runs, code, versions and settings. A looped run goes on bit for bit; a stacked one to rounding, as stacks follow free memory.
+would compute the same: the same runs, code, versions and settings. A looped run goes on bit for bit; a stacked one to
+rounding, as stacks follow free memory.
 """
 
 from __future__ import annotations
