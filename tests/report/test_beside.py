@@ -159,7 +159,7 @@ def test_numbers_and_ranks_stand_in_every_format(folder: Path) -> None:
             head = " ".join(lines)
             assert head.count("paper's protocol") >= 2 and head.count("rank") >= 2 and head.count("here") >= 2
     latex = render(found, "latex")
-    assert r"FedAvg & 80.0 $\pm$ 0.0 & 51.0 $\pm$ 1.0 & 3 $\to$ 1 & 40.0 $\pm$ 0.0 & 9.0 (1/2) & -- \\" in latex
+    assert r"FedAvg & 80.0 $\pm$ 0.0 & 51.0 $\pm$ 1.0 & 3 $\to$ 1 & 40.0 $\pm$ 0.0 & 9.0 (1/2) & $\cdot$ \\" in latex
     assert "51.0 ± 1.0" in html(found) and "3 → 1" in html(found)
     header, *records = csv.reader(io.StringIO(render(found, "csv")))
     assert tuple(header) == (*CSV_COLUMNS, *BESIDE_COLUMNS) and len(records) == len(HERE)
