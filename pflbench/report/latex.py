@@ -240,7 +240,7 @@ def _above(heads: Sequence[ColumnHead], corner: str, blocks: bool) -> Iterator[s
 
 
 def _cell(value: CellValue | None, decimals: int) -> str:
-    if value is None or not value.there:
+    if value is None or not (value.there or value.told):
         return EMPTY
     shown = _number(text.cell(value, decimals).replace(" †", "†"))
     if value and value.leads:
