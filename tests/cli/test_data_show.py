@@ -166,7 +166,7 @@ def test_a_split_of_ones_own_becomes_a_table_and_an_edit_computes_anew(cli, fold
     assert "1 run: 0 done" in cli(*again).out
     split.write_text(json.dumps([[0, 1, 2]] * 10))
     wrong = cli("run", "-s", "mine.toml", "--seeds", "0")
-    assert wrong.code == 1 and "split.json gives row 0 to client 0 and to client 1" in " ".join(wrong.err.split())
+    assert wrong.code == 2 and "split.json gives row 0 to client 0 and to client 1" in " ".join(wrong.err.split())
     split.unlink()
     lacking = cli("data", "show", "mine.toml", "given")
     assert lacking.code == 1 and "split.json" in lacking.err

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pflbench import names
+from pflbench import names, trust
 from pflbench.catalog import describe
 from pflbench.errors import UsageError
 from pflbench.executor.build import construct
@@ -71,6 +71,7 @@ def test_the_catalog_and_the_contract_refuse_the_same_class(tmp_path: Path, sour
     """`pflbench run` asks the catalog first, `pflbench check` the contract."""
     file = tmp_path / "mine.py"
     file.write_text(f"from dataclasses import dataclass\nfrom pflbench.methods.fedavg import FedAvg\n{source}")
+    trust.grant(f"{file}:Mine")
     asks: list[Callable[[str], Any]] = [describe, lambda name: next(contract(name)), lambda name: construct(name, {})]
     for ask in asks:
         with pytest.raises(UsageError, match=re.escape(said)):
@@ -87,6 +88,8 @@ def test_a_class_without_its_decorator_is_refused(tmp_path: Path) -> None:
         "@dataclass(frozen=True)\nclass Right(FedAvg, epochs=7):\n    pass\n",
         encoding="utf-8",
     )
+    for name in ("Bare", "Mine", "Right"):
+        trust.grant(f"{file}:{name}")
     for name in ("Bare", "Mine"):
         with pytest.raises(UsageError, match=r"Bare is not a dataclass: write @dataclass\(frozen=True\) above it"):
             construct(f"{file}:{name}", {})

@@ -54,7 +54,7 @@ def lines(table: Expansion, store: Store) -> list[str]:
 def test_the_last_round_stands_beside_the_rounds_before_it(build: Build, store: Store, table: Expansion) -> None:
     first, second = table.places["fedavg", "digits-a"].runs
     store.write(walk(build, first, [0.1, *SWINGING[1:]]))
-    store.write(walk(build, second, [0.0, 0.0, *[0.7] * 10]))  # the first two are out of the window
+    store.write(walk(build, second, [0.0, *[0.7] * 10]))  # the first is out of the window
     assert lines(table, store) == [
         "Means over the last 10 scored rounds (2–20) instead of the last one alone, with the range of single runs: "
         "Digits Dir 0.3: FedAvg 68.0 (10.0–90.0, last 80.0).",

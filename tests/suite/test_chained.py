@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pflbench import trust
 from pflbench.errors import UsageError
 from pflbench.executor.estimate import gradient_rows
 from pflbench.executor.task import Done, Place, Task, run_task
@@ -99,7 +100,11 @@ def test_a_row_of_several_models_and_one_of_a_file_cannot_go_before(tmp_path: Pa
     grid["row"][1] |= {"grid": {"lr": [0.1, 0.2]}, "select": "hold-out", "validation": 0.2}
     with pytest.raises(UsageError, match=r"row\[2\].after: 'fedavg' has a grid, of which each client takes a point"):
         table(grid)
-    (tmp_path / "mine.py").write_text("from pflbench.methods.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n    pass\n")
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\nfrom pflbench.methods.fedavg import FedAvg\n\n\n"
+        "@dataclass(frozen=True)\nclass Mine(FedAvg):\n    pass\n"
+    )
+    trust.grant(f"{tmp_path}/mine.py:Mine")
     own = tiny(ifca="per-fedavg")
     own["row"][0]["method"] = f"{tmp_path}/mine.py:Mine"
     del own["hyper"]["per-fedavg"]
