@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Said]
 
 SUITE = """
 [suite]

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from attack_kit import SUITE, Lab
+from attack_kit import SUITE, Cli, Lab, Said
 
 from pflbench.cli import main as program
-
-
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Said]
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from typing import Any as Cli
 
 import pytest
-from attack_kit import Lab, result
+from attack_kit import Cli, Lab, result
 
 from pflbench import catalog, names, trust
 from pflbench.errors import UsageError

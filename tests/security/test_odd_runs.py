@@ -8,12 +8,11 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from typing import Any as Cli
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from attack_kit import Lab, result
+from attack_kit import Cli, Lab, result
 from test_code import READING
 
 from pflbench.result import RunResult, Score

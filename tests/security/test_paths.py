@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any as Cli
 
 import pyarrow.parquet as pq
 import pytest
-from attack_kit import Lab, result
+from attack_kit import Cli, Lab, result
 
 from pflbench.errors import StoreError
 from pflbench.store import Store, models, schema
