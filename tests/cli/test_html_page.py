@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,16 @@ def opened(browser: Browser, file: Path) -> Iterator[Any]:  # noqa: F811
     assert {url.partition("#")[0] for url in asked} == {file.as_uri()}
 
 
+@pytest.fixture(scope="module")
+def differing(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A line of the report's CSV: a personalized cell of Fashion-MNIST's that differs from the paper's."""
+    path = tmp_path_factory.mktemp("csv") / "table.csv"
+    written(path, "-s", "pfedvem-table1", "--profile", "paper", "--format", "csv")
+    with path.open(newline="") as file:
+        lines = [line for line in csv.DictReader(file) if line["verdict"] == "differs"]
+    return next(line for line in lines if (line["column"], line["stage"]) == ("fashion-mnist-100", "personalized"))
+
+
 def sheet(page: Page, key: str = TABLE) -> Locator:
     return page.locator(f'section[data-table="{key}"]')
 
@@ -109,15 +120,17 @@ def test_a_table_that_is_wider_than_the_screen_says_that_it_scrolls(opened: Any)
     assert "Scrolls sideways" in hint
 
 
-def test_ours_the_papers_and_the_difference(opened: Any) -> None:
+def test_ours_the_papers_and_the_difference(opened: Any, differing: dict[str, str]) -> None:
     page = opened(f"table={TABLE}")
-    ours = column(page, 2)
+    cell = sheet(page).locator("tr", has_text=differing["row"]).locator('td[data-cell$=",2"]:visible')
+    assert cell.inner_text().startswith(f"{float(differing['mean']):.1f} ± {float(differing['sem']):.1f}")
     page.get_by_role("button", name="paper", exact=True).click()
-    papers = dict(zip(range(11), column(page, 2), strict=False))
-    assert papers[0] == "87.5 ± 0.1" and ours[0].startswith("85.2 ± 0.5")
+    paper = (float(differing[f"reference_{key}"]) for key in ("mean", "spread"))
+    assert cell.inner_text() == " ± ".join(f"{number:.1f}" for number in paper)
     page.get_by_role("button", name="difference", exact=True).click()
-    assert column(page, 2)[0] == "-2.3 (-4.2 to -0.5)" and "show=difference" in page.url
-    assert sheet(page).locator("td.differs").count() >= 5
+    low, high = (f"{float(differing[f'difference_{end}']):+.1f}" for end in ("low", "high"))
+    assert cell.inner_text() == f"{float(differing['difference']):+.1f} ({low} to {high})" and "show=difference" in page.url
+    assert sheet(page).locator("td.differs").count() >= 2
 
 
 def test_rows_are_sorted_by_a_column_and_back(opened: Any) -> None:
@@ -158,19 +171,24 @@ def test_what_stands_beside_a_column_is_shown_with_it(opened: Any) -> None:
     assert fair.locator("th[data-column]:visible").all_inner_texts() == ["here"], "of the others there is no difference"
 
 
-def test_a_number_opens_what_it_rests_on(opened: Any) -> None:
+def test_a_number_opens_what_it_rests_on(opened: Any, differing: dict[str, str]) -> None:
     page = opened(f"table={TABLE}")
-    sheet(page).locator('td[data-cell="0,2"] button').click()
+    cell = sheet(page).locator("tr", has_text=differing["row"]).locator('td[data-cell$=",2"]:visible')
+    place = cell.get_attribute("data-cell")
+    cell.get_by_role("button").click()
     drawer = page.locator("#drawer")
     said = drawer.inner_text()
-    assert drawer.is_visible() and "Local · FMNIST 100 Clients PM" in said
-    for words in ("differs: the interval is Welch's", "worst 10 %", "pflbench rerun ", "commit", "seed 43: 84.3794"):
+    assert drawer.is_visible() and f"{differing['row']} · FMNIST 100 Clients PM" in said
+    seeds = [f"seed {seed}: " for seed in differing["seeds"].split()]
+    for words in ("differs: the interval is Welch's", "worst 10 %", "pflbench rerun ", "commit", *seeds):
         assert words in said
-    assert drawer.locator("circle.dot").count() == 3
+    numbers = [float(re.search(rf"{seed}([0-9]+\.[0-9]+)", said)[1]) for seed in seeds]
+    assert sum(numbers) / len(numbers) == pytest.approx(float(differing["mean"]), abs=1e-3)
+    assert drawer.locator("circle.dot").count() == len(seeds)
     page.keyboard.press("Escape")
     page.wait_for_function("!location.hash.includes('cell=')")
     assert not drawer.is_visible()
-    assert page.evaluate("document.activeElement.closest('td').dataset.cell") == "0,2"
+    assert page.evaluate("document.activeElement.closest('td').dataset.cell") == place
 
 
 def test_an_address_is_a_view(opened: Any) -> None:
