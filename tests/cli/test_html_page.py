@@ -129,7 +129,10 @@ def test_ours_the_papers_and_the_difference(opened: Any, differing: dict[str, st
     assert cell.inner_text() == " ± ".join(f"{number:.1f}" for number in paper)
     page.get_by_role("button", name="difference", exact=True).click()
     low, high = (f"{float(differing[f'difference_{end}']):+.1f}" for end in ("low", "high"))
-    assert cell.inner_text() == f"{float(differing['difference']):+.1f} ({low} to {high})" and "show=difference" in page.url
+    assert (
+        cell.inner_text() == f"{float(differing['difference']):+.1f} ({low} to {high})"
+        and "show=difference" in page.url
+    )
     assert sheet(page).locator("td.differs").count() >= 2
 
 
