@@ -153,27 +153,27 @@ def checksum(result: RunResult) -> str:
 
 
 _REAL = {"loss_sum", "accuracy", "value"}
-_FAR = 1.0
-"""An accuracy so far outside of 0 to 1 is no share: it is in percent, or made up."""
+_ROUNDING = 1e-6
+"""How far outside of 0 to 1 an accuracy may lie: a mean over batches rounds."""
 
 
 def _check(run: Stored, result: RunResult) -> None:
     """Raise `Unfit` for scores that no training of the run can leave, or others than those that were written."""
     scores = scores_of(result.scores)
     lacking = "" if run.failure is not None else "it is finished and has no scores"
-    if problem := _problem(scores.columns) if len(scores) else lacking:
+    if problem := _problem(scores.columns, run.spec.clients) if len(scores) else lacking:
         raise Unfit(f"run {run.spec.id}: {problem}")
     if run.checksum is not None and run.checksum != checksum(result):
         raise Unfit(f"run {run.spec.id}: its scores do not fit their checksum")
 
 
-def _problem(scores: Mapping[str, Any]) -> str:
+def _problem(scores: Mapping[str, Any], clients: int) -> str:
     """What is wrong with a run's scores, by column; empty if nothing is."""
     accuracy, client, round, step = (scores[name] for name in ("accuracy", "client", "round", "step"))
-    if not (accuracy.min() >= -_FAR and accuracy.max() <= 1 + _FAR):  # also of NaN
+    if not (accuracy.min() >= -_ROUNDING and accuracy.max() <= 1 + _ROUNDING):  # also of NaN
         return "an accuracy is no share"
-    if client.min() < -1:
-        return "a score is of a client below -1"
+    if client.min() < -1 or client.max() >= clients:
+        return f"a score is of a client that is none of the {clients}"
     if round.min() < 0 or step.min() < 0:
         return "a score is of a round or step below 0"
     if scores["correct"].min() < 0 or (scores["correct"] > scores["count"]).any():

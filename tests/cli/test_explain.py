@@ -45,7 +45,11 @@ def suite(folder: Path, monkeypatch: pytest.MonkeyPatch):
         for stored in Store(folder / "results").list():  # the kit's failed run has its scores after all
             if stored.failure is not None:
                 moments = [("global", 2, 0), *(("finetuned", 2, step) for step in (0, 1, 2))]
-                scores = tuple(Score(*m, client, 5, 10, 1.0, 0.5) for m in moments for client in (88, 89))
+                scores = tuple(
+                    Score(*m, client, 5, 10, 1.0, 0.5)
+                    for m in moments
+                    for client in (stored.spec.clients - 2, stored.spec.clients - 1)
+                )
                 Store(folder / "results").write(RunResult(stored.spec, scores, {"data_hash": "d"}))
         return path
 
@@ -153,7 +157,7 @@ def test_what_may_be_concluded_depends_on_the_runs_and_on_the_paper(
     if options == ("--profile", "smoke"):
         for run in expand(load(str(path)), profile="smoke", columns=["shards"]).runs:
             moments = [("global", 1, 0), *(("finetuned", 1, step) for step in (0, 1, 2))]
-            Store(folder / "results").write(RunResult(run, tuple(Score(*m, 88, 5, 10, 1.0, 0.5) for m in moments)))
+            Store(folder / "results").write(RunResult(run, tuple(Score(*m, 59, 5, 10, 1.0, 0.5) for m in moments)))
     if options == ("-r", "three"):
         for run in Store(folder / "results").list():
             if run.spec.seed < 3:
@@ -170,7 +174,7 @@ def test_the_trials_behind_a_tuned_value_are_shown(cli, suite, folder: Path) -> 
     for trial in search.trials:
         moments = [("global", 2, 0), *(("finetuned", 2, step) for step in (0, 1, 2))]
         right = 6 if trial.values["lr"] == 0.1 else 3
-        scores = tuple(Score(*m, 88, right, 10, 1.0, right / 10) for m in moments)
+        scores = tuple(Score(*m, 59, right, 10, 1.0, right / 10) for m in moments)
         Store(folder / "results").write(RunResult(trial.run, scores, {"data_hash": "d"}))
     out = cli(*CELL).out
     assert "Seed 41, in this column's setting" in out and "held-out 10 % of each client's training images" in " ".join(
@@ -196,7 +200,7 @@ def test_trials_on_the_cells_data_come_before_those_of_other_data(cli, suite, fo
             }
             run = trial.run.model_copy(update={"rounds": rounds, **turned})
             moments = [("global", rounds, 0), *(("finetuned", rounds, step) for step in (0, 1, 2))]
-            Store(folder / "results").write(RunResult(run, tuple(Score(*m, 88, 5, 10, 1.0, 0.5) for m in moments)))
+            Store(folder / "results").write(RunResult(run, tuple(Score(*m, 59, 5, 10, 1.0, 0.5) for m in moments)))
     told = part(cli(*CELL).out, "Trials behind what is tuned")
     assert "in this column's setting" in told and "another" not in told
     there = part(cli("explain", "tiny.toml", "ditto", "dirichlet", "--no-data").out, "Trials behind what is tuned")
@@ -208,7 +212,7 @@ def test_a_tuned_value_that_is_the_suites_is_known_as_chosen(cli, suite, folder:
     path = suite(SUITE.replace("fedavg = { epochs = 1, lr = 0.05 }", tuned))
     (search,) = searches(load(str(path)), "fedavg", columns=["shards"], grid=["lr=0.05,0.1", "batch=10,20"])
     for trial in search.trials:
-        Store(folder / "results").write(RunResult(trial.run, (Score("global", 2, 0, 88, 5, 10, 1.0, 0.5),)))
+        Store(folder / "results").write(RunResult(trial.run, (Score("global", 2, 0, 59, 5, 10, 1.0, 0.5),)))
     out = cli("explain", "tiny.toml", "fedavg", "shards", "--no-data").out
     (used,) = [line for line in out.splitlines() if line.endswith("<- used here")]
     assert "batch = 10" in used and "lr = 0.05" in used
@@ -305,7 +309,7 @@ def test_a_row_of_ones_own_is_explained_without_its_file(cli, results: Path, fol
     (run, *_) = expand(load(str(folder / "tiny.toml")), rows=["ditto"], columns=["shards"]).runs
     own = run.model_copy(update={"method": MethodSpec(name="own.py:Foo", version="0" * 12, hyper={"lr": 0.05})})
     moments = [("global", 2, 0), *(("finetuned", 2, step) for step in (0, 1, 2))]
-    scores = tuple(Score(*m, 88, 5, 10, 1.0, 0.5) for m in moments)
+    scores = tuple(Score(*m, 59, 5, 10, 1.0, 0.5) for m in moments)
     source = METHOD.replace(
         '"""Federated averaging, written again."""', '"""Mine.\n\n    Departures: it is mine.\n    """'
     )
@@ -437,7 +441,7 @@ def test_a_row_of_ones_own_rests_on_the_columns_guesses(cli, suite, folder: Path
     run = expand(load(str(path)), methods=[f"{folder / 'own.py'}:Foo"], columns=["shards"], seeds=[0]).runs[0]
     moments = [("global", 2, 0), *(("finetuned", 2, step) for step in (0, 1, 2))]
     Store(folder / "results").write(
-        RunResult(run, tuple(Score(*m, 88, 5, 10, 1.0, 0.5) for m in moments), {"data_hash": "d"})
+        RunResult(run, tuple(Score(*m, 59, 5, 10, 1.0, 0.5) for m in moments), {"data_hash": "d"})
     )
     out = cli("explain", "tiny.toml", "Foo", "shards", "--no-data").out
     reasons = part(out, "What speaks for and against the number")

@@ -50,11 +50,12 @@ class Build:
     def result(
         self, spec: RunSpec, start: float, steps: tuple[float, float] = (0.5, 0.5), **provenance: object
     ) -> RunResult:
-        """Two clients a tenth below and above the given accuracies; an earlier round that nothing may read."""
+        """Two clients a tenth below and above the given accuracies, or as far as these are from 0 and 1; an earlier round that nothing may read."""
         moments = [("global", 0, start), *(("finetuned", t, a) for t, a in enumerate((start, *steps)))]
         scores = [Score("global", 1, 0, client, 0, 10, 0.0, 0.0) for client in (2, 3)]
         for stage, step, accuracy in moments:
-            for client, shift in ((2, -0.1), (3, 0.1)):
+            apart = min(0.1, accuracy, 1 - accuracy)
+            for client, shift in ((2, -apart), (3, apart)):
                 scores.append(Score(stage, spec.rounds, step, client, 0, 10, 0.0, accuracy + shift))
         found = {"commit": "c0ffee", "dirty": False, "device": "cpu", "data_hash": "d1", "torch": "2.11"}
         return RunResult(spec, tuple(scores), found | KNOWN | provenance)

@@ -298,8 +298,8 @@ def test_further_seeds_of_a_suite_row_are_counted(build: Build, store: Store) ->
 
 def test_extra_rows_have_the_tables_seeds(build: Build, store: Store) -> None:
     build.fill(store)
-    for seed in range(5):
-        store.write(build.result(build.spec(seed, "lab/foo.py:Foo"), 0.1, (0.3 + seed / 5, 0.3 + seed / 5)))
+    for seed, accuracy in enumerate((0.3, 0.5, 0.7, 1.0, 1.0)):
+        store.write(build.result(build.spec(seed, "lab/foo.py:Foo"), 0.1, (accuracy, accuracy)))
     store.write(build.result(build.spec(7, "bar.py:Bar"), 0.9))
     table = lay_out(build.table(), store)
     foo, fedavg = value(table, "Foo"), value(table, "fedavg-ft")

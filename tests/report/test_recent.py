@@ -31,7 +31,7 @@ def walk(build: Build, spec: RunSpec, accuracies: list[float], stage: str = "glo
     """A run scored after every second round, on two clients with ten and thirty test examples."""
     result = build.result(spec, accuracies[-1])
     scores = [
-        Score(stage, 2 * i, step, client, 0, count, 0.0, accuracy + shift)
+        Score(stage, 2 * i, step, client, 0, count, 0.0, accuracy + shift * (accuracy > 0))
         for i, accuracy in enumerate(accuracies, start=spec.rounds // 2 - len(accuracies) + 1)
         for client, count, shift in ((2, 10, -0.03), (3, 30, 0.03))
     ]

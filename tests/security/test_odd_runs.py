@@ -60,7 +60,9 @@ HEADERS: dict[str, Odd] = {
 }
 ROWS: dict[str, Odd] = {
     "client below": lambda lab, run: scored(lab, run, client=-2),
-    "accuracy": lambda lab, run: scored(lab, run, accuracy=5.0),
+    "no such client": lambda lab, run: scored(lab, run, client=run.spec.clients),
+    "accuracy": lambda lab, run: scored(lab, run, accuracy=1.01),
+    "percent": lambda lab, run: scored(lab, run, accuracy=50.0),
     "not a number": lambda lab, run: scored(lab, run, accuracy=float("nan")),
     "counts": lambda lab, run: scored(lab, run, correct=9),
     "round": lambda lab, run: scored(lab, run, round=-1),
