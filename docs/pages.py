@@ -14,7 +14,7 @@ from suite_pages import HEADS, line, results_of, suite_pages
 
 from pflbench import names
 from pflbench.classes import lineage
-from pflbench.reading.methods import described
+from pflbench.report.methods import described
 from pflbench.suite.load import available
 
 ROOT = Path(__file__).parents[1]

@@ -13,8 +13,8 @@ import pflbench as pb
 from pflbench import names
 from pflbench.catalog import describe
 from pflbench.errors import UsageError
-from pflbench.reading.explained import SOURCES
-from pflbench.reading.explaining import Given, hyperparameters, shared_settings
+from pflbench.report.explained import SOURCES
+from pflbench.report.explaining import Given, hyperparameters, shared_settings
 from pflbench.report.reading import readable
 from pflbench.report.verdict import SUSPECT
 from pflbench.store import Store, Stored

@@ -28,8 +28,8 @@ from pflbench.units import Shard, interval, parse_shard, size
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pflbench.reading.explaining import Explanation
     from pflbench.report.comparison import Comparison
+    from pflbench.report.explaining import Explanation
     from pflbench.report.table import Table
     from pflbench.running.models import KeptModels
     from pflbench.running.planning import Plan
@@ -163,8 +163,8 @@ def table(
     Raises:
         UsageError: It is not one suite, something is unknown, or nothing of it has results.
     """
-    from pflbench.reading.tables import none_there, reported
     from pflbench.report.reading import readable
+    from pflbench.report.tables import none_there, reported
 
     if len(required(part.suites)) > 1:
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
@@ -178,7 +178,7 @@ def table(
         raise none_there(part, store, own)
 
     def page() -> str:
-        from pflbench.reading.page import page
+        from pflbench.report.page import page
 
         return page(whole, store, own, **how)
 
@@ -198,7 +198,7 @@ def scores(part: Selection | None = None, results: Where = "results", *, package
     """
     import pyarrow as pa
 
-    from pflbench.reading.scores import scores as tables
+    from pflbench.report.scores import scores as tables
 
     wanted = Wanted(**vars(part or Selection()))
     store = ShownStore(Path(results), packaged=packaged)
@@ -234,11 +234,12 @@ def explain(
     Raises:
         UsageError: Something is unknown.
     """
-    from pflbench.reading.explaining import explain
+    from pflbench.report.explaining import explain
+    from pflbench.running.federations import facts
 
     root = data_root(data_dir) if data else None
     store = ShownStore(Path(results), packaged=packaged)
-    return Explained(explain(suite, row, column, store, selection(**choices), stage=stage, root=root))
+    return Explained(explain(suite, row, column, store, selection(**choices), stage=stage, root=root, look=facts))
 
 
 def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Where | None = None) -> Compared:
@@ -253,7 +254,7 @@ def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Wher
     Raises:
         UsageError: A place cannot be read, something is unknown, or neither has results of what is asked for.
     """
-    from pflbench.reading.comparing import compare as compared
+    from pflbench.report.comparing import compare as compared
 
     return Compared(compared(str(a), str(b), part or Selection(), data_dir))
 
@@ -286,7 +287,7 @@ def rerun(
         UsageError: There is no such run, or a file of one's own that it needs is not there.
         DataMissing: Its dataset is not in the data root.
     """
-    from pflbench.reading.stored import named
+    from pflbench.report.stored import named
     from pflbench.running import rerunning
 
     store = ShownStore(Path(results), packaged=packaged)
@@ -314,7 +315,7 @@ def load_models(
         UsageError: There is no such run, or its models were not kept.
         StoreError: Their index is damaged, or that of another run.
     """
-    from pflbench.reading.stored import named
+    from pflbench.report.stored import named
     from pflbench.running import models, rerunning
 
     (stored,) = named(ShownStore(Path(results), packaged=False), [run])
@@ -332,7 +333,7 @@ def cite(suite: str, format: str = "bibtex") -> str:
     Raises:
         UsageError: The suite or the format is unknown.
     """
-    from pflbench.reading.citing import cited
+    from pflbench.report.citing import cited
 
     return cited(suite, format)
 
@@ -346,7 +347,7 @@ def check(method: Method) -> list[Finding]:
     import torch
 
     from pflbench import names, trust
-    from pflbench.executor.build import construct
+    from pflbench.running.build import construct
     from pflbench.testing import examine
 
     reference = names.locate("methods", method) if isinstance(method, str) else notebook.reference(method)
@@ -439,7 +440,7 @@ class Explained:
     content: Explanation
 
     def __str__(self) -> str:
-        from pflbench.reading.explained import text
+        from pflbench.report.explained import text
 
         return text(self.content)
 

@@ -14,10 +14,10 @@ import pytest
 import pflbench
 from pflbench import notebook, trust
 from pflbench.errors import UsageError
-from pflbench.executor.task import Done
 from pflbench.names import load
 from pflbench.result import RunResult, Score
 from pflbench.running.events import Event
+from pflbench.running.task import Done
 from pflbench.running.training import Outcome
 from pflbench.store import Store
 from pflbench.suite.expand import expand

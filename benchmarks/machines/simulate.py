@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from pflbench.executor.sharing import Shared, longest_first
-from pflbench.executor.task import Done, Task
+from pflbench.running.sharing import Shared, longest_first
+from pflbench.running.task import Done, Task
 from pflbench.spec import RunSpec
 from pflbench.store.claims import Claims, Files, Pace
 from pflbench.store.process import Process
@@ -246,10 +246,10 @@ def read_costs() -> list[float]:
 def count_costs() -> None:
     """Write what every run takes, by what was measured on this machine."""
     from pflbench import names
-    from pflbench.executor.estimate import seconds, timed_as
-    from pflbench.executor.machine import processor
+    from pflbench.running.estimate import seconds, timed_as
+    from pflbench.running.machine import processor
+    from pflbench.running.records import seconds_per_example
     from pflbench.selection import Selection
-    from pflbench.speed.records import seconds_per_example
     from pflbench.suite.expand import parts
     from pflbench.suite.load import load
 

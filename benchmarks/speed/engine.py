@@ -19,12 +19,12 @@ from workloads import CLASSES, LR, POPULATION, Workload, workload
 from pflbench import names
 from pflbench.data.federation import Federation
 from pflbench.engine.simulate import Setup, Simulation
-from pflbench.executor.allocator import tune_allocator
 from pflbench.methods.base import Method
 from pflbench.methods.cafeme import CAFeMe
 from pflbench.methods.fedavg import FedAvg
 from pflbench.models.network import Network
 from pflbench.rng import stream
+from pflbench.running.allocator import tune_allocator
 from pflbench.spec import MethodSpec, Named, RunSpec, Scoring
 
 QUERY = 4

@@ -95,7 +95,7 @@ def machine(context: Context) -> None:
     """What this is."""
     import torch
 
-    from pflbench.executor import provenance
+    from pflbench.running import provenance
 
     device = context.options.device
     context.found |= {

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 
 from pflbench.engine.client_map import ClientMap, Data, Item
 from pflbench.engine.objective import Task
-from pflbench.executor.allocator import tune_allocator
 from pflbench.methods.base import Batches, Objective
 from pflbench.models.convnet import cnn2
 from pflbench.models.mlp import mlp
 from pflbench.models.module import wrap
 from pflbench.models.network import Network
 from pflbench.models.plain_cnn import lenet
+from pflbench.running.allocator import tune_allocator
 
 Shape = tuple[int, int, int]
 

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pflbench import names
 from pflbench.engine.simulate import Setup, Simulation
-from pflbench.executor.provenance import versions
+from pflbench.running.provenance import versions
 from pflbench.testing import Case, tiny_federation
 
 PRECISIONS = ("fp32", "tf32", "bf16")

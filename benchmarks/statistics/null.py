@@ -19,9 +19,9 @@ import numpy.typing as npt
 import torch
 
 from pflbench.engine.simulate import Setup, Simulation
-from pflbench.executor import build
 from pflbench.methods.fedavg import FedAvg
 from pflbench.report.statistics import LEVEL, paired
+from pflbench.running import build
 from pflbench.spec import Named, Scoring
 from pflbench.testing import tiny_spec
 from pflbench.typing import Params

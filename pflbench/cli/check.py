@@ -17,7 +17,7 @@ def check(
 
     from pflbench import names, trust
     from pflbench.catalog import describe
-    from pflbench.executor.build import construct
+    from pflbench.running.build import construct
     from pflbench.testing import CHECKS, examine
 
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other

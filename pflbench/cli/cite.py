@@ -20,7 +20,7 @@ def cite(
 
     A comment names what has no reference that we know of.
     """
-    from pflbench.reading.citing import cited
+    from pflbench.report.citing import cited
 
     common.put(cited(suite, format_), output)
     return 0

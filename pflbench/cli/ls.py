@@ -57,7 +57,7 @@ def ls(
 def _method(what: str, name: str) -> int:
     from tabulate import tabulate
 
-    from pflbench.reading.methods import described
+    from pflbench.report.methods import described
 
     if what != "methods":
         raise UsageError(f"`pflbench ls {what}` takes no name; `pflbench ls methods {name}` does.")
@@ -77,8 +77,8 @@ def _method(what: str, name: str) -> int:
 
 
 def _runs(wanted: Wanted, format: str, results: Path) -> int:
-    from pflbench.reading.runs import Listed, lines
-    from pflbench.reading.stored import select
+    from pflbench.report.runs import Listed, lines
+    from pflbench.report.stored import select
     from pflbench.report.text import in_csv
 
     store = ShownStore(results, packaged=False)
@@ -150,8 +150,8 @@ def status(
     data_dir: options.DataDir = None,
 ) -> int:
     """Say for every suite and profile with results how many runs are done, failed or missing, and why runs failed."""
-    from pflbench.reading.tables import elsewhere, every_profile, with_results
     from pflbench.report.reading import readable
+    from pflbench.report.tables import elsewhere, every_profile, with_results
     from pflbench.store.asked import askers
 
     store = ShownStore(results, packaged=False)

@@ -170,7 +170,7 @@ def _of_any_runs(
     part: Selection, draw: Callable[[Expansion, Shelf], Drawing], store: Store, data_dir: Path | None
 ) -> Drawing:
     """What is drawn of stored runs, whatever suite or selection asks for them."""
-    from pflbench.reading.drawn import one_table
+    from pflbench.report.drawn import one_table
     from pflbench.report.figures.curves import often
     from pflbench.report.reading import Shelf, readable
 
@@ -223,9 +223,9 @@ def _load(name: str, store: Store) -> Suite:
 
 
 def _from_runs(suite: Suite, figure: FromRuns, part: Selection, store: Store) -> Drawing:
-    from pflbench.reading.tables import with_results
     from pflbench.report.figures.make import draw_runs
     from pflbench.report.reading import Shelf
+    from pflbench.report.tables import with_results
     from pflbench.suite.expand import expand
     from pflbench.suite.load import figures
 

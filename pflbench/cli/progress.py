@@ -12,9 +12,9 @@ from rich.table import Column
 
 from pflbench.cli.common import errors
 from pflbench.console import Console
-from pflbench.executor.local import Progress as Moved
-from pflbench.executor.task import Done, Task
 from pflbench.running.events import Event, Note, Training
+from pflbench.running.local import Progress as Moved
+from pflbench.running.task import Done, Task
 from pflbench.units import count, duration
 
 SPEAK_EVERY = 60.0  # seconds between two lines about one task where there are no bars

@@ -77,7 +77,7 @@ def _steps(item: QueueItem, store: Store, jobs: int | None, in_time: Callable[[]
     Each is to be trained before the next is asked for. `jobs`: processor cores to use, None for all; `in_time`: whether
     there is time to start something, None where there is no end.
     """
-    from pflbench.executor.local import cores  # which imports torch
+    from pflbench.running.local import cores  # which imports torch
 
     if in_time is None:
         alike = all(len(cell.by_seed) == len(item.table.seeds) for cell in item.table.cells)

@@ -97,17 +97,17 @@ def report(
     With nothing but options of how to print, the table that was run last; --all prints the others, too. On a terminal
     in short; --full has the rest. A suite of statistics shows what `pflbench run` counted of its datasets.
     """
-    from pflbench.reading.tables import reported
     from pflbench.report.compact import compact
     from pflbench.report.reading import readable
     from pflbench.report.render import long_form, render
+    from pflbench.report.tables import reported
 
     _check_format(format_, caption, bare)
     store = ShownStore(results, packed=not fresh, packaged=packaged and not fresh)
     own = readable(store, data_dir)
     read_as: ReadAs = read  # type: ignore[assignment]  # checked where it is used
     if format_ == "html":
-        from pflbench.reading.page import page
+        from pflbench.report.page import page
 
         common.check_output(output, "tables.html")
         made = page(selection, store, own, spread=spread, read_as=read_as, versus=versus, compare=compare_paper)
@@ -168,11 +168,12 @@ def explain(
 
     Values with their sources, trials behind the tuned ones, departures from the paper, the federation, the runs.
     """
-    from pflbench.reading.explained import text
-    from pflbench.reading.explaining import explain
+    from pflbench.report.explained import text
+    from pflbench.report.explaining import explain
+    from pflbench.running.federations import facts
 
-    root = data_root(data_dir) if data else None
-    found = explain(suite, row, column, ShownStore(results, packaged=packaged), selection, stage=stage, root=root)
+    store, root = ShownStore(results, packaged=packaged), data_root(data_dir) if data else None
+    found = explain(suite, row, column, store, selection, stage=stage, root=root, look=facts)
     width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
     common.put(text(found, width))
     return 0

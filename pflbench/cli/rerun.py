@@ -30,7 +30,7 @@ def rerun(
     The same but for rounding: at every moment scored, the mean over clients is within 0.1 points of the stored one.
     """
     from pflbench.cli.progress import Display
-    from pflbench.reading.stored import named
+    from pflbench.report.stored import named
     from pflbench.running.rerunning import rerun as again
 
     store = ShownStore(results, packaged=packaged)

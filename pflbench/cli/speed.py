@@ -40,7 +40,7 @@ def speed(
     Equal client-steps, training only, made-up data. Also says which share of the machine's rate of matrix products
     training reaches. The numbers are kept for `pflbench plan`.
     """
-    from pflbench.executor import local
+    from pflbench.running import local
     from pflbench.speed.contenders import NETWORKS, Options
     from pflbench.speed.measuring import document, how_long, measure
 
@@ -78,8 +78,8 @@ def info() -> int:
     """Print versions, devices and folders: paste it into a bug report."""
     import torch
 
-    from pflbench.executor import provenance
-    from pflbench.executor.local import cores
+    from pflbench.running import provenance
+    from pflbench.running.local import cores
     from pflbench.suite.load import folder
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]

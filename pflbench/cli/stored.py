@@ -26,7 +26,7 @@ def show(
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """Print a run's spec, where it came from, and its scores and metrics."""
-    from pflbench.reading.stored import named
+    from pflbench.report.stored import named
 
     store = ShownStore(results, packaged=packaged)
     (stored,) = named(store, [run])
@@ -71,8 +71,8 @@ def scores(
     have `in_table`: the mean of their `accuracy` is the table's number. Trials of `pflbench tune` are left out, since
     they are not scored on test images; --trials has them alone.
     """
-    from pflbench.reading.scores import scores, write, write_open
-    from pflbench.reading.stored import other_seeds
+    from pflbench.report.scores import scores, write, write_open
+    from pflbench.report.stored import other_seeds
     from pflbench.report.text import ranges
 
     common.check_output(output, "scores.csv")
@@ -101,8 +101,8 @@ def rm(
     With --suite: the runs of its tables, also those of your own methods. `pflbench ls runs` with the same options lists
     what would be removed.
     """
-    from pflbench.reading.runs import lines
-    from pflbench.reading.stored import to_remove
+    from pflbench.report.runs import lines
+    from pflbench.report.stored import to_remove
     from pflbench.store.removal import remove
 
     store = Store(results)
@@ -138,7 +138,7 @@ def pack(
     Runs of one setting differ by method, seed, and fine-tuning rate only. Packing again merges into what is packed.
     With --suite: the runs of its columns, also those of your own methods.
     """
-    from pflbench.reading.stored import named
+    from pflbench.report.stored import named
     from pflbench.store.packing import pack
 
     store, ids = Store(results), None
@@ -199,7 +199,7 @@ def upgrade(
 
     Scores stay as they are, and so do runs that are up to date. The id that a renamed run had stays in its provenance.
     """
-    from pflbench.executor.recount import TITLE, lacking, recounting
+    from pflbench.running.recount import TITLE, lacking, recounting
     from pflbench.store.upgrade import upgrade
 
     store = Store(results)

@@ -1,1 +1,1 @@
-"""Tables from stored runs: a pure function of (store, expanded suite). Never imports torch."""
+"""Stored runs to cells, verdicts, tables, figures, pages and explanations. Imports no torch where it reads runs."""

@@ -1,1 +1,1 @@
-"""Training as the command line and the Python API ask for it: plans, runs, tuning, counting, and their events."""
+"""Plan and execute runs: here in single-threaded workers, on a Slurm or Ray cluster, with leases and checkpoints."""

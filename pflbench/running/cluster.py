@@ -25,14 +25,13 @@ from pydantic import TypeAdapter
 
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError
-from pflbench.executor import local, provenance, stopping
-from pflbench.executor.checkpoint import code
-from pflbench.executor.sharing import Shared, longest_first
-from pflbench.executor.task import Done, Place, Task, keep
-from pflbench.running import training
+from pflbench.running import local, provenance, stopping, training
+from pflbench.running.checkpoint import code
 from pflbench.running.events import Note, OnEvent, Training
 from pflbench.running.execution import Execution
+from pflbench.running.sharing import Shared, longest_first
 from pflbench.running.slot import Order, Slot
+from pflbench.running.task import Done, Place, Task, keep
 from pflbench.store import claims
 from pflbench.store.claims import Claims
 from pflbench.store.header import Unfit

@@ -97,7 +97,7 @@ def to_count(suites: Iterable[Suite], part: Selection, results: Path) -> Iterato
 
 def _count(dataset: ToCount, results: Path, root: Path) -> Counts:
     """Count and store a dataset with each of its seeds; what it has with the first."""
-    from pflbench.executor import build  # which imports torch
+    from pflbench.running import build  # which imports torch
 
     counts = {run: _counted(run, build.federation(run, root, dataset.places)) for run in dataset.federations}
     for run, one in counts.items():

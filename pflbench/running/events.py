@@ -11,8 +11,8 @@ from pflbench.spec import RunSpec
 from pflbench.store.counts import Counts
 
 if TYPE_CHECKING:
-    from pflbench.executor.local import Progress, Waiting
-    from pflbench.executor.task import Done, Task
+    from pflbench.running.local import Progress, Waiting
+    from pflbench.running.task import Done, Task
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Training:
     @cached_property
     def work(self) -> Mapping[str, float]:
         """The cost of each run relative to the others, by its id; its rounds where that is unknown."""
-        from pflbench.executor.estimate import relative_work
+        from pflbench.running.estimate import relative_work
 
         known = relative_work({spec: task.reference for task in self.tasks for spec in task.specs})
         return known or {spec.id: spec.total_rounds for spec in self.specs}

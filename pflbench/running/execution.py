@@ -94,7 +94,7 @@ class Execution:
     def check(self, precision: Precision | None) -> None:
         """Check that the devices exist here and have the precision, and that `follow` can be. Raises `UsageError`."""
         if self.follow:
-            from pflbench.executor import looking
+            from pflbench.running import looking
 
             looking.check(str(self.follow))
         if self.executor != "local":
@@ -136,7 +136,7 @@ def check_on_device(precision: Precision, device: str) -> None:
     Raises:
         UsageError: The device does not have it.
     """
-    from pflbench.executor.provenance import bf16_rate, has_bf16
+    from pflbench.running.provenance import bf16_rate, has_bf16
 
     if precision == "tf32" and not device.startswith("cuda"):
         raise UsageError("--precision tf32 needs a GPU; on a CPU there are fp32, bf16 and fp64.")

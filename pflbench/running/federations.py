@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +14,9 @@ import numpy as np
 from pflbench.data.federation import Federation, dealt
 from pflbench.data.root import data_root
 from pflbench.data.splits import FORMATS, write_split
-from pflbench.errors import UsageError, unknown
+from pflbench.errors import PflbenchError, UsageError, unknown
+from pflbench.names import Places, place
+from pflbench.report.evidence import Facts, Numbers
 from pflbench.report.figures.make import draw_classes
 from pflbench.report.figures.panels import Drawing
 from pflbench.report.holdings import Holdings, Ints, Overlaps
@@ -69,7 +74,7 @@ def look(
         DataMissing: What the dataset or the partition reads is not there.
         PflbenchError: A file is damaged.
     """
-    from pflbench.executor import build  # which imports torch
+    from pflbench.running import build  # which imports torch
 
     (found,) = loaded([suite], data_dir)
     part = Selection(suites=(suite,), columns=(column,), profile=profile or "paper")
@@ -89,7 +94,7 @@ def classes(suite: Suite, profile: str, figure: Classes, seed: int | None, data_
 
     Raises as `look`.
     """
-    from pflbench.executor import build  # which imports torch
+    from pflbench.running import build  # which imports torch
 
     document = suite.document(profile)
     chosen = document.suite.seeds[0] if seed is None else seed
@@ -138,6 +143,40 @@ def split_hash(federation: Federation) -> str:
     return digest.hexdigest()[:16]
 
 
+def facts(run: RunSpec, root: Path, places: Places) -> Facts | str:
+    """Build the federation of a run and count what is in it; without its data, a text with what is missing.
+
+    `places`: paths of its user-supplied code.
+    """
+    from pflbench.running import build
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            federation = build.federation(run, root, places)
+        except PflbenchError as error:
+            return " ".join(str(error).split())
+    parameters = None
+    with contextlib.suppress(PflbenchError):  # the method or the network is nowhere to be found
+        method = build.construct(place("methods", run.method.name, places), run.method.hyper)
+        parameters = len(method.network(build.network(run, places)).init(run.seed))
+    training = np.flatnonzero(federation.training)
+    others = np.flatnonzero(~federation.training)
+    return Facts(
+        seed=run.seed,
+        hash=federation.hash,
+        support=_numbers([len(federation.support[k]) for k in training]),
+        query=_numbers([len(rows) for rows in federation.query]),
+        held_out=_numbers([len(federation.support[k]) for k in others]) if len(others) else None,
+        kinds=_numbers([len(np.unique(federation.labels[rows])) for rows in federation.support]),
+        classes=federation.classes,
+        test=len(federation.test),
+        shared=federation.shared,
+        parameters=parameters,
+        warnings=tuple(dict.fromkeys(str(one.message) for one in caught)),
+    )
+
+
 def _per_class(federation: Federation, held: tuple[Ints, ...]) -> Ints:
     counted = [np.bincount(federation.labels[rows], minlength=federation.classes) for rows in held]
     return np.array(counted, dtype=np.int64)
@@ -147,3 +186,7 @@ def _told(named: Named) -> str:
     """A dataset or partition with its options."""
     options = ", ".join(f"{key}={value!r}" for key, value in named.options.items())
     return f"{named.name}({options})" if options else named.name
+
+
+def _numbers(found: Sequence[int]) -> Numbers:
+    return Numbers(min(found), float(np.median(found)), max(found))

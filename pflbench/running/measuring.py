@@ -24,16 +24,16 @@ from pflbench.engine.objective import Task as Evaluated
 from pflbench.engine.run import scored_clients
 from pflbench.engine.simulate import DTYPES, Setup, Simulation
 from pflbench.errors import PflbenchError
-from pflbench.executor import build
-from pflbench.executor.allocator import tune_allocator
-from pflbench.executor.estimate import gradient_rows, timed_as
-from pflbench.executor.machine import processor
-from pflbench.executor.process import cause_of_death, serving
 from pflbench.methods.base import Batch
 from pflbench.names import Places
+from pflbench.running import build
+from pflbench.running.allocator import tune_allocator
+from pflbench.running.estimate import gradient_rows, timed_as
 from pflbench.running.events import Note, OnEvent
+from pflbench.running.machine import processor
+from pflbench.running.process import cause_of_death, serving
+from pflbench.running.records import Gradient, Trial, file, keep, trial_key
 from pflbench.spec import RunSpec
-from pflbench.speed.records import Gradient, Trial, file, keep, trial_key
 from pflbench.units import count, duration
 
 SECONDS = 1.0

@@ -76,7 +76,7 @@ class KeptModels:
 
         Raises `UsageError` where the run's is of a file of one's own that is not there, or is another one now.
         """
-        from pflbench.executor import build
+        from pflbench.running import build
 
         places = self.places()
         return build.method(self.spec, places).network(build.network(self.spec, places))

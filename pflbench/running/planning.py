@@ -15,14 +15,14 @@ from rich import table as grid
 from pflbench import names
 from pflbench.console import Console
 from pflbench.errors import UsageError
-from pflbench.executor.machine import processor
 from pflbench.names import Places
 from pflbench.running.datasets import DataCheck, to_count
 from pflbench.running.events import OnEvent, unheard
+from pflbench.running.machine import processor
+from pflbench.running.records import seconds_per_example, trial_key, trials
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
-from pflbench.speed.records import seconds_per_example, trial_key, trials
 from pflbench.store import ShownStore, Store
 from pflbench.store.code import equals
 from pflbench.suite.cells import Expansion
@@ -283,7 +283,7 @@ class Times:
 
     def _of(self, spec: RunSpec, places: Places) -> Estimate | None:
         if self.speeds:
-            from pflbench.executor.estimate import seconds  # which imports torch
+            from pflbench.running.estimate import seconds  # which imports torch
 
             counted = seconds(spec, names.place("methods", spec.method.name, places), self.speeds)
             if counted is not None:

@@ -13,15 +13,15 @@ from pflbench import names, trust
 from pflbench.catalog import describe, describe_options
 from pflbench.data.root import data_root
 from pflbench.errors import DataMissing, PflbenchError, UsageError
-from pflbench.executor import build, local
-from pflbench.executor.again import Moment, apart, means
-from pflbench.executor.provenance import device_name
-from pflbench.executor.task import Place, Task
 from pflbench.names import Places
 from pflbench.result import CLOSE, RunResult, Score
+from pflbench.running import build, local
+from pflbench.running.again import Moment, apart, means
 from pflbench.running.datasets import DataCheck
 from pflbench.running.events import OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_device
+from pflbench.running.provenance import device_name
+from pflbench.running.task import Place, Task
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 from pflbench.suite.expand import expand

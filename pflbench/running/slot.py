@@ -26,12 +26,12 @@ from pydantic import TypeAdapter
 
 from pflbench.data.root import cache_folder, data_root
 from pflbench.errors import PflbenchError
-from pflbench.executor import luggage, provenance, stopping
-from pflbench.executor.allocator import tune_allocator
-from pflbench.executor.checkpoint import code
-from pflbench.executor.local import Throttle
-from pflbench.executor.task import Done, Place, Task, run_task
+from pflbench.running import luggage, provenance, stopping
+from pflbench.running.allocator import tune_allocator
+from pflbench.running.checkpoint import code
 from pflbench.running.datasets import DataCheck
+from pflbench.running.local import Throttle
+from pflbench.running.task import Done, Place, Task, run_task
 from pflbench.spec import RunSpec
 
 Message = Any

@@ -22,14 +22,13 @@ from pydantic import TypeAdapter
 from pflbench import trust
 from pflbench.data.root import cache_folder
 from pflbench.errors import UsageError
-from pflbench.executor import stopping
-from pflbench.executor.local import Progress
-from pflbench.executor.looking import absolute
-from pflbench.executor.task import Done, Task, headline
 from pflbench.output import plain
-from pflbench.running import training
+from pflbench.running import stopping, training
 from pflbench.running.events import Event, Note, Training
 from pflbench.running.execution import Execution
+from pflbench.running.local import Progress
+from pflbench.running.looking import absolute
+from pflbench.running.task import Done, Task, headline
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
 from pflbench.units import Interval, count

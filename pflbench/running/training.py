@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from pflbench import names
 from pflbench.data.root import data_root
-from pflbench.executor import build, conformance, local, stopping
-from pflbench.executor.again import scored_often
-from pflbench.executor.provenance import device_name
-from pflbench.executor.sharing import Settled, Shared, longest_first
-from pflbench.executor.task import Done, Place, Task
 from pflbench.names import Places
+from pflbench.running import build, conformance, local, stopping
+from pflbench.running.again import scored_often
 from pflbench.running.datasets import DataCheck
 from pflbench.running.events import Note, OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_devices
+from pflbench.running.provenance import device_name
 from pflbench.running.shards import in_shard
+from pflbench.running.sharing import Settled, Shared, longest_first
+from pflbench.running.task import Done, Place, Task
 from pflbench.spec import RunSpec
 from pflbench.store import models
 from pflbench.store.asked import Asker, remember

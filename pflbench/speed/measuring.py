@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pflbench.errors import UsageError
-from pflbench.executor import local, provenance
-from pflbench.executor.machine import processor
-from pflbench.speed import records
+from pflbench.running import local, provenance, records
+from pflbench.running.machine import processor
 from pflbench.speed.contenders import Options, competing
 from pflbench.speed.results import FOREIGN, Result
 from pflbench.speed.timing import expected_seconds, time_all

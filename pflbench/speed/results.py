@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from rich.box import SIMPLE
 from rich.table import Table
 
-from pflbench.executor.machine import processor
+from pflbench.running.machine import processor
 from pflbench.speed.contenders import ALONE, COUNTED, Field, Options, Pairing
 from pflbench.speed.processes import Answer
 from pflbench.speed.timing import Timing

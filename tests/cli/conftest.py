@@ -32,7 +32,7 @@ def no_measurements(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
 def no_contract(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users' methods train without being held against the contract, which takes seconds; `checked` brings it back."""
     if "checked" not in request.fixturenames:
-        monkeypatch.setattr("pflbench.executor.conformance.hold", lambda methods, on_start: [])
+        monkeypatch.setattr("pflbench.running.conformance.hold", lambda methods, on_start: [])
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def simulate(*_: object) -> None:
         raise AssertionError("something was trained")
 
-    monkeypatch.setattr("pflbench.executor.task.Simulation.run", simulate)
+    monkeypatch.setattr("pflbench.running.task.Simulation.run", simulate)
 
 
 @pytest.fixture(scope="session")

@@ -103,7 +103,7 @@ def test_another_seed(cli, own: Path) -> None:
 
 
 def test_it_is_what_runs_train_on(cli, own: Path) -> None:
-    from pflbench.executor.build import federation
+    from pflbench.running.build import federation
 
     run = expand(load(str(own)), columns=["share"]).runs[0]
     built, looked = federation(run, own.parent), look(str(own), "share")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cli_kit import METHOD, SUITE, make_up
 
-from pflbench.reading.conclusion import conclusion
-from pflbench.reading.evidence import Facts, Numbers
-from pflbench.reading.explaining import explain
+from pflbench.report.conclusion import conclusion
+from pflbench.report.evidence import Facts, Numbers
+from pflbench.report.explaining import explain
 from pflbench.result import RunResult, Score
 from pflbench.spec import MethodSpec
 from pflbench.store import Store

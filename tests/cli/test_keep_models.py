@@ -9,8 +9,8 @@ import torch
 
 from pflbench import load_models
 from pflbench.errors import UsageError
-from pflbench.executor.sharing import Shared
 from pflbench.running import training
+from pflbench.running.sharing import Shared
 from pflbench.store import Store
 
 COMMAND = ("run", "-s", "tiny.toml", "--column", "shards", "-m", "fedavg", "--seeds", "0")

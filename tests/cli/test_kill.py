@@ -16,7 +16,7 @@ RUN = ("run", "-s", "tiny.toml", "--seeds", "0-3", "--column", "shards", "--jobs
 KILLS = 20
 PRELOADED = (
     "pflbench.cli.main",
-    "pflbench.executor.local",
+    "pflbench.running.local",
     "pflbench.methods.ditto",
     "pflbench.methods.fedavg",
     "pflbench.models.convnet",

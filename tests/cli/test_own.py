@@ -221,7 +221,7 @@ def test_workers_find_the_files_too(cli, folder: Path) -> None:
 
 
 def test_what_changes_after_the_runs_are_planned_is_refused(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pflbench.executor import build
+    from pflbench.running import build
 
     lab(folder)
     check = build.check_all

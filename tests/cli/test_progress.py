@@ -14,9 +14,9 @@ from pflbench import units
 from pflbench.cli import progress
 from pflbench.cli.progress import SPEAK_EVERY, Display
 from pflbench.errors import UsageError
-from pflbench.executor.local import Progress as Moved
-from pflbench.executor.task import Done, Task
 from pflbench.running.events import Training
+from pflbench.running.local import Progress as Moved
+from pflbench.running.task import Done, Task
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
 
@@ -311,8 +311,8 @@ def test_what_cannot_be_is_a_usage_error(cli: Any, folder: Path, options: tuple[
 def test_bf16_where_it_is_slow_warns(
     cli: Any, folder: Path, monkeypatch: Any, has: bool, rate: float, warned: str
 ) -> None:
-    monkeypatch.setattr("pflbench.executor.provenance.has_bf16", lambda: has)
-    monkeypatch.setattr("pflbench.executor.provenance.bf16_rate", lambda: rate)
+    monkeypatch.setattr("pflbench.running.provenance.has_bf16", lambda: has)
+    monkeypatch.setattr("pflbench.running.provenance.bf16_rate", lambda: rate)
     told = cli("run", *SHORT, "--rounds", "1", "--precision", "bf16", "--device", "cpu")
     assert told.code == 0
     assert told.err == warned

@@ -128,8 +128,8 @@ def test_no_run_starts_when_time_is_up(cli, results: Path, monkeypatch, minutes:
 
 def test_with_enough_time_all_runs(cli, results: Path, monkeypatch) -> None:
     made = clock(monkeypatch, 1)
-    monkeypatch.setattr("pflbench.executor.local._Pool", None)  # both at a time would be in workers
-    monkeypatch.setattr("pflbench.executor.local.cores", lambda: 1)
+    monkeypatch.setattr("pflbench.running.local._Pool", None)  # both at a time would be in workers
+    monkeypatch.setattr("pflbench.running.local.cores", lambda: 1)
     assert cli("queue", "--minutes", "60").code == 0
     assert made == [1] * 5 and singles(results) == 0
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from cli_kit import METHOD, start
 
-from pflbench.executor import luggage
-from pflbench.executor.local import cores
 from pflbench.names import code
+from pflbench.running import luggage
+from pflbench.running.local import cores
 from pflbench.store import Store
 from pflbench.units import count
 

@@ -23,7 +23,7 @@ def test_runs_to_a_table_and_again_to_nothing(cli, folder: Path, monkeypatch) ->
     kept = stored(folder / "results")
     assert len(kept) == 4
 
-    monkeypatch.setattr("pflbench.executor.local.execute", None)  # cannot be called
+    monkeypatch.setattr("pflbench.running.local.execute", None)  # cannot be called
     again = cli("run", "-s", "tiny.toml", "--column", "shards")
     assert (again.code, again.err) == (0, "")
     assert again.out.splitlines() == ["4 runs: 4 done, 0 failed before, 0 to do.", last]

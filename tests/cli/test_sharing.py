@@ -23,7 +23,7 @@ from pflbench.suite.load import load
 SHARDS = ("run", "-s", "tiny.toml", "--column", "shards")
 LOGGING = """
 import os, sys
-from pflbench.executor import local
+from pflbench.running import local
 from pflbench.store import claims
 real = local.run_task
 claims.PACE = claims.PACE._replace(poll=0.2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pflbench.errors import PflbenchError
-from pflbench.speed import records
+from pflbench.running import records
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +105,6 @@ def test_what_is_wrong_is_said_at_once(
 
 def test_more_cores_than_there_are_is_an_error(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every core gets a process with a network of its own: a hundred of them bring a laptop down."""
-    monkeypatch.setattr("pflbench.executor.local.cores", lambda: 2)
+    monkeypatch.setattr("pflbench.running.local.cores", lambda: 2)
     told = cli("speed", "-n", "mlp", "--cores", "3")
     assert told.code == 2 and "--cores 3: this machine has 2" in told.err

@@ -86,7 +86,7 @@ def test_trains_each_trial_once_and_chooses(cli, results: Path, monkeypatch) -> 
     ]  # fmt: skip
     kept = stored(results)
 
-    monkeypatch.setattr("pflbench.executor.local.execute", None)  # cannot be called
+    monkeypatch.setattr("pflbench.running.local.execute", None)  # cannot be called
     again = cli(*SHORT, "--full")
     assert again.code == 0 and again.out.startswith("4 runs: 4 done, 0 failed before, 0 to do.\n")
     assert toml(again.out) == toml(first.out) and stored(results) == kept

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 import pflbench
 from pflbench import names
 from pflbench.cli import main as program
-from pflbench.executor.machine import processor
-from pflbench.reading.methods import described
+from pflbench.report.methods import described
 from pflbench.result import RunResult
-from pflbench.speed.records import Gradient, keep
+from pflbench.running.machine import processor
+from pflbench.running.records import Gradient, keep
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cli_kit import METHOD, start, stored
 
-from pflbench.executor import local
-from pflbench.executor.task import Place, Task
+from pflbench.running import local
+from pflbench.running.task import Place, Task
 from pflbench.testing import tiny_spec
 
 ROW = """

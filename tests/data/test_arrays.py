@@ -16,7 +16,7 @@ from pflbench.data.datasets.arrays import Arrays
 from pflbench.data.pixels import as_pixels, image_shape, resized, statistics
 from pflbench.data.source import check_source
 from pflbench.errors import DataMissing, PflbenchError, UsageError
-from pflbench.executor import build
+from pflbench.running import build
 from pflbench.spec import Named
 from pflbench.testing import tiny_spec
 

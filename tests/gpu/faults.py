@@ -28,13 +28,13 @@ from pflbench.engine.memory import Room
 from pflbench.engine.objective import StackedObjective
 from pflbench.engine.run import Run
 from pflbench.engine.states import States
-from pflbench.executor import allocator, task
 from pflbench.methods.base import Round
 from pflbench.methods.cafeme import CAFeMe
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.pfedvem import PFedVEM
 from pflbench.methods.scaffold import Scaffold
 from pflbench.models.ops import Columns, Ops
+from pflbench.running import allocator, task
 
 Kind = Literal[
     "synchronization",

@@ -17,7 +17,7 @@ from gpu.pretend import GPU, pretended
 from pflbench.engine import memory
 from pflbench.engine.client_map import ClientMap
 from pflbench.engine.simulate import LOOK_EVERY, RunOutcome
-from pflbench.executor import allocator
+from pflbench.running import allocator
 from pflbench.spec import RunSpec, Scoring
 
 Moment = tuple[Callable[..., RunSpec], Sequence[int], str, int]

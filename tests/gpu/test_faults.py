@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pflbench.executor import provenance
+from pflbench.running import provenance
 
 from .faults import BLIND, Fault
 from .kinds import RUNS, on_meta, policed, recorded, replayed, starved

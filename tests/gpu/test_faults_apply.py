@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from pflbench import names
 from pflbench.engine.capture import Graphs
 from pflbench.engine.simulate import Setup, Simulation
-from pflbench.executor import allocator
+from pflbench.running import allocator
 from pflbench.spec import Finetune, Scoring
 from pflbench.testing import SIZES, Case, tiny_federation
 

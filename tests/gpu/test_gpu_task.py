@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pflbench.catalog import complete, describe
-from pflbench.executor import provenance
-from pflbench.executor.task import Place, Task, run_task
+from pflbench.running import provenance
+from pflbench.running.task import Place, Task, run_task
 from pflbench.spec import MethodSpec, Named, RunSpec, Scoring
 from pflbench.store.store import Store
 from pflbench.testing import tiny_spec

@@ -15,10 +15,10 @@ import pytest
 from pflbench import names, trust
 from pflbench.catalog import describe
 from pflbench.errors import UsageError
-from pflbench.executor.build import construct
 from pflbench.hyper import hyper
 from pflbench.methods.base import Method
 from pflbench.methods.local_sgd import LocalSGD
+from pflbench.running.build import construct
 from pflbench.testing import contract
 
 FOLDER = Path(names.source_file(names.BUILT_IN["methods"]["fedavg"])).parent

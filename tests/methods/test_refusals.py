@@ -8,7 +8,7 @@ import pytest
 
 from pflbench import names
 from pflbench.errors import UsageError
-from pflbench.executor.build import construct
+from pflbench.running.build import construct
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ from pflbench.data.federation import Federation
 from pflbench.engine.client_map import Execution
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
-from pflbench.executor import build
 from pflbench.methods.fedavg import FedAvg
 from pflbench.models.layers import _SWITCHES
 from pflbench.models.module import wrap
 from pflbench.models.network import Network
+from pflbench.running import build
 from pflbench.spec import Scoring
 from pflbench.testing import assert_same, nudged, tiny_federation, tiny_spec
 

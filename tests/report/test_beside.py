@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pflbench.errors import UsageError
-from pflbench.reading.explained import text as explained
-from pflbench.reading.explaining import explain
 from pflbench.report.compact import compact
+from pflbench.report.explained import text as explained
+from pflbench.report.explaining import explain
 from pflbench.report.layout import lay_out
 from pflbench.report.render import BESIDE_COLUMNS, CSV_COLUMNS, html, render
 from pflbench.report.table import Table

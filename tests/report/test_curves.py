@@ -9,7 +9,7 @@ import pytest
 from table_kit import row
 
 from pflbench.errors import UsageError
-from pflbench.reading.drawn import one_table
+from pflbench.report.drawn import one_table
 from pflbench.report.figures.curves import curves, often
 from pflbench.report.figures.pace import AXES, local_steps
 from pflbench.report.figures.panels import Drawing, Point

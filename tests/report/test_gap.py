@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pflbench.errors import UsageError
-from pflbench.reading.tables import reported
 from pflbench.report.gap import gap
 from pflbench.report.layout import lay_out
 from pflbench.report.reading import readable
 from pflbench.report.render import render
 from pflbench.report.table import Table
+from pflbench.report.tables import reported
 from pflbench.result import RunResult, Score
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from table_kit import with_cells
 
-from pflbench.reading.tables import reported
 from pflbench.report.appendix import Appendix
 from pflbench.report.latex import NEEDS, Grid, escaped, latex_appendix, paged, prose
 from pflbench.report.layout import lay_out
 from pflbench.report.render import render
 from pflbench.report.table import Table
+from pflbench.report.tables import reported
 from pflbench.report.text import fitting
 from pflbench.selection import EVERYTHING
 from pflbench.store import ShownStore, Store

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from pflbench.errors import UsageError
-from pflbench.executor.local import Waiting
-from pflbench.executor.sharing import Alone, Shared
-from pflbench.executor.task import Place, Task
 from pflbench.running import cluster, slot
 from pflbench.running.execution import Execution
+from pflbench.running.local import Waiting
+from pflbench.running.sharing import Alone, Shared
 from pflbench.running.slot import Slot
+from pflbench.running.task import Place, Task
 from pflbench.store import claims
 from pflbench.testing import tiny_spec
 

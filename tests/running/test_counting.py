@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pflbench.data.partitions.fedec import LetterUsers
-from pflbench.reading.tables import counted_tables
 from pflbench.report.reading import readable
+from pflbench.report.tables import counted_tables
 from pflbench.running.datasets import count_datasets
 from pflbench.running.events import Counted, Event
 from pflbench.running.execution import Execution

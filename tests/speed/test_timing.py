@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pflbench.errors import PflbenchError, UsageError
-from pflbench.executor.machine import processor
-from pflbench.speed import records
+from pflbench.running import records
+from pflbench.running.machine import processor
 from pflbench.speed.contenders import NETWORKS, Field, Options, Pairing, competing
 from pflbench.speed.measuring import measure
 from pflbench.speed.processes import Contender, Program, started

@@ -9,7 +9,7 @@ import pytest
 
 from pflbench.data.federation import build
 from pflbench.errors import DataMissing
-from pflbench.executor.build import dataset, partition
+from pflbench.running.build import dataset, partition
 from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load

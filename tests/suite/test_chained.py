@@ -9,14 +9,14 @@ import pytest
 
 from pflbench import trust
 from pflbench.errors import UsageError
-from pflbench.executor.estimate import gradient_rows
-from pflbench.executor.task import Done, Place, Task, run_task
 from pflbench.names import locate
-from pflbench.reading.explained import text
-from pflbench.reading.explaining import explain
-from pflbench.reading.runs import lines
+from pflbench.report.explained import text
+from pflbench.report.explaining import explain
 from pflbench.report.layout import lay_out
+from pflbench.report.runs import lines
+from pflbench.running.estimate import gradient_rows
 from pflbench.running.planning import ELSEWHERE, MEASURED, Times
+from pflbench.running.task import Done, Place, Task, run_task
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion

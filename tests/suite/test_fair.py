@@ -7,7 +7,7 @@ import pytest
 from pflbench import names
 from pflbench.engine import costs
 from pflbench.engine.simulate import Simulation
-from pflbench.executor.build import construct
+from pflbench.running.build import construct
 from pflbench.spec import RunSpec, Scoring
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pflbench import names
-from pflbench.executor import build
-from pflbench.executor.estimate import MeanClient
+from pflbench.running import build
+from pflbench.running.estimate import MeanClient
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pflbench.executor import build
 from pflbench.report.versions import instead
+from pflbench.running import build
 from pflbench.suite.expand import expand
 from pflbench.suite.load import loaded
 

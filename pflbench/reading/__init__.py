@@ -1,1 +1,0 @@
-"""Find stored runs, tables and scores for the verbs and the API, and explain cells."""

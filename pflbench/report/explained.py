@@ -1,0 +1,256 @@
+"""The text of `pflbench explain`."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from pflbench.report import footer
+from pflbench.report.conclusion import KINDS, conclusion, difference
+from pflbench.report.evidence import Facts
+from pflbench.report.explaining import Explanation, Given, written
+from pflbench.report.runs import commit
+from pflbench.report.text import ranges
+from pflbench.report.trials import doubts
+from pflbench.report.verdict import SUSPECT
+from pflbench.store import Stored
+from pflbench.suite.origins import PROFILE
+from pflbench.units import count
+
+SOURCES = {
+    "paper": "the paper says it",
+    "code": "the code that is followed has it",
+    "inferred": "neither says it, but it follows from what they say",
+    "guess": "nothing that the authors published tells it; we took what seemed likely",
+    "tuned": "we tried values and took one; the trials that are stored stand below",
+    PROFILE: "the profile that was chosen sets it, which runs less than the whole protocol",
+    "": "the suite does not say where it comes from",
+}
+"""What the sources of values mean, in the order in which they are told."""
+_PREPARED = {"dataset": "how the {}, {}, is prepared", "partition": "how the {}, {}, is drawn"}
+"""Settings whose source is not that of their name."""
+_OPTION = re.compile(r"(?:\d+\. )?With `(\w+)`")
+"""How a method's departure begins that is about an option."""
+
+
+def text(of: Explanation, width: int = 100) -> str:
+    """The explanation in plain text of at most so many characters per line, where words allow."""
+    said = conclusion(of)
+    blocks = [
+        _head(of),
+        _section("In short", [(line, "") for line in said.short], width),
+        _section("The number", [(line, "") for line in _numbers(of)], width),
+        _section("What speaks for and against the number", [(line, "- ") for line in said.reasons], width),
+        _section("How it is read", [(line, "") for line in of.reading], width),
+        _section(f"Hyperparameters of {of.cell.needed[0].method.name}", _given(of.hyper), width),
+        *(_section(f"Trained before it: {name}", _given(given), width) for name, given in of.before),
+        _section("Everything else that was set, by where it comes from", _by_source(of.settings), width),
+        _section("Trials behind what is tuned", _trials(of), width),
+        _section("What is followed, and what differs", _departures(of), width),
+        _section("What the method departs from in the paper that it comes from", _method(of), width),
+        _section("Notes on this row and column", [(note, "- ") for note in of.notes], width),
+        _section("The federation", [(line, "") for line in _federation(of)], width),
+        _section("Where it comes from", _runs(of), width),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+Passage = tuple[str, str]
+"""A text, and what stands in front of its first line; further lines are indented by as much."""
+
+
+def _section(title: str, lines: Iterable[Passage], width: int) -> str:
+    fill = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    found = []
+    for line, lead in lines:
+        fill.initial_indent = f"  {lead}"
+        fill.subsequent_indent = " " * len(fill.initial_indent)
+        found.append(fill.fill(line))
+    return "\n".join([title, *found]) if found else ""
+
+
+def _head(of: Explanation) -> str:
+    stage = of.head.label or of.cell.stage
+    whole = " (the whole protocol)" if of.table.profile == "paper" and not of.table.shortfall.runs else ""
+    paper = of.table.paper if of.table.published else "no paper has it"
+    lines = [
+        f"{of.table.title} ({paper}), profile {of.table.profile}{whole}",
+        f"Row     {of.cell.row.title}" + (f" ({of.cell.row.id})" if of.named else " (not in the suite)"),
+        f"Column  {of.head.column.setting} ({of.head.column.id})",
+        f"Scored  {stage}: {footer.described(of.cell.stage, of.run)}",
+    ]
+    if further := [of.whole.head(cell).label or cell.stage for cell in of.cells if cell is not of.cell]:
+        lines.append(f"Also shown: {', '.join(further)} (name it with --stage).")
+    return "\n".join(lines)
+
+
+def _numbers(of: Explanation) -> list[str]:
+    value, reference = of.value, of.value.reference
+    ours, paper = f"none: 0 of {value.expected} seeds are done", "prints no number here"
+    if value.mean is not None:
+        seeds = f"seeds {ranges(value.seeds)}" if value.done > 1 else f"seed {ranges(value.seeds)} alone"
+        of_all = "" if value.complete else f"; {value.done} of {value.expected} are done"
+        ours = f"{of.printed(value.mean, value.spread)}   ({seeds}{of_all})"
+    if reference is not None:
+        paper = of.printed(reference.mean, reference.spread)
+    elif not of.table.published:
+        paper = "none has this table"
+    lines = [f"pflbench  {ours}", f"Paper     {paper}"]
+    if value.verdict is not None:
+        suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
+        later = value.judged.removeprefix(value.verdict.label)
+        lines.append(f"Verdict of the report: {value.verdict.label}{suspect} ({value.verdict.reason}){later}.")
+        lines.append(f"But {value.verdict.at_best}." if value.verdict.at_best else "")
+    lines.append(difference(of))
+    lines.append(_beside(of))
+    if reference is not None and reference.spread is not None and of.table.spread.paper:
+        lines.append(f"The paper's ± is {of.table.spread.paper}.")
+    if value.seeds:
+        each = (f"{seed}: {of.printed(accuracy)}" for seed, accuracy in value.seeds.items())
+        lines.append(f"By seed: {', '.join(each)}.")
+    if of.missing:
+        lines.append(f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.")
+    return list(filter(None, lines))
+
+
+def _beside(of: Explanation) -> str:
+    """What stands beside the number in its table; empty where nothing does."""
+    other = of.value.beside
+    if other is None or other.value.mean is None:
+        return ""
+    among = f"among the rows that are done for the same seeds, over {count(len(other.seeds), 'seed')} that both have"
+    ranks = f"; rank {among}, there → here: {other.ranks}" * bool(other.ranks)
+    there = of.printed(other.value.mean, other.value.spread)
+    return f"The paper's protocol gave {there} (our runs of the table beside{ranks})."
+
+
+def _runs(of: Explanation) -> list[Passage]:
+    """The runs of each seed, then those of the trials."""
+    seeds: dict[int, list[Stored]] = {}
+    for ran in of.ran:
+        seeds.setdefault(ran.spec.seed, []).append(ran)
+    lines: list[Passage] = []
+    for seed, rans in seeds.items():
+        failures = (f" (failed: {ran.failure.splitlines()[0]})" if ran.failure else "" for ran in rans)
+        ids = ", ".join(ran.spec.id + failure for ran, failure in zip(rans, failures, strict=True))
+        if len(rans) > 1:
+            held_out = sum(ran.spec.validation > 0 for ran in rans)
+            ids = f"{len(rans)} runs, {held_out} of them without the images that the choice is made on: {ids}"
+        made = dict.fromkeys(
+            f"commit {commit(ran) or 'unknown'} on {ran.provenance.get('device') or 'unknown'}"
+            f"{', packaged' if ran.packaged else ''}"
+            for ran in rans
+        )
+        days = dict.fromkeys(str(ran.provenance.get("finished") or "day not recorded") for ran in rans)
+        lines.append((f"Seed {seed}: {ids}; {', '.join(made)}; {', '.join(days)}", ""))
+    for one in of.trials:
+        lines.append(
+            (f"Trials with seed {one.run.seed}, in the order above: {', '.join(t.run for t in one.trials)}", "")
+        )
+    return lines
+
+
+def _given(given: Sequence[Given]) -> list[Passage]:
+    names = max((len(one.name) for one in given), default=0)
+    values = max((len(one.value) for one in given), default=0)
+    lines = [
+        (f"{one.value:<{values}}  {one.source or 'not said':<8}  {one.meaning}".rstrip(), f"{one.name:<{names}}  ")
+        for one in given
+    ]
+    used = [source for source in SOURCES if any(one.source == source for one in given)]
+    return [*lines, *((f"{source or 'not said'}: {SOURCES[source]}.", "") for source in used)]
+
+
+def _by_source(given: Sequence[Given]) -> list[Passage]:
+    lines = []
+    for source in SOURCES:
+        mine = [_PREPARED.get(one.name, "{} = {}").format(one.name, one.value) for one in given if one.source == source]
+        if mine:
+            lines.append((", ".join(mine), f"{source or 'not said'}: "))
+    return lines
+
+
+def _trials(of: Explanation) -> Iterator[Passage]:
+    tuned = of.of_source("tuned")
+    if tuned and not of.trials:
+        yield f"No search is stored of {', '.join(tuned)}, so nobody can check how it was chosen.", ""
+    for one in of.trials:
+        run = one.run
+        other = f"{run.dataset.name}, {run.clients} clients, {count(run.rounds, 'round')}"
+        where = "in this column's setting" if one.same else f"in another setting ({other})"
+        models = footer.described(one.stage, of.run.model_copy(update={"validation": run.validation}))
+        share = f"{100 * run.validation:g} % of each client's training images"
+        yield f"Seed {run.seed}, {where}: {models}; scored on a held-out {share}, after round {run.rounds}:", ""
+        for trial in one.trials:
+            values = ", ".join(f"{key} = {written(value)}" for key, value in trial.values.items())
+            accuracy = "failed" if trial.accuracy is None else f"{trial.accuracy:.2f} %"
+            yield f"{accuracy}  {values}{'  <- used here' if trial.chosen else ''}", "  "
+    found = doubts(of.trials, tuned)
+    for edge in found.edges:
+        yield f"{edge} that was tried: a better one may lie beyond.", ""
+    if found.noise:
+        yield f"{found.noise[0].upper()}{found.noise[1:]}", ""
+
+
+def _departures(of: Explanation) -> Iterator[Passage]:
+    if not of.followed:
+        other = "The runs have another federation, network or batches than the suite's whole protocol (profile paper)"
+        yield f"{other}, so what is said of that one is not repeated here.", ""
+        return
+    if of.cell.follows:
+        yield f"Followed is {of.cell.follows}.", ""
+    for kind, title in KINDS.items():
+        mine = [one for one in of.departures if one.kind == kind]
+        yield from [(f"{title}:", "")] if mine else []
+        yield from ((f"{one.what} [{one.source}]. {one.told}", f"{place}. ") for place, one in enumerate(mine, 1))
+    if of.named and not of.departures and of.table.published:
+        yield "The suite lists no difference from the paper's text for this cell.", ""
+
+
+def _method(of: Explanation) -> Iterator[Passage]:
+    said = of.said
+    if said is None:
+        yield "The method's source is not here.", ""
+        return
+    if said.head:
+        yield said.head, ""
+    for group in said.departures:
+        if group.scope:
+            yield f"Departures {group.scope}:", ""
+        for item in group.items:
+            option = _OPTION.match(item)
+            if option and of.run.method.hyper.get(option[1]) is None:
+                continue  # it is about an option that the run does not use
+            mark, dot, rest = item.partition(". ")
+            yield (rest, f"{mark}. ") if dot and mark.isdecimal() else (item, "- ")
+    if not said.departures:
+        yield "Its docstring lists no departure.", ""
+
+
+def _federation(of: Explanation) -> Iterator[str]:
+    run, facts = of.run, of.facts
+    held = run.clients - run.training_clients
+    lossy = f"; an upload arrives with probability {run.arrival:g}" if run.arrival < 1 and of.sends else ""
+    yield f"{run.clients} clients: {run.training_clients} train" + (
+        f", {held} are held out and only scored." if held else "."
+    )
+    yield f"Each round {run.cohort} of them take part{lossy}." + ("" if of.sends else " They send nothing.")
+    if not isinstance(facts, Facts):
+        unknown = "Sizes and classes were not looked up, which takes the dataset."
+        yield f"Sizes and classes are unknown here: {facts}" if facts else unknown
+        return
+    yield f"With seed {facts.seed} a training client adapts on {facts.support.of('images')}."
+    yield f"A client is scored on {facts.query.of('images')}."
+    if facts.held_out:
+        yield f"A held-out client adapts on {facts.held_out.of('images')}."
+    yield f"A client's training images are of {facts.kinds.of('classes')}; there are {facts.classes}."
+    if facts.test:
+        yield f"The global model can be scored on {facts.test} test images."
+    if facts.shared:
+        yield f"{facts.shared} images are held by several clients."
+    yield from facts.warnings
+    if of.ran and not of.of_the_data_here:
+        yield "The dataset here is not the one that the runs were computed on: its content is another."
+    if facts.parameters:
+        yield f"Network {run.model}: {facts.parameters:,} parameters as this method trains it."

@@ -1,0 +1,341 @@
+"""Everything that is known of one cell of a table: what its number rests on, and how it stands beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pflbench import catalog
+from pflbench.catalog import MethodInfo
+from pflbench.errors import PflbenchError, UsageError, unknown
+from pflbench.names import Places, is_reference, split_reference, without_folder
+from pflbench.report import footer
+from pflbench.report.evidence import Facts
+from pflbench.report.layout import lay_out
+from pflbench.report.methods import Said, of_method, of_source
+from pflbench.report.present import extra
+from pflbench.report.reading import Shelf, readable
+from pflbench.report.table import CellValue
+from pflbench.report.text import number
+from pflbench.report.trials import Tried, tried
+from pflbench.selection import EVERYTHING, Selection
+from pflbench.spec import RunSpec
+from pflbench.store import Store, Stored
+from pflbench.store.asked import askers
+from pflbench.suite import origins
+from pflbench.suite.cells import Cell, ColumnHead, Expansion
+from pflbench.suite.document import Document, Suite
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
+from pflbench.suite.said import Departure
+from pflbench.units import count
+
+
+class Given(NamedTuple):
+    """A hyperparameter or setting: its value, where that comes from (empty: nobody says), and what it is."""
+
+    name: str
+    value: str
+    source: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What is known of a cell.
+
+    Attributes:
+        suite: The suite that it stands in.
+        part: Which runs of the suite are meant.
+        whole: Its column, with all rows.
+        cells: Those of its row there, one for each stage that the row is shown at.
+        cell: Itself.
+        value: Its number.
+        shelf: The stored runs.
+        facts: Of the federation; a text says what is missing for them, None: nobody looked.
+    """
+
+    suite: Suite
+    part: Selection
+    whole: Expansion
+    cells: Sequence[Cell]
+    cell: Cell
+    value: CellValue
+    shelf: Shelf
+    facts: Facts | str | None
+
+    @cached_property
+    def table(self) -> Expansion:
+        """The table, reduced to the cell."""
+        return replace(self.whole, rows=(self.cell.row,), columns=(self.cell.column,), cells=(self.cell,), derived=())
+
+    @property
+    def head(self) -> ColumnHead:
+        """The column."""
+        return self.whole.head(self.cell)
+
+    @property
+    def named(self) -> bool:
+        """Whether the suite names the row, as opposed to an extra row."""
+        return self.cell.row in self.whole.rows
+
+    @property
+    def run(self) -> RunSpec:
+        """The run of its first seed."""
+        return self.cell.needed[0]
+
+    @property
+    def ran(self) -> list[Stored]:
+        """Its runs that are stored. Where clients choose from a grid: those of all points."""
+        return [self.shelf.stored[run.id] for run in self.cell.needed if run.id in self.shelf.stored]
+
+    @property
+    def missing(self) -> list[int]:
+        """Seeds without a finished run."""
+        return [runs[0].seed for runs in self.cell.by_seed if runs[0].seed not in self.value.seeds]
+
+    @property
+    def of_the_data_here(self) -> bool:
+        """Whether its runs were computed on the data that its facts are of."""
+        hashes = {str(one.provenance.get("data_hash") or "") for one in self.ran}
+        return isinstance(self.facts, Facts) and self.facts.hash in hashes
+
+    @cached_property
+    def method(self) -> MethodInfo | None:
+        """The runs' method; None for a user's whose source is not here."""
+        return method_of(self.cell, self.shelf, self.whole.locations)
+
+    @property
+    def said(self) -> Said | None:
+        """What the method's docstring says of its own paper, for a user's as stored; None if its source is not here."""
+        name = self.run.method.name
+        if not is_reference(name):
+            return of_method(name)
+        source = stored_source(self.cell, self.shelf)
+        return None if source is None else of_source(source, split_reference(name)[1])
+
+    @property
+    def sends(self) -> bool:
+        """Whether clients send anything to the server, as far as the method and the runs' costs tell."""
+        if self.method is not None and self.method.stages.global_model in ("initial", "none"):
+            return False
+        return all(one.provenance.get("floats_up") != 0 for one in self.ran)
+
+    @cached_property
+    def reading(self) -> list[str]:
+        """How the number is read from the scores, in sentences."""
+        table, grid = self.table, dict.fromkeys(self.table.places, self.value)
+        lines = [
+            footer.selection(table.cells),
+            footer.clients(table),
+            footer.seeds(table.cells, [self.value], table.spread if table.shows_spread else None),
+            footer.rounds(table),
+            footer.chains(table),
+            footer.plain(table, grid),
+            footer.left_out(table, grid),
+            *footer.choices(table, grid),
+        ]
+        return [line for line in lines if line]
+
+    @cached_property
+    def hyper(self) -> list[Given]:
+        """The method's hyperparameters. A grid has all of its values."""
+        return hyperparameters(self.cell, self.method)
+
+    @cached_property
+    def before(self) -> list[tuple[str, list[Given]]]:
+        """The trainings before the run's own, each with its method's hyperparameters."""
+        found = []
+        for link in self.run.after:
+            name, sources = link.method.name, self.cell.sources
+            given = [Given(k, written(v), sources.get(f"{name}.{k}", "")) for k, v in link.method.hyper.items()]
+            found.append((f"{name}, {count(link.rounds, 'round')}", given))
+        return found
+
+    @cached_property
+    def settings(self) -> list[Given]:
+        """What all methods of the column share, and test-time fine-tuning where the cell is read after it."""
+        return shared_settings(self.cell, self.method)
+
+    def printed(self, mean: float, spread: float | None = None) -> str:
+        """A number with the table's decimals."""
+        return number(mean, spread, self.table.layout.decimals)
+
+    def of_source(self, source: str) -> list[str]:
+        """The names of the hyperparameters and settings whose values come from there."""
+        return [given.name for given in (*self.hyper, *self.settings) if given.source == source]
+
+    @cached_property
+    def trials(self) -> list[Tried]:
+        """Those behind the tuned values."""
+        return tried(self.cell, [cell.stage for cell in self.cells], self.of_source("tuned"), self.shelf)
+
+    @cached_property
+    def followed(self) -> bool:
+        """Whether federation, network and batches are those of the suite's whole protocol.
+
+        Of others its departures do not hold, and none is listed.
+        """
+        if not self.named:
+            return True
+        paper = expand(self.suite, rows=[self.cell.row.id], columns=[self.cell.column.id])
+        apart = {"seed", "rounds", "method", "after", "scoring", "precision"}
+        ours, whole = (cell.runs[0].model_dump(exclude=apart) for cell in (self.cell, paper.cells[0]))
+        return ours == whole
+
+    @cached_property
+    def departures(self) -> list[Departure]:
+        """Those from the paper's text, as the suite lists them."""
+        return self.whole.departures_of(self.cell) if self.named and self.followed else []
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The suite's, on this row and column."""
+        place = self.part.but(rows=[self.cell.row.id], columns=[self.cell.column.id])
+        return expand(self.suite, place).notes if self.named else ()
+
+
+_SHARED = (
+    *("model", "clients", "training_clients", "cohort", "query", "arrival", "weights"),
+    *("rounds", "batch", "batches", "augment", "tail", "tiny_client"),
+)
+"""Settings that a column's runs share, besides dataset and partition."""
+
+
+def method_of(cell: Cell, shelf: Shelf, places: Mapping[str, Places]) -> MethodInfo | None:
+    """The method of a cell's runs; None where nothing tells. Nothing that only a run names is looked up or imported.
+
+    A user's method is read from the source that its runs stored, else from the suite's file, whose places these are.
+    """
+    run = cell.needed[0]
+    if is_reference(run.method.name) and (source := stored_source(cell, shelf)) is not None:
+        return catalog.of_source(run.method.name, run.method.version, source)
+    name = places.get(run.id, {}).get("methods", run.method.name)
+    if name == run.method.name and is_reference(name):
+        return None
+    try:
+        return catalog.describe(name)
+    except PflbenchError:
+        return None
+
+
+def stored_source(cell: Cell, shelf: Shelf) -> str | None:
+    """The source of a user's method as the first stored run of a cell has it; None if none has."""
+    there = (shelf.stored[run.id].provenance for run in cell.needed if run.id in shelf.stored)
+    return next((source for told in there if isinstance(source := told.get("method_source"), str)), None)
+
+
+def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Given]:
+    """Those of a cell's method, with where they come from. A grid has all of its values."""
+    fields = method.fields if method else {}
+    points = [choice.run.method.hyper for choice in cell.choices[0]] if cell.choices else []
+    found = []
+    for key in cell.needed[0].method.hyper:
+        values = dict.fromkeys(written(point.get(key)) for point in points or [cell.needed[0].method.hyper])
+        meaning = fields[key].doc if key in fields else ""
+        found.append(Given(key, " or ".join(values), cell.sources.get(key, ""), meaning))
+    return found
+
+
+def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Given]:
+    """What all methods of a cell's column share, and test-time fine-tuning where it is read after it."""
+    run, sources, found = cell.needed[0], cell.sources, dict[str, Any]()
+    for kind, named in (("dataset", run.dataset), ("partition", run.partition)):
+        found |= {kind: named.name, **{f"{kind}.{key}": value for key, value in named.options.items()}}
+    found |= {key: getattr(run, key) for key in _SHARED}
+    if run.draws != "shared":
+        found["draws"] = run.draws
+    if run.after:
+        found["after"] = footer.before(run)
+    if cell.stage == "finetuned" and run.scoring.finetune is not None:
+        rule = run.scoring.finetune
+        found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
+    unread = origins.unread(run, method)
+    return [
+        Given(key, written(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
+        for key, value in found.items()
+        if key not in unread
+    ]
+
+
+def explain(
+    suite: str,
+    row: str,
+    column: str,
+    store: Store,
+    part: Selection = EVERYTHING,
+    *,
+    stage: str | None = None,
+    root: Path | None = None,
+    look: Callable[[RunSpec, Path, Places], Facts | str] | None = None,
+) -> Explanation:
+    """What is known of a cell.
+
+    Args:
+        suite: A suite's name, or its file.
+        row: A row's id or title; of a row that the suite lacks, its title or its method, `file.py:Class`.
+        column: A column's id, or its title with the group's.
+        store: Where the runs are.
+        part: Profile, rounds, seeds and overrides: which of its runs.
+        stage: Where the table shows the row at several stages: one of them, by its name or by what the table calls it.
+            Default: the first.
+        root: Data root; None: only stored runs tell the content of data.
+        look: Builds the federation of a run from the data root (`running.federations.facts`); None: no facts of it.
+
+    Raises:
+        UsageError: There is no such suite, row, column or stage, or what is set does not fit.
+    """
+    content = load(suite, readable(store, root))
+    document = content.document(part.profile or "paper")
+    if not document.row:
+        raise UsageError(f"{content.name} has no cells of runs to explain.")
+    for derived in document.derived:
+        if derived.id in (row, column):
+            raise UsageError(f"{derived.id} is the difference of {' and '.join(derived.of)}: explain these.")
+    table = expand(content, part, columns=[_column(document, column)])
+    shelf = Shelf(store)
+    beside = extra(table, shelf.stored.values(), askers(store)).cells
+    cells = _cells_of(table, row, beside)
+    cell = next((one for one in cells if stage in (None, one.stage, table.head(one).label)), None)
+    if cell is None:
+        raise unknown("stage", str(stage), [one.stage for one in cells])
+    finished = lay_out(table, store)
+    (numbers,) = (one.cells for one in (*finished.rows, *finished.extra) if one.id == cell.row.id)
+    value = numbers[finished.columns.index(table.head(cell))]
+    assert value is not None  # since the cell's runs are scored at its stage
+    run = cell.needed[0]
+    found = look(run, root, table.locations.get(run.id, {})) if root and look else None
+    return Explanation(content, part, table, cells, cell, value, shelf, found)
+
+
+def _column(document: Document, column: str) -> str:
+    ids = [c.id for c in document.column]
+    called = {f"{c.group} {c.title}".strip().lower(): c.id for c in document.column} | {id: id for id in ids}
+    if column not in called and column.lower() not in called:
+        raise unknown("column", column, ids)
+    return called.get(column) or called[column.lower()]
+
+
+def _cells_of(table: Expansion, row: str, extra: Sequence[Cell]) -> list[Cell]:
+    """The cells of a row, one for each stage that it is shown at; `extra`: those of extra rows."""
+    titles = {one.title.lower(): one.id for one in reversed(table.rows)}  # of several with a title, the first
+    titles |= {one.id: one.id for one in table.rows}
+    found = titles.get(row, titles.get(row.lower()))
+    if found is not None:
+        cells = [cell for cell in table.cells if cell.row.id == found and cell.has_scores]
+        if not cells:
+            raise UsageError(f"The table shows nothing of row {found} in this column.")
+        return cells
+    names = {row, without_folder(row)}
+    alike = [cell.row for cell in extra if cell.row.title == row or cell.row.method in names]
+    if not alike:
+        raise unknown("row", row, [*(one.id for one in table.rows), *(cell.row.title for cell in extra)])
+    return [cell for cell in extra if cell.row == alike[0]]
+
+
+def written(value: Any) -> str:
+    """A value as it is printed."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

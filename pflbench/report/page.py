@@ -1,0 +1,140 @@
+"""Tables as one page of HTML: every reading and rival of each, with what its suite says of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pflbench.commands import public_folder
+from pflbench.names import BUILT_IN
+from pflbench.report.citing import cited
+from pflbench.report.compact import check_known
+from pflbench.report.explaining import hyperparameters, method_of, shared_settings
+from pflbench.report.html.copies import copies
+from pflbench.report.html.data import Sheet, Told, numbered
+from pflbench.report.html.methods import Described
+from pflbench.report.html.render import page as rendered
+from pflbench.report.layout import Filled, fill, finished, reread
+from pflbench.report.methods import described
+from pflbench.report.reading import Shelf
+from pflbench.report.table import Versus
+from pflbench.report.tables import asked_for, counted_rows, names
+from pflbench.report.versus import rival
+from pflbench.selection import Selection, selection
+from pflbench.store import Store
+from pflbench.store.asked import Askers, askers
+from pflbench.store.columns import scores_of
+from pflbench.suite.cells import Expansion, ReadAs
+from pflbench.suite.own import Own
+
+READINGS: tuple[ReadAs, ...] = ("last", "last-10", "best")
+
+
+def page(
+    part: Selection,
+    store: Store,
+    own: Own,
+    *,
+    spread: bool | None = None,
+    read_as: ReadAs = "last",
+    versus: str | None = None,
+    compare: bool = True,
+) -> str:
+    """The page of what a report shows, in every reading; it opens in the one that is asked for.
+
+    The other arguments are those of `report.tables.reported`. Raises as it does.
+    """
+    found = asked_for(part, store, own, spread=spread, read_as=read_as)
+    shelf, asked = Shelf(store), askers(store)
+    sheets = [
+        Sheet(
+            {"last": counted_rows(table, part.methods)},
+            selection(suites=[name]),
+            bibtex=cited(name),
+            results=public_folder(store.root),
+        )
+        for name, table in found.counted.items()
+    ]
+    sheets += [_sheet(one, part, shelf, asked) for one in found.shown]
+    fills = [sheet.fills["last"] for sheet in sheets if sheet.fills]
+    check_known(part.methods, names(found.counted.values(), fills))
+    kept = numbered([sheet for sheet in sheets if sheet.has_rows])
+    rivals = {
+        sheet.key: rival(filled.table, versus) for sheet in kept if versus and (filled := sheet.fills.get("last"))
+    }
+    return rendered(
+        kept,
+        copies(kept, compare),
+        _methods(kept),
+        read_as,
+        rivals,
+        elsewhere=public_folder(store.root) != store.root,
+    )
+
+
+def _methods(sheets: Sequence[Sheet]) -> dict[str, Described]:
+    """What is known of the methods that come with pflbench, of those that these tables show."""
+    names = {value.method for sheet in sheets for *_, value in sheet.table.shown}
+    found = {}
+    for name in sorted(names & BUILT_IN["methods"].keys()):
+        one = described(name)
+        found[name] = Described(
+            doc=one.info.doc,
+            citation=one.citation,
+            departures=one.departures,
+            special=one.special_cases,
+            hyper=[(h.name, h.default, h.allowed, h.meaning) for h in one.hyperparameters],
+        )
+    return found
+
+
+def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sheet:
+    last = fill(table, shelf, asked)
+    fills: dict[ReadAs, Filled] = {"last": last}
+    if several(last):
+        fills |= {one: reread(last, one) for one in READINGS[1:]}
+    return Sheet(
+        tables={one: finished(filled, methods=part.methods) for one, filled in fills.items()},
+        results=public_folder(shelf.root),
+        part=table.part.but(suites=[_called(table)], profile=table.profile, methods=part.methods),
+        paper=table.paper,
+        protocol=table.protocol,
+        fills=fills,
+        told=_told(last),
+        bibtex=cited(table.part.suites[0]),
+        versus={read_as: _rivals(filled) for read_as, filled in fills.items()},
+    )
+
+
+def _told(filled: Filled) -> dict[tuple[str, str], Told]:
+    """What the suite says of each cell that has a run. Its departures hold for the whole protocol alone."""
+    table, found = filled.table, dict[tuple[str, str], Told]()
+    for place, cell in filled.cells.items():
+        if filled.grid[place].there:
+            method = method_of(cell, filled.shelf, table.locations)
+            given = (*hyperparameters(cell, method), *shared_settings(cell, method))
+            whole = table.profile == "paper" and place in table.places
+            found[place] = Told([one[:3] for one in given], table.departures_of(cell) if whole else [])
+    return found
+
+
+def _rivals(filled: Filled) -> dict[str, Versus]:
+    """The table against each of its rows that has something in common with another one."""
+    there = {row for (row, _), value in filled.grid.items() if value.seeds}
+    found = {row.id: filled.against(row.id) for row in filled.table.rows if row.id in there}
+    return {row: versus for row, versus in found.items() if versus.cells}
+
+
+def _called(table: Expansion) -> str:
+    """How the command line names its suite; of a file of one's own without its folder, which is nobody's business."""
+    name = table.part.suites[0]
+    return Path(name).name if name.endswith(".toml") else name
+
+
+def several(filled: Filled) -> bool:
+    """Whether a run of the table was scored in several rounds at its cell's stage, so that readings differ."""
+    return any(
+        len(scores_of(one.result.scores).at(filled.cells[place].stage)) > 1
+        for place, done in filled.found.items()
+        for one in done
+    )

@@ -1,0 +1,92 @@
+"""Where a number came from: code, versions, machine, cost. Recorded beside every run, never part of its identity."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import re
+import subprocess
+import time
+from datetime import datetime, timezone
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pflbench.package import FOLDER, __version__
+from pflbench.running.machine import processor
+
+
+@cache
+def checkout() -> dict[str, Any]:
+    """Commit and dirty flag of the checkout that pflbench runs from; None for an installed wheel."""
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        top = Path(_git("rev-parse", "--show-toplevel"))
+        if top == FOLDER.parent:  # else it is an installed copy inside somebody else's repository
+            changed = _git("status", "--porcelain", "--", "pflbench", "benchmarks", cwd=top)
+            return {"commit": _git("rev-parse", "--short=12", "HEAD"), "dirty": bool(changed)}
+    return {"commit": None, "dirty": None}
+
+
+def _git(*arguments: str, cwd: Path = FOLDER) -> str:
+    done = subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    return {
+        "pflbench": __version__,
+        "torch": torch.__version__,
+        "torchvision": version("torchvision"),
+        "numpy": version("numpy"),
+        "python": platform.python_version(),
+    }
+
+
+@cache
+def device_name(device: str) -> str:
+    """The device in words: the GPU's name, or the processor's model."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    return processor()
+
+
+def has_bf16() -> bool:
+    """Whether this processor computes in bfloat16 itself; True where that cannot be read."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists():
+        return True
+    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo.read_text(), re.MULTILINE)
+    return flags is None or not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(flags[1].split())
+
+
+def bf16_rate() -> float:
+    """How many times as fast as in fp32 one core multiplies matrices in bf16: instructions alone promise nothing."""
+    a = torch.ones(512, 512)
+    b = a.bfloat16()
+
+    def seconds(x: torch.Tensor) -> float:
+        times = []
+        for _ in range(5):
+            started = time.perf_counter()
+            x @ x
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    return seconds(a) / seconds(b)
+
+
+def record(device: torch.device, data_hash: str) -> dict[str, Any]:
+    """What is known of a run that ends now but for its costs: code, versions, device, time and data. JSON-ready."""
+    return {
+        **checkout(),
+        **versions(),
+        "device": device_name(str(device)),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        "threads": torch.get_num_threads(),
+        "data_hash": data_hash,
+    }

@@ -1,0 +1,107 @@
+"""The tasks still to do, of which several processes take those that no other has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from pflbench.running.task import Done, Task
+from pflbench.spec import RunSpec
+
+Settled = Callable[[RunSpec], "Done | None"]
+"""The outcome of a run that another process has stored since this one began; None: it is still to do."""
+
+
+class Claiming(Protocol):
+    """What is needed of `store.claims.Claims`."""
+
+    def take(self, ids: Sequence[str], partly: bool = False) -> list[str]:
+        """Claim all these runs or none; `partly`: those that nobody else has. Returns those that are claimed."""
+
+    def release(self, ids: Collection[str]) -> None:
+        """Give runs back."""
+
+    def holders(self, ids: Collection[str]) -> list[str]:
+        """Who else claims some of these runs, in words."""
+
+
+class Alone:
+    """Claims where nobody else is: everything is to be had."""
+
+    def take(self, ids: Sequence[str], partly: bool = False) -> list[str]:
+        """As in `Claiming`."""
+        return list(ids)
+
+    def release(self, ids: Collection[str]) -> None:
+        """As in `Claiming`."""
+
+    def holders(self, ids: Collection[str]) -> list[str]:
+        """As in `Claiming`."""
+        return []
+
+
+class Shared:
+    """The tasks still to do, in their order. What `settled` says of runs is passed on to `on_done`."""
+
+    def __init__(
+        self,
+        tasks: Iterable[Task],
+        claims: Claiming | None = None,
+        settled: Settled = lambda _: None,
+        on_done: Callable[[Done], None] = lambda _: None,
+    ) -> None:
+        self.waiting, self.claims, self.settled, self.on_done = list(tasks), claims or Alone(), settled, on_done
+
+    def take(self, fits: Callable[[Task], bool] = lambda _: True) -> Task | None:
+        """The first task that nobody else has, claimed; None if there is none now. Raises `StoreError`.
+
+        Seeds that train as one stack are taken together, but where nothing else is left, as many as are free.
+        `fits`: whether a task may be taken now.
+        """
+        stacked = any(len(task.specs) > 1 for task in self.waiting)
+        for partly in (False, True)[: 1 + stacked]:
+            for task in filter(fits, tuple(self.waiting)):
+                if (taken := self._take(task, partly)) is not None:
+                    return taken
+        return None
+
+    def release(self, task: Task) -> None:
+        """Give a task back that was taken: its results are stored, or it has none."""
+        self.claims.release([spec.id for spec in task.specs])
+
+    def holders(self) -> list[str]:
+        """Who has the tasks that wait, in words."""
+        return self.claims.holders([spec.id for task in self.waiting for spec in task.specs])
+
+    @property
+    def runs(self) -> int:
+        """How many runs wait."""
+        return sum(len(task.specs) for task in self.waiting)
+
+    def _take(self, task: Task, partly: bool) -> Task | None:
+        """What is to be done of a task, claimed; None: it is another's, or done."""
+        taken = set(self.claims.take([spec.id for spec in task.specs], partly))
+        if not taken:
+            return None
+        # Only now is it sure that no other stores one of them meanwhile.
+        outcomes = {spec: self.settled(spec) for spec in task.specs if spec.id in taken}
+        left = tuple(spec for spec in task.specs if spec.id not in taken)
+        self.waiting[self.waiting.index(task) : self.waiting.index(task) + 1] = (
+            [replace(task, specs=left)] if left else []
+        )
+        there = [done for done in outcomes.values() if done]
+        self.claims.release([done.spec.id for done in there])
+        for done in there:
+            self.on_done(done)
+        todo = tuple(spec for spec, done in outcomes.items() if done is None)
+        return replace(task, specs=todo) if todo else None
+
+
+def longest_first(tasks: Iterable[Task], work: Mapping[str, float]) -> list[Task]:
+    """The tasks with most work first, so that none of the long ones ends alone; equal ones in their order.
+
+    `work`: what each run costs next to the others, by its id.
+    """
+    return sorted(tasks, key=lambda task: -math.fsum(work[spec.id] for spec in task.specs))

@@ -1,0 +1,49 @@
+"""Which table was run last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pflbench.report.tables import latest
+from pflbench.result import RunResult, Score
+from pflbench.store import Store
+from pflbench.suite.expand import expand
+from pflbench.suite.load import load
+from pflbench.suite.own import Own
+
+
+def test_runs_that_do_not_say_when_they_ended_are_older_than_all_others(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def made(suite: str, **provenance: Any) -> None:
+        run = expand(load(suite), profile="smoke").runs[0]
+        asked = {"suite": suite, "profile": "smoke"}
+        store.write(
+            RunResult(run, (Score("global", 1, 0, 0, 1, 2, 1.0, 0.5),), {"data_hash": "d", "asked": asked} | provenance)
+        )
+
+    def last() -> str | None:
+        found = latest(store, Own(tmp_path))
+        return None if found is None else found.suite
+
+    assert last() is None
+    made("fedec-table2")
+    assert last() == "fedec-table2"
+    made("cafeme-table1", finished="2026-11-22T10:00:00.000+00:00")
+    made("pfedvem-table1", finished="2026-11-22T09:00:00.000+00:00")
+    made("pfedvem-table6")
+    assert last() == "cafeme-table1"
+
+
+def test_a_suite_that_became_another_one_is_not_what_was_run_last(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run = expand(load("fedec-table2"), profile="smoke").runs[0]
+    store.write(
+        RunResult(
+            run,
+            (Score("global", 1, 0, 0, 1, 2, 1.0, 0.5),),
+            {"data_hash": "d", "asked": {"suite": "cafeme-table1", "profile": "smoke"}},
+        )
+    )
+    assert latest(store, Own(tmp_path)) is None

@@ -1,0 +1,251 @@
+"""Runs that are stopped and taken up again: the same scores, and no checkpoint that would compute something else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pflbench.catalog import complete, describe
+from pflbench.result import RunResult
+from pflbench.running import checkpoint, stopping
+from pflbench.running.checkpoint import Unusable
+from pflbench.running.task import Place, Task, run_task
+from pflbench.spec import Finetune, Link, MethodSpec, Named, RunSpec, Scoring
+from pflbench.store import Store
+from pflbench.testing import tiny_spec
+from pflbench.units import Interval
+
+ROUNDS = 4
+
+
+def spec(name: str = "ditto", seed: int = 0, **fields: Any) -> RunSpec:
+    info = describe(name)
+    usual: dict[str, Any] = {
+        "dataset": "digits",
+        "partition": Named(name="shards", options={"shards": 180}),
+        "model": "cnn2",
+        "clients": 90,
+        "cohort": 2,
+        "query": 0.2,
+        "batch": 10,
+        "tail": "drop",
+        "rounds": ROUNDS,
+        "scoring": Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=1, lr=0.05)),
+        "precision": "fp32",
+    }
+    method = MethodSpec(name=info.name, version=info.version, hyper=complete(info, {}))
+    return tiny_spec(seed, method, **usual | fields)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "results", tmp_path, evaluate_every=1, checkpoint_every=Interval(rounds=1))
+
+
+@pytest.fixture
+def stop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rounds are trained before the stop, once set."""
+    left: list[int] = []
+
+    def requested() -> bool:
+        if left:
+            left[0] -= 1
+        if left == [0]:
+            left.clear()
+            return True
+        return False
+
+    monkeypatch.setattr(stopping, "requested", requested)
+    return left
+
+
+def result(place: Place, one: RunSpec) -> RunResult:
+    return Store(place.results).read(one.id)
+
+
+def undisturbed(tmp_path: Path, one: RunSpec) -> RunResult:
+    alone = Place(tmp_path / "undisturbed", tmp_path, evaluate_every=1)
+    assert [(done.status, done.detail) for done in run_task(Task((one,)), alone)] == [("done", "")]
+    return result(alone, one)
+
+
+def folders(place: Place, one: RunSpec) -> list[str]:
+    return sorted(path.name for path in (place.results / "checkpoints" / one.id).glob("*"))
+
+
+def test_without_the_option_a_checkpoint_is_named_and_goes_with_the_run(place: Place, stop: list[int]) -> None:
+    one = spec()
+    stop.append(2)
+    assert run_task(Task((one,)), place) == [] and folders(place, one) == ["00000002"]
+    with pytest.warns(Unusable, match="00000002' is not used without --checkpoint-every"):
+        (done,) = run_task(Task((one,)), replace(place, checkpoint_every=None))
+    assert (done.status, done.resumed) == ("done", 0) and not (place.results / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("fields", [{}, {"after": (Link(method=MethodSpec(name="fedavg", version="1"), rounds=3),)}])
+def test_stopped_after_every_round_in_turn(tmp_path: Path, place: Place, stop: list[int], fields: Any) -> None:
+    if fields:
+        info = describe("fedavg")
+        method = MethodSpec(name="fedavg", version=info.version, hyper=complete(info, {}))
+        fields = {"after": (Link(method=method, rounds=3),)}
+    one = spec("fedavg" if fields else "ditto", **fields)
+    expected, heard, total = undisturbed(tmp_path, one), list[int](), one.total_rounds
+    stops = 0
+    for _ in range(total + 1):
+        stop[:] = [1]
+        dones = run_task(Task((one,)), place, heard.append)
+        if dones:
+            break
+        stops += 1
+        assert folders(place, one) == [f"{heard[-1]:08d}"], "one checkpoint, of the last round"
+    assert [done.status for done in dones] == ["done"]
+    again = result(place, one)
+    assert again.scores == expected.scores and again.metrics == expected.metrics
+    assert again.provenance.get("before", [{}])[0].keys() == expected.provenance.get("before", [{}])[0].keys()
+    assert again.provenance["resumed"] == stops == total, "also after the last, before it is scored"
+    assert heard == sorted(set(heard)) and len(heard) == total, "no round was computed twice"
+    assert not (place.results / "checkpoints").exists()
+
+
+def test_a_stack_of_seeds_goes_on_to_rounding(tmp_path: Path, place: Place, stop: list[int]) -> None:
+    group, place = [spec("ditto", seed) for seed in (0, 1)], replace(place, execution="vectorized")
+    stop[:] = [2]
+    assert run_task(Task(tuple(group)), place) == []
+    assert [done.status for done in run_task(Task(tuple(group)), place)] == ["done"] * 2
+    for one in group:
+        expected, again = undisturbed(tmp_path, one), result(place, one)
+        assert again.provenance["resumed"] == 1
+        assert [s.correct for s in again.scores] == [s.correct for s in expected.scores]
+
+
+@pytest.mark.parametrize("changed", ["torch", "commit", "evaluate_every"])
+def test_what_would_compute_something_else_begins_anew(
+    tmp_path: Path, place: Place, stop: list[int], monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    one = spec()
+    stop[:] = [2]
+    assert run_task(Task((one,)), place) == []
+    before = checkpoint.conditions("cpu")
+    if changed == "evaluate_every":
+        place = replace(place, evaluate_every=2)
+    else:
+        monkeypatch.setattr(checkpoint, "conditions", lambda device: before | {changed: "other"})
+    with pytest.warns(Unusable, match=f"is not used, and training begins anew: it is of {changed} .*, now (other|2)"):
+        assert [done.status for done in run_task(Task((one,)), place)] == ["done"]
+    assert "resumed" not in result(place, one).provenance
+    if changed != "evaluate_every":
+        assert result(place, one).scores == undisturbed(tmp_path, one).scores
+
+
+def flip(path: Path, at: int) -> None:
+    """Change one bit of a file; `at`: the byte, from its end."""
+    held = bytearray(path.read_bytes())
+    held[-at] ^= 4
+    path.write_bytes(held)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "cut": lambda folder: os.truncate(folder / "0.safetensors", 500),
+    "gone": lambda folder: (folder / "0.safetensors").unlink(),
+    "more": lambda folder: (folder / "1.safetensors").write_bytes(b""),
+    "no JSON": lambda folder: (folder / checkpoint.NAME).write_text("{"),
+    "deep JSON": lambda folder: (folder / checkpoint.NAME).write_text("[" * 100_000),
+    "other JSON": lambda folder: (folder / checkpoint.NAME).write_text("[]"),
+    "a bit of a tensor": lambda folder: flip(folder / "0.safetensors", 100),
+    "a digit": lambda folder: flip(folder / checkpoint.NAME, 3),
+    "no checksum": lambda folder: (folder / checkpoint.CHECKSUM).unlink(),
+    "a bit of the checksum": lambda folder: flip(folder / checkpoint.CHECKSUM, 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("damage", "signed"),
+    [*((one, False) for one in DAMAGES), *((one, True) for one in DAMAGES if one.endswith("JSON"))],
+)
+def test_a_damaged_checkpoint_is_named_and_training_begins_anew(
+    tmp_path: Path, place: Place, stop: list[int], damage: str, signed: bool
+) -> None:
+    """Never a failed run, nor other scores; `signed`: the checksum is that of what lies there, by whoever wrote it."""
+    one = spec()
+    stop[:] = [2]
+    run_task(Task((one,)), place)
+    (folder,) = (place.results / "checkpoints" / one.id).iterdir()
+    DAMAGES[damage](folder)
+    if signed:
+        (folder / checkpoint.CHECKSUM).write_text(checkpoint._checksum(folder))
+    with pytest.warns(Unusable, match="is unusable, and training begins anew"):
+        (done,) = run_task(Task((one,)), place)
+    assert (done.status, done.resumed) == ("done", 0)
+    assert result(place, one).scores == undisturbed(tmp_path, one).scores
+
+
+def test_a_full_disk_costs_the_checkpoint_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.warns(Unusable, match="No checkpoint after round 1: No space left on device. Training goes on."):
+        assert [done.status for done in run_task(Task((spec(),)), place)] == ["done"]
+
+
+def test_states_of_many_clients_go_to_several_files(
+    tmp_path: Path, place: Place, stop: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "PART", 1 << 16)
+    one = spec("fedrep-averaged", cohort=8)
+    stop[:] = [2]
+    run_task(Task((one,)), place)
+    assert len(list((place.results / "checkpoints" / one.id).glob("*/*.safetensors"))) > 1
+    run_task(Task((one,)), place)
+    assert result(place, one).scores == undisturbed(tmp_path, one).scores
+
+
+def test_seconds_add_up(place: Place, stop: list[int]) -> None:
+    one = spec()
+    stop[:] = [2]
+    run_task(Task((one,)), place)
+    (told,) = place.results.glob("checkpoints/*/*/checkpoint.json")
+    held = json.loads(told.read_text())
+    told.write_text(json.dumps(held | {"seconds": held["seconds"] + 1000}))
+    (told.parent / checkpoint.CHECKSUM).write_text(checkpoint._checksum(told.parent))
+    (done,) = run_task(Task((one,)), place)
+    assert done.resumed == 1
+    assert 1000 < result(place, one).provenance["wall_seconds"] < 1500
+
+
+COMMAND = (
+    *(sys.executable, "-m", "pflbench", "run", "--suite", "cafeme-table1", "--profile", "smoke", "--quiet"),
+    *("--column", "rmnist-shards", "--method", "fedavg", "--method", "ditto", "--rounds", "100000", "--device", "cpu"),
+    *("--jobs", "2", "--checkpoint-every", "1"),
+)
+
+
+def checkpoints(results: Path) -> list[str]:
+    return [path.parent.name for path in results.glob("checkpoints/*/*/checkpoint.json")]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("to_all", [False, True], ids=["to the first process", "to all"])
+def test_sigterm_ends_after_the_round_with_75(tmp_path: Path, to_all: bool) -> None:
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen([*COMMAND, "--results", str(tmp_path)], stderr=said, start_new_session=True)
+        try:
+            while len(checkpoints(tmp_path)) < 2:  # both train
+                assert process.poll() is None
+                time.sleep(0.2)
+            (os.killpg if to_all else os.kill)(process.pid, signal.SIGTERM)
+            assert process.wait(60) == 75
+        finally:
+            process.kill()
+    told = (tmp_path / "said").read_text()
+    assert "Stopped by SIGTERM. Runs under way have their checkpoint" in told
+    assert len(checkpoints(tmp_path)) == 2 and not list(tmp_path.glob("runs/*.parquet"))

@@ -1,0 +1,119 @@
+"""What a run computes, counted without computing: against counts by hand, and against the engine's own calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pflbench import names
+from pflbench.running import build
+from pflbench.running.estimate import gradient_rows, relative_work, seconds
+from pflbench.spec import Finetune, Link, Named, RunSpec, Scoring
+from pflbench.testing import tiny_spec
+
+
+def spec(method: str, model: str = "cnn2", **hyper: Any) -> RunSpec:
+    return tiny_spec(
+        method=method,
+        hyper=hyper,
+        dataset=Named(name="digits", options={"size": 28}),
+        partition=Named(name="shards", options={"shards": 40}),
+        model=model,
+        clients=20,
+        training_clients=15,
+        query=0.2,
+        batch=10,
+        tail="drop",
+        rounds=4,
+        scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=6, lr=0.1)),
+        precision="fp32",
+    )
+
+
+def rows(method: str, **hyper: Any) -> float:
+    found = gradient_rows(spec(method, **hyper), names.locate("methods", method))
+    assert found is not None
+    return found
+
+
+SUPPORT, QUERY = round(1797 / 20 * 0.8), round(1797 / 20 * 0.2)  # of the mean client: 72, 18
+SCORING = 5 * (6 * 10 + 7 * QUERY / 3)
+
+
+@pytest.mark.parametrize(
+    ("method", "hyper", "per_participation"),
+    [
+        ("fedavg", {"epochs": 2}, 2 * 70),  # tails are dropped: seven batches of ten
+        ("ifca", {"epochs": 1, "clusters": 3}, 70 + 3 * 70 / 3),
+        ("ditto", {"steps": 5}, 10 * 10),
+        ("fedrep-averaged", {"head_steps": 4, "base_steps": 2}, 6 * 10),
+        ("per-fedavg", {"steps": 2, "order": "hf"}, 2 * 4 * 10),
+        ("per-fedavg", {"steps": 2, "order": "first"}, 2 * 2 * 10),
+    ],
+)
+def test_rows_by_hand(method: str, hyper: dict[str, Any], per_participation: float) -> None:
+    assert rows(method, **hyper) == pytest.approx(4 * 3 * per_participation + SCORING)
+
+
+def test_limited_data_counts_by_the_rows_that_are_divided() -> None:
+    whole = spec("fedavg", epochs=2).model_copy(
+        update={
+            "dataset": Named(name="digits", options={"size": 28, "test": 100}),
+            "partition": Named(name="random-slicing", options={"skew": "labels"}),
+            "scoring": Scoring(stages=("global",), global_on="test-set"),
+            "query": "test-split",
+        }
+    )
+    options = whole.partition.options | {"rows": 1000}
+    limited = whole.model_copy(update={"partition": Named(name="random-slicing", options=options)})
+    where = names.locate("methods", "fedavg")
+    scored = 5 * (1797 - 100) / 10 / 3  # each held-out client, on about half of the test split
+    found = [gradient_rows(run, where) for run in (whole, limited)]
+    assert found[0] is not None and found[1] is not None
+    assert [rows - scored for rows in found] == pytest.approx([4 * 3 * 2 * 80, 4 * 3 * 2 * 50], rel=0.01)
+    after = limited.model_copy(update={"after": (Link(method=limited.method, rounds=8),)})
+    assert gradient_rows(after, where) == pytest.approx(
+        3 * (found[1] - scored) + scored, rel=0.01
+    )  # twice as many rounds before
+
+
+def test_a_larger_network_counts_by_its_size() -> None:
+    plain = build.network(spec("cafeme"))
+    modulated = build.construct(names.locate("methods", "cafeme"), {}).network(plain)
+    share = modulated.layout.size / plain.layout.size
+    assert share > 1
+    assert rows("cafeme", steps=5, outer_batches=6) == pytest.approx((4 * 3 * 110 + SCORING) * share)
+
+
+def test_seconds_are_rows_at_the_speed_measured() -> None:
+    where = names.locate("methods", "fedavg")
+    assert seconds(spec("fedavg"), where, {"cnn2": 0.002}) == pytest.approx(rows("fedavg") * 0.002)
+    assert seconds(spec("fedavg"), where, {"lenet": 0.002}) is None
+    in_double = spec("fedavg").model_copy(update={"precision": "fp64"})
+    assert seconds(in_double, where, {"cnn2": 0.002}) is None
+
+
+def test_the_pools_sizes_are_true() -> None:
+    for name in ("digits", "rotated-digits"):
+        dataset = build.dataset(Named(name=name))
+        assert dataset.examples == len(dataset.load(None, 0).labels)  # type: ignore[arg-type]
+
+
+def test_work_is_relative_to_the_other_runs_and_the_network() -> None:
+    fast, slow = spec("fedavg", epochs=1), spec("fedavg", epochs=5)
+    where = names.locate("methods", "fedavg")
+    work = relative_work({fast: where, slow: where})
+    assert work is not None
+    training = 4 * 3 * 70
+    assert work[slow.id] / work[fast.id] == pytest.approx((5 * training + SCORING) / (training + SCORING))
+    larger = spec("fedavg", model="mlp", epochs=1)
+    both = relative_work({fast: where, larger: where})
+    assert both is not None
+    sizes = [build.network(one).layout.size for one in (fast, larger)]
+    assert both[larger.id] / both[fast.id] == pytest.approx(sizes[1] / sizes[0])
+
+
+def test_somebodys_own_code_is_not_run_to_learn_its_work() -> None:
+    mine, theirs = spec("fedavg"), spec("fedprox")
+    assert relative_work({mine: names.locate("methods", "fedavg"), theirs: "no/such/file.py:Foo"}) is None

@@ -1,0 +1,178 @@
+"""Runs on several cores give what they give on one; and what is recorded beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pflbench.catalog import complete, describe
+from pflbench.result import RunResult
+from pflbench.running.local import Progress, execute
+from pflbench.running.task import Done, Place, Task, run_task
+from pflbench.spec import Finetune, Named, Scoring
+from pflbench.store import Store
+from pflbench.testing import tiny_spec
+
+ROUNDS = 5
+
+
+def task(seed: int = 0, name: str = "fedavg", **hyper: Any) -> Task:
+    info = describe(name)
+    spec = tiny_spec(
+        *(seed, info.name),
+        version=info.version,
+        hyper=complete(info, hyper),
+        dataset="digits",
+        partition=Named(name="shards", options={"shards": 180}),
+        model="cnn2",
+        clients=90,
+        query=0.2,
+        batch=10,
+        tail="drop",
+        rounds=ROUNDS,
+        scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=1, lr=0.05)),
+        precision="fp32",
+    )
+    return Task((spec,))
+
+
+def quick(seed: int = 0) -> Task:
+    return task(seed, epochs=1, lr=0.05)
+
+
+def executed(tasks: list[Task], place: Place, jobs: int) -> tuple[list[RunResult], list[Progress | Done]]:
+    events: list[Progress | Done] = []
+    dones = execute(tasks, place, jobs=jobs, on_event=events.append)
+    assert [done.status for done in dones] == ["done"] * len(tasks), dones
+    return [Store(place.results).read(t.specs[0].id) for t in tasks], events
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[RunResult]:
+    """Three runs on one core."""
+    folder = tmp_path_factory.mktemp("one")
+    return executed([quick(seed) for seed in range(3)], Place(folder, folder), jobs=1)[0]
+
+
+def test_one_task_on_two_cores_trains_clients_together_and_is_the_same(
+    results: list[RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+
+    class Watched(ThreadPoolExecutor):
+        def __init__(self, lanes: int, **options: Any):
+            used.append(lanes)
+            super().__init__(lanes, **options)
+
+    monkeypatch.setattr("pflbench.engine.client_map.ThreadPoolExecutor", Watched)
+    ((found,), events) = executed([quick()], Place(tmp_path, tmp_path), jobs=2)
+    assert found.scores == results[0].scores and set(used) == {2}
+    assert isinstance(events[0], Progress) and events[0].rounds is None and isinstance(events[-1], Done)
+
+
+def test_three_tasks_on_two_cores_are_the_same(results: list[RunResult], tmp_path: Path) -> None:
+    """In worker processes; the last of three has both cores."""
+    tasks = [quick(seed) for seed in range(3)]
+    found, events = executed(tasks, Place(tmp_path, tmp_path), jobs=2)
+    assert [run.scores for run in found] == [run.scores for run in results]
+    moved = [event for event in events if isinstance(event, Progress)]
+    assert {event.task for event in moved if event.rounds is None} == set(tasks)
+    assert all(1 <= event.rounds <= ROUNDS for event in moved if event.rounds is not None)
+
+
+def test_a_run_says_what_it_took_and_how_it_was_computed(results: list[RunResult], tmp_path: Path) -> None:
+    found = results[0].provenance
+    assert found["padding"] == 1.0 and found["execution"] == "loop" and found["seeds_together"] == "0"
+    assert found["deterministic"] is False and found["evaluate_every"] is None
+    assert found["rounds_per_second"] == pytest.approx(ROUNDS / found["wall_seconds"], rel=0.01)
+    assert found["peak_memory"] > 100e6 and found["peak_device_memory"] is None
+    group = Task(tuple(quick(seed).specs[0] for seed in (0, 1)))
+    place = Place(tmp_path, tmp_path, execution="vectorized", evaluate_every=2)
+    assert [done.status for done in run_task(group, place)] == ["done"] * 2
+    for spec in group.specs:
+        run = Store(tmp_path).read(spec.id)
+        assert run.provenance["execution"] == "vectorized" and run.provenance["seeds_together"] == "0,1"
+        assert run.provenance["evaluate_every"] == 2 and {s.round for s in run.scores} == {2, 4, 5}
+        assert 1.0 <= run.provenance["padding"] <= 1.25
+
+
+@pytest.fixture
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`deterministic` is a setting of the whole process."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ":4096:8"))
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("execution", ["loop", "vectorized"])
+def test_deterministic_runs_are_the_same_twice_and_as_without(execution: Any, tmp_path: Path) -> None:
+    places = [Place(tmp_path / str(i), tmp_path, execution=execution, deterministic=i > 0) for i in range(3)]
+    found = [executed([quick()], place, jobs=1)[0][0] for place in places]
+    assert found[0].scores == found[1].scores == found[2].scores
+    assert [run.provenance["deterministic"] for run in found] == [False, True, True]
+
+
+@pytest.mark.usefixtures("restored")
+def test_deterministic_is_of_its_own_runs_only(tmp_path: Path) -> None:
+    place = Place(tmp_path, tmp_path, deterministic=True)
+    run_task(quick(), place)
+    assert torch.are_deterministic_algorithms_enabled()
+    run_task(quick(), replace(place, deterministic=False))
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+LIMITED = """
+import json, sys
+from pathlib import Path
+import torch
+from test_local import quick
+from pflbench.engine import memory
+from pflbench.running.task import Place, run_task
+from pflbench.store import Store
+
+torch.set_num_threads(1)
+folder, execution, more = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+run_task(quick(1), Place(folder / "before", folder))
+limit = memory.in_use(torch.device("cpu")) + (more << 20)
+(done,) = run_task(quick(), Place(folder / "limited", folder, execution=execution, memory_limit=limit))
+print(json.dumps([done.status, done.message, len(Store(folder / "limited").list())]))
+"""
+
+
+def limited(folder: Path, execution: str, more: int) -> list[Any]:
+    """A run that may take so many MB more than the process has after another run: status, message, runs stored.
+
+    In a process of its own, for Python itself may be harmed by want of memory.
+    """
+    command = [sys.executable, "-c", LIMITED, str(folder), execution, str(more)]
+    done = subprocess.run(command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, check=True, text=True)
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a processor's memory is limited on Linux only")
+
+
+@linux
+def test_a_limit_far_above_what_is_used_stops_nothing(tmp_path: Path) -> None:
+    """What counts is memory in use, not address space: libraries set some aside (pyarrow 1 GiB, once it has written)."""
+    assert limited(tmp_path, "loop", 600) == ["done", "", 1]
+
+
+@linux
+def test_a_limit_that_is_too_low_is_no_failure_of_the_method(tmp_path: Path) -> None:
+    """Whatever library meets the limit first: nothing is stored, so that the run is tried again."""
+    status, message, stored = limited(tmp_path, "vectorized", 1)
+    assert (status, stored) in {("error", 0), ("done", 1)}, message
+    assert not message or message.startswith("out of memory")

@@ -1,0 +1,315 @@
+"""One task: groups of seeds, and what becomes of a run that something keeps from finishing."""
+
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pflbench import names, trust
+from pflbench.catalog import complete, describe
+from pflbench.data import content
+from pflbench.data.datasets.digits import Digits, RotatedDigits
+from pflbench.data.source import Source
+from pflbench.engine.simulate import Simulation
+from pflbench.errors import UsageError
+from pflbench.running import build
+from pflbench.running import task as module
+from pflbench.running.local import execute
+from pflbench.running.task import Done, Place, Task, run_task
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.store import Store
+from pflbench.testing import tiny_spec
+
+
+def spec(name: str = "fedavg", seed: int = 0, **changes: object) -> RunSpec:
+    info = describe(name)
+    fields = {
+        "dataset": "digits",
+        "partition": Named(name="shards", options={"shards": 180}),
+        "model": "cnn2",
+        "clients": 90,
+        "cohort": 2,
+        "query": 0.2,
+        "batch": 10,
+        "tail": "drop",
+        "rounds": 1,
+        "scoring": Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=1, lr=0.05)),
+    }
+    method = MethodSpec(name=info.name, version=info.version, hyper=complete(info, {}))
+    return tiny_spec(seed, **{"method": method} | fields | changes)
+
+
+def task(*specs: RunSpec) -> Task:
+    return Task(specs)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ditto"])
+def test_a_group_of_seeds_stores_what_single_runs_store(tmp_path: Path, method: str) -> None:
+    specs = [spec(method, seed) for seed in (0, 1, 2)]
+    single, grouped = (
+        Place(tmp_path / "single", tmp_path),
+        Place(tmp_path / "grouped", tmp_path, execution="vectorized"),
+    )
+    for one in specs:
+        assert [d.status for d in run_task(task(one), single)] == ["done"]
+    assert [d.status for d in run_task(task(*specs), grouped)] == ["done"] * 3
+    for one in specs:
+        loop, vectorized = Store(single.results).read(one.id), Store(grouped.results).read(one.id)
+        assert loop.provenance["execution"] == "loop" and vectorized.provenance["execution"] == "vectorized"
+        assert len(loop.scores) == len(vectorized.scores) > 0
+        for a, b in zip(loop.scores, vectorized.scores, strict=True):
+            assert a._replace(loss_sum=0) == b._replace(loss_sum=0)
+            assert a.loss_sum == pytest.approx(b.loss_sum, rel=1e-9, abs=1e-9)
+
+
+def statuses(dones: list[Done]) -> list[tuple[str, str]]:
+    return [(done.status, done.message) for done in dones]
+
+
+def test_what_is_no_fault_of_the_method_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path / "results", tmp_path)
+    impossible = spec(partition=Named(name="shards", options={"shards": 91}))
+    ((status, message),) = statuses(run_task(task(impossible), place))
+    assert status == "error" and "91 shards cannot be dealt evenly to 90 clients" in message
+
+    for error, expected in (
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (MemoryError(), "out of memory"),
+        (KeyError("x"), "test_task.py, line"),
+    ):
+
+        def load(self: Digits, root: Path, seed: int, error: Exception = error) -> None:
+            raise error
+
+        build._latest.clear()
+        monkeypatch.setattr(Digits, "load", load)
+        ((status, message),) = statuses(run_task(task(spec()), place))
+        assert status == "error" and expected in message
+    assert not Store(place.results).list()
+
+
+def test_running_out_of_memory_in_training_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def simulate(*_: object) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr("pflbench.running.task.Simulation.run", simulate)
+    ((status, message),) = statuses(run_task(task(spec()), Place(tmp_path / "results", tmp_path)))
+    assert status == "error" and message.startswith("out of memory: ")
+
+
+def test_nothing_starts_once_results_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("in the way")
+    dones = execute(
+        [task(spec(seed=0)), task(spec(seed=1))],
+        Place(tmp_path / "results", tmp_path),
+        jobs=1,
+        on_event=lambda event: None,
+    )
+    assert [(d.status, d.fatal) for d in dones] == [("error", True)]
+
+
+def test_check_finds_what_cannot_be_built() -> None:
+    good = (spec(), build.NOWHERE)
+    build.check_all([good])
+    for wrong in (
+        spec(dataset=Named(name="digits", options={"size": 20})),
+        spec(partition=Named(name="dirichlet", options={"alpha": -1.0})),
+        spec(method=MethodSpec(name="fedavg", version="1", hyper={"epoch": 3})),
+    ):
+        with pytest.raises(UsageError):
+            build.check_all([good, (wrong, build.NOWHERE)])
+
+
+def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "foo.py"
+    text = (
+        "from dataclasses import dataclass\nfrom pflbench.methods import fedavg\n\n\n"
+        "@dataclass(frozen=True)\nclass Foo(fedavg.FedAvg):\n    pass\n"
+    )
+    file.write_text(text)
+    trust.grant(f"{file}:Foo")
+    info = describe(f"{file}:Foo")
+    planned = spec(method=MethodSpec(name=info.name, version=info.version, hyper=complete(info, {})))
+    build.check_all([(planned, {"methods": info.reference})])
+    file.write_text(f"{text}\n")
+    with pytest.raises(UsageError, match="changed while the suite was running"):
+        build.check_all([(planned, {"methods": info.reference})])
+
+
+def test_a_pool_that_was_read_meanwhile_is_not_taken_for_another(tmp_path: Path) -> None:
+    file, places = tmp_path / "mine.npz", {"datasets.file": str(tmp_path / "mine.npz")}
+    np.savez(file, images=np.zeros((40, 4, 4), dtype=np.uint8), labels=np.arange(40) % 2)
+    data, black = Named(name="arrays", options={"file": "mine.npz"}), file.read_bytes()
+    read = content.of_dataset(build.dataset(data, places), tmp_path, 0)
+    division = Named(name="dirichlet-equal", options={"alpha": 1.0})
+    planned = spec(dataset=data.model_copy(update={"content": read}), partition=division, clients=2, training_clients=2)
+    np.savez(file, images=np.full((40, 4, 4), 255, dtype=np.uint8), labels=np.arange(40) % 2)
+    with pytest.raises(UsageError, match="changed while the suite was running"):
+        build.federation(planned, tmp_path, places)
+    file.write_bytes(black)
+    assert not build.federation(planned, tmp_path, places).x.any()
+
+
+def test_one_seed_that_cannot_be_does_not_cost_the_others(tmp_path: Path) -> None:
+    """The smallest clients of seeds 0, 1, 2 have 12, 15, 15 support rows; a batch of 14 is too much for the first."""
+    settings = {
+        "partition": Named(name="dirichlet", options={"alpha": 1.0, "minimum": 5}),
+        "clients": 60,
+        "training_clients": 58,
+        "tiny_client": "error",
+        "batch": 14,
+    }
+    specs = [spec(seed=seed, **settings) for seed in range(3)]
+    alone, together = (
+        Place(tmp_path / "alone", tmp_path),
+        Place(tmp_path / "together", tmp_path, execution="vectorized"),
+    )
+    expected = [done.status for one in specs for done in run_task(task(one), alone)]
+    assert {"error", "done"} == set(expected), "this test needs seeds with and without a tiny client"
+    assert [done.status for done in run_task(task(*specs), together)] == expected
+
+
+def test_seeds_share_a_pool_that_does_not_depend_on_them(tmp_path: Path) -> None:
+    first, second = (build.federation(spec(seed=seed), tmp_path) for seed in (0, 1))
+    assert first.x is second.x
+    rotated = Named(name="rotated-digits", options={})
+    first, second = (build.federation(spec(seed=seed, dataset=rotated), tmp_path) for seed in (0, 1))
+    assert first.x is not second.x and not first.x.equal(second.x)
+
+
+def test_a_process_holds_one_pool_and_lets_go_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the next one is loaded: the one before is gone by then, and all that its run held."""
+    held: list[weakref.ref[object]] = []
+    load = RotatedDigits.load
+
+    def loaded(self: RotatedDigits, root: Path, seed: int) -> Source:
+        assert [one() for one in held] == [None] * len(held)
+        source = load(self, root, seed)
+        held.append(weakref.ref(source.images))
+        return source
+
+    def simulated(*args: Any) -> Simulation:
+        made = Simulation(*args)
+        held.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr(RotatedDigits, "load", loaded)
+    monkeypatch.setattr(module, "Simulation", simulated)
+    rotated = Named(name="rotated-digits", options={})
+    gc.disable()
+    try:
+        for seed in (0, 1, 2):
+            (done,) = run_task(task(spec(seed=seed, dataset=rotated)), Place(tmp_path / "results", tmp_path))
+            assert done.status == "done"
+    finally:
+        gc.enable()
+    assert len(held) == 6
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_group_lets_go_of_its_memory_before_its_runs_are_tried_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow: bool
+) -> None:
+    groups: list[weakref.ref[Simulation]] = []
+    train = Simulation.run
+
+    def run(self: Simulation) -> Any:
+        if len(self.runs) > 1:
+            groups.append(weakref.ref(self))
+            raise torch.OutOfMemoryError
+        assert [group() for group in groups] == [None]
+        return train(self)
+
+    monkeypatch.setattr(Simulation, "run", run)
+    gc.disable()
+    try:
+        file = str(tmp_path / "rounds.jsonl") if follow else None
+        place = Place(tmp_path / "results", tmp_path, execution="vectorized", follow=file)
+        dones = run_task(task(spec(seed=0), spec(seed=1)), place)
+    finally:
+        gc.enable()
+    assert [(done.status, done.message) for done in dones] == [("done", "")] * 2
+
+
+def test_what_loading_leaves_is_given_back_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order, load, train = [], build.federation, Simulation.run
+    monkeypatch.setattr(build, "federation", lambda *args: order.append("load") or load(*args))
+    monkeypatch.setattr(module, "tidy", lambda: order.append("tidy"))
+    monkeypatch.setattr(Simulation, "run", lambda self: order.append("train") or train(self))
+    run_task(task(spec()), Place(tmp_path, tmp_path))
+    assert order == ["load", "tidy", "train"]
+
+
+def test_fp32_never_means_tf32(tmp_path: Path) -> None:
+    torch.backends.cudnn.allow_tf32 = True
+    run_task(task(spec(precision="fp32")), Place(tmp_path, tmp_path))
+    assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_method_file_that_vanishes_while_it_runs_costs_nothing(tmp_path: Path, raises: bool) -> None:
+    file = tmp_path / "foo.py"
+    source = (
+        "from dataclasses import dataclass\nfrom pathlib import Path\n"
+        "from pflbench.methods.base import Draw, Method\n\n\n"
+        "@dataclass(frozen=True)\nclass Foo(Method):\n"
+        "    def draws(self, round):\n        return (Draw(steps=1),)\n\n"
+        "    def client(self, f, server, state, *taken, round):\n"
+        "        Path(__file__).unlink(missing_ok=True)\n"
+        + ("        raise KeyError('gone')\n" if raises else "        return server, state\n")
+    )
+    file.write_text(source)
+    method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
+    place = Place(tmp_path / "results", tmp_path)
+    (done,) = run_task(Task((spec(method=method),), {"methods": f"{file}:Foo"}), place)
+    assert not file.exists() and done.status == ("failed" if raises else "done")
+    assert Store(place.results).read(done.spec.id).provenance["method_source"] == source
+    assert not raises or (done.message.startswith("KeyError: 'gone'") and "foo.py, line 13" in done.message)
+
+
+USERS = """from dataclasses import dataclass
+
+from pflbench.methods.base import Draw, Method
+
+
+@dataclass(frozen=True)
+class Foo(Method):
+    def draws(self, round):
+        return (Draw(steps=1),)
+
+    def init(self, new, clients):
+        {init}
+
+    def client(self, f, server, state, *taken, round):
+        {client}
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "client", "message"),
+    [
+        ("return new.part('heart')", "return server, state", "This network has no part 'heart'"),
+        ("raise ValueError('no init')", "return server, state", "ValueError: no init ("),
+        ("return new(0)", "server", "client() must return (upload, new client state), not None (is a return missing?)"),
+        ("return new(0)", "return server", "client() must return (upload, new client state), not a tensor of shape"),
+        ("return new(0)", "return None, state", "client() must return an upload of tensors, not None"),
+        ("return new(0)", "return server, None", "client() must return a client state of tensors, not None"),
+        ("return new(0)", "return server.float(), state", "client() must return an upload like the server's state"),
+        ("return new(0)", "return server[:5], state", "client() must return an upload like the server's state"),
+        ("new(0)", "return server, state", "init() must return the server's state of tensors, not None"),
+    ],
+)
+def test_what_is_wrong_with_a_method_is_said_in_its_own_terms(
+    tmp_path: Path, init: str, client: str, message: str
+) -> None:
+    """Also where it raises before the first round, when there is no cost to tell of yet."""
+    file = tmp_path / "foo.py"
+    file.write_text(USERS.format(init=init, client=client))
+    method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
+    (done,) = run_task(Task((spec(method=method),), {"methods": f"{file}:Foo"}), Place(tmp_path / "results", tmp_path))
+    assert done.status in ("failed", "error") and "UnboundLocalError" not in done.message
+    assert message in done.message
