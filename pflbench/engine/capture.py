@@ -54,7 +54,7 @@ class Graphs:
     _met: Counter[Hashable] = field(default_factory=Counter)
     _recorded: OrderedDict[Hashable, _Recorded] = field(default_factory=OrderedDict)
     _too_large: set[Hashable] = field(default_factory=set)
-    """What was not recorded, for want of memory: it runs, as a graph may need more than the function."""
+    """Functions that were not recorded for want of memory; they run plainly, which needs less than a graph."""
 
     def __call__(self, key: Hashable, function: F, tensors: list[Tensor]) -> tuple[list[Tensor], F]:
         """The function's outputs, and the function that made them: this one, or one of the same key recorded before.
@@ -85,11 +85,11 @@ class Graphs:
 
     @property
     def holding(self) -> bool:
-        """Whether there are graphs, which `clear` would free the memory of."""
+        """True if there are graphs whose memory `clear` would free."""
         return bool(self._recorded)
 
     def _wasted(self) -> bool:
-        """Whether too many shapes take turns for records to pay: unequal clients, trained for epochs."""
+        """True if too many shapes take turns for records to pay: unequal clients, trained for epochs."""
         return self.captures >= 2 * GRAPHS and self.replays < 4 * self.captures
 
     def clear(self) -> None:

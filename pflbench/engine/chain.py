@@ -33,7 +33,7 @@ class Training:
 
 @dataclass
 class Walked:
-    """What they came to.
+    """Results of the trainings.
 
     Attributes:
         left: For each run of the group the model that its own training starts from, None where nothing goes before it,
@@ -52,10 +52,10 @@ class Walked:
 
 @runtime_checkable
 class Checkpoints(Protocol):
-    """What is kept of trainings under way, so that they can be taken up again."""
+    """State of trainings under way, to resume them from."""
 
     def walked(self, runs: int) -> Walked:
-        """How far a group of so many runs is, with the trainings that are over."""
+        """Progress of a group of runs, with the trainings that are over."""
 
     def restore(self, simulation: Simulation) -> None:
         """Set the first simulation that asks to where it stood."""

@@ -29,7 +29,7 @@ Tree = Any
 ClientFunction = Callable[..., Tree]
 Made = TypeVar("Made")
 Shared = Sequence[Tree] | Mapping[int, Tree]
-"""What all clients of a run get, by the run's index in the group."""
+"""Values that all clients of a run get, by the run's index in the group."""
 Owner = tuple[int, int]
 """The index of a run in the group, and one of its clients."""
 PORTION = 8
@@ -70,7 +70,7 @@ class Item:
 
     @property
     def shapes(self) -> tuple[stack.Shape, ...]:
-        """What it needs of a stack, per `Draw`."""
+        """Shape that it needs of a stack, per `Draw`."""
         return tuple(stack.shape(drawn) for drawn in self.taken)
 
 
@@ -146,7 +146,7 @@ class ClientMap:
         return (owners[i : i + size] for i in range(0, len(owners), size))
 
     def beside_graphs(self, fn: Callable[[], Made]) -> Made:
-        """What a function makes of what clients left; where its memory is with graphs, they are let go, and it again.
+        """Apply a function to the clients' results; if graphs hold the memory that it needs, free them and try again.
 
         Raises:
             torch.OutOfMemoryError: It does not fit without them.
@@ -228,7 +228,7 @@ class ClientMap:
         return results
 
     def _if_it_fits(self, fn: ClientFunction, shared: Shared, items: list[Item], key: Hashable) -> list[Tree] | None:
-        """What one stack comes to; None if there is not enough memory for so many clients beside the graphs held."""
+        """Results of one stack; None if memory does not suffice for its clients beside the graphs held."""
         try:
             with self.room.measured(key, len(items)):
                 return self._one_stack(fn, shared, items, key)

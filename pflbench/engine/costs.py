@@ -1,4 +1,4 @@
-"""What a round costs a client: gradients, and numbers sent down and up. Counted from its minibatches, without training.
+"""Cost of a round to a client: gradients, and numbers sent down and up. Counted from its minibatches, without training.
 
 A method's code is run once for each size of a client's minibatches (in each round, if it reads its number), on
 tensors of device "meta", which have a shape and no content. So the counts are the same looped and stacked: without a
@@ -68,7 +68,7 @@ class Counting(Known):
 
 
 Numbers = Mapping[str, float]
-"""What one local update costs, by name.
+"""Costs of one local update, by name.
 
 `client_gradients`: the images that gradients are taken of, each as often, in minibatches of the run; other passes count
 as fractions. `floats_down`, `bytes_down`: the server's state. `floats_up`, `bytes_up`: what the server reads of the
@@ -169,7 +169,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def _key(value: Any) -> Hashable:
-    """What the shape of a result depends on in an argument, hashable."""
+    """Part of an argument that the shape of a result depends on; hashable."""
     if isinstance(value, Tensor):
         return _Form.of(value)
     if isinstance(value, list | tuple):

@@ -45,7 +45,7 @@ class Hits(NamedTuple):
 
 
 def leaves_models(scoring: Scoring) -> bool:
-    """Whether local models are scored: those that clients' last local updates left them with."""
+    """True if local models are scored: those that the clients' last local updates left."""
     return "stored" in scoring.stages or "sampled" in scoring.stages
 
 
@@ -133,7 +133,7 @@ def _scored(runs: Mapping[int, Run]) -> list[Owner]:
 
 
 def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
-    """Whether personalized models are scored as training leaves them, before the server aggregates."""
+    """True if personalized models are scored as training leaves them, before the server aggregates."""
     return "personalized" in scoring.stages and scoring.moment == "before-aggregation" and method.personal == "local"
 
 
@@ -187,7 +187,7 @@ def _keep(kept: Kept | None, index: int, client: int, made: Mapping[str, Params]
 def _adapting(
     drawn: tuple[Draw, ...], runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left
 ) -> list[Item]:
-    """What each of these clients' personal models are made from. Only one without an upload draws to adapt."""
+    """Source of each of these clients' personal models. Only a client without an upload draws to adapt."""
     names = [noise.key(runs[index].spec.seed, client, "personalize", round) for index, client in left]
     items = []
     for ((index, client), (state, sent)), key in zip(

@@ -1,4 +1,4 @@
-"""What passes between host and device: each round's numbers go up through `upload`, and are read through `read`.
+"""Transfers between host and device: `upload` sends each round's numbers, `read` gets results.
 
 A read waits until a device has computed all that it was handed, and nothing else in the engine reads a number: so a
 run waits where a `Reason` says, and nowhere else (`tests/gpu` runs every method on a device that has no numbers).

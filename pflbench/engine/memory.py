@@ -1,4 +1,4 @@
-"""How many clients at a time, by measurement: in a stack those that fit into memory, in a loop as is faster.
+"""Number of clients at a time, by measurement: in a stack those that fit into memory, in a loop as is faster.
 
 A loop on a CPU may train several clients on a thread each. Threads share one interpreter: a convolutional network's
 step leaves it free, a small step is mostly Python, and then several threads are slower than one.
@@ -16,13 +16,13 @@ from pathlib import Path
 import torch
 
 _WORDS = ("can't allocate memory", "could not create a primitive", "bad_alloc", "can't start new thread")
-"""What PyTorch, oneDNN, C++ and Python say when a CPU's memory runs out."""
+"""Messages of PyTorch, oneDNN, C++ and Python when a CPU's memory runs out."""
 _CUDA_WORDS = ("CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
-"""What CUDA, cuBLAS and cuDNN say of memory that they take themselves, past PyTorch's allocator (pytorch#128601)."""
+"""Messages of CUDA, cuBLAS and cuDNN about memory that they take past PyTorch's allocator (pytorch#128601)."""
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on a device or on the host."""
+    """True if an error says that memory ran out, on a device or on the host."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in (*_WORDS, *_CUDA_WORDS))
@@ -86,7 +86,7 @@ MARGIN = 0.9
 
 @dataclass
 class Room:
-    """How many clients a stack may hold, by a limit in bytes on what this process has in use on the device.
+    """Largest number of clients in a stack, by a limit in bytes on the device memory that this process uses.
 
     `limit` None: all of a GPU's memory; on a CPU, no bound. Clients of one kind (`key`) are taken to need the same.
     """

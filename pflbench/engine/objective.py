@@ -29,7 +29,7 @@ from pflbench.vector import Kind, Layout
 
 
 class Task(NamedTuple):
-    """What an objective evaluates: a network on rows of a pool.
+    """Network and the rows of a pool that an objective evaluates.
 
     `bf16`: forward passes compute in bfloat16 where PyTorch's autocast thinks it safe; parameters, losses and
     gradients stay as wide as the parameters. `stack`: how stacks convolve (`models.ops.STACKS`). `normalization`: what
@@ -45,7 +45,7 @@ class Task(NamedTuple):
 
     @property
     def noisy(self) -> bool:
-        """Whether training draws anything of a minibatch's key."""
+        """True if training uses a minibatch's key."""
         return self.augment or self.network.drops
 
     @property
@@ -93,7 +93,7 @@ class Task(NamedTuple):
             return self.network.stacked_represent(pieces, x, b.mask, self.stack).to(pieces[0].dtype)
 
     def _context(self, b: Batch, x: Tensor) -> Context | None:
-        """What a contextual network has its gates from; x: the batch's own images."""
+        """Context that a contextual network has its gates from; x: images of the batch."""
         if not self.network.contextual:
             return None
         c = b.context
@@ -124,7 +124,7 @@ def _entries(layout: Layout, kind: Kind, device: torch.device) -> Tensor:
 
 
 class Known:
-    """What an objective knows without computing."""
+    """Facts of an objective that need no computation."""
 
     task: Task
 
@@ -335,7 +335,7 @@ def _apply(fn: Callable[..., Tensor], w: Tensor, b: Batch, *more: Tensor) -> Ten
 
 
 class _Form(NamedTuple):
-    """What a flat list of tensors is: so many arguments, and whether the batch's optional ones are there.
+    """Meaning of a flat list of tensors: the number of arguments, and which optional ones of the batch are there.
 
     These are its mask and its key, then rows, labels, mask and key of its context.
     """

@@ -21,7 +21,7 @@ class Malformed(TypeError):
 
 
 def draws(made: Any, function: str) -> tuple[Draw, ...]:
-    """What `draws` or `personal_draws` returned.
+    """Checked result of `draws` or `personal_draws`.
 
     Raises:
         Malformed: It is no tuple of `Draw`s; so for all functions here: what they are given is not what it should be.
@@ -33,7 +33,7 @@ def draws(made: Any, function: str) -> tuple[Draw, ...]:
 
 
 def local_update(made: Any) -> tuple[Tree, Tree]:
-    """What `client` returned: (upload, new client state)."""
+    """Checked result of `client`: (upload, new client state)."""
     if not isinstance(made, tuple | list) or len(made) != 2:
         raise Malformed(f"client() must return (upload, new client state), not {kind(made)}")
     sent, new = made
@@ -94,7 +94,7 @@ def model(made: Any, function: str) -> Params:
 
 
 def models(made: Any, function: str) -> dict[str, Params]:
-    """What `personalize` or `local_model` returned: models by stage, "personalized" among them; it alone of a model."""
+    """Result of `personalize` or `local_model`, checked: models by stage; a lone model is "personalized"."""
     if not isinstance(made, dict):
         return {"personalized": model(made, function)}
     if "personalized" not in made:

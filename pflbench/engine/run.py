@@ -77,7 +77,7 @@ class Initial:
     device: torch.device
     dtype: torch.dtype
     left: Params | None = None
-    """What the trainings before the run's own made of the seed's common model; None: there are none."""
+    """Model that the trainings before the run's own made of the seed's common model; None: there are none."""
 
     def __call__(self, k: int = 0) -> Params:
         """See `Initializer`, as of all below."""
@@ -118,7 +118,7 @@ class Run:
     left: dict[int, Params] = field(default_factory=dict)
     """Each client's local model, where it is scored."""
     latest: list[int] = field(default_factory=list)
-    """Who took part in the last round."""
+    """Clients of the last round."""
     scores: list[Score] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)

@@ -43,7 +43,7 @@ LOOK_EVERY = 16
 
 @dataclass(frozen=True)
 class Setup:
-    """How to compute, as opposed to what: none of it is part of a run's identity.
+    """Options of computing, none of which is part of a run's identity.
 
     `chunk`, `most_padding`, `lanes`: see `ClientMap`. `memory_limit`: bytes that stacks may bring this process to on
     the device. `graphs`: whether repeated stacks are recorded; None: on a GPU. `stack`: how they convolve
@@ -184,7 +184,7 @@ class Simulation:
         return [run.tally.means() for run in self.runs]
 
     def _work(self) -> tuple[list[Owner], Clients, Clients]:
-        """Who trains in this round, as (run, client), largest first; whose uploads arrive; who keeps its new state."""
+        """Clients of this round as (run, client): training ones, largest first; those that upload; those that keep state."""
         work, senders, keepers = [], {}, {}
         for index, run in self.alive.items():
             everyone = self.method.joins == "everyone"
@@ -246,7 +246,7 @@ class Simulation:
         return taken
 
     def _draws(self) -> dict[int, tuple[Draw, ...]]:
-        """What each run's clients draw in this round, by the run's index in the group."""
+        """Draws of each run's clients in this round, by the run's index in the group."""
         return {
             index: returned.draws(self.method.draws(Round(self.rounds, coin=coin(run.spec, self.rounds))), "draws")
             for index, run in self.alive.items()
@@ -274,12 +274,12 @@ class Simulation:
         return results
 
     def _scored_after(self, done: int) -> bool:
-        """Whether the moment after so many rounds is one to score."""
+        """True if the moment after this number of rounds is one to score."""
         spec, every = self.runs[0].spec, self.setup.evaluate_every
         return done > spec.rounds - spec.scoring.last or bool(every and done % every == 0)
 
     def _scores_training(self) -> bool:
-        """Whether this round's training makes personal models to score."""
+        """True if this round's training makes personal models to score."""
         return self._scored_after(self.rounds + 1) and before_aggregation(self.method, self.runs[0].spec.scoring)
 
     def score(self, last: bool = True) -> None:

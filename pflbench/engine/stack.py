@@ -24,7 +24,7 @@ MOST_PADDING = 1.25
 
 
 class Shape(NamedTuple):
-    """What one client needs of one `Draw`: minibatches, rows of the largest one, and rows in all."""
+    """Size of one client's part of one `Draw`: minibatches, rows of the largest one, and rows in all."""
 
     steps: int
     rows: int
@@ -81,7 +81,7 @@ def plan(
 
 @dataclass(frozen=True)
 class Unpacking:
-    """How one `Draw`'s padded tensors become minibatches again, inside vmap."""
+    """Way from one `Draw`'s padded tensors back to minibatches, inside vmap."""
 
     steps: int
     masked: bool
@@ -90,7 +90,7 @@ class Unpacking:
 
     @property
     def tensors(self) -> int:
-        """How many tensors there are."""
+        """Number of tensors."""
         return 2 + self.masked + self.padded + self.indexed
 
     def unpack(self, packed: list[Tensor]) -> Batches:
@@ -159,12 +159,12 @@ class Mapped:
     own: Any
     common: Any
     broadcast: bool
-    """Whether all clients of the stack share one common tree (they are of one run)."""
+    """True if all clients of the stack share one common tree (they are of one run)."""
     result: Any = None
 
     @property
     def identity(self) -> tuple[Hashable, ...]:
-        """What two stacks must share, besides the function and the tensors' shapes, to be the same computation."""
+        """Key of a computation: two stacks with equal keys, functions and shapes compute the same."""
         return self.plans, str(self.own), str(self.common), self.broadcast
 
     def __call__(self, tensors: list[Tensor]) -> list[Tensor]:

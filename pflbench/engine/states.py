@@ -1,4 +1,4 @@
-"""What clients keep from one round to the next: in memory up to a bound, and the rest in a temporary file.
+"""Client states between rounds: in memory up to a bound, the rest in a temporary file.
 
 A thousand rounds give every client a state. On CAFeMe's RMNIST these are 80 times 9 MB in each worker.
 """

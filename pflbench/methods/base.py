@@ -50,7 +50,7 @@ S = TypeVar("S")
 C = TypeVar("C")
 """One client's state between local updates; `Empty` if it keeps none."""
 U = TypeVar("U")
-"""What a client uploads."""
+"""Upload of a client."""
 Empty = tuple[()]
 """The state, `()`, of a client that keeps nothing."""
 Half = Literal["first", "second"] | None
@@ -61,7 +61,7 @@ Weights = Float[Tensor, "cohort"]
 
 @dataclass(frozen=True)
 class Draw:
-    """What a client draws from its own stream of minibatches. Exactly one of the first three.
+    """Minibatches that a client draws from its own stream. Exactly one of the first three.
 
     Attributes:
         steps: The next so many minibatches of the stream, which is cyclic and continues over rounds if the suite's
@@ -100,7 +100,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Round:
-    """What a method may know of the round besides its arguments.
+    """Facts of the round that a method may use besides its arguments.
 
     Attributes:
         index: The round's number, from 0.
@@ -131,15 +131,15 @@ class Method(Generic[S, C, U]):
 
     version: ClassVar[int]
     joins: ClassVar[Literal["cohort", "everyone"]] = "cohort"
-    """Who is asked in a round: the cohort that the suite samples, or all training clients."""
+    """Clients asked in a round: the cohort that the suite samples, or all training clients."""
     commits: ClassVar[Literal["arrived", "trained"]] = "arrived"
-    """Who trains and keeps its new state when uploads get lost: those whose uploads arrive, or all who were asked."""
+    """Clients that train and keep their new state when uploads get lost: those with an arrived upload, or all asked."""
     personal: ClassVar[Literal["server", "local"]] = "server"
     """Where a suite scores personal models before aggregation, they are made from the server's state, as always
     (`personalize`), or are what this round's local update leaves (`local_model`)."""
 
     global_model: ClassVar[Literal["trained", "start", "initial", "none"]] = "trained"
-    """What `deploy` returns: a trained model (stages "global" and "finetuned"), one that is only a start for
+    """Result of `deploy`: a trained model (stages "global" and "finetuned"), one that is only a start for
     fine-tuning ("finetuned" alone), the initial one, of which the same holds and to which no client sends anything, or
     an untrained one (neither)."""
     personal_of: ClassVar[Literal["everyone", "training"]] = "everyone"
@@ -150,10 +150,10 @@ class Method(Generic[S, C, U]):
     """The stages that personal models have beside "personalized" (see `pflbench.stages.RECORDED`)."""
 
     meta_learned: ClassVar[bool] = False
-    """Whether training lowers the loss after a client's own adaptation and asks nothing of the model before it."""
+    """True if training lowers the loss after a client's own adaptation and asks nothing of the model before it."""
 
     needs_features: ClassVar[bool] = False
-    """Whether the network's head must be one linear layer on features."""
+    """True if the network's head must be one linear layer on features."""
 
     def __init_subclass__(cls, **defaults: Any) -> None:
         super().__init_subclass__()
@@ -170,7 +170,7 @@ class Method(Generic[S, C, U]):
         return base
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
-        """What `client` is fed in this round, in order; the same for all clients."""
+        """Arguments of `client` in this round, in order; the same for all clients."""
         raise UsageError(f"{type(self).__name__} does not say what its clients draw: write draws().")
 
     def init(self, new: Initializer, clients: int) -> S:
@@ -217,7 +217,7 @@ class Method(Generic[S, C, U]):
         raise UsageError(f"{type(self).__name__} does not say what its clients keep: write local_model().")
 
     def personal_draws(self) -> tuple[Draw, ...]:
-        """What `personalize` is fed, in order."""
+        """Arguments of `personalize`, in order."""
         return ()
 
     def personalize(

@@ -30,7 +30,7 @@ from pflbench.typing import Bool, Float, Int, Params, Scalar, Tensor
 
 
 class Memory(NamedTuple):
-    """What a client's last local update left, and whether there was one (1, else 0)."""
+    """Model that a client's last local update left, and 1 if there was one, else 0."""
 
     model: Params
     seen: Scalar

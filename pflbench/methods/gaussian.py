@@ -17,7 +17,7 @@ Samples = Float[Tensor, "samples part"]
 
 @dataclass(frozen=True)
 class Spread:
-    """How wide posteriors begin."""
+    """Initial width of posteriors."""
 
     scale: float = hyper(1.0, "Initial standard deviation, of every entry.", above=0)
 

@@ -63,11 +63,11 @@ class IFCA(LocalSGD, Method[Clusters, Empty, IFCAUpload]):
         return base_then_head(base) if self.shared else base
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
-        """What to choose by, and `epochs` passes to train."""
+        """Draws to choose a cluster by, then `epochs` passes to train."""
         return *self.personal_draws(), *super().draws(round)
 
     def personal_draws(self) -> tuple[Draw, ...]:
-        """What a client chooses by: one pass or, with a shared base, all its rows at once."""
+        """Draws to choose a cluster by: one pass or, with a shared base, all rows at once."""
         return (Draw(whole=True) if self.shared else Draw(epochs=1),)
 
     def init(self, new: Initializer, clients: int) -> Clusters:

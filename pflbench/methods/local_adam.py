@@ -1,4 +1,4 @@
-"""What a client does with its Adam's state between local updates."""
+"""State of a client's Adam between local updates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pflbench.optim import Optimizer, State
 from pflbench.typing import Part
 
 Memory = TypeVar("Memory")
-"""What an optimizer remembers."""
+"""State of an optimizer."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class LocalAdam:
     )
 
     def kept(self, state: Memory) -> Memory | Empty:
-        """What a client keeps of an optimizer's state until its next local update; `()` for nothing."""
+        """Part of an optimizer's state that a client keeps until its next local update; `()` for nothing."""
         return () if self.optimizer_state == "reset" else state
 
     def begun(self, by: Optimizer, w: Part, kept: State) -> State:

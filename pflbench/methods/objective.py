@@ -1,4 +1,4 @@
-"""What a method is handed: minibatches, the objective on them, and the maker of initial models."""
+"""Arguments of a method: minibatches, the objective on them, and the maker of initial models."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Objective(Protocol):
 
     @property
     def cacheable(self) -> bool:
-        """Whether a frozen base turns a row into the same features at every look, and the head is one linear layer."""
+        """True if a frozen base gives a row the same features in every pass, and the head is one linear layer."""
 
     def __call__(self, w: Params, b: Batch) -> Scalar:
         """The loss, without a gradient."""

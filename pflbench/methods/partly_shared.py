@@ -34,7 +34,7 @@ Private = Own | Kept
 
 @dataclass(frozen=True)
 class PrivateStart:
-    """What a client that never took part has for its own part."""
+    """Private part of a client that never took part."""
 
     private_init: Literal["server"] | None = hyper(
         None, "The private part before a client's first round: the initial one, or \"server\": the last cohort's mean."
@@ -57,7 +57,7 @@ def kept(state: Private, part: Own) -> Private:
 
 @dataclass(frozen=True)
 class PartlyShared(OwnBatch, LocalRate, SGDOptions, PrivateStart, Method[Params, Private, Sent]):
-    """What FedPer, FedRep and LG-FedAvg have in common; they say which part is shared, and how both are trained.
+    """Base of FedPer, FedRep and LG-FedAvg. A subclass says which part is shared, and how both are trained.
 
     The server's state is a whole model, whose private part stays the initial one; with `private_init="server"` whole
     models are sent and averaged, and it is the mean of the last cohort's.
@@ -70,7 +70,7 @@ class PartlyShared(OwnBatch, LocalRate, SGDOptions, PrivateStart, Method[Params,
 
     @property
     def shared_first(self) -> bool:
-        """Whether the shared part comes before the private one in the vector."""
+        """True if the shared part precedes the private one in the vector."""
         return True
 
     def shared(self, of: Objective | Initializer) -> slice:

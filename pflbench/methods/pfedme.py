@@ -81,7 +81,7 @@ class PFedMe(LocalSteps, LocalRate, Pull, OwnBatch, Method[Params, Empty, PFedMe
         return {"personalized": upload.personal, "local": upload.model}
 
     def personal_draws(self) -> tuple[Draw, ...]:
-        """What a local update draws."""
+        """Minibatches of a local update."""
         return (Draw(steps=self.steps, batch=self.batch, in_passes=bool(self.epochwise)),)
 
     def personalize(

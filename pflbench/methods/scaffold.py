@@ -36,7 +36,7 @@ class ScaffoldServer(NamedTuple):
 
 
 class ScaffoldUpload(NamedTuple):
-    """How far the model and the client's control variate went."""
+    """Changes of the model and of the client's control variate."""
 
     model: Float[Tensor, "*cohort params"]
     control: Float[Tensor, "*cohort params"]

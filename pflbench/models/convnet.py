@@ -20,7 +20,7 @@ from pflbench.vector import Parameter
 
 @dataclass(frozen=True)
 class Modulator:
-    """What a modulator computes gates from, and what they do (CAFeMe Eqs. 4.3-4.4).
+    """Inputs of a modulator, and the use of its gates (CAFeMe Eqs. 4.3-4.4).
 
     `mode`: "c1" a·sigmoid(z), "c0" a + z, "c2" z_a·a + z_b. `batch_norm`: in its convolution blocks. `extra_gate`: also
     on the flattened vector (authors' code). `contextual`: from the rows of a context, not from the batch itself.

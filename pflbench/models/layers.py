@@ -1,4 +1,4 @@
-"""What stands in a module in place of layers that see a batch: batch normalization of real rows, keyed dropout."""
+"""Replacements of layers that see a batch: batch normalization of real rows, dropout with keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pflbench import noise
 
 @dataclass
 class Now:
-    """What the layers of one module need to know of the forward pass that runs, here for one client.
+    """Facts of the running forward pass that the layers of one module need, here for one client.
 
     `mask` ["batch"]: real rows, None for all; `key`: what dropout draws from, None in tests; `dropouts`: how many the
     pass went through so far.
@@ -90,7 +90,7 @@ _SWITCHES: tuple[tuple[Callable[[], bool], Callable[[bool], None]], ...] = (
 
 
 class _Plain:
-    """How many passes need plain attention now, and how the switches were: they are the process's, threads share them.
+    """Number of passes that need plain attention now, and the former switches, which all threads share.
 
     (`torch.nn.attention.sdpa_kernel` must be left by the thread that entered it.)
     """

@@ -34,12 +34,12 @@ CLOSE = 1e-4
 
 
 def is_module(found: object) -> bool:
-    """Whether a user's function returned a module, with or without the name of its head."""
+    """True if a user's function returned a module, with or without the name of its head."""
     return isinstance(found, nn.Module) or (isinstance(found, tuple) and isinstance((*found, None)[0], nn.Module))
 
 
 def seeded(function: Function, shape: tuple[int, int, int], classes: int, seed: int, k: int) -> Any:
-    """What a user's function returns for the k-th model of a seed; torch's global generator is left as it was."""
+    """Call a user's function for the k-th model of a seed; torch's global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(entropy(seed, ("model", "module", k)) % 2**63)
         return function(shape, classes)
@@ -221,7 +221,7 @@ class _Wrapping:
 
 
 def _kind(module: nn.Module, name: str, p: Tensor) -> Kind:
-    """What a module's parameter is for."""
+    """Role of a module's parameter."""
     path, _, last = name.rpartition(".")
     if isinstance(module.get_submodule(path), NORMALIZATIONS):
         return "normalization"

@@ -82,7 +82,7 @@ class Network:
 
     @property
     def batchwise(self) -> bool:
-        """Whether a row's logits depend on its batch's other rows: batch normalization, or CAFeMe's context."""
+        """True if a row's logits depend on other rows of its batch: batch normalization, or CAFeMe's context."""
         if self.mixes is not None:
             return self.mixes
         return any(".norm." in p.name or p.part == "modulator" for p in self.parameters)

@@ -29,7 +29,7 @@ class Context(NamedTuple):
 
 
 class Ops:
-    """What a forward pass may use, here for one client.
+    """Operations of a forward pass, here for one client.
 
     Images are ["batch", "channels", "height", "width"], features ["batch", "features"]. `key`: what dropout draws from
     (int64 scalar), None in tests. `context`: where a network that is `contextual` has its gates from.
@@ -269,4 +269,4 @@ class Columns(Stacked):
 
 
 STACKS: dict[str, type[Stacked]] = {"grouped": Stacked, "columns": Columns}
-"""How a stack convolves: by grouped convolutions, or by matrix products over patches."""
+"""Convolution of a stack: by grouped convolutions, or by matrix products over patches."""
