@@ -49,7 +49,9 @@ def text(of: Explanation, width: int = 100) -> str:
         _section("Trials behind what is tuned", _trials(of), width),
         _section("What is followed, and what differs", _departures(of), width),
         _section("What the method departs from in the paper that it comes from", _method(of), width),
-        _section("Notes on this row and column", [(note, "- ") for note in of.notes], width),
+        _section(
+            "Notes on this row and column", [(note, "- ") for note in filter(None, (*of.notes, of.version))], width
+        ),
         _section("The federation", [(line, "") for line in _federation(of)], width),
         _section("Where it comes from", _runs(of), width),
     ]
