@@ -193,6 +193,8 @@ def syntax(path: Path, text: bytes | None = None) -> ast.Module:
         raise UsageError(f"{path}, line {error.lineno}: {error.msg}.") from error
     except ValueError as error:
         raise UsageError(f"{path} is not Python: {error}.") from error
+    except (MemoryError, RecursionError) as error:
+        raise UsageError(f"{path}: its expressions are nested too deeply. Write them flatter.") from error
 
 
 _tree: Callable[[bytes], ast.Module] = lru_cache(maxsize=256)(ast.parse)

@@ -366,6 +366,13 @@ def test_backslashes_of_strings_and_comments_continue_no_line(tmp_path: Path) ->
     assert digest(tmp_path, text + "# old: \\\n\n") == digest(tmp_path, text)
 
 
+@pytest.mark.parametrize("text", ["x=" + "-" * 100_000 + "1", "x=1" + "+1" * 100_000, "x=a" + ".b" * 100_000])
+def test_code_that_is_nested_too_deeply_is_refused(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"main.py": text})
+    with pytest.raises(UsageError, match=r"main\.py: its expressions are nested too deeply\. Write them flatter\."):
+        version(tmp_path)
+
+
 def test_a_digest_is_the_same_on_every_python(tmp_path: Path) -> None:
     """Runs of different machines are compared by it: found with Python 3.10 to 3.13."""
     assert digest(tmp_path, CODE) == "ce96ff7f9edb"
