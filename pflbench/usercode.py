@@ -27,6 +27,8 @@ from pflbench.errors import UsageError
 _OURS = Path(__file__).parent
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
+_DOCSTRING_READERS = (b"__doc__", b"getdoc")
+"""Text of source files that may compute with docstrings."""
 
 
 class Import(NamedTuple):
@@ -80,9 +82,10 @@ class Code:
     def digest(self) -> str:
         """The version as if no file had comments, docstrings, blank lines or blanks at the end of a line.
 
-        Code of equal digests computes the same numbers, unless it reads its own docstrings.
+        Docstrings count if any of the files may read one. Code of equal digests computes the same numbers.
         """
-        return self._hashed(bare)
+        keeps = any(word in text for text in self.texts.values() for word in _DOCSTRING_READERS)
+        return self._hashed(lambda text: bare(text, keeps))
 
     @property
     def source(self) -> str:
@@ -190,6 +193,8 @@ def syntax(path: Path, text: bytes | None = None) -> ast.Module:
         raise UsageError(f"{path}, line {error.lineno}: {error.msg}.") from error
     except ValueError as error:
         raise UsageError(f"{path} is not Python: {error}.") from error
+    except (MemoryError, RecursionError) as error:
+        raise UsageError(f"{path}: its expressions are nested too deeply. Write them flatter.") from error
 
 
 _tree: Callable[[bytes], ast.Module] = lru_cache(maxsize=256)(ast.parse)
@@ -200,20 +205,25 @@ _Span = tuple[int, int, int, int]
 
 
 @lru_cache(maxsize=256)
-def bare(text: bytes) -> bytes:
+def bare(text: bytes, docstrings: bool = False) -> bytes:
     """Source without comments, docstrings, blank lines, and blanks at the end of a line; strings stay as they are.
 
     All is cut out by its position, so the result is the same for every version of Python that can read the source.
+    Source with a line that a backslash continues is returned unchanged: without the next line, others would be joined.
+    `docstrings`: keep docstrings.
     """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(text).readline)
     source = text.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
     lines = source.split("\n")  # as Python ends them: a form feed, at which `splitlines` cuts, ends no line
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
-    documented = list(_docstrings(ast.parse(source), lines))
+    documented = [] if docstrings else list(_docstrings(ast.parse(source), lines))
     comments = [_span(token.start, token.end) for token in tokens if token.type == tokenize.COMMENT]
     for row, column, last, end in sorted([*comments, *documented], reverse=True):
-        lines[row : last + 1] = [lines[row][:column] + lines[last][end:], *[""] * (last - row)]
+        # The rest stays on the last row, where a string may begin.
+        lines[row : last + 1] = [*[""] * (last - row), lines[row][:column] + lines[last][end:]]
     fixed = {row for first, _, last, _ in _strings(tokens, documented) for row in range(first, last)}
+    if any(line.endswith("\\") for row, line in enumerate(lines) if row not in fixed):
+        return text
     kept = (line if row in fixed else line.rstrip() for row, line in enumerate(lines))
     return "\n".join(line for row, line in enumerate(kept) if line or row in fixed).encode()
 

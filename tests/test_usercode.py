@@ -336,6 +336,43 @@ def test_all_else_is_part_of_the_digest(tmp_path: Path, edit: Callable[[str], st
     assert digest(tmp_path, edit(CODE)) != digest(tmp_path, CODE)
 
 
+APART = {
+    "a blank line that ends a continued one": ("lr = 0.1 \\\n\n-0.05\n", "lr = 0.1 \\\n-0.05\n"),
+    "a comment that ends a continued line": ("lr = 0.1 \\\n# was:\n-0.05\n", "lr = 0.1 \\\n-0.05\n"),
+    "a docstring on a continued line": ('def f(): \\\n  "doc"\nlr = 1\n', "def f(): \\\nlr = 1\n"),
+    "a docstring that is read": ('"""0.1"""\nlr = float(__doc__)\n', '"""0.2"""\nlr = float(__doc__)\n'),
+    "a docstring that inspect reads": (
+        'import inspect\ndef f():\n    "1"\nlr = inspect.getdoc(f)\n',
+        'import inspect\ndef f():\n    "2"\nlr = inspect.getdoc(f)\n',
+    ),
+    "blanks in a string behind a docstring": ('"""a\nb"""; X = """c   \nd"""\n', '"""a\nb"""; X = """c\nd"""\n'),
+}
+
+
+@pytest.mark.parametrize("edit", APART)
+def test_code_that_computes_otherwise_has_another_digest(tmp_path: Path, edit: str) -> None:
+    first, second = (digest(tmp_path, text) for text in APART[edit])
+    assert first != second
+
+
+def test_a_docstring_that_a_neighbor_reads_is_part_of_the_digest(tmp_path: Path) -> None:
+    write(tmp_path, {"helper.py": "def read(one):\n    return one.__doc__\n"})
+    text = 'import helper\nclass A:\n    "1"\nVALUE = helper.read(A)\n'
+    assert digest(tmp_path, text) != digest(tmp_path, text.replace('"1"', '"2"'))
+
+
+def test_backslashes_of_strings_and_comments_continue_no_line(tmp_path: Path) -> None:
+    text = 'X = """a\\\nb"""\nY = "c\\\nd"\n'
+    assert digest(tmp_path, text + "# old: \\\n\n") == digest(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["x=" + "-" * 100_000 + "1", "x=1" + "+1" * 100_000, "x=a" + ".b" * 100_000])
+def test_code_that_is_nested_too_deeply_is_refused(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"main.py": text})
+    with pytest.raises(UsageError, match=r"main\.py: its expressions are nested too deeply\. Write them flatter\."):
+        version(tmp_path)
+
+
 def test_a_digest_is_the_same_on_every_python(tmp_path: Path) -> None:
     """Runs of different machines are compared by it: found with Python 3.10 to 3.13."""
     assert digest(tmp_path, CODE) == "ce96ff7f9edb"

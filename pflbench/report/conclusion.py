@@ -204,7 +204,8 @@ def _of_the_values(of: Explanation) -> Iterator[str]:
 
 def _trials(of: Explanation) -> str:
     """What the stored trials say of the tuned values."""
-    if own := [one for one in of.trials if one.same]:
+    own = [one for one in of.trials if one.same]
+    if own := [one for one in own if one.read_as == of.cell.tuned_by] or own:
         no = "" if all(one.trials[0].chosen for one in own) else "not "
         return f"{no}the best of the stored trials, see below"
     if of.trials:

@@ -27,8 +27,8 @@ def one_table(part: Selection, store: Store, own: Own) -> Expansion:
         UsageError: Something is unknown, nothing that is asked for has results, or several tables have them.
     """
     if part in (Selection(), Selection(precision="fp32")) and (last := latest(store, own)) is not None:
-        return _with_extra_rows(last, store)
-    found = [_with_extra_rows(one, store) for one in with_results(part.but(methods=None), store, own)]
+        return _with_extra_rows(last, store, part.methods)
+    found = [_with_extra_rows(one, store, part.methods) for one in with_results(part.but(methods=None), store, own)]
     _check_methods(found, part.methods)
     done = {run.spec.id for run in store.list() if run.failure is None}
     tables = [_of_methods(table, part.methods) for table in found]
@@ -49,9 +49,9 @@ def _check_methods(tables: Sequence[Expansion], methods: Iterable[str]) -> None:
             raise unknown("method", name, known)
 
 
-def _with_extra_rows(table: Expansion, store: Store) -> Expansion:
+def _with_extra_rows(table: Expansion, store: Store, methods: Sequence[str]) -> Expansion:
     stored = [run for run in store.list() if run.failure is None and not run.spec.validation]
-    cells = extra(table, stored, askers(store)).cells
+    cells = extra(table, stored, askers(store), methods).cells
     rows = dict.fromkeys(cell.row for cell in cells)
     return replace(table, rows=(*table.rows, *rows), cells=(*table.cells, *cells))
 

@@ -10,6 +10,7 @@ from pflbench.report import footer
 from pflbench.report.conclusion import KINDS, conclusion, difference
 from pflbench.report.evidence import Facts
 from pflbench.report.explaining import Explanation, Given, written
+from pflbench.report.reading import WINDOW
 from pflbench.report.runs import commit
 from pflbench.report.text import ranges
 from pflbench.report.trials import doubts
@@ -49,7 +50,9 @@ def text(of: Explanation, width: int = 100) -> str:
         _section("Trials behind what is tuned", _trials(of), width),
         _section("What is followed, and what differs", _departures(of), width),
         _section("What the method departs from in the paper that it comes from", _method(of), width),
-        _section("Notes on this row and column", [(note, "- ") for note in of.notes], width),
+        _section(
+            "Notes on this row and column", [(note, "- ") for note in filter(None, (*of.notes, of.version))], width
+        ),
         _section("The federation", [(line, "") for line in _federation(of)], width),
         _section("Where it comes from", _runs(of), width),
     ]
@@ -181,7 +184,8 @@ def _trials(of: Explanation) -> Iterator[Passage]:
         where = "in this column's setting" if one.same else f"in another setting ({other})"
         models = footer.described(one.stage, of.run.model_copy(update={"validation": run.validation}))
         share = f"{100 * run.validation:g} % of each client's training images"
-        yield f"Seed {run.seed}, {where}: {models}; scored on a held-out {share}, after round {run.rounds}:", ""
+        when = f"after round {run.rounds}" if one.read_as == "last" else f"mean over the last {WINDOW} scored rounds"
+        yield f"Seed {run.seed}, {where}: {models}; scored on a held-out {share}, {when}:", ""
         for trial in one.trials:
             values = ", ".join(f"{key} = {written(value)}" for key, value in trial.values.items())
             accuracy = "failed" if trial.accuracy is None else f"{trial.accuracy:.2f} %"

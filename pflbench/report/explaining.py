@@ -56,6 +56,7 @@ class Explanation:
         value: Its number.
         shelf: The stored runs.
         facts: Of the federation; a text says what is missing for them, None: nobody looked.
+        version: Which version of its method is shown, where there are several or its file has changed.
     """
 
     suite: Suite
@@ -66,6 +67,7 @@ class Explanation:
     value: CellValue
     shelf: Shelf
     facts: Facts | str | None
+    version: str = ""
 
     @cached_property
     def table(self) -> Expansion:
@@ -297,18 +299,18 @@ def explain(
             raise UsageError(f"{derived.id} is the difference of {' and '.join(derived.of)}: explain these.")
     table = expand(content, part, columns=[_column(document, column)])
     shelf = Shelf(store)
-    beside = extra(table, shelf.stored.values(), askers(store)).cells
-    cells = _cells_of(table, row, beside)
+    beside = extra(table, shelf.stored.values(), askers(store), [row])
+    cells = _cells_of(table, row, beside.cells)
     cell = next((one for one in cells if stage in (None, one.stage, table.head(one).label)), None)
     if cell is None:
         raise unknown("stage", str(stage), [one.stage for one in cells])
-    finished = lay_out(table, store)
+    finished = lay_out(table, store, named=[row])
     (numbers,) = (one.cells for one in (*finished.rows, *finished.extra) if one.id == cell.row.id)
     value = numbers[finished.columns.index(table.head(cell))]
     assert value is not None  # since the cell's runs are scored at its stage
     run = cell.needed[0]
     found = look(run, root, table.locations.get(run.id, {})) if root and look else None
-    return Explanation(content, part, table, cells, cell, value, shelf, found)
+    return Explanation(content, part, table, cells, cell, value, shelf, found, beside.notes.get(run.method.name, ""))
 
 
 def _column(document: Document, column: str) -> str:

@@ -47,7 +47,8 @@ class Filled:
         used: The stored runs behind the cells.
         mixed: Lines on the columns that mix data or versions, by the column's id.
         spare: Finished runs with the settings of this table that it does not show.
-        older: Sentences on runs of other versions.
+        older: Sentences on runs of other versions of data and networks.
+        notes: By method, a note on which of its versions is shown.
         shelf: The stored runs.
         read_as: In which of the scored rounds the cells are read.
         other: The suite that stands beside it, if there is one.
@@ -62,6 +63,7 @@ class Filled:
     mixed: Mapping[str, str]
     spare: Sequence[RunSpec]
     older: Sequence[str]
+    notes: Mapping[str, str]
     shelf: Shelf
     read_as: ReadAs
     other: Expansion | None = None
@@ -100,6 +102,7 @@ class Filled:
             mixed={column: line for column, line in self.mixed.items() if column in there},
             spare=[run for run in self.spare if run.method.name in trained],
             older=_left_over(table, [], self.shelf)[1],
+            notes={method: note for method, note in self.notes.items() if method in trained},
         )
 
     def against(self, versus: str) -> Versus:
@@ -114,6 +117,7 @@ def lay_out(
     versus: str | None = None,
     *,
     over_clients: bool = False,
+    named: Sequence[str] = (),
 ) -> Table:
     """The finished table. Depends on nothing but the suite and the stored runs.
 
@@ -123,11 +127,12 @@ def lay_out(
         read_as: In which of the scored rounds it is read.
         versus: The row, or a method that one row shows, that all others are held against.
         over_clients: Whether it says how its cells are spread over clients.
+        named: Methods as the reader typed them, which `present.extra` takes. All rows are shown.
 
     Raises:
         UsageError: `versus` means no row.
     """
-    return finished(fill(table, Shelf(store), askers(store), read_as), versus, over_clients=over_clients)
+    return finished(fill(table, Shelf(store), askers(store), read_as, named), versus, over_clients=over_clients)
 
 
 def _of_rows(some: Mapping[tuple[str, str], V], rows: Collection[str]) -> dict[tuple[str, str], V]:
@@ -153,11 +158,15 @@ def _with_rows(table: Expansion, rows: Collection[str], cells: Iterable[Cell], m
     )
 
 
-def fill(table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last") -> Filled:
-    """The table's cells and those of extra rows, read and summarized. `asked`: who asked for the stored runs."""
-    beside = extra(table, shelf.stored.values(), asked)
+def fill(
+    table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last", methods: Sequence[str] = ()
+) -> Filled:
+    """The table's cells and those of extra rows, read and summarized.
+
+    `asked`: who asked for the stored runs; `methods`: as `present.extra` takes them.
+    """
+    beside = extra(table, shelf.stored.values(), asked, methods)
     spare, older = _left_over(table, beside.spare, shelf)
-    older += beside.notes
     table = replace(table, cells=tuple(cell.read(read_as) for cell in table.cells if cell.has_scores))
     cells = table.places | {table.place(cell): cell.read(read_as) for cell in beside.cells}
     shelf.fetch(run for cell in cells.values() for run in cell.needed)
@@ -168,7 +177,19 @@ def fill(table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last"
     mixed = mixtures(table, used)
     grid = _grid(table, cells, found, mixed, shelf)
     return Filled(
-        table, cells, found, grid, guests, used, mixed, spare, older, shelf, read_as, other=protocol_of(table)
+        table,
+        cells,
+        found,
+        grid,
+        guests,
+        used,
+        mixed,
+        spare,
+        older,
+        beside.notes,
+        shelf,
+        read_as,
+        other=protocol_of(table),
     )
 
 
@@ -232,7 +253,9 @@ def finished(
     named = {row.id: row.title for row in table.rows}
     told_of = public_folder(of.shelf.root)
     mixed = list(of.mixed.values())
-    lines, warnings, summary = footer(table, grid, named | guests, of.used, mixed, of.spare, of.older, told_of)
+    lines, warnings, summary = footer(
+        table, grid, named | guests, of.used, mixed, of.spare, [*of.older, *of.notes.values()], told_of
+    )
     public = lacking(table, grid, told_of, of.shelf.failed)
     filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
     done = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}

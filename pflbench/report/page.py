@@ -89,7 +89,7 @@ def _methods(sheets: Sequence[Sheet]) -> dict[str, Described]:
 
 
 def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sheet:
-    last = fill(table, shelf, asked)
+    last = fill(table, shelf, asked, methods=part.methods)
     fills: dict[ReadAs, Filled] = {"last": last}
     if several(last):
         fills |= {one: reread(last, one) for one in READINGS[1:]}

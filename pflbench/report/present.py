@@ -6,7 +6,7 @@ that recorded no digest have a row for each version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,11 +21,11 @@ from pflbench.units import count
 
 
 class Extra(NamedTuple):
-    """The cells of extra rows, the runs that have no row, and sentences on versions of methods that are not shown."""
+    """The cells of extra rows, the runs that have no row, and by method a note on the version that is shown."""
 
     cells: list[Cell]
     spare: list[RunSpec]
-    notes: list[str]
+    notes: Mapping[str, str]
 
 
 class _Chosen(NamedTuple):
@@ -36,18 +36,25 @@ class _Chosen(NamedTuple):
     left: Sequence[Stored]
     is_now: bool
     """True if its file has this code now."""
+    is_older: bool
+    """True if its file has other code now."""
 
 
-def extra(table: Expansion, stored: Iterable[Stored], asked: Askers) -> Extra:
-    """The extra rows of a table: of each method the version that its file has now or, without runs, the newest one."""
+def extra(table: Expansion, stored: Iterable[Stored], asked: Askers, methods: Iterable[str] = ()) -> Extra:
+    """The extra rows of a table: of each method the version that its file has now or, without runs, the newest one.
+
+    `methods`: names the reader typed. `path/to/file.py:Class` among them says where the file of `file.py:Class` lies.
+    """
+    methods = list(methods)
     stored, own = list(stored), {run.id for cell in table.cells for run in cell.needed}
     mine = _by(lambda run: run.spec.method.name, (run for run in stored if _is_here(run, table, asked)))
-    hidden, alike, notes = set[str](), dict[tuple[str, str], str](), list[str]()
+    hidden, alike, notes = set[str](), dict[tuple[str, str], str](), dict[str, str]()
     for name, runs in mine.items():
-        chosen = _choose(runs, own, _now(name, table.path.parent))
+        chosen = _choose(runs, own, _now(name, table.path.parent, methods))
         alike |= {(name, run.spec.method.version): chosen.version for run in chosen.shown}
         hidden |= {run.spec.id for run in chosen.left}
-        notes += _note(name, chosen)
+        if note := _note(name, chosen):
+            notes[name] = note
     cells, spare = extra_rows(table, (run.spec for run in stored if run.spec.id not in hidden), asked, alike)
     return Extra(cells, spare, notes)
 
@@ -66,14 +73,19 @@ def _choose(runs: Sequence[Stored], own: set[str], now: usercode.Code | None) ->
     shown = [max(several, key=lambda run: (run.spec.id in own, *rank(run))) for several in equal.values()]
     there = own | {run.spec.id for run in shown}
     left = [run for run in runs if run.spec.id not in there]
-    return _Chosen(shown, best.spec.method.version, left, best.code["method"] == digest)
+    is_now = best.code["method"] == digest
+    return _Chosen(shown, best.spec.method.version, left, is_now, is_older=now is not None and not is_now)
 
 
-def _note(name: str, chosen: _Chosen) -> list[str]:
-    """A sentence on the finished runs of a method that are left out; none without any."""
+def _note(name: str, chosen: _Chosen) -> str:
+    """A note on a file that has changed since its runs, and on finished runs that are left out; else empty."""
     left = [run for run in chosen.left if run.failure is None]
+    if not left and not chosen.is_older:
+        return ""
     which = "as its file is now" if chosen.is_now else "in its newest finished version"
-    return [f"{name} is shown {which} ({chosen.version}). Not shown: {_dated(left)}."] if left else []
+    changed = ", and the file has changed since: `pflbench run` trains it as it is now" if chosen.is_older else ""
+    hidden = f" Not shown: {_dated(left)}." if left else ""
+    return f"{name} is shown {which} ({chosen.version}){changed}.{hidden}"
 
 
 def _by(key: Callable[[Stored], str], runs: Iterable[Stored]) -> dict[str, list[Stored]]:
@@ -91,16 +103,24 @@ def _is_here(run: Stored, table: Expansion, asked: Askers) -> bool:
     return there and spec.setting() in table.settings and belongs(spec, table, asked, named=True)
 
 
-def _now(name: str, folder: Path) -> usercode.Code | None:
-    """The code of a method in a file that lies in the current folder or the suite file's; None if there is none."""
+def _now(name: str, folder: Path, methods: Iterable[str]) -> usercode.Code | None:
+    """The present code of a method; None without a file that can be read.
+
+    The file is the one that `methods` names, else the one in the current folder, else the one beside the suite file.
+    """
+    file = next((path for path in _files(name, folder, methods) if path.is_file()), None)
+    try:
+        return usercode.read(file) if file else None
+    except UsageError:  # it is being edited
+        return None
+
+
+def _files(name: str, folder: Path, methods: Iterable[str]) -> Iterator[Path]:
+    """The paths where the file of `file.py:Class` may lie, the most telling first."""
     where, _ = names.split_reference(name)
-    for base in (Path.cwd(), folder):
-        if where.endswith(".py") and Path(where).name == where and (base / where).is_file():
-            try:
-                return usercode.read(base / where)
-            except UsageError:  # it is being edited
-                return None
-    return None
+    if where.endswith(".py") and Path(where).name == where:
+        yield from (Path(names.split_reference(one)[0]) for one in methods if names.without_folder(one) == name)
+        yield from (base / where for base in (Path.cwd(), folder))
 
 
 def _age(run: Stored) -> tuple[bool, str, str]:

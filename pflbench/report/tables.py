@@ -67,7 +67,7 @@ def reported(
     """
     found = asked_for(part, store, own, spread=spread, newest=newest, read_as=read_as)
     shelf, asked = Shelf(store), askers(store)
-    filled = [fill(one, shelf, asked, read_as) for one in found.shown]
+    filled = [fill(one, shelf, asked, read_as, part.methods) for one in found.shown]
     check_known(part.methods, names(found.counted.values(), filled))
     tables = [counted_rows(one, part.methods) for one in found.counted.values()]
     tables += [finished(one, versus, over_clients=over_clients, methods=part.methods) for one in filled]

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pflbench.errors import PflbenchError
-from pflbench.report.reading import Shelf, average, by_client, scored
+from pflbench.report.reading import WINDOW, Shelf, average, by_client, by_round, scored
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
-from pflbench.suite.cells import Cell
+from pflbench.suite.cells import Cell, ReadAs
 from pflbench.suite.tuning import judged_by, text
 
 
@@ -34,13 +34,14 @@ class Trial(NamedTuple):
 class Tried(NamedTuple):
     """Trials of one setting and seed, those of `run`, the best first. `same`: the setting is the cell's own.
 
-    `stage`: of the model that was scored.
+    `stage`: of the model that was scored. `read_as`: in which of the scored rounds.
     """
 
     same: bool
     run: RunSpec
     stage: str
     trials: list[Trial]
+    read_as: ReadAs = "last"
 
 
 def tried(cell: Cell, stages: Sequence[Shown], keys: Sequence[str], shelf: Shelf) -> list[Tried]:
@@ -49,8 +50,31 @@ def tried(cell: Cell, stages: Sequence[Shown], keys: Sequence[str], shelf: Shelf
     `stages`: those that the cell's row is shown at, of which one decides.
     """
     nearest, groups = _nearest(cell, stages, keys, shelf)
-    found = (_tried(cell, specs, stages, shelf, nearest == 0) for specs in groups)
+    found = (
+        _tried(cell, specs, stages, shelf, nearest == 0, read_as, _differing(group))
+        for group in groups
+        for read_as, specs in _by_reading(cell, group, stages, shelf)
+    )
     return [one for one in found if one.trials]
+
+
+def _by_reading(
+    cell: Cell, specs: Sequence[RunSpec], stages: Sequence[Shown], shelf: Shelf
+) -> list[tuple[ReadAs, Sequence[RunSpec]]]:
+    """Trials by the rounds that they are read in: as the suite chose, or the last round of trials scored less often.
+
+    Failed trials are counted with the former.
+    """
+    if cell.tuned_by == "last":
+        return [("last", specs)]
+    results = {spec: shelf.read(spec) for spec in specs}
+    reading = replace(cell.reading, stage=_stage(cell, specs[0], stages), steps=None)
+    seldom = [spec for spec, one in results.items() if one is not None and len(by_round(one, reading)) < WINDOW]
+    often = [spec for spec in specs if spec not in seldom]
+    if all(results[spec] is None for spec in often):
+        return [("last", specs)]
+    found: list[tuple[ReadAs, Sequence[RunSpec]]] = [(cell.tuned_by, often), ("last", seldom)]
+    return [(read_as, some) for read_as, some in found if some]
 
 
 def _nearest(
@@ -168,12 +192,30 @@ def cautions(cells: Iterable[Cell], done: Container[tuple[str, str]], shelf: She
     return [f"{about}: {', '.join(names)}." for about, names in told.items() if names]
 
 
-def _tried(cell: Cell, specs: Sequence[RunSpec], stages: Sequence[Shown], shelf: Shelf, same: bool) -> Tried:
+def _stage(cell: Cell, run: RunSpec, stages: Sequence[Shown]) -> Shown:
+    """The stage of a trial whose scores choose."""
+    return judged_by([stage for stage in stages if stage in run.scoring.stages] or [cell.stage])
+
+
+def _differing(specs: Sequence[RunSpec]) -> list[str]:
+    """The hyperparameters in which these trials differ."""
+    keys = [*specs[0].method.hyper, "finetune.lr"]
+    return [key for key in keys if len({str(_used(spec, key)) for spec in specs}) > 1]
+
+
+def _tried(
+    cell: Cell,
+    specs: Sequence[RunSpec],
+    stages: Sequence[Shown],
+    shelf: Shelf,
+    same: bool,
+    read_as: ReadAs,
+    keys: Sequence[str],
+) -> Tried:
     first = specs[0]
-    keys = [*first.method.hyper, "finetune.lr"]
-    differing = [key for key in keys if len({str(_used(spec, key)) for spec in specs}) > 1]
-    stage = judged_by([stage for stage in stages if stage in first.scoring.stages] or [cell.stage])
-    reading = replace(cell.reading, stage=stage, steps=cell.reading.steps if stage == cell.stage else None)
+    stage = _stage(cell, first, stages)
+    steps = cell.reading.steps if stage == cell.stage else None
+    reading = replace(cell.reading, stage=stage, steps=steps, read_as=read_as)
     trials = []
     for spec in specs:
         accuracy, clients = None, ()
@@ -184,11 +226,11 @@ def _tried(cell: Cell, specs: Sequence[RunSpec], stages: Sequence[Shown], shelf:
                 continue
             accuracy = float(average(rounds, reading, result).mean())
             clients = tuple((100 * by_client(rounds).values.mean(axis=0)).tolist())
-        values = {key: _used(spec, key) for key in differing}
+        values = {key: _used(spec, key) for key in keys}
         chosen = all(_used(cell.needed[0], key) == value for key, value in values.items())
         trials.append(Trial(values, accuracy, chosen, spec.id, clients))
     trials.sort(key=lambda trial: -1.0 if trial.accuracy is None else trial.accuracy, reverse=True)
-    return Tried(same, first, stage, trials)
+    return Tried(same, first, stage, trials, read_as)
 
 
 def _used(spec: RunSpec, key: str) -> Any:

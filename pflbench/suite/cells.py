@@ -136,6 +136,7 @@ class Cell:
         choices: Per seed, the points of the row's grid, of which each client takes the one with the best validation
             accuracy; empty without a grid.
         follows: What its runs follow, in words.
+        tuned_by: Scored rounds of the trials that chose its tuned values, as far as trials have so many.
     """
 
     row: TableRow
@@ -146,6 +147,7 @@ class Cell:
     sources: Mapping[str, str] = field(default_factory=dict)
     choices: tuple[tuple[Choice, ...], ...] = ()
     follows: str = ""
+    tuned_by: ReadAs = "last"
 
     @property
     def stage(self) -> Shown:

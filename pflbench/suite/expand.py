@@ -155,6 +155,8 @@ class _Filler:
         unread = origins.unread(runs[0], selected.info)
         sources = {key: source for key, source in settings.items() if key not in unread} | values | of_links
         followed = origins.follows(self.document, selected.row, self.column.id)
+        read = self.document.tune.read
+        by = read.get(selected.row.id) or read.get(selected.key, "last")
         cells = []
         for stage in selected.row.stages:
             steps = None
@@ -163,7 +165,7 @@ class _Filler:
             reading = Reading(stage, steps, self.column.smallest, rule.mean)
             reference = resolve.printed(self.document, selected.row.id, self.column.id, stage)
             own_sources = sources | tuning if stage == "finetuned" else sources
-            cells.append(Cell(selected.row, self.column, reading, runs, reference, own_sources, choices, followed))
+            cells.append(Cell(selected.row, self.column, reading, runs, reference, own_sources, choices, followed, by))
         return cells
 
     def _links(self, selected: SelectedRow) -> tuple[tuple[Link, ...], dict[str, str]]:

@@ -221,7 +221,7 @@ def _notes(own: Raw, theirs: Raw) -> list[Any]:
 
 def _tune(own: Raw, below: Raw, columns: Sequence[str | None]) -> Raw:
     """`[tune]` with what it takes over; no grids where it halves trials: its rows are tuned in another way."""
-    given_up = ("grid", "points", "reduced") if "halving" in own else ()
+    given_up = ("grid", "points", "reduced", "read") if "halving" in own else ()
     kept = {key: value for key, value in below.items() if key not in given_up}
     return merged(kept | {"columns": [id_ for id_ in below.get("columns", []) if id_ in columns]}, own)
 
@@ -250,7 +250,7 @@ def _without(raw: Raw, names: set[str]) -> Raw:
     """A suite without what it says of these methods and row ids, of which the extending file has no row."""
 
     def kept(table: Raw) -> Raw:
-        about = [key for key in ("hyper", "sources", "finetune", "grid", "points", "reduced") if key in table]
+        about = [key for key in ("hyper", "sources", "finetune", "grid", "points", "reduced", "read") if key in table]
         return table | {key: {name: v for name, v in table[key].items() if name not in names} for key in about}
 
     def columns(profile: Raw) -> Raw:

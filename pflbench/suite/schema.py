@@ -396,7 +396,8 @@ class Tune(TomlTable):
 
     `columns` are tuned if none is asked for, with `seed` or with all `seeds`; trials are scored on a `validation` share
     of the support. `points` are in place of a grid: the trials one by one. `finetune.lr` is a key like the others.
-    With `halving` (`"12@3,4@10"`, see `halving`), grids are taken whole, and each row is tuned for itself.
+    With `halving` (`"12@3,4@10"`, see `halving`), grids are taken whole, and each row is tuned for itself. `read`, by
+    method or row id: the scored rounds that chose the suite's values, where it was not the last one alone.
     """
 
     seed: Annotated[int, Field(ge=0)] = 41
@@ -407,6 +408,7 @@ class Tune(TomlTable):
     points: dict[str, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
     reduced: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
     halving: Annotated[str, AfterValidator(_halving)] | None = None
+    read: dict[str, Literal["last", "last-10"]] = Field(default_factory=dict)
 
     @property
     def all_seeds(self) -> tuple[int, ...]:

@@ -85,6 +85,8 @@ def check_tuning(suite: Suite) -> None:
     document = suite.document()
     rows = suite_rows(suite, document)
     named = {selected.key: selected for selected in rows} | {selected.row.id: selected for selected in rows}
+    with at(f"{suite.path}: tune.read"):
+        all_known("method", document.tune.read, named)
     for key, tables in (("grid", document.tune.grid), ("points", document.tune.points)):
         with at(f"{suite.path}: tune.{key}"):
             all_known("method", tables, named)

@@ -228,6 +228,32 @@ def test_a_tuned_value_that_is_the_suites_is_known_as_chosen(cli, suite, folder:
     )
 
 
+def test_trials_are_ranked_by_the_scored_rounds_that_chose(cli, folder: Path) -> None:
+    """Rounds of three trials: lr 0.05 was chosen by the last ten, 0.1 ends higher, and 0.2 was scored once."""
+    tuned = 'fedavg = { epochs = 1, lr = { value = 0.05, source = "tuned" } }'
+    text = SUITE.replace("fedavg = { epochs = 1, lr = 0.05 }", tuned).replace("rounds = 2", "rounds = 12")
+    path = folder / "tiny.toml"
+    path.write_text(text)
+    (search,) = searches(load(str(path)), "fedavg", columns=["shards"], grid=["lr=0.05,0.1,0.2"])
+    for trial, (walk, end) in zip(search.trials, ((8, 4), (5, 9), (0, 7)), strict=True):
+        rounds = range(1, 13) if walk else [12]
+        scores = tuple(
+            Score("global", round, 0, client, (end if round == 12 else walk) - client % 2, 10, 1.0,
+                  ((end if round == 12 else walk) - client % 2) / 10)
+            for round in rounds for client in (58, 59)
+        )  # fmt: skip
+        Store(folder / "results").write(RunResult(trial.run, scores, {"data_hash": "d"}))
+    cell = ("explain", "tiny.toml", "fedavg", "shards", "--no-data")
+    assert "85.00 % lr = 0.1" in " ".join(part(cli(*cell).out, "Trials behind what is tuned").split())
+    path.write_text(text + '\n[tune.read]\nfedavg = "last-10"\n')
+    out = cli(*cell).out
+    told = " ".join(part(out, "Trials behind what is tuned").split())
+    assert "training images, mean over the last 10 scored rounds: 71.00 % lr = 0.05 <- used here 49.00 % lr" in told
+    assert told.count("after round 12: 65.00 % lr = 0.2") == 1
+    assert "The lead over the next best is 22.00 points" not in told, "which is no doubt"
+    assert "not the best" not in " ".join(out.split())
+
+
 GRAVE = """
 [[departure]]
 what = "start"

@@ -129,7 +129,10 @@ def test_a_table_shows_one_version_of_a_file_and_counts_the_others(cli, folder: 
     # An edit of the code: what its newest finished version gave, until it is trained.
     second = names.code("foo.py:Foo").version
     method_file(foo, ("lr: float = 0.05", "lr: float = 0.0"))
-    assert rows_of_foo(cli) == ([row], [])
+    found, (note,) = rows_of_foo(cli)
+    assert found == [row] and re.fullmatch(
+        r"foo.py:Foo is shown in its newest finished version \(\w+\), and the file has changed since: .*", note
+    )
     assert "2 to do" in cli(*run).out
     ((title, seeds, mean),), (note,) = rows_of_foo(cli)
     assert (title, seeds) == ("Foo", "2")
@@ -604,3 +607,41 @@ def test_without_the_files_seeds_of_two_versions_are_never_averaged_silently(cli
         table,
     )
     assert " † " in table.split("Paper:")[0] and "Given in Own" not in table
+
+
+@pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
+def test_the_file_that_m_names_decides_its_version_from_any_folder(
+    cli, folder: Path, monkeypatch, relative: bool
+) -> None:
+    (folder / "lab").mkdir()
+    (folder / "elsewhere").mkdir()
+    foo = folder / "lab/foo.py"
+    suite, results = str(folder / "tiny.toml"), ("--results", str(folder / "results"))
+    monkeypatch.chdir(folder / "elsewhere")
+    named = "../lab/foo.py:Foo" if relative else f"{foo}:Foo"
+    run = ("run", "-s", suite, "--column", "dirichlet", "-m", named, "--seeds", "0", *results)
+    report = ("report", "-s", suite, "--column", "dirichlet", "-m", named, *results)
+
+    def shown() -> str:
+        return next(line["mean"] for line in csv.DictReader(cli(*report, "--format", "csv").out.splitlines()))
+
+    method_file(foo)
+    assert cli(*run).code == 0
+    first, number = names.code(named).version, shown()
+    method_file(foo, ("lr: float = 0.05", "lr: float = 0.0"))
+    assert cli(*run).code == 0
+    second = names.code(named).version
+    assert shown() != number
+    method_file(foo)  # the first version again, which finished before the second
+    assert shown() == number
+    note = f"foo.py:Foo is shown as its file is now ({first}). Not shown: 1 run of version {second} ("
+    assert note in cli(*report, "--full").out
+    explained = " ".join(cli("explain", suite, named, "dirichlet", "--no-data", *results).out.split())
+    assert note in explained and f"pflbench {float(number):.2f}" in explained
+    # An edit that no run has: the newest finished version, and a note that the file has changed.
+    method_file(foo, ("lr: float = 0.05", "lr: float = 0.01"))
+    assert shown() != number
+    changed = f"in its newest finished version ({second}), and the file has changed since"
+    text = cli(*report, "--full").out
+    assert changed in text and text.count("has changed since") == 1
+    assert changed in " ".join(cli("explain", suite, named, "dirichlet", "--no-data", *results).out.split())

@@ -199,6 +199,8 @@ def test_rows_that_leave_it_open(tmp_path: Path) -> None:
         ({"grid": {"fedavg": {"lr": [1, 1.0]}}}, "tune.grid.fedavg.lr: a value is there twice."),
         ({"grid": {"fedavg": {"lr": ["x"]}}}, "tune.grid.fedavg.lr: fedavg.lr must be float, not 'x'."),
         ({"grid": {"fedavg": GRID, "ditto": {"lam": [1.0]}}}, "tune.grid: Unknown method 'ditto'."),
+        ({"read": {"fedavgg": "last-10"}}, "tune.read: Unknown method 'fedavgg'. Did you mean 'fedavg' or"),
+        ({"read": {"fedavg": "best"}}, "tune.read.fedavg: "),
         ({"reduced": {"fedavgg": ["lr"]}}, "tune.reduced.fedavgg: unknown key, did you mean 'fedavg'?"),
         ({"reduced": {"fedavg": ["rl"]}}, "tune.reduced.fedavg[0]: Unknown hyperparameter 'rl'. Did you mean"),
         ({"reduced": {"fedavg": []}}, "tune.reduced.fedavg: "),
