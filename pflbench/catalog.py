@@ -74,7 +74,7 @@ class MethodInfo(Info):
     version: str = ""
     stages: Stages = dataclasses.field(default_factory=Stages)
     minibatches: bool = True
-    """Whether its clients draw any; if not, the batch size changes nothing."""
+    """True if its clients draw minibatches; else the batch size changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def _read(tree: ast.Module, path: Path, reference: str) -> _Schema | None:
 
 
 def _of_lineage(declared: Sequence[Declared]) -> _Schema | None:
-    """What a class and its bases declare; None where their source does not tell."""
+    """Declarations of a class and its bases; None where their source does not tell."""
     if not _is_dataclass(declared[0].node):
         return None
     try:
@@ -309,12 +309,12 @@ def _imported(reference: str) -> _Schema:
 
 
 def _reads(declared: Sequence[Declared]) -> bool:
-    """Whether a dataset or partition says which files it reads."""
+    """True if a dataset or partition says which files it reads."""
     return any("files" in one.body for one in declared)
 
 
 def _draws_minibatches(declared: Sequence[Declared]) -> bool:
-    """Whether a method's clients draw minibatches, to train or to adapt; True where its source does not tell."""
+    """True if a method's clients draw minibatches, to train or to adapt, or where its source does not tell."""
     calls: list[ast.Call] = []
     for name in ("draws", "personal_draws"):
         written = (item for one in declared for item in one.node.body if isinstance(item, ast.FunctionDef))

@@ -58,7 +58,7 @@ def lineage(reference: str, stored: ast.Module | None = None) -> tuple[Declared,
 
 
 def declared(kind: names.Kind, name: str, attribute: str, default: Any) -> Any:
-    """What the class behind a name says of itself by a literal in its body, or inherits.
+    """Literal that the class behind a name has in its body, or inherits.
 
     The default where it says nothing or where its source does not tell, such as of a user's file that is not there.
     """

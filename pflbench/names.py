@@ -133,7 +133,7 @@ def _needs_grant(reference: str) -> bool:
 
 
 def is_reference(name: str) -> bool:
-    """Whether `name` points at code (`path/to/file.py:Class`, `module:attr`) rather than naming an entry."""
+    """True if `name` points at code (`path/to/file.py:Class`, `module:attr`) rather than naming an entry."""
     return ":" in name
 
 
@@ -146,7 +146,7 @@ def split_reference(reference: str) -> tuple[str, str]:
 
 
 def without_folder(name: str) -> str:
-    """What a spec calls it: `a/b.py:C` → `b.py:C`; anything else as it is."""
+    """Name in a spec: `a/b.py:C` becomes `b.py:C`; anything else stays."""
     where, _, attribute = name.rpartition(":")
     return f"{Path(where).name}:{attribute}" if where.endswith(".py") else name
 
@@ -200,7 +200,7 @@ _own_file = cache(_module_file)
 
 
 def is_users(reference: str) -> bool:
-    """Whether a reference points at code that does not come with pflbench."""
+    """True if a reference points at code that does not come with pflbench."""
     where, _ = split_reference(reference)
     return where.endswith(".py") or not usercode.is_ours(where)
 
@@ -253,7 +253,7 @@ _NEEDED: dict[Kind, tuple[str, ...]] = {
     "datasets": ("shape", "classes", "load", "status"),
     "partitions": ("__call__",),
 }
-"""What a class of a kind must have, where something else would only show later."""
+"""Attributes that a class of a kind must have, checked before anything runs."""
 _METHOD = "pflbench.methods.base", "Method"
 
 

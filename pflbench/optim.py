@@ -10,7 +10,7 @@ import torch
 from pflbench.typing import Part, Scalar
 
 State = Any
-"""What an optimizer remembers between two updates: a tree of tensors."""
+"""State of an optimizer between two updates: a tree of tensors."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""What one run leaves behind: scores per client and moment, provenance, or the failure. Plain values, no torch."""
+"""Result of one run: scores per client and moment, provenance, or the failure. Plain values, no torch."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Wanted(Selection):
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
+        """True if nothing is left out."""
         return self == Wanted()
 
 

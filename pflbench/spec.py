@@ -67,7 +67,7 @@ class Finetune(_Strict):
 
 
 class Scoring(_Strict):
-    """Who is scored after the last round, at which stages, and how a client's accuracy is formed.
+    """Scoring after the last round: clients, stages, and the average that forms a client's accuracy.
 
     `average = "batches"`: a client's accuracy is the unweighted mean over its query batches (a tail batch of one
     example is skipped unless it is the only one); `"examples"`: correct / count.
@@ -169,7 +169,7 @@ class RunSpec(_Strict):
 
     @property
     def keeps_tail(self) -> bool:
-        """Whether a pass over a client's rows has a last minibatch below the batch size.
+        """True if a pass over a client's rows has a last minibatch below the batch size.
 
         Passes that are drawn anew have it, whatever `tail` says.
         """
@@ -177,7 +177,7 @@ class RunSpec(_Strict):
 
     @property
     def drawn_for(self) -> tuple[str, ...]:
-        """What the names of the streams end with that draw splits, minibatches, cohorts and arrivals."""
+        """Suffix of the names of the streams that draw splits, minibatches, cohorts and arrivals."""
         return (self.method.name,) if self.draws == "per-method" else ()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -200,7 +200,7 @@ class RunSpec(_Strict):
 
     @cached_property
     def _around_seed(self) -> tuple[str, str]:
-        """What stands in `canonical` before and after the seed: runs that differ by it alone write the rest once."""
+        """Parts of `canonical` before and after the seed: runs that differ by it alone write the rest once."""
         fields = self.model_dump(mode="json", exclude={"seed"}, exclude_defaults=True)
         before = {key: value for key, value in fields.items() if key < "seed"}
         after = {key: value for key, value in fields.items() if key > "seed"}  # `training_clients` is always there
@@ -224,7 +224,7 @@ class RunSpec(_Strict):
         return self.model_copy(update=update | ({"model_version": digests["model"]} if "model" in digests else {}))
 
     def setting(self) -> str:
-        """What two runs must share to stand in one column.
+        """Key that runs of one column share.
 
         All but method, what was trained before it, seed, fine-tuning rate, and stages.
         """
@@ -239,7 +239,7 @@ class RunSpec(_Strict):
         return _compact(fields)
 
     def group(self) -> str:
-        """What two runs must share to be trained as one batch: everything but the seed."""
+        """Key that runs trained as one batch share: everything but the seed."""
         return _compact(self.model_dump(mode="json", exclude={"seed": True}))
 
     def __hash__(self) -> int:

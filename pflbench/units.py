@@ -36,13 +36,13 @@ def size(text: str) -> int:
 
 
 class Interval(NamedTuple):
-    """So many rounds, or so many seconds."""
+    """Interval in rounds or in seconds."""
 
     rounds: int | None = None
     seconds: float | None = None
 
     def over(self, rounds: int, seconds: float) -> bool:
-        """Whether so many rounds and seconds since the last time are enough."""
+        """True if these rounds or seconds since the last time are enough."""
         return (self.rounds is not None and rounds >= self.rounds) or (
             self.seconds is not None and seconds >= self.seconds
         )
@@ -106,5 +106,5 @@ def consecutive(numbers: Iterable[int]) -> list[list[int]]:
 
 
 def seed_text(seeds: Iterable[int]) -> str:
-    """What `parse_seeds` takes: `0-4`, or `0-2,7`."""
+    """Text that `parse_seeds` takes: `0-4`, or `0-2,7`."""
     return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in consecutive(seeds))

@@ -15,7 +15,7 @@ from torch import Tensor
 from pflbench.errors import UsageError
 
 Kind = Literal["weight", "bias", "normalization"]
-"""What a parameter is for."""
+"""Role of a parameter."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Parameter:
 
     @property
     def weight(self) -> bool:
-        """Whether it is a layer's weight, and not a bias or a normalization's."""
+        """True for a layer's weight; False for a bias and for a normalization's parameters."""
         return self.kind == "weight"
 
     def draw(self, generator: torch.Generator) -> Tensor:

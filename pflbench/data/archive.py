@@ -68,7 +68,7 @@ def unpacked(archive: Path) -> Path:
 
 
 def _is_whole(folder: Path, listed: Path) -> bool:
-    """Whether all is there that was unpacked, and nothing else; somebody may have cleared up in the cache."""
+    """True if all unpacked files are there and no others; the cache may have been cleaned."""
     with contextlib.suppress(OSError):  # another process may be replacing it
         return folder.is_dir() and read_json(listed) == _sizes(folder)
     return False

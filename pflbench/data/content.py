@@ -1,4 +1,4 @@
-"""What a user's dataset or partition reads or makes, or a built-in one reads of the user's files, as a hash.
+"""Hash of the content that a user-supplied dataset or partition reads or makes, or a built-in one reads of user files.
 
 Where it lies on this machine is no part of it.
 """
@@ -34,7 +34,7 @@ _MANY = 500
 
 
 def reads(made: object, named: Named) -> bool:
-    """Whether what a dataset or partition reads is part of a run's identity: a user's class, or one with `files`."""
+    """True if a dataset's or partition's content is part of a run's identity: a user's class, or one with `files`."""
     return named.version is not None or hasattr(made, "files")
 
 
@@ -89,7 +89,7 @@ def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
 
 
 class Read(NamedTuple):
-    """What a dataset or partition reads: its hash, and its files by name and path; None if it declares none."""
+    """Content of a dataset or partition: its hash, and its files by name and path; None if it declares none."""
 
     content: str | None
     files: list[list[str]] | None
@@ -132,7 +132,7 @@ def _reading(key: str) -> Path:
 
 
 def pool(dataset: Dataset, root: Path, seed: int) -> Source:
-    """What a dataset loads for a seed: the same for all, where its class says so."""
+    """Source that a dataset loads for a seed; the same for all seeds where its class says so."""
     return dataset.load(root, seed if getattr(dataset, "seeded", True) else 0)
 
 
@@ -171,7 +171,7 @@ def _stamp(files: Iterable[tuple[str, Path]]) -> tuple[str, int]:
 
 
 def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> set[tuple[str, Path]]:
-    """What `files` declares, folders with all that is in them, by name: below the data root, else below the folder.
+    """Files that `files` declares, by name, folders with all their files: below the data root, else below the folder.
 
     Names count because some datasets keep labels in them. What an option of the object names is seen from there, as
     where it lies is no part of it; nor is where a published dataset's `folders` lie.
@@ -248,7 +248,7 @@ def _cache() -> Path:
 
 
 def _remembered() -> dict[str, list[Any]]:
-    """What other processes kept for this one, but for what somebody wrote into it."""
+    """Hashes that other processes kept for this one, without malformed ones."""
     kept = read_json(_cache())
     known = kept.items() if isinstance(kept, dict) else ()
     return {path: one for path, one in known if isinstance(one, list) and len(one) in (3, 4)}

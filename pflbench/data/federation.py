@@ -223,7 +223,7 @@ def _hold_out(support: Rows, validation: float, drawn: _Drawn, client: int) -> t
 
 
 def _check(hands: Sequence[Sequence[Rows]], clients: int, most: Mapping[str, int], shares: bool) -> None:
-    """What every partition promises, also a user's own. `most`: what each client is given, and of how many rows."""
+    """Check the promises of every partition. `most`: each client's share, and of how many rows."""
     if len(hands) != clients:
         raise UsageError(f"The partition made {len(hands)} clients instead of {clients}.")
     held = []

@@ -18,7 +18,7 @@ from pflbench.errors import DataMissing, PflbenchError
 
 
 class Header(NamedTuple):
-    """What a file says of an array."""
+    """Header of an array in a file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]

@@ -1,4 +1,4 @@
-"""What datasets of a user's own images share: size and normalization as options."""
+"""Base of datasets of user images: size and normalization as options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OwnImages:
 
     seeded: ClassVar[bool] = False
     name: ClassVar[str]
-    """What suite files and messages call it."""
+    """Name in suite files and messages."""
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
@@ -83,7 +83,7 @@ class OwnImages:
         return self.labels.classes
 
     def files(self, root: Path) -> list[Path]:
-        """What is read."""
+        """Path that is read."""
         return [self.place]
 
     def fetch(self, root: Path) -> None:

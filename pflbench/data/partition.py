@@ -1,4 +1,4 @@
-"""What a partition is: it says which rows of the pool each client holds; a dealer also which ones it is scored on."""
+"""Partitions: they choose the rows of the pool that each client holds; a dealer also those that it is scored on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Dealer(Protocol):
 
     @property
     def shares(self) -> bool:
-        """Whether clients may hold the same rows."""
+        """True if clients may hold the same rows."""
 
     def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
         """Support and query of every client, neither of them empty, no row twice. Raises as a `Partition`.

@@ -31,7 +31,7 @@ class Picture(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """What the files' headers say: int64 ["images", 2], heights and widths; bool ["images"], which images are gray."""
+    """Sizes from headers of files: int64 ["images", 2], heights and widths; bool ["images"], which images are gray."""
 
     sizes: npt.NDArray[np.int64]
     gray: npt.NDArray[np.bool_]

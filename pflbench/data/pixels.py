@@ -24,7 +24,7 @@ _AT_ONCE = 1 << 22
 
 
 def image_shape(where: str, shape: tuple[int, ...], layout: Layout | None) -> tuple[Shape, Layout]:
-    """What an array of images holds: the shape of one, and where its channels stand.
+    """Layout of an array of images: the shape of one, and the place of its channels.
 
     `shape`: ["images", "height", "width"], which is gray, or with a fourth axis for the channels, as `layout` says.
     Where it says nothing, channels are the second or the last axis, whichever alone has 1 or 3 entries.

@@ -1,4 +1,4 @@
-"""What takes long to read from a dataset's files, made once, kept on this machine, and shared by its processes.
+"""Cache of slowly read dataset files: made once, kept on this machine, and shared by its processes.
 
 A file of the cache, in `cache_folder() / "prepared"`, is: 64 hexadecimal digits, the SHA-256 of the rest; the arrays'
 types and shapes as a line of JSON; the arrays one after another. Every part begins at a multiple of 64 bytes. Any file

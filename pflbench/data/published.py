@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Known(NamedTuple):
-    """What is known of a published file: its official MD5, its bytes unless they depend on who wrote it, its images."""
+    """Facts of a published file: its official MD5, its bytes unless they depend on the writer, its images."""
 
     md5: str = ""
     size: int | None = None
@@ -28,25 +28,25 @@ class Known(NamedTuple):
 
 
 class Published:
-    """What one publisher distributes, as it lies in the data root."""
+    """Files of one publisher, as they lie in the data root."""
 
     by_hand: ClassVar[str] = ""
-    """How to get it without a download, if there is but one way."""
+    """Way to get it where there is no download."""
 
     def parts(self, root: Path) -> Mapping[Path, Known]:
         """The files and folders that are needed, in the order in which they are read."""
         raise NotImplementedError
 
     def folders(self, root: Path) -> list[Path]:
-        """Those whose place is no part of a run's identity: the names of the files in them are seen from there."""
+        """Folders whose place is no part of a run's identity: names of their files are relative to them."""
         return []
 
     def missing(self, root: Path) -> list[str]:
-        """What is not there, for a message."""
+        """Missing files, for a message."""
         return [str(path) for path in self.parts(root) if not path.exists()]
 
     def how(self, root: Path) -> str:
-        """How to get what is not there."""
+        """Way to get the missing files."""
         return f"{self.by_hand}: {', '.join(self.missing(root))}"
 
     def fetch(self, root: Path) -> None:
@@ -57,7 +57,7 @@ class Downloaded(Published):
     """Base of a dataset that torchvision downloads, all of it at once."""
 
     name: ClassVar[str]
-    """What messages call it: CIFAR-10. Without the hyphen, torchvision's class."""
+    """Name in messages: CIFAR-10. Without the hyphen, torchvision's class."""
     command: ClassVar[str]
     """The name under which `pflbench data fetch` knows it."""
 

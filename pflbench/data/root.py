@@ -32,7 +32,7 @@ def cache_folder() -> Path:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file of the cache holds; None if it is not there or cannot be read."""
+    """Content of a JSON file of the cache; None if it is missing or cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

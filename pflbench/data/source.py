@@ -1,4 +1,4 @@
-"""What a dataset is: options that load into a `Source`, and the checks that dataset files share."""
+"""Datasets: options that load into a `Source`, and the checks that dataset files share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class UnofficialFile(UserWarning):
 
 
 class Normalization(NamedTuple):
-    """What is done to images in [0, 1], per channel: subtract `mean`, divide by `std`."""
+    """Normalization of images in [0, 1], per channel: subtract `mean`, divide by `std`."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -30,7 +30,7 @@ class Normalization(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What a dataset loads: one pool of examples, not yet divided among clients.
+    """Pool of examples that a dataset loads, not yet divided among clients.
 
     Attributes:
         images: uint8 ["pool", "channels", "height", "width"], on the CPU.
@@ -92,7 +92,7 @@ class Dataset(Protocol):
 
     @property
     def seeded(self) -> bool:
-        """Whether the pool depends on the seed; where a class does not say, it is taken to."""
+        """True if the pool depends on the seed; the default for a class without it."""
 
     def load(self, root: Path, seed: int) -> Source:
         """The pool for this seed, from files under `root`; never touches the network.
@@ -169,6 +169,6 @@ def _looked_at(source: Source, dataset: Dataset) -> Iterator[tuple[bool, str]]:
 
 
 def _kind(value: object) -> str:
-    """What an array is, in a few words."""
+    """Description of an array in a few words."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     return f"{type(value).__name__} of {dtype}, {tuple(shape)}" if shape is not None else type(value).__name__

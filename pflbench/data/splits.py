@@ -44,7 +44,7 @@ _ROOM = 2**63
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What a file says.
+    """Content of a file.
 
     Attributes:
         train: Row numbers of each client, int64.
@@ -58,7 +58,7 @@ class Split:
 
 
 def read_split(path: Path) -> Split:
-    """What a file says, whatever pool it is for.
+    """Content of a file for any pool.
 
     Raises:
         DataMissing: There is no such file.

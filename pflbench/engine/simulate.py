@@ -184,7 +184,7 @@ class Simulation:
         return [run.tally.means() for run in self.runs]
 
     def _work(self) -> tuple[list[Owner], Clients, Clients]:
-        """Clients of this round as (run, client): training ones, largest first; those that upload; those that keep state."""
+        """Clients of this round as (run, client): training ones, largest first; those that upload; that keep state."""
         work, senders, keepers = [], {}, {}
         for index, run in self.alive.items():
             everyone = self.method.joins == "everyone"

@@ -23,13 +23,13 @@ PIXELS = 3 * 32 * 32
 RECORDS = 10_000
 """Images per file of CIFAR-10."""
 PFEDVEM = Normalization((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
-"""Those of pFedVEM's code for CIFAR-10."""
+"""Mean and deviation of pFedVEM's code for CIFAR-10."""
 IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """ImageNet's, which FedRep's code takes for CIFAR-10."""
 PFEDVEM_100 = Normalization((0.5074, 0.4867, 0.4411), (0.2011, 0.1987, 0.2025))
-"""Those of pFedVEM's code for CIFAR-100."""
+"""Mean and deviation of pFedVEM's code for CIFAR-100."""
 FEDREP_100 = Normalization((0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
-"""Those of FedRep's code for CIFAR-100."""
+"""Mean and deviation of FedRep's code for CIFAR-100."""
 
 Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 """Images uint8 ["records", 3, 32, 32] and labels int64 ["records", "labels"]."""
@@ -46,7 +46,7 @@ class Archives(Downloaded):
 
     @property
     def records(self) -> Sequence[int]:
-        """How many images each file of a form holds, as far as they are used."""
+        """Number of images in each file of a form that are used."""
         raise NotImplementedError
 
     @property

@@ -38,7 +38,7 @@ class DigitSet(Downloaded):
         return {path: known._replace(images=n) for (path, known), n in zip(parts.items(), images, strict=True)}
 
     def missing(self, root: Path) -> list[str]:
-        """Those that are not there."""
+        """Missing sets."""
         return self.source.missing(root)
 
     def download(self, root: Path) -> None:

@@ -22,7 +22,7 @@ from pflbench.data.source import Source
 from pflbench.errors import PflbenchError
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""How the names of images end, in small or capital letters."""
+"""Suffixes of images, in small or capital letters."""
 TEST = ("test", "val", "valid", "validation")
 """Folders that may hold the test split beside `train`; the first one with labels is used."""
 INNER = "images"

@@ -107,7 +107,7 @@ class NoiseGroups:
         return self.clean.status(root)
 
     def _splits(self, source: Source) -> dict[str, int]:
-        """How many rows each split has."""
+        """Number of rows of each split."""
         own = len(source.labels) - source.test
         return {"train": own} | ({"test": source.test} if source.test else {})
 

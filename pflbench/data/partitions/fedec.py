@@ -126,7 +126,7 @@ class LetterUsers:
             raise UsageError(f"LetterUsers: scale must lie in (0, 1], not {self.scale}.")
 
     def per_class(self, seed: int) -> Rows:
-        """How many rows each user has of each of its three classes, k; int64 ["users"]. It holds 3k rows in all."""
+        """Number k of rows that a user has of each of its three classes; int64 ["users"]. It holds 3k rows in all."""
         sizes = rng.stream(seed, "letter-users", "sizes").lognormal(4, 1, self.users) + 100
         scaled = sizes if self.scale is None else sizes * self.scale
         return np.maximum(LEAST, scaled // CLASSES).astype(np.int64)

@@ -143,7 +143,7 @@ class ClassesPerClient:
         return _dealt(labels, names, counts, seed, "classes-per-client")
 
     def _hands(self, classes: int, clients: int, random: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Who holds which classes, bool ["clients", "classes"]."""
+        """Classes that each client holds, bool ["clients", "classes"]."""
         held = np.zeros((clients, classes), dtype=np.bool_)
         for client in range(clients):
             held[client, list(range(client, classes, clients))[: self.classes] or [client % classes]] = True

@@ -82,7 +82,7 @@ class RandomSlicing:
         return [np.concatenate([blocks[name].pop() for name in sorted(hand.tolist())]) for hand in hands]
 
     def _size(self, types: int, smallest: int, holders: int) -> int:
-        """How many rows of each type are dealt. Raises `UsageError` where there are too few."""
+        """Number of rows of each type that are dealt. Raises `UsageError` where there are too few."""
         size = smallest
         if self.rows is not None:
             size, rest = divmod(self.rows, types)
@@ -98,7 +98,7 @@ class RandomSlicing:
         return size
 
     def lengths(self, types: int, per_type: int, holders: int, seed: int) -> Rows:
-        """How many rows of each of their types clients have: the holders of a type in order, int64 ["holders"].
+        """Number of rows of each of their types that clients have: the holders of a type in order, int64 ["holders"].
 
         Without dealing any: there are so many types of so many rows each, and so many clients hold each of them.
         """
