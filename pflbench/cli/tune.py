@@ -55,7 +55,7 @@ def tune(
     ] = None,
     read: Annotated[
         Literal["last", "last-10"],
-        option("--read", help="Scored rounds that choose; last-10 needs --evaluate-every."),
+        option("--read", help="Scored rounds that choose; last-10 needs ten of them: --evaluate-every."),
     ] = "last",
     results: options.Results = options.DEFAULT_RESULTS,
     dry_run: options.DryRun = False,
@@ -127,14 +127,16 @@ def _tune(
     """Train the trials of a method, rung by rung, and print what is best; the exit code."""
     from pflbench.cli.progress import Display
     from pflbench.running.executors import train
-    from pflbench.running.tuning import judged, work_of_searches
+    from pflbench.running.tuning import as_judged, check_scored_rounds, judged, work_of_searches
     from pflbench.store.store import Store
 
     problems = False
+    check_scored_rounds(found, Store(results, mends=not dry_run), execution.evaluate_every)
     for _ in found[0].trials[0].rungs:
         there = judged(suite, profile, found, Store(results, mends=not dry_run))
         with Display(quiet) as display:
-            outcome = train(work_of_searches(there), results, execution, display.event, dry=dry_run)
+            on_event = as_judged(there, Store(results), display.event)
+            outcome = train(work_of_searches(there), results, execution, on_event, dry=dry_run)
         errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
         say_failures(outcome._replace(earlier={}, dones=errors_only))
         problems = bool(outcome.problems)

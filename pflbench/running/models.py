@@ -119,6 +119,8 @@ def read(run: Stored, results: Path, places: Callable[[], Places]) -> KeptModels
     """
     path = models.find(results, run.ids)
     if path is None:
+        if (link := models.link(results, run.ids)) is not None:
+            raise UsageError(f"{str(link)!r} is a link, which is not followed. Move the folder behind it here.")
         raise UsageError(
             f"No models of run {run.spec.id} are kept in {str(results)!r}: `pflbench run --keep-models` keeps those "
             "that it trains, and with --redo always also trains finished runs again for them."

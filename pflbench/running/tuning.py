@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pflbench.report.reading import WINDOW, Shelf, average, by_client, scored
+from pflbench.errors import UsageError
+from pflbench.report.reading import WINDOW, Shelf, average, by_client, by_round, scored
 from pflbench.report.trials import edges, within_noise
+from pflbench.running.events import Event, OnEvent
+from pflbench.running.task import Done
 from pflbench.running.training import Work
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
@@ -27,14 +30,13 @@ class Verdict(NamedTuple):
     """A trial's accuracy on the validation rows in percent, the mean over its seeds; without one, why it has none.
 
     `failure` is empty where a run is not there yet. `seeds`: each seed's accuracy; `clients`: of a single seed, each
-    scored client's. `rounds`: the number of scored rounds that the accuracy averages, the fewest of the seeds.
+    scored client's.
     """
 
     accuracy: float | None
     failure: str = ""
     seeds: tuple[float, ...] = ()
     clients: tuple[float, ...] = ()
-    rounds: int = 1
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,6 @@ class Tuning:
             for one in edges(self.search.trials[self.best].values, self.search.grid)
         ]
         found += filter(None, [_lead(self.rungs[-1])])
-        few = sum(one.accuracy is not None and one.rounds < WINDOW for one in self.rungs[-1].values())
-        if few and self.search.reading.read_as == "last-10":
-            found.append(f"{count(few, 'trial')} with fewer than {WINDOW} scored rounds: run with --evaluate-every.")
         return found
 
     @property
@@ -113,6 +112,8 @@ class Tuning:
             name = search.selected.info.reference.rpartition(":")[2]
             sets = (f"{'' if key.startswith(FINETUNE) else f'{name}.'}{key}={text(v)}" for key, v in values.items())
             lines.append(f"# Or: {' '.join(f'--set {one}' for one in sets)}")
+        elif search.reading.read_as != "last":
+            lines.append(f'# And in the suite: [tune.read] {self.target} = "{search.reading.read_as}"')
         plain = re.fullmatch(r"[A-Za-z0-9_-]+", self.target)
         target = self.target if plain else json.dumps(self.target)
         for table, prefix in (("hyper", ""), ("finetune", FINETUNE)):
@@ -224,4 +225,52 @@ def _verdict(runs: Sequence[RunSpec], reading: Reading, shelf: Shelf) -> Verdict
     rounds = [scored(result, reading) for result in there]
     seeds = [float(average(one, reading, result).mean()) for one, result in zip(rounds, there, strict=True)]
     clients = 100 * by_client(rounds[0]).values.mean(axis=0) if len(there) == 1 else np.empty(0)
-    return Verdict(float(np.mean(seeds)), "", tuple(seeds), tuple(clients.tolist()), min(map(len, rounds)))
+    return Verdict(float(np.mean(seeds)), "", tuple(seeds), tuple(clients.tolist()))
+
+
+def check_scored_rounds(searches: Collection[Search], store: Store, evaluate_every: int | None) -> None:
+    """Raise `UsageError` where the last ten scored rounds are to choose and a trial is scored in fewer.
+
+    `evaluate_every`: trials without a result are scored so often.
+    """
+    shelf = Shelf(store)
+    for search in searches:
+        for run in (run for trial in search.trials for rung in trial.rungs for run in rung):
+            planned = _scored_rounds(run, evaluate_every)
+            if search.reading.read_as == "last" or planned >= WINDOW:
+                continue
+            stored = shelf.read(run)
+            if stored is None or len(by_round(stored, search.reading)) < WINDOW:
+                few = f"the trials in column {search.column.id} are scored in {planned} of {count(run.rounds, 'round')}"
+                raise UsageError(f"--read last-10 needs {WINDOW} scored rounds, and {few}. {_advice(search, run)}")
+
+
+def _advice(search: Search, run: RunSpec) -> str:
+    """The options that make ten scored rounds of a trial."""
+    if run.rounds >= WINDOW:
+        return f"Write --evaluate-every {run.rounds // WINDOW} or less, or more --rounds."
+    if search.rungs:
+        return f"Write --halving none, or rungs of at least {WINDOW} rounds, and --evaluate-every 1."
+    return f"Write --rounds {WINDOW} or more, and --evaluate-every 1."
+
+
+def _scored_rounds(run: RunSpec, evaluate_every: int | None) -> int:
+    """The number of rounds after which a run is scored."""
+    every, last = evaluate_every or run.rounds, run.rounds - run.scoring.last
+    return sum(done > last or done % every == 0 for done in range(1, run.rounds + 1))
+
+
+def as_judged(searches: Collection[Tuning], store: Store, on_event: OnEvent) -> OnEvent:
+    """Return `on_event` for progress that tells the score of a trial that chooses, in place of the last one scored."""
+    readings = {
+        run.id: one.search for one in searches for trial in one.search.trials for rung in trial.rungs for run in rung
+    }
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Done) and event.headline and event.spec.id in readings:
+            search, result = readings[event.spec.id], store.read(event.spec.id)
+            accuracy = average(scored(result, search.reading), search.reading, result).mean()
+            event = replace(event, headline=f"{accuracy:.2f} % ({search.read})")
+        on_event(event)
+
+    return tell

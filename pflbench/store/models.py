@@ -5,10 +5,12 @@ The folder of a run appears whole. Clients whose models are the same, to the las
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import stat
 import uuid
+import warnings
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -29,13 +31,20 @@ def folder(root: Path, id: str) -> Path:
     return root / "models" / check_id(id)
 
 
+def link(root: Path, ids: Iterable[str]) -> Path | None:
+    """The link that leads from a results folder to the models of a run; None if there is none."""
+    return next((path for path in (root / "models", *(folder(root, id) for id in ids)) if path.is_symlink()), None)
+
+
 def find(root: Path, ids: Iterable[str]) -> Path | None:
     """The folder of a run's models, by its ids of now and of before; None: they were not kept. Follows no link."""
-    return next((path for id in ids if (path := folder(root, id)).is_dir() and not path.is_symlink()), None)
+    return next((path for id in ids if (path := folder(root, id)).is_dir() and not link(root, [id])), None)
 
 
 def begin(root: Path, id: str) -> Path:
     """A new folder to write a run's models into; what an earlier process left unfinished goes. Raises `OSError`."""
+    if (linked := link(root, [id])) is not None:
+        raise OSError(errno.ELOOP, f"{str(linked)!r} is a link, which is not followed; move its folder here")
     _clear(root, id)
     new = folder(root, id).with_name(f".{id}-{uuid.uuid4().hex[:8]}")
     new.mkdir(parents=True)
@@ -98,12 +107,18 @@ def _check_regular(path: Path) -> None:
 
 
 def remove(root: Path, ids: Iterable[str]) -> None:
-    """Remove the models of runs, as far as there are some."""
+    """Remove the models of runs, as far as there are some. Follows no link, and warns of one."""
+    linked = set[Path]()
     for id in ids:
+        if (path := link(root, [id])) is not None:
+            linked.add(path)
+            continue
         shutil.rmtree(folder(root, id), ignore_errors=True)
         _clear(root, id)
     with suppress(OSError):
         (root / "models").rmdir()  # if they were the last
+    for path in sorted(linked):
+        warnings.warn(f"{str(path)!r} is a link, which is not followed: the models behind it stay.", stacklevel=2)
 
 
 def copy(source: Path, root: Path, id: str) -> None:

@@ -303,12 +303,35 @@ def test_the_last_ten_scored_rounds_may_choose(cli, results: Path) -> None:
     last, ten = cli(*typed), cli(*typed, "--read", "last-10")
     assert "90.00 % (global)" in toml(last.out) and "lr = { value = 0.05" in toml(last.out)
     assert "59.00 % (global, last ten scored rounds)" in toml(ten.out) and "lr = { value = 0.01" in toml(ten.out)
-    assert "fewer than 10" not in ten.out
+    assert '# And in the suite: [tune.read] fedavg = "last-10"\n' in ten.out
     wrong = cli(*typed, "--read", "best")
     assert wrong.code == 2 and "last-10" in wrong.err
 
 
-def test_few_scored_rounds_are_told(cli, results: Path, there: Stub) -> None:
-    there(50.0, 60.0, rounds=2)
-    found = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--rounds", "2", "--read", "last-10")
-    assert "2 trials with fewer than 10 scored rounds: run with --evaluate-every." in found.out
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize(
+    ("options", "scored", "advice"),
+    [
+        (("--rounds", "2"), "1 of 2 rounds", "Write --rounds 10 or more, and --evaluate-every 1."),
+        (("--rounds", "30"), "1 of 30 rounds", "Write --evaluate-every 3 or less, or more --rounds."),
+        (("--rounds", "30", "--evaluate-every", "7"), "5 of 30 rounds", "Write --evaluate-every 3 or less, or more"),
+        (("--rounds", "12", "--halving", "2@3,1@12"), "1 of 3 rounds", "Write --halving none, or rungs of at least"),
+    ],
+)
+def test_fewer_than_ten_scored_rounds_are_refused(cli, options: tuple[str, ...], scored: str, advice: str) -> None:
+    found = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--read", "last-10", *options)
+    assert found.code == 2 and "last ten scored rounds" not in found.out
+    assert (
+        f"--read last-10 needs 10 scored rounds, and the trials in column shards are scored in {scored}." in found.err
+    )
+    assert advice in found.err
+
+
+@pytest.mark.parametrize("read", ["last", "last-10"])
+def test_progress_shows_the_score_that_chooses(cli, read: str) -> None:
+    many = ("--rounds", "10", "--evaluate-every", "1", "--read", read) if read == "last-10" else ("--rounds", "1")
+    out = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--grid", "lr=0.05,0.01", *many).out
+    told = dict(re.findall(r"^\[\d/2\] shards lr=(\S+) · fedavg · seed 41: (\d+\.\d\d) % \(global", out, re.MULTILINE))
+    table = dict(re.findall(r"│ (0\.0\d) +│ +(\d+\.\d\d) │", out))
+    assert told == table and len(told) == 2
+    assert out.count("(global, last ten scored rounds) in ") == (2 if read == "last-10" else 0)

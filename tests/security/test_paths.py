@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from attack_kit import Cli, Lab, result
 
-from pflbench.errors import StoreError
+from pflbench import load_models
+from pflbench.errors import StoreError, UsageError
 from pflbench.store import Store, models, schema
 
 OUT = ("../../elsewhere", "..", ".", "", "../runs", "ABCDEF0123456789", "0123456789abcdef,..")
@@ -92,6 +93,23 @@ def test_merge_and_rm_follow_no_link_in_the_place_of_models(lab: Lab, cli: Cli) 
     assert cli("merge", "results", "--into", "merged").code == 0
     assert not (lab.folder / "merged" / "models").exists()
     assert cli("rm", id, "--yes").code == 0 and (folder / "thesis.tex").exists()
+
+
+def test_no_verb_follows_a_link_in_the_place_of_all_models(lab: Lab, cli: Cli) -> None:
+    id = lab.store(lab.honest())
+    kept(lab, id)
+    theirs = lab.folder / "theirs"
+    (lab.results / "models").rename(theirs)
+    (lab.results / "models").symlink_to(theirs)
+    assert cli("merge", "results", "--into", "merged").code == 0
+    assert not (lab.folder / "merged" / "models").exists()
+    with pytest.raises(UsageError, match="models' is a link, which is not followed"):
+        load_models(id, lab.results)
+    with pytest.raises(OSError, match="is a link"):
+        models.begin(lab.results, id)
+    said = cli("rm", id, "--yes")
+    assert said.code == 0 and "models' is a link" in said.err and "the models behind it stay" in said.err
+    assert (theirs / id / "global.safetensors").read_bytes() == b"a model"
 
 
 @pytest.mark.parametrize("name", ["../../../elsewhere/thesis.tex", "..", "evil.py", "link.safetensors", 5])
