@@ -154,8 +154,9 @@ def interval(seeds: np.ndarray, line: pd.Series, rule: dict[str, Any], digits: i
 def word(low: float, high: float, paper: float) -> str:
     """The verdict of an interval: by whether it holds 0, and lies within the margin."""
     margin = max(0.5, min(2.0, (100 - paper) / 4))
-    small = -margin <= low and high <= margin
-    if low <= 0 <= high:
+    rounding = 1e-9
+    small = -margin - rounding <= low and high <= margin + rounding
+    if low - rounding <= 0 <= high + rounding:
         return "agrees" if small else "inconclusive"
     return "close" if small else "differs"
 

@@ -145,7 +145,9 @@ class LocalSGDOrAdam(LocalSGD):
     )
 
     def check_optimizer(self) -> None:
-        """Raise `UsageError` if there is a momentum, which Adam has not."""
+        """Raise `UsageError` for an unknown optimizer, and for a momentum of Adam, which has none."""
+        if self.optimizer not in ("sgd", "adam"):
+            raise UsageError(f"{type(self).__name__}: optimizer must be 'sgd' or 'adam', not {self.optimizer!r}.")
         if self.optimizer == "adam" and self.momentum is not None:
             raise UsageError(f"{type(self).__name__}: momentum is SGD's; with optimizer = adam, set momentum to none.")
 

@@ -231,7 +231,8 @@ def _finished(store: Store) -> list[RunSpec]:
 def _own_suites(store: Store, own: Own) -> Iterator[Suite]:
     """The user's own suites that stored runs were made for, as far as their files are there and can be read."""
     asked = [run.provenance.get("asked") for run in store.list()]
-    for file, name in sorted({(one["file"], one["suite"]) for one in asked if isinstance(one, dict) and "file" in one}):
+    named = {(one["file"], one["suite"]) for one in asked if isinstance(one, dict) and one.get("file")}
+    for file, name in sorted(named):
         with contextlib.suppress(UsageError):
             suite = _with_table(read(file, own))
             if suite.name == name:  # else it is another file, now or in this folder

@@ -30,6 +30,8 @@ RULE = (
     f"{LEAST_MARGIN:g} and at most {MARGIN:g} points (±{MARGIN:g} for a difference of two cells)"
 )
 """Meaning of the labels of compared cells, and of the margin."""
+_ROUNDING = 1e-9
+"""Points by which floating point may move the ends of an interval."""
 _MOST_DIGITS = 10
 """Digits behind the point of rounded limits, at most."""
 
@@ -104,9 +106,9 @@ def verdict(
 
 
 def label(interval: Interval, margin: float) -> Label:
-    """The label of a compared cell, by the interval of its difference and the margin."""
-    small = -margin <= interval.low and interval.high <= margin
-    if 0.0 in interval:
+    """The label of a compared cell, by the interval of its difference and the margin. Both ends are within."""
+    small = -margin - _ROUNDING <= interval.low and interval.high <= margin + _ROUNDING
+    if 0.0 in interval.widened(_ROUNDING):
         return "agrees" if small else "inconclusive"
     return "close" if small else "differs"
 

@@ -73,7 +73,9 @@ def _check(place: str, told: Mapping[str, Any], known: Mapping[str, tuple[type, 
     for key, types in known.items():
         value = told.get(key)
         odd = isinstance(value, bool) and bool not in types
-        if odd or (key in told and not isinstance(value, types)) or (type(value) is float and not math.isfinite(value)):
+        if isinstance(value, int | float):
+            odd |= not (math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63)
+        if odd or (key in told and not isinstance(value, types)):
             raise ValueError(f"{place}{key} is {_short(value)}")
 
 

@@ -110,24 +110,28 @@ def fresh(folder: Path) -> None:
 def parquet_files(folder: Path) -> list[Path]:
     """The folder's Parquet files by name; none if there is no folder. Raises `StoreError`.
 
-    A pipe or a device with such a name is left out with a warning: opening one may wait for ever.
+    Others with such a name are left out with a warning: opening a pipe or a device may wait for ever.
     """
     try:
         found = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
-        odd = [path for path in found if _is_device(path)]
-        for path in odd:
-            warn(path, "run or pack", "it is a pipe or a device", "left as it is")
+        odd = {path: oddity for path in found if (oddity := _oddity(path))}
+        for path, oddity in odd.items():
+            warn(path, "run or pack", oddity, "left as it is")
         return [path for path in found if path not in odd] if odd else found
     except OSError as error:
         raise unreadable(folder, error) from error
 
 
-def _is_device(path: Path) -> bool:
+def _oddity(path: Path) -> str:
+    """Why something with the name of a file is none; empty if it is a file, or gone."""
     try:
         mode = path.stat().st_mode
-    except OSError:  # which reading it tells
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    except OSError as error:  # any other than these is told when it is read
+        leads_nowhere = error.errno in (errno.ENOENT, errno.ELOOP) and path.is_symlink()
+        return "it is a link that leads to no file" if leads_nowhere else ""
+    if stat.S_ISREG(mode):
+        return ""
+    return "it is a folder" if stat.S_ISDIR(mode) else "it is a pipe or a device"
 
 
 def clean(folder: Path) -> None:

@@ -38,23 +38,34 @@ class Pack(RunFile):
         check_version("pack", said[_VERSION], PACK_VERSION)
         try:
             listed = [
-                (int(run["rows"]), {key: str(text) for key, text in run["metadata"].items()})
+                (_rows(run["rows"]), {key: str(text) for key, text in run["metadata"].items()})
                 for run in loaded(said[_RUNS])
             ]
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise Unfit(f"unreadable list of runs ({type(error).__name__})") from error
         if self.footer.groups != [rows for rows, _ in listed if rows]:
             raise Unfit("its list of runs does not fit its rows")
-        group = 0
+        group, twice = 0, set[str]()
         for rows, texts in listed:
             try:
                 run = Stored.of(texts, self.path, rows, group)
+                twice |= {run.spec.id} & self.entries.keys()
                 self.entries[run.spec.id] = run
             except Foreign as error:
                 self.foreign.append(error)
             except Unfit as error:
                 self.unfit.append(str(error))
             group += rows > 0
+        for id in sorted(twice):  # nobody can tell which of them is right
+            del self.entries[id]
+            self.unfit.append(f"run {id} is in it twice")
+
+
+def _rows(said: object) -> int:
+    """A run's number of rows. Raises `ValueError` for another value."""
+    if type(said) is not int:
+        raise ValueError(f"{said!r} is no number of rows")
+    return said
 
 
 def write(folder: Path, runs: Sequence[Stored], read: Callable[[str], RunResult]) -> Pack:

@@ -62,9 +62,12 @@ def find(name: str) -> Path:
     """The file of a suite given by name, or by a path (anything that ends in `.toml`)."""
     if name.endswith(".toml"):
         path = Path(name)
-        if not path.is_file():
-            raise UsageError(f"There is no suite file {name!r}.")
-        return path
+        try:
+            if path.is_file():
+                return path
+        except OSError as error:  # such as a name that is too long
+            raise UsageError(f"Cannot read the suite file {name!r}: {error.strerror or error}.") from error
+        raise UsageError(f"There is no suite file {name!r}.")
     suites = available()
     if name not in suites:
         raise unknown("suite", name, suites)

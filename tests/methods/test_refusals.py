@@ -28,3 +28,12 @@ def test_what_means_nothing_is_refused(method: str, hyper: dict[str, Any], messa
     with pytest.raises(UsageError, match=message):
         construct(names.locate("methods", method), hyper)
     assert construct(names.locate("methods", "fedavg"), {"lr": 0.0, "epochs": 0, "batch": None})
+
+
+@pytest.mark.parametrize("method", ["fedavg", "local"])
+@pytest.mark.parametrize("optimizer", ["Adam", None, ""])
+def test_an_optimizer_is_one_of_the_choices(method: str, optimizer: object) -> None:
+    made = construct(names.locate("methods", method), {"optimizer": "adam"})
+    object.__setattr__(made, "optimizer", optimizer)  # tests check the types of arguments, as runs do not
+    with pytest.raises(UsageError, match=f"optimizer must be 'sgd' or 'adam', not {optimizer!r}"):
+        made.__post_init__()

@@ -70,6 +70,26 @@ def around(mean: float, half: float) -> list[float]:
 
 
 @pytest.mark.parametrize(
+    ("ours", "theirs", "label"),
+    [
+        (71.95, 70.0, "close"),  # the interval ends at the margin
+        (68.05, 70.0, "close"),
+        (81.95, 80.0, "close"),
+        (70.05, 70.0, "agrees"),  # the interval ends at 0
+        (80.15, 80.1, "agrees"),
+        (65.55, 65.5, "agrees"),
+        (64.95, 65.0, "agrees"),
+        (71.96, 70.0, "differs"),
+        (70.06, 70.0, "close"),
+    ],
+)
+def test_rounding_of_floats_decides_no_label(ours: float, theirs: float, label: str) -> None:
+    found = verdict([ours] * 3, Reference(theirs), STD0, decimals=1)
+    assert found.label == label
+    assert found.interval is not None and found.digits(1) <= 2
+
+
+@pytest.mark.parametrize(
     ("difference", "half", "label"),
     [
         (0.5, 1.0, "agrees"),

@@ -44,6 +44,7 @@ def named(lab: Lab, run: RunResult, name: str) -> Path:
     return written(lab, RunResult(run.spec.model_copy(update={"method": method}), run.scores, run.provenance))
 
 
+TINY = {"suite": "tiny", "profile": "paper"}
 Odd = Callable[[Lab, RunResult], Path]
 HEADERS: dict[str, Odd] = {
     "former ids": lambda lab, run: provenance(lab, run, former_ids=5),
@@ -53,6 +54,8 @@ HEADERS: dict[str, Odd] = {
     "asked": lambda lab, run: provenance(lab, run, asked={"suite": ["tiny"], "profile": "paper"}),
     "asked for nothing": lambda lab, run: provenance(lab, run, asked={"file": "tiny.toml"}),
     "seconds": lambda lab, run: provenance(lab, run, wall_seconds="long", client_seconds={"a": 1}),
+    "more than 64 bits": lambda lab, run: provenance(lab, run, wall_seconds=10**400),
+    "rounds beyond 64 bits": lambda lab, run: provenance(lab, run, asked=TINY | {"rounds": 2**63}),
     "often": lambda lab, run: provenance(lab, run, evaluate_every="1"),
     "no reference": lambda lab, run: named(lab, run, "a:b:c d"),
     "only a colon": lambda lab, run: named(lab, run, ":"),
@@ -104,6 +107,68 @@ def test_a_pipe_among_the_packs_is_left_out(lab: Lab, cli: Cli) -> None:
     assert said.code == 0 and "50.00" in said.out
     assert "pipe.parquet' is not a readable run or pack: it is a pipe or a device" in said.err
     assert "zero.parquet" in said.err
+
+
+def test_what_is_no_file_among_the_packs_is_left_out(lab: Lab, cli: Cli) -> None:
+    id = lab.store(lab.honest())
+    packs = lab.results / "packs"
+    (packs / "folder.parquet").mkdir()
+    (packs / "itself.parquet").symlink_to("itself.parquet")
+    (packs / "nowhere.parquet").symlink_to("elsewhere.parquet")
+    for verb in (READING["report"], ("ls", "runs"), READING["merge"], ("pack",), ("rm", id, "--yes")):
+        said = cli(*verb)
+        assert said.code == 0 and (verb[0] != "report" or "50.00" in said.out), said.err
+        assert "folder.parquet' is not a readable run or pack: it is a folder" in said.err
+        for name in ("itself", "nowhere"):
+            assert f"{name}.parquet' is not a readable run or pack: it is a link that leads to no file" in said.err
+    assert Store(lab.folder / "merged").status(id) == "done" and Store(lab.results, mends=False).path(id)
+
+
+def forged(lab: Lab, runs: list[tuple[RunResult, object]]) -> Path:
+    """A stranger's pack of runs, each with a number of rows that its list says."""
+    listed = json.dumps([{"rows": rows, "metadata": metadata(run)} for run, rows in runs])
+    texts = encoded({"pflbench.pack": "1", "pflbench.runs": listed})
+    path = lab.results / "packs" / "forged.parquet"
+    with pq.ParquetWriter(path, schema.COLUMNS.with_metadata(texts)) as writer:
+        for run, _ in runs:
+            writer.write_table(schema.to_table(run).replace_schema_metadata(None))
+    return path
+
+
+@pytest.mark.parametrize("rows", [float("inf"), float("nan"), 1e308, 12.0, "12", True, None])
+def test_a_pack_with_an_odd_number_of_rows_is_named(lab: Lab, cli: Cli, rows: object) -> None:
+    lab.store(lab.honest())
+    forged(lab, [(odd_run(lab), rows)])
+    said = cli(*READING["report"])
+    assert said.code == 0 and "50.00" in said.out
+    assert "forged.parquet' is not a readable pack: unreadable list of runs" in said.err
+
+
+def test_a_run_twice_in_a_pack_is_none_and_named(lab: Lab, cli: Cli) -> None:
+    honest = lab.store(lab.honest())
+    twice, other = odd_run(lab), odd_run(lab, 2)
+    worse = RunResult(twice.spec, tuple(s._replace(accuracy=0.25, correct=2) for s in twice.scores), twice.provenance)
+    path = forged(lab, [(twice, 12), (other, 12), (worse, 12)])
+    before = path.read_bytes()
+    said = cli("ls", "runs")
+    assert said.code == 0 and f"run {twice.spec.id} is in it twice" in said.err and path.name in said.err
+    assert twice.spec.id not in said.out and other.spec.id in said.out and honest in said.out
+    assert cli("merge", "results", "--into", "merged").code == 1
+    merged = Store(lab.folder / "merged")
+    assert [merged.status(id) for id in (twice.spec.id, other.spec.id, honest)] == ["missing", "done", "done"]
+    assert path.read_bytes() == before
+    assert cli("pack").code == 0  # mends
+    assert path.with_name(f"{path.name}.corrupt").read_bytes() == before
+    assert Store(lab.results).status(other.spec.id) == "done"
+
+
+@pytest.mark.parametrize("file", [None, "a" * 300 + ".toml", "a\0.toml"])
+def test_an_odd_name_of_the_suite_that_asked_costs_nothing(lab: Lab, cli: Cli, file: object) -> None:
+    lab.store(lab.honest())
+    id = lab.store(result(odd_run(lab).spec, asked=TINY | {"file": file}))
+    for verb in (("report",), ("report", "--all"), ("ls", "runs")):
+        said = cli(*verb)
+        assert said.code == 0 and (id if verb[0] == "ls" else "50.00") in said.out
 
 
 def test_a_remembered_footer_that_is_odd_is_read_again(lab: Lab, cli: Cli) -> None:
