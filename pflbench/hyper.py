@@ -68,6 +68,24 @@ def check_declared(cls: type) -> None:
             )
 
 
+def check_method(cls: type) -> None:
+    """Hold a method's class against what every run needs of it.
+
+    Raises:
+        UsageError: Its objects can be changed, or a function does not take `round` by keyword.
+    """
+    if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise UsageError(f"{cls.__name__} is a dataclass without frozen=True: write @dataclass(frozen=True) above it.")
+    for name in ("client", "personalize"):
+        taken = inspect.signature(getattr(cls, name)).parameters
+        others = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
+        if not others and ("round" not in taken or taken["round"].kind is inspect.Parameter.POSITIONAL_ONLY):
+            raise UsageError(
+                f"{cls.__name__}.{name}() does not take `round`: the function's signature must take `round` by "
+                f"keyword. Write `def {name}(self, f, server, state, *batches, round)`."
+            )
+
+
 def _storable(value: object) -> bool:
     """True for values that a run's spec holds as JSON."""
     if isinstance(value, tuple | list):

@@ -64,7 +64,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     seeds: list[int] = []
     for part in text.split(","):
         first, dash, last = (p.strip() for p in part.partition("-"))
-        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+        if dash and first.isdecimal() and last.isdecimal() and int(last) < int(first):
+            raise UsageError(f"{part.strip()!r} is a reversed range of seeds: write {last}-{first}.")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
             raise UsageError(f"{text!r} is not a list of seeds: write 0-4 or 0,2,5.")
         seeds += range(int(first), int(last or first) + 1)
     return tuple(dict.fromkeys(seeds))

@@ -44,7 +44,7 @@ class Display(AbstractContextManager["Display"]):
     def event(self, event: Event) -> None:
         """Show what happened."""
         if isinstance(event, Note) and event.lacking:
-            errors().print(f"Error: {event}")
+            errors().print(f"Warning: {event}")
         elif self.quiet:
             return
         elif isinstance(event, Training):

@@ -66,10 +66,11 @@ def scores(
 ) -> int:
     """Write the scores of finished runs as one table: a line per run, stage, round, fine-tuning step and client.
 
-    With --suite: the runs of its tables, each where it stands there; a run of two suites stands in both. Without: every
-    run that is asked for, once, with the first suite that asks for it, if there is one. Lines that a table averages
-    have `in_table`: the mean of their `accuracy` is the table's number. Trials of `pflbench tune` are left out, since
-    they are not scored on test images; --trials has them alone.
+    With --suite: the runs of its tables, each where it stands there; a run of two suites stands in both. Without:
+    every run that is asked for, once, with the first suite that asks for it, if there is one. Lines that a table
+    averages have `in_table`: group them by suite, profile, row, column, stage and seed. The mean of `accuracy` in a
+    group is one seed's number, and the mean over seeds is the table's, where each client counts the same. Trials of
+    `pflbench tune` are left out, since they are not scored on test images; --trials has them alone.
     """
     from pflbench.report.scores import scores, write, write_open
     from pflbench.report.stored import other_seeds

@@ -105,7 +105,7 @@ def _against(table: Table) -> list[str]:
     for row, head, value in table.shown if table.compared else ():
         if value.verdict is not None:
             apart = value.difference or 0.0
-            where = f"{row.title}, {head.name}: {number(apart, None, table.decimals, '+')}"
+            where = f"{row.name or row.title}, {head.name}: {number(apart, None, table.decimals, '+')}"
             told.setdefault(value.verdict.label, []).append((apart, where))
             suspect += value.verdict.suspect is not None
     far = [where for _, where in sorted(told.get("differs", ()), key=lambda one: -abs(one[0]))]

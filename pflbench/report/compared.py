@@ -76,7 +76,7 @@ def text(
         parts += [f"### {head}" if marked else head, _listed(pairs, factor, format)]
     states = Counter(one.state(factor) for one in found.pairs)
     counts = ", ".join(f"{title[0].lower()}{title[1:]} {states[one]}" for one, title in STATES.items() if states[one])
-    notes = [f"Cells: {counts}.", *_notes(found)]
+    notes = [f"Cells: {counts}.", *_notes(found, factor)]
     parts.append("\n".join(f"- {in_markdown(note)}" if marked else note for note in notes))
     return "\n\n".join(parts) + "\n"
 
@@ -95,7 +95,7 @@ def _sides(found: Comparison, marked: bool) -> str:
     return f"A: {found.a}\nB: {found.b}"
 
 
-def _notes(found: Comparison) -> list[str]:
+def _notes(found: Comparison, factor: float) -> list[str]:
     notes = [
         "B - A is in points, over all seeds that both have, as a description: also over those that the suite does not "
         "declare. Its interval is Student's over these seeds' differences."
@@ -105,8 +105,12 @@ def _notes(found: Comparison) -> list[str]:
             "With one seed in common clients are paired instead: such an interval is conditional on that seed, and "
             "says nothing of others."
         )
-    if any(one.alike for one in found.pairs):
-        notes.append('"same": the same runs with the same scores, to the last bit.')
+    same = [one for one in found.pairs if one.state(factor) == "same"]
+    if same:
+        alike = sum(one.alike for one in same)
+        notes.append(
+            f'"Same": {alike} with the same scores to the last bit, {len(same) - alike} within rounding or noise.'
+        )
     if found.tested:
         by_chance = number((1 - LEVEL) * found.tested, None, 1)
         cells = f"Of {count(found.tested, 'cell')} with an interval and not the same scores"

@@ -90,10 +90,15 @@ def named(store: Store, beginnings: Iterable[str]) -> list[Stored]:
     for beginning in beginnings:
         matching = {run.spec.id: run for run in stored if any(id.startswith(beginning) for id in run.ids)}
         if len(matching) != 1:
-            many = f"{len(matching)} runs start" if matching else "No run starts"
+            came = sum(run.packaged for run in matching.values())
+            there = len(matching) - came
+            many = (
+                f"{there} run{'' if there == 1 else 's'} start{'s' if there == 1 else ''}" if there else "No run starts"
+            )
+            along = f" and {came} among the runs packaged with pflbench" if came else ""
             which = f" ({', '.join(list(matching)[:8])})" if matching else ""
             listed = "; `pflbench ls runs` lists what is there"
-            raise UsageError(f"{many} with {beginning!r} in {str(store.root)!r}{which}{listed}.")
+            raise UsageError(f"{many} with {beginning!r} in {str(store.root)!r}{along}{which}{listed}.")
         found |= matching
     return list(found.values())
 

@@ -19,7 +19,7 @@ from pflbench.data.source import Dataset, Source, check_source
 from pflbench.engine.blame import line, where
 from pflbench.engine.chain import check
 from pflbench.errors import UsageError
-from pflbench.hyper import check_declared
+from pflbench.hyper import check_declared, check_method
 from pflbench.methods.base import Method
 from pflbench.models import module
 from pflbench.models.network import Network
@@ -185,10 +185,11 @@ def chain(spec: RunSpec) -> list[Method[Any, Any, Any]]:
 def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method[Any, Any, Any]:
     """The method that a reference and hyperparameters make; `version`: what a user's code must have come to.
 
-    Raises `UsageError` if they make none, it is no dataclass, or the code has changed.
+    Raises `UsageError` if they make none, it is no frozen dataclass, a function lacks `round`, or the code has changed.
     """
     made: Method[Any, Any, Any] = names.make("methods", reference, hyper, version)
     check_declared(type(made))
+    check_method(type(made))
     return made
 
 

@@ -254,7 +254,7 @@ class Suite:
     def document(self, profile: str = "paper") -> Document:
         """The suite under a profile."""
         if profile not in self.documents:
-            others = self.documents.keys() - {"paper"}
+            others = self.documents.keys()
             whole = f"Without --profile, {self.name} runs whole, as its file says."
             if not others:
                 raise UsageError(f"Unknown profile {profile!r}: {self.name} has none. {whole}")

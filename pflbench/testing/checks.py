@@ -23,6 +23,7 @@ from pflbench.engine.returned import Malformed
 from pflbench.engine.returned import models as models_of
 from pflbench.engine.simulate import RunOutcome, Simulation
 from pflbench.errors import PflbenchError
+from pflbench.hyper import check_method
 from pflbench.methods.base import Batch, Batches, Objective, Round
 from pflbench.models.network import Network
 from pflbench.spec import RunSpec
@@ -254,10 +255,11 @@ def contract(method: str | AnyMethod) -> Iterator[tuple[str, str | None]]:
     """Run the checks on a method (an object, a name, or a reference); yields (check, None or what went wrong).
 
     Raises:
-        UsageError: The method cannot be found or imported.
+        UsageError: The method cannot be found or imported, or no run can take its class.
     """
     if isinstance(method, str):
         describe(method)  # refuses what no run could take
     built: AnyMethod = names.resolve("methods", method)() if isinstance(method, str) else method
+    check_method(type(built))
     for finding in examine(built):
         yield finding.check, finding.problem

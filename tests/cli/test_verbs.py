@@ -6,6 +6,8 @@ import json
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import typer
@@ -16,7 +18,9 @@ from typer.testing import CliRunner
 import pflbench
 from pflbench import names
 from pflbench.cli import main as program
+from pflbench.errors import UsageError
 from pflbench.report.methods import described
+from pflbench.report.stored import named
 from pflbench.result import RunResult
 from pflbench.running.machine import processor
 from pflbench.running.records import Gradient, keep
@@ -403,3 +407,19 @@ def test_no_verb_leaves_half_a_file(cli, folder: Path, verb: str, monkeypatch: p
     assert (done.code, (folder / name).read_bytes()) == (1, b"old"), done
     assert f"Cannot write '{name}': No space left on device." in done.err
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_the_runs_of_the_folder_are_counted_apart_from_packaged_ones() -> None:
+    runs = [
+        SimpleNamespace(ids=(id,), spec=SimpleNamespace(id=id), packaged=packaged)
+        for id, packaged in (("1a", False), ("1b", True), ("1c", True))
+    ]
+    store: Any = SimpleNamespace(list=lambda: runs, root=Path("mine"))
+    said = r"1 run starts with '1' in 'mine' and 2 among the runs packaged with pflbench \(1a, 1b, 1c\)"
+    with pytest.raises(UsageError, match=said):
+        named(store, ["1"])
+
+
+def test_help_of_scores_says_how_its_lines_are_grouped(cli) -> None:
+    told = " ".join(cli("scores", "--help").out.replace("│", " ").split())
+    assert "group them by suite, profile, row, column, stage and seed" in told

@@ -96,6 +96,35 @@ def test_a_class_without_its_decorator_is_refused(tmp_path: Path) -> None:
     assert construct(f"{file}:Right", {}).epochs == 7  # type: ignore[attr-defined]
 
 
+REFUSED = {
+    "unfrozen": (
+        "from pflbench.methods.base import Method, Draw\n@dataclass()\nclass Mine(Method):\n"
+        "    def draws(self, round): return (Draw(epochs=1),)\n"
+        "    def client(self, f, server, state, batches, *, round): return server, state\n",
+        "Mine is a dataclass without frozen=True: write @dataclass(frozen=True) above it.",
+    ),
+    "client without round": (
+        "@dataclass(frozen=True)\nclass Mine(FedAvg):\n    def client(self, f, server, state, *batches): ...\n",
+        "Mine.client() does not take `round`: the function's signature must take `round` by keyword.",
+    ),
+    "personalize without round": (
+        "@dataclass(frozen=True)\nclass Mine(FedAvg):\n    def personalize(self, f, server, state): ...\n",
+        "Mine.personalize() does not take `round`: the function's signature must take `round` by keyword.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "said"), REFUSED.values(), ids=REFUSED)
+def test_check_and_run_refuse_what_no_run_can_take(tmp_path: Path, source: str, said: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(f"from dataclasses import dataclass\nfrom pflbench.methods.fedavg import FedAvg\n{source}")
+    trust.grant(f"{file}:Mine")
+    asks: list[Callable[[str], Any]] = [lambda name: next(contract(name)), lambda name: construct(name, {})]
+    for ask in asks:
+        with pytest.raises(UsageError, match=re.escape(said)):
+            ask(f"{file}:Mine")
+
+
 @pytest.mark.parametrize(
     ("range", "inside", "outside", "words"),
     [

@@ -66,6 +66,16 @@ def test_the_same_runs_with_the_same_scores_are_the_same(build: Build, tmp_path:
     assert one.alike and one.state() == "same" and one.why() == "same" and one.difference == 0
 
 
+def test_the_legend_counts_equal_scores_and_noise_apart(build: Build, tmp_path: Path) -> None:
+    shaken = BEFORE + np.array([0.1, -0.1, 0.09, -0.12, -0.09])
+    mine = found(build, tmp_path / "a", seeds(BEFORE))
+    pairs = pair(NAME, mine, mine), pair(NAME, mine, found(build, tmp_path / "b", seeds(shaken)))
+    side = Side("before", 5, (), ("cpu",))
+    said = text(Comparison(side, side, pairs))
+    assert "Cells: same 2." in said
+    assert '"Same": 1 with the same scores to the last bit, 1 within rounding or noise.' in said
+
+
 @pytest.mark.parametrize(("points", "state"), [(0.09, "same"), (0.11, "worse")])
 def test_the_same_runs_may_differ_by_rounding(build: Build, tmp_path: Path, points: float, state: str) -> None:
     mine = found(build, tmp_path / "a", seeds(BEFORE))

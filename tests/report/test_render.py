@@ -165,7 +165,7 @@ def test_the_short_form_has_the_papers_number_and_the_difference_beside_ours(tab
     assert "75.00 ± 8.16         70.00   +5.00 (-19.85 to +29.85)  inconclusive, reference suspect\n" in shown
     assert "85.00 ± 8.16             –" not in shown, "a cell without a number of the paper"
     assert "[1]" not in shown and "The margin" not in shown
-    assert "Ours and the paper's" not in render(short, "terminal", compare=False)
+    assert "pflbench's and the paper's" not in render(short, "terminal", compare=False)
     barred = compact(replace(table, comparable=False))
     assert "31.00" not in render(barred, "terminal", width=140)
 
@@ -264,3 +264,11 @@ def test_an_empty_table_renders(build: Build, store: Store) -> None:
     for format in ("terminal", "markdown"):
         assert "0/3" in render(empty, format, width=100)
         assert "31.00 ± 1.00" not in render(empty, format, width=100)  # nothing of ours to compare
+
+
+def test_a_row_called_ours_has_its_methods_name_beside_the_paper(table: Table) -> None:
+    ours = replace(table, rows=(replace(table.rows[0], title="Ours", name="pFedFoo"), *table.rows[1:]))
+    lines = render(ours, "terminal").partition("pflbench's and the paper's\n")[2]
+    assert "pFedFoo, " in lines and "Ours, " not in lines
+    (against,) = [line for line in compact(ours).footer if line.startswith("Against the paper")] or [""]
+    assert "Ours, " not in against
