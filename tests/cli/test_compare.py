@@ -23,12 +23,16 @@ HERE = ("-s", "tiny.toml", "--profile", "paper")
 def after(results: Path, folder: Path) -> Path:
     """The results, with FedAvg in the first column 10 points worse before fine-tuning, for every client and seed."""
     copy = Path(shutil.copytree(results, folder / "after"))
-    store = Store(copy)
+    before, store = Store(results), Store(copy)
     for run in store.list():
         if run.spec.method.name == "fedavg" and run.spec.partition.name == "shards":
             result = store.read(run.spec.id)
-            scores = (s._replace(accuracy=s.accuracy - 0.1) if s.stage == "global" else s for s in result.scores)
-            store.write(replace(result, scores=tuple(scores)))
+            for there, lost in ((before, 0.0), (store, 0.1)):
+                scores = (
+                    s._replace(accuracy=max(s.accuracy, 0.1) - lost) if s.stage == "global" else s
+                    for s in result.scores
+                )
+                there.write(replace(result, scores=tuple(scores)))
     return copy
 
 
