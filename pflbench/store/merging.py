@@ -42,7 +42,7 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
     """Copy the runs of these results folders into another, which may be new. What is read is checked, and read again.
 
     A finished run of the destination stays; a failed one gives way to a finished one. What cannot be read in a source
-    is warned of, and left out. A pack of which the destination has no run is copied as it is.
+    is warned of, and left out, as links are. A pack of which the destination has no run is copied as it is.
 
     Raises:
         UsageError: A source is no results folder, or the destination.
@@ -73,6 +73,10 @@ def _merge(source: Store, into: Store, found: Merged) -> None:
         several = ", ".join(repr(str(other)) for other in others)
         found.others.append(f"Run {id} has other scores in {several} than in {str(shown)!r}, whose scores are merged.")
     for path, runs in sorted(by_file.items()):
+        if path.is_symlink():
+            files.warn(path, "run or pack", "it is a link, which is not followed", "left as it is")
+            left.add(path)
+            continue
         pack = source.packs.known.get(path)
         digests = _digests(source, runs)
         if len(digests) < len(runs):

@@ -110,6 +110,13 @@ or nothing is read); `unchecked` tells runs of a method that was not held agains
 added.
 """
 COLUMNS = pa.schema([*SCORES, *PLAIN])
+_CODED = pa.dictionary(pa.int32(), _TEXT)
+_CODES = ["stage", "run_id"]
+"""Columns that stay coded when they are read: a long text that a small file has once would be written out per row."""
+_LONGEST = 10_000
+"""Characters in the name of a stage or metric, at most."""
+_MOST_BYTES, _BYTES_OF_A_ROW = 4 << 20, 1024
+"""Size of a row group, unpacked, at most: so many bytes, and so many for each row."""
 
 
 def to_table(result: RunResult) -> pa.Table:
@@ -192,14 +199,17 @@ def from_rows(table: pa.Table, runs: Sequence[Stored]) -> list[RunResult]:
     Of many runs at once it takes little longer than of one.
     """
     try:
-        columns = [table.column(name).cast(kind) for name, kind in zip(SCORES.names, SCORES.types, strict=True)]
+        kinds = [_CODED, *SCORES.types[1:]]
+        columns = [table.column(name).cast(kind) for name, kind in zip(SCORES.names, kinds, strict=True)]
     except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Unfit(f"unexpected columns ({error})") from error
     if any(column.null_count for column in columns):
         raise Unfit("empty fields among the scores")
-    coded = columns[0].combine_chunks().dictionary_encode()
+    coded = columns[0].combine_chunks()
     # By dlpack, as `to_numpy` imports pandas, which takes longer than to read a hundred runs.
     stages = Words(tuple(coded.dictionary.to_pylist()), np.from_dlpack(coded.indices))
+    if max(map(len, stages.texts), default=0) > _LONGEST:
+        raise Unfit(f"a name of a stage or metric of more than {_LONGEST:,} characters")
     others = [np.from_dlpack(column.combine_chunks()) for column in columns[1:]]
     of_metrics = np.array([text.startswith(METRIC) for text in stages.texts], dtype=np.bool_)[stages.codes]
     names = tuple(text.removeprefix(METRIC) for text in stages.texts)
@@ -258,8 +268,21 @@ def read_footer(file: IO[bytes]) -> pq.FileMetaData:
 
 
 def read_rows(file: IO[bytes]) -> pa.Table:
-    """The scores of a file, with checked pages. Raises Arrow's exceptions if the file is damaged, and `OSError`."""
-    return _content(file).read(SCORES.names, use_threads=False)
+    """The scores of a file, with checked pages.
+
+    Raises Arrow's exceptions if the file is damaged, `Unfit` if it unpacks to more than scores need, and `OSError`.
+    """
+    content = _content(file)
+    check_size(content, range(content.num_row_groups))
+    return content.read(SCORES.names, use_threads=False)
+
+
+def check_size(content: pq.ParquetFile, groups: Iterable[int]) -> None:
+    """Raise `Unfit` for row groups that unpack to more than scores need, by the file's footer."""
+    for group in groups:
+        told = content.metadata.row_group(group)
+        if not 0 <= told.total_byte_size <= _MOST_BYTES + _BYTES_OF_A_ROW * told.num_rows:
+            raise Unfit(f"{told.num_rows:,} rows that unpack to {told.total_byte_size:,} bytes")
 
 
 @lru_cache(maxsize=OPEN)
@@ -275,4 +298,7 @@ def opened(path: Path, identity: files.Identity) -> pq.ParquetFile:
 
 
 def _content(file: IO[bytes] | pa.OSFile) -> pq.ParquetFile:
-    return pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
+    try:
+        return pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True, read_dictionary=_CODES)
+    except KeyError as error:
+        raise Unfit(f"unexpected columns (no column {error})") from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 import struct
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +26,7 @@ from pflbench.data.datasets.cifar import CIFAR10, CIFAR100, PFEDVEM
 from pflbench.data.datasets.digit_five import DigitFive
 from pflbench.data.datasets.digits import Digits, RotatedDigits
 from pflbench.data.datasets.femnist_letters import FEMNISTLetters
-from pflbench.data.datasets.mnist import MNIST, RMNIST, FashionMNIST
+from pflbench.data.datasets.mnist import MNIST, RMNIST, FashionMNIST, read_idx
 from pflbench.data.datasets.rotation import rotate_by_group, rotation_groups
 from pflbench.data.datasets.sun397 import SUN397
 from pflbench.data.root import data_root
@@ -524,3 +526,15 @@ def test_real_cifar10_with_its_test_split(real: Callable[[Dataset], Path]) -> No
     assert both.test == 10_000 and torch.equal(both.images[:50_000], train.images)
     assert np.bincount(both.labels[50_000:]).tolist() == [1000] * 10
     assert both.hash != train.hash
+
+
+def test_a_gzipped_file_is_unpacked_no_further_than_its_size(tmp_path: Path) -> None:
+    header = b"\x00\x00\x08\x01\x00\x00\x00\x05"
+    for content, problem in ((b"\0" * (64 << 20), "more than 13 bytes"), (b"", "8 bytes instead of 13")):
+        with gzip.open(tmp_path / "a.gz", "wb") as file:
+            file.write(header + content)
+        tracemalloc.start()
+        with pytest.raises(PflbenchError, match=f"unpacks to {problem}: delete it"):
+            read_idx(tmp_path / "a.gz", (5,))
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+        tracemalloc.stop()

@@ -187,6 +187,20 @@ def packed(lab: Lab) -> Path:
     return path
 
 
+@pytest.mark.parametrize("size", [100_000, 8_000_000])
+def test_a_long_text_of_a_small_file_is_not_written_out_in_each_row(lab: Lab, cli: Cli, size: int) -> None:
+    lab.store(lab.honest())
+    run = odd_run(lab)
+    table = schema.to_table(run).replace_schema_metadata(encoded(metadata(run)))
+    coded = pa.DictionaryArray.from_arrays(pa.array([0] * len(table), pa.int32()), pa.array(["A" * size]))
+    path = Store(lab.results).path(lab.store(run, packed=False))
+    pq.write_table(table.set_column(0, "stage", coded), path, compression="zstd")
+    before = pa.default_memory_pool().max_memory() or 0
+    said = cli(*READING["report"])
+    assert said.code == 0 and "50.00" in said.out and path.name in said.err
+    assert (pa.default_memory_pool().max_memory() or 0) <= max(before, 4 * size)
+
+
 def read_all(lab: Lab) -> dict[str, tuple[object, ...]]:
     """What a reader sees of all runs."""
     store = ShownStore(lab.results, remembered=False)

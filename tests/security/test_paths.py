@@ -84,6 +84,20 @@ def test_merge_copies_models_and_nothing_else(lab: Lab, cli: Cli) -> None:
     assert sorted(path.name for path in there.iterdir()) == ["global.safetensors", models.INDEX]
 
 
+def test_merge_copies_no_file_that_a_link_leads_to(lab: Lab, cli: Cli) -> None:
+    id, single = lab.store(lab.honest()), lab.store(result(lab.spec.model_copy(update={"seed": 1})), packed=False)
+    src = lab.folder / "src"
+    for mine in lab.results.rglob("*.parquet"):
+        there = src / mine.relative_to(lab.results)
+        there.parent.mkdir(parents=True)
+        there.symlink_to(mine)
+    said = cli("merge", "src", "--into", "merged")
+    assert said.code == 1 and said.err.count("it is a link, which is not followed") == 2
+    merged = Store(lab.folder / "merged")
+    assert merged.status(id) == merged.status(single) == "missing"
+    assert cli("merge", "results", "--into", "merged").code == 0 and merged.status(single) == "done"
+
+
 def test_merge_and_rm_follow_no_link_in_the_place_of_models(lab: Lab, cli: Cli) -> None:
     folder = elsewhere(lab)
     (folder / models.INDEX).write_text("{}")

@@ -129,9 +129,9 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     size = len(header) + int(np.prod(shape))
     if path.suffix == ".gz":
         with reading(f"Cannot read {path}"), gzip.open(path) as file:
-            data = np.frombuffer(bytearray(file.read()), dtype=np.uint8)
+            data = np.frombuffer(bytearray(file.read(size + 1)), dtype=np.uint8)
         if len(data) != size:
-            held = f"{len(data):,} bytes instead of {size:,}"
+            held = f"more than {size:,} bytes" if len(data) > size else f"{len(data):,} bytes instead of {size:,}"
             raise PflbenchError(f"{path} unpacks to {held}: delete it and fetch it again.")
     else:
         data = read_bytes(path, size)
