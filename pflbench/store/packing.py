@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from pflbench.result import RunResult
 from pflbench.store import files, packfile
 from pflbench.store.packfile import Pack
 from pflbench.store.runfile import RunFile
-from pflbench.store.store import MissingRun, Store
+from pflbench.store.store import MissingRun, OtherScores, Store
 
 
 class Packed(NamedTuple):
@@ -35,9 +36,13 @@ def pack(store: Store, ids: Collection[str] | None = None) -> list[Packed]:
     written: set[str] = set()
     for setting in sorted(settings):
         own = singles.get(setting, {})
+        changed = _changed(store, own)
         new, replaced = _write(store, setting, own)
         if new is None:
             continue
+        for id, old_path in changed.items():
+            say = f"The scores of run {id} changed: {str(new.path)!r} replaces those in {str(old_path)!r}."
+            warnings.warn(say, OtherScores, stacklevel=2)
         written |= new.entries.keys()
         for old in replaced:
             if old.path != new.path and old.entries.keys() <= written and not old.unfit:
@@ -49,6 +54,18 @@ def pack(store: Store, ids: Collection[str] | None = None) -> list[Packed]:
         done.append(Packed(new.path, len(new.entries), len(leaving)))
     files.clean(store.packs.folder)
     return sorted(done)
+
+
+def _changed(store: Store, own: Mapping[str, RunFile]) -> dict[str, Path]:
+    """Finished runs that have other scores in a pack than in files of their own, by id, with the pack."""
+    found = {}
+    for old in store.packs.all():
+        for id in old.entries.keys() & own.keys():
+            runs = old.entries[id], own[id].entries[id]
+            sums = {run.checksum for run in runs if run.failure is None}
+            if len(sums - {None}) > 1:
+                found[id] = old.path
+    return found
 
 
 def _singles(store: Store, ids: Collection[str] | None) -> dict[str, dict[str, RunFile]]:

@@ -302,3 +302,14 @@ def test_a_redone_run_is_not_packed_beside_two_that_differ(lab: Lab, cli: Cli) -
     single = runfile.write(Store(lab.results).path(lab.spec.id), result(lab.spec, 0.25)).path
     assert cli("pack").code == 0 and single.exists()
     assert isinstance(Store(lab.results).read(lab.spec.id).scores[0], Score)
+
+
+def test_pack_says_that_the_scores_of_a_redone_run_changed(lab: Lab, cli: Cli) -> None:
+    id = lab.store(lab.honest())
+    (before,) = (lab.results / "packs").glob("*.parquet")
+    lab.store(result(lab.spec, 0.25), packed=False)
+    said = cli("pack")
+    assert said.code == 0 and f"The scores of run {id} changed" in said.err and before.name in said.err
+    assert Store(lab.results).read(id).scores[0].accuracy == 0.25
+    lab.store(result(lab.spec, 0.25), packed=False)
+    assert "changed" not in cli("pack").err
