@@ -16,11 +16,12 @@ from safetensors.torch import load_file, save_file
 
 from pflbench import load_models
 from pflbench.catalog import complete, describe
+from pflbench.engine import client_map
 from pflbench.engine.batches import query_batches
 from pflbench.engine.simulate import Simulation
 from pflbench.errors import StoreError, UsageError
 from pflbench.methods.ditto import Ditto
-from pflbench.running import build, client_map, keeping
+from pflbench.running import build, keeping
 from pflbench.running.checkpoint import Checkpoints
 from pflbench.running.keeping import Unkept
 from pflbench.running.task import Place, Task, run_task
