@@ -122,7 +122,7 @@ def test_a_table_that_is_wider_than_the_screen_says_that_it_scrolls(opened: Any)
 
 def test_ours_the_papers_and_the_difference(opened: Any, differing: dict[str, str]) -> None:
     page = opened(f"table={TABLE}")
-    cell = sheet(page).locator("tr", has_text=differing["row"]).locator('td[data-cell$=",2"]:visible')
+    cell = sheet(page).locator("tr", has_text=differing["row"]).locator('td[data-cell$=",2"]:visible').first
     assert cell.inner_text().startswith(f"{float(differing['mean']):.1f} ± {float(differing['sem']):.1f}")
     page.get_by_role("button", name="paper", exact=True).click()
     paper = (float(differing[f"reference_{key}"]) for key in ("mean", "spread"))
@@ -176,7 +176,7 @@ def test_what_stands_beside_a_column_is_shown_with_it(opened: Any) -> None:
 
 def test_a_number_opens_what_it_rests_on(opened: Any, differing: dict[str, str]) -> None:
     page = opened(f"table={TABLE}")
-    cell = sheet(page).locator("tr", has_text=differing["row"]).locator('td[data-cell$=",2"]:visible')
+    cell = sheet(page).locator("tr", has_text=differing["row"]).locator('td[data-cell$=",2"]:visible').first
     place = cell.get_attribute("data-cell")
     cell.get_by_role("button").click()
     drawer = page.locator("#drawer")
