@@ -74,7 +74,7 @@ def check_method(cls: type) -> None:
     Raises:
         UsageError: Its objects can be changed, or a function does not take `round` by keyword.
     """
-    if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+    if not getattr(getattr(cls, "__dataclass_params__", None), "frozen", True):  # `check_declared` refuses no dataclass
         raise UsageError(f"{cls.__name__} is a dataclass without frozen=True: write @dataclass(frozen=True) above it.")
     for name in ("client", "personalize"):
         taken = inspect.signature(getattr(cls, name)).parameters

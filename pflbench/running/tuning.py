@@ -108,18 +108,24 @@ class Tuning:
         if self.target == search.name:
             own = (key for key in search.grid if key in search.own)
             lines += [f"# Row {search.selected.row.id} has its own {key}, which wins." for key in own]
-        if search.guest:
-            name = search.selected.info.reference.rpartition(":")[2]
-            sets = (f"{'' if key.startswith(FINETUNE) else f'{name}.'}{key}={text(v)}" for key, v in values.items())
-            lines.append(f"# Or: {' '.join(f'--set {one}' for one in sets)}")
-        elif search.reading.read_as != "last":
-            lines.append(f'# And in the suite: [tune.read] {self.target} = "{search.reading.read_as}"')
+        lines += self._elsewhere(values)
         plain = re.fullmatch(r"[A-Za-z0-9_-]+", self.target)
         target = self.target if plain else json.dumps(self.target)
         for table, prefix in (("hyper", ""), ("finetune", FINETUNE)):
             chosen = {k.removeprefix(FINETUNE): v for k, v in values.items() if k.startswith(FINETUNE) == bool(prefix)}
             lines += [f"[column.{table}.{target}]"] * bool(chosen) + [_assigned(*one) for one in chosen.items()]
         return "\n".join(lines)
+
+    def _elsewhere(self, values: Mapping[str, Any]) -> list[str]:
+        """Comments on options or keys that say the same elsewhere."""
+        search = self.search
+        if search.guest:
+            name = search.selected.info.reference.rpartition(":")[2]
+            sets = (f"{'' if key.startswith(FINETUNE) else f'{name}.'}{key}={text(v)}" for key, v in values.items())
+            return [f"# Or: {' '.join(f'--set {one}' for one in sets)}"]
+        if search.reading.read_as != "last":
+            return [f'# And in the suite: [tune.read] {self.target} = "{search.reading.read_as}"']
+        return []
 
     def _found(self, best: int) -> list[str]:
         """How the best trial was found, as comments."""

@@ -53,15 +53,15 @@ def test_means_may_differ_by_rounding(cli, folder: Path, points: float, code: in
     cli("run", *SHORT)
     last = 2
 
-    def less(score: Score) -> Score:
+    def more(score: Score) -> Score:
         moved = points / 100 if score.stage == "global" and score.round == last else 0.0
-        return score._replace(accuracy=score.accuracy - moved)
+        return score._replace(accuracy=score.accuracy + moved)
 
-    change(folder, less)
+    change(folder, more)
     result = cli("rerun", only(folder), "-q")
     assert result.code == code and said in result.out
     assert (
-        f"of a mean over clients is {points:+.4f} points (global, after round 2), of one client {points:.2f}"
+        f"of a mean over clients is {-points:+.4f} points (global, after round 2), of one client {points:.2f}"
         in result.out
     )
 

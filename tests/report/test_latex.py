@@ -126,7 +126,8 @@ def test_the_papers_own_method_goes_by_its_name(table: Table) -> None:
     ours = replace(table.rows[0], title="Ours", name="pFedFoo")
     named = replace(table, rows=(ours, *table.rows[1:]))
     assert "pFedFoo &" in render(named, "latex") and "Ours &" not in render(named, "latex", compare=False)
-    assert "| Ours" in render(named, "markdown") and "pFedFoo" not in render(named, "markdown")
+    alone = render(named, "markdown", compare=False)
+    assert "| Ours" in alone and "pFedFoo" not in alone
     rows = {row.id: (row.title, row.name) for row in expand(load("pfedvem-table1")).rows}
     assert rows["pfedvem"] == ("Ours", "pFedVEM") and rows["local"] == ("Local", "")
 
