@@ -74,7 +74,8 @@ def check_method(cls: type) -> None:
     Raises:
         UsageError: Its objects can be changed, or a function does not take `round` by keyword.
     """
-    if not getattr(getattr(cls, "__dataclass_params__", None), "frozen", True):  # `check_declared` refuses no dataclass
+    # A class without `@dataclass` is refused by `check_declared`.
+    if not getattr(getattr(cls, "__dataclass_params__", None), "frozen", True):
         raise UsageError(f"{cls.__name__} is a dataclass without frozen=True: write @dataclass(frozen=True) above it.")
     for name in ("client", "personalize"):
         taken = inspect.signature(getattr(cls, name)).parameters

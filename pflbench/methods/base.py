@@ -170,7 +170,7 @@ class Method(Generic[S, C, U]):
         return base
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
-        """Arguments of `client` in this round, in order; the same for all clients."""
+        """Draws whose minibatches `client` gets in this round, in order; the same for all clients."""
         raise UsageError(f"{type(self).__name__} does not say what its clients draw: write draws().")
 
     def init(self, new: Initializer, clients: int) -> S:
@@ -217,7 +217,7 @@ class Method(Generic[S, C, U]):
         raise UsageError(f"{type(self).__name__} does not say what its clients keep: write local_model().")
 
     def personal_draws(self) -> tuple[Draw, ...]:
-        """Arguments of `personalize`, in order."""
+        """Draws whose minibatches `personalize` gets, in order."""
         return ()
 
     def personalize(

@@ -48,7 +48,7 @@ class FOMaml(EpochsOrSteps, TwoRates, Method[Params, Empty, Params], outer_lr=0.
         return sgd(server, uploads.mean(0), lr=self.outer_lr)
 
     def personal_draws(self) -> tuple[Draw, ...]:
-        """Local epochs of the adaptation; default 1."""
+        """Minibatches of the adaptation; default: 1 epoch."""
         return (self.inner(1),)
 
     def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:

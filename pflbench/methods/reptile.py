@@ -67,7 +67,7 @@ class Reptile(EpochsOrSteps, TwoRates, SGDOptions, Method[Params, Empty, Params]
         return upload
 
     def personal_draws(self) -> tuple[Draw, ...]:
-        """Local epochs of an inner update; default 5."""
+        """Minibatches of an inner update; default: 5 epochs."""
         return (self.inner(5),)
 
     def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:

@@ -1,1 +1,1 @@
-"""Stored runs to cells, verdicts, tables, figures, pages and explanations. Imports no torch where it reads runs."""
+"""Stored runs to cells, verdicts, tables, figures, pages and explanations. Never imports torch."""

@@ -106,7 +106,10 @@ def verdict(
 
 
 def label(interval: Interval, margin: float) -> Label:
-    """The label of a compared cell, by the interval of its difference and the margin. Both ends are within."""
+    """The label of a compared cell, by the interval of its difference and the margin.
+
+    An end that equals 0 or the margin lies within.
+    """
     small = -margin - _ROUNDING <= interval.low and interval.high <= margin + _ROUNDING
     if 0.0 in interval.widened(_ROUNDING):
         return "agrees" if small else "inconclusive"

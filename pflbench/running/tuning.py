@@ -267,7 +267,7 @@ def _scored_rounds(run: RunSpec, evaluate_every: int | None) -> int:
 
 
 def as_judged(searches: Collection[Tuning], store: Store, on_event: OnEvent) -> OnEvent:
-    """Return `on_event` for progress that tells the score of a trial that chooses, in place of the last one scored."""
+    """Wrap `on_event`: a finished trial is reported with the score that chooses among trials."""
     readings = {
         run.id: one.search for one in searches for trial in one.search.trials for rung in trial.rungs for run in rung
     }

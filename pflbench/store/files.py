@@ -123,7 +123,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def _oddity(path: Path) -> str:
-    """Why something with the name of a file is none; empty if it is a file, or gone."""
+    """Reason why a path named like a file is none; empty for a file and for a path that is gone."""
     try:
         mode = path.stat().st_mode
     except OSError as error:  # any other than these is told when it is read

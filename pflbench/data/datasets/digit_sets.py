@@ -38,7 +38,7 @@ class DigitSet(Downloaded):
         return {path: known._replace(images=n) for (path, known), n in zip(parts.items(), images, strict=True)}
 
     def missing(self, root: Path) -> list[str]:
-        """Missing sets."""
+        """Missing files of the set."""
         return self.source.missing(root)
 
     def download(self, root: Path) -> None:
