@@ -20,7 +20,22 @@ from pflbench.package import __version__
 
 INTERRUPTED = 130
 VERBS = (
-    *("run", "report", "plot", "plan", "status", "ls", "data", "explain", "scores", "show", "compare", "rerun", "cite"),
+    *(
+        "run",
+        "report",
+        "plot",
+        "plan",
+        "status",
+        "ls",
+        "data",
+        "claims",
+        "explain",
+        "scores",
+        "show",
+        "compare",
+        "rerun",
+        "cite",
+    ),
     *("pack", "merge", "upgrade", "rm", "queue", "tune", "check", "speed", "info"),
 )
 """In the order of the help. Each is a function of its name, or a group's `app`, in its own module or one of `HOME`."""

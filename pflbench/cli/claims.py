@@ -1,0 +1,47 @@
+"""`pflbench claims`: which of the papers' claims hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pflbench.cli import common, options
+from pflbench.cli.options import option
+
+
+def claims(
+    which: Annotated[
+        list[str] | None,
+        typer.Argument(help="Papers (cafeme, fedec, pfedvem), claims by id, or .toml files (default: all papers)."),
+    ] = None,
+    profile: Annotated[
+        str, option("--profile", help="Profile of the runs; one other than paper decides nothing about the paper.")
+    ] = "paper",
+    full: Annotated[bool, option("--full", help="Add every comparison, and the commands for missing runs.")] = False,
+    format_: Annotated[str, option("--format", help="terminal, markdown, or csv (a line per claim).")] = "terminal",
+    output: Annotated[Path | None, option("--output", "-o", help="Write to this file.")] = None,
+    packaged: options.Packaged = True,
+    results: options.Results = options.DEFAULT_RESULTS,
+    data_dir: options.DataDir = None,
+) -> int:
+    """Decide the papers' claims from stored runs, under each paper's protocol and on equal terms.
+
+    A claim compares a row with rivals, seed by seed, after three and after five seeds. It holds if every comparison
+    shows the claimed sign, and does not hold if one shows the opposite or less than half of the printed gap. Else it
+    is undecided. Trains nothing.
+    """
+    from pflbench.errors import unknown
+    from pflbench.report.claim_list import FORMATS, text
+    from pflbench.report.claims import judged
+    from pflbench.report.reading import readable
+    from pflbench.store.shown import ShownStore
+
+    if format_ not in FORMATS:
+        raise unknown("format", format_, FORMATS)
+    store = ShownStore(results, packaged=packaged)
+    found = judged(which or [], store, readable(store, data_dir), profile)
+    detailed = full or any(one not in found and not one.endswith(".toml") for one in which or [])
+    common.put(text(found, format_, full=detailed), output)
+    return 0

@@ -1,0 +1,155 @@
+"""Judged claims as text: a list for the terminal or Markdown, CSV, and all the evidence of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from pflbench.commands import command
+from pflbench.report.claims import NOT_IN_THE_PAPER, Judged, Missing, Side, title
+from pflbench.report.statistics import paired
+from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number
+from pflbench.units import count
+
+Format = Literal["terminal", "markdown", "csv"]
+FORMATS: tuple[Format, ...] = ("terminal", "markdown", "csv")
+COLUMNS = (
+    *("paper", "claim", "source", "suite", "profile", "word", "seeds", "contradicted", "detectable", "missing_runs"),
+    *("core_hours", "equal_suite", "equal_word", "text"),
+)
+_HEAD = ("Claim", "Paper's protocol", "Equal terms", "Missing")
+
+
+def text(papers: Mapping[str, Sequence[Judged]], format: Format = "terminal", *, full: bool = False) -> str:
+    """The claims of each paper as text that ends with a newline.
+
+    Args:
+        papers: Judged claims by the paper's name.
+        format: `csv` has a line for each claim, with `COLUMNS`.
+        full: Add the comparisons of each claim with their differences, and the commands for missing runs.
+    """
+    if format == "csv":
+        lines = [COLUMNS, *(_line(paper, one) for paper, judged in papers.items() for one in judged)]
+        return "\n".join(map(in_csv, lines)) + "\n"
+    marked = format == "markdown"
+    parts = []
+    for paper, judged in papers.items():
+        head = f"{paper}: {summary(judged)}"
+        parts.append(f"## {in_markdown(head)}" if marked else head)
+        parts += [_evidence(one, marked) for one in judged] if full else [_list(judged, marked)]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(judged: Iterable[Judged]) -> str:
+    """`8 claims: 1 holds, 5 undecided, 2 not run`."""
+    words = Counter(one.word for one in judged)
+    order = ("holds", "holds, smaller than printed", "does not hold", "undecided", "not run", NOT_IN_THE_PAPER)
+    found = ", ".join(f"{words[word]} {word}" for word in order if words[word])
+    return f"{count(words.total(), 'claim')}: {found}"
+
+
+def _list(judged: Sequence[Judged], marked: bool) -> str:
+    from tabulate import tabulate
+
+    lines = [
+        (
+            f"{one.claim.text} ({one.claim.source})" if marked else one.claim.id,
+            _word(one.paper) if not one.contrary else one.word,
+            _word(one.equal) if one.equal else NONE,
+            _needs(one.paper),
+        )
+        for one in judged
+    ]
+    if marked:
+        lines = [tuple(map(in_pipes, line)) for line in lines]  # type: ignore[misc]
+    return tabulate(lines, headers=_HEAD, tablefmt="pipe" if marked else "simple", disable_numparse=True)
+
+
+def _word(side: Side) -> str:
+    """`holds (3 seeds)`; a reduced profile by its name, since it decides nothing about the paper."""
+    word = "undecided, depends on the rounds read" if side.depends else side.word
+    if side.decision.seeds:
+        word += f" ({side.decision.seeds} seeds)"
+    return word if side.profile == "paper" else f"{word} [{side.profile}]"
+
+
+def _needs(side: Side) -> str:
+    runs = sum(len(one.seeds) for one in side.missing)
+    if not runs or side.word not in ("undecided", "not run"):
+        return NONE
+    hours = "" if side.hours is None else f", about {number(side.hours, None, 1)} core-hours"
+    return f"{count(runs, 'run')}{hours}"
+
+
+def _evidence(one: Judged, marked: bool) -> str:
+    """All that is known of a claim."""
+    claim = one.claim
+    lines = [f"### {claim.id}" if marked else claim.id, ""] if marked else [claim.id]
+    lines += [f"{claim.text} ({claim.source})"]
+    if one.contrary:
+        lines.append(f"The paper's own numbers say otherwise: {'; '.join(one.contrary)}. Nothing is decided.")
+    for name, side in (("Paper's protocol", one.paper), ("Equal terms", one.equal)):
+        if side is not None:
+            lines += _of_side(name, side)
+    mark = "- " if marked else "  "
+    start = 3 if marked else 1
+    return "\n".join([*lines[:start], *(mark + (in_markdown(line) if marked else line) for line in lines[start:])])
+
+
+def _of_side(name: str, side: Side) -> list[str]:
+    lines = [f"{name} ({side.suite}): {_word(side)}."]
+    for name, decision in side.columns.items():
+        if len(side.columns) > 1:
+            lines.append(f"{name}: {decision.word}" + (f" ({decision.seeds} seeds)." if decision.seeds else "."))
+    for i, (compared, values, bound) in enumerate(zip(side.compared, side.differences, side.bounds, strict=True)):
+        done = [value for value in values if value is not None]
+        if not done:
+            continue
+        found = paired(done, tested=True)
+        said = f"{title(compared)}: {number(found.mean, None, 2, '+')} points over {count(found.n, 'seed')}"
+        if found.interval:
+            low, high = (number(limit, None, 2, "+") for limit in found.interval)
+            said += f", 95 % interval {low} to {high}"
+        if bound.margin is not None:
+            said += f"; claimed: within ±{bound.margin:g}"
+        elif bound.least is not None:
+            said += f"; claimed: at least {number(bound.least, None, 2, '+')}"
+        if found.p_sign is not None:
+            said += f"; sign-flip p {found.p_sign:.3f}"
+        lines.append(said + (". Speaks against the claim." if i in side.decision.against else "."))
+    if side.depends:
+        lines.append("The last ten scored rounds say the opposite, so it depends on the rounds read.")
+    if side.decision.word == "undecided" and side.decision.detectable is not None:
+        lines.append(f"Detectable at the last look: {number(side.decision.detectable, None, 1)} points.")
+    if side.absent:
+        lines.append(f"Not in {side.suite}: {', '.join(side.absent)}.")
+    if side.missing and side.word in ("undecided", "not run"):
+        lines += [f"Missing: {_needs(side)}.", *(f"`{one}`" for one in commands(side))]
+    return lines
+
+
+def commands(side: Side) -> list[str]:
+    """Commands that make the missing runs of a claim, one for each set of rows that lack the same seeds of a column."""
+    together: dict[tuple[str, tuple[int, ...]], list[Missing]] = {}
+    for one in side.missing:
+        together.setdefault((one.column, one.seeds), []).append(one)
+    profile = "" if side.profile == "paper" else f" --profile {side.profile}"
+    return [
+        command(
+            "run",
+            f" --suite {side.suite}{profile} --column {column}"
+            + "".join(f" -m {one.row}" for one in missing)
+            + f" --seeds {','.join(map(str, seeds))}",
+        )
+        for (column, seeds), missing in together.items()
+    ]
+
+
+def _line(paper: str, one: Judged) -> tuple[object, ...]:
+    side, equal = one.paper, one.equal
+    return (
+        *(paper, one.claim.id, one.claim.source, side.suite, side.profile, one.word, side.decision.seeds),
+        *(side.decision.contradicted, side.decision.detectable, sum(len(m.seeds) for m in side.missing), side.hours),
+        *(equal.suite if equal else "", equal.word if equal else "", one.claim.text),
+    )

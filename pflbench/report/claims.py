@@ -1,0 +1,256 @@
+"""Claims of the papers, each decided from stored runs under the paper's protocol and on equal terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pflbench.errors import unknown
+from pflbench.report.cells import read
+from pflbench.report.decide import Bounds, Decision, decide
+from pflbench.report.reading import Shelf
+from pflbench.result import RunResult
+from pflbench.store import Store
+from pflbench.suite.cells import Cell, Expansion, ReadAs
+from pflbench.suite.claim import Claim, Comparison, comparisons, files, load, slope
+from pflbench.suite.expand import expand
+from pflbench.suite.load import find
+from pflbench.suite.load import read as read_suite
+from pflbench.suite.own import Own
+
+NOT_IN_THE_PAPER = "not in the paper"
+HALF = 0.5
+"""Share of the printed gap that counts as claimed, where a claim does not say `least`."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Runs that a claim still needs: row, column, seeds, and their cost in core-hours (None: no run tells)."""
+
+    row: str
+    column: str
+    seeds: tuple[int, ...]
+    hours: float | None
+
+
+@dataclass(frozen=True)
+class Side:
+    """A claim in one suite and profile.
+
+    Attributes:
+        suite: Its name.
+        profile: Its profile; any but `paper` decides nothing about the paper.
+        decision: Over all comparisons.
+        columns: Over those of one column or group, by its title.
+        compared: The comparisons, in the order of `differences`.
+        differences: For each comparison, its difference in points for each seed of the suite; None: not run.
+        bounds: What is claimed of each.
+        missing: Runs without which the last look is incomplete.
+        absent: Rivals and columns of the claim that the suite lacks.
+        depends: True if the last ten scored rounds decide the opposite of the table's reading.
+    """
+
+    suite: str
+    profile: str
+    decision: Decision
+    columns: Mapping[str, Decision]
+    compared: tuple[Comparison, ...]
+    differences: tuple[tuple[float | None, ...], ...]
+    bounds: tuple[Bounds, ...]
+    seeds: tuple[int, ...]
+    missing: tuple[Missing, ...] = ()
+    absent: tuple[str, ...] = ()
+    depends: bool = False
+
+    @property
+    def word(self) -> str:
+        """Word on the claim; undecided where it depends on the rounds that are read."""
+        return "undecided" if self.depends else self.decision.word
+
+    @property
+    def hours(self) -> float | None:
+        """Core-hours of the missing runs; None where one of them is unknown."""
+        found = [one.hours for one in self.missing]
+        return sum(one for one in found if one is not None) if None not in found else None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with what the paper prints and what stored runs say.
+
+    `contrary`: titles of the comparisons in which the paper's own numbers say the opposite; then nothing is decided.
+    """
+
+    claim: Claim
+    paper: Side
+    equal: Side | None = None
+    contrary: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """Word under the paper's protocol."""
+        return NOT_IN_THE_PAPER if self.contrary else self.paper.word
+
+
+def judged(which: Sequence[str], store: Store, own: Own, profile: str = "paper") -> dict[str, list[Judged]]:
+    """Decide claims from stored runs, by the paper's name or the file.
+
+    Args:
+        which: Papers, ids of claims, or paths of `.toml` files; none: every paper.
+        store: Where the runs are.
+        own: Where user-supplied code and data are looked for.
+        profile: Profile of the suites.
+
+    Raises:
+        UsageError: A name is unknown, or a file is wrong.
+    """
+    shelf, tables = Shelf(store), _Tables(own, profile)
+    return {paper: [judge(one, shelf, tables) for one in claims] for paper, claims in asked(which).items() if claims}
+
+
+def asked(which: Sequence[str]) -> dict[str, list[Claim]]:
+    """The claims of these papers, ids and `.toml` files, by paper or file; none: of every paper."""
+    shipped = {paper: load(path) for paper, path in files().items()}
+    found: dict[str, list[Claim]] = {paper: [] for paper in shipped}
+    ids = {claim.id: paper for paper, claims in shipped.items() for claim in claims}
+    for name in which or shipped:
+        if name.endswith(".toml"):
+            found[name] = load(find(name))
+        elif name in shipped:
+            found[name] = shipped[name]
+        elif name in ids:
+            found[ids[name]] += [claim for claim in shipped[ids[name]] if claim.id == name]
+        else:
+            raise unknown("claim", name, [*shipped, *ids])
+    return found
+
+
+class _Tables(dict[str, Expansion]):
+    """Expanded suites by name, each expanded once."""
+
+    def __init__(self, own: Own, profile: str) -> None:
+        super().__init__()
+        self.own, self.profile = own, profile
+
+    def __missing__(self, suite: str) -> Expansion:
+        made = self[suite] = expand(read_suite(suite, self.own), profile=self.profile)
+        return made
+
+
+def judge(claim: Claim, shelf: Shelf, tables: Mapping[str, Expansion]) -> Judged:
+    """Decide a claim from stored runs. Raises `UsageError` for names that its suites lack."""
+    of = tables[claim.suite]
+    found = comparisons(claim, of)
+    contrary = tuple(dict.fromkeys(title(one) for one in found if _contrary(claim, one)))
+    bounds = tuple(_bounds(claim, one) for one in found)
+    paper = _side(claim, of, found, bounds, shelf)
+    equal = None
+    if claim.equal:
+        there = tables[claim.equal]
+        kept = comparisons(claim, there, partly=True)
+        absent = [
+            *(row for row in claim.against if row not in {one.id for one in there.rows}),
+            *(id for id in claim.columns if id not in {one.id for one in there.columns}),
+        ]
+        known = {(one.column, one.rival): bound for one, bound in zip(found, bounds, strict=True)}
+        equal = _side(claim, there, kept, [known[one.column, one.rival] for one in kept], shelf, absent)
+    return Judged(claim, paper, equal, contrary)
+
+
+def title(one: Comparison) -> str:
+    """`RMNIST Shards, against ditto`."""
+    return f"{one.title}, against {one.rival}" if one.rival else one.title
+
+
+def _contrary(claim: Claim, one: Comparison) -> bool:
+    printed = one.printed()
+    if printed is None:
+        return False
+    # Printed numbers are rounded, so their differences carry noise of floating point.
+    return abs(printed) > claim.margin + 1e-9 if claim.margin is not None else printed < 1e-9
+
+
+def _bounds(claim: Claim, one: Comparison) -> Bounds:
+    if claim.margin is not None:
+        return Bounds(margin=claim.margin)
+    printed = one.printed()
+    return Bounds(least=claim.least if claim.least is not None else printed and HALF * printed)
+
+
+def _side(
+    claim: Claim,
+    of: Expansion,
+    compared: Sequence[Comparison],
+    bounds: Sequence[Bounds],
+    shelf: Shelf,
+    absent: Sequence[str] = (),
+) -> Side:
+    """Decide a claim in one suite."""
+    shelf.fetch(run for one in compared for cell in (*one.ours, *one.theirs) for run in cell.needed)
+    seeds = of.seeds
+    found = [_differences(one, seeds, shelf, "last") for one in compared]
+    recent = [_differences(one, seeds, shelf, "last-10") for one in compared]
+    decision, later = (decide(values, bounds, claim.looks) for values in (found, recent))
+    groups = dict.fromkeys(one.title for one in compared)
+    by_column = {
+        name: decide(
+            [values for one, values in zip(compared, found, strict=True) if one.title == name],
+            [bound for one, bound in zip(compared, bounds, strict=True) if one.title == name],
+            claim.looks,
+        )
+        for name in groups
+    }
+    cells = {(cell.row.id, cell.column.id): cell for one in compared for cell in (*one.ours, *one.theirs)}
+    looked = seeds[: claim.looks[-1]]
+    return Side(
+        suite=of.suite,
+        profile=of.profile,
+        decision=decision,
+        columns=by_column,
+        compared=tuple(compared),
+        differences=tuple(map(tuple, found)),
+        bounds=tuple(bounds),
+        seeds=seeds,
+        missing=tuple(one for cell in cells.values() if (one := _missing(cell, looked, shelf))),
+        absent=tuple(absent),
+        depends=_opposite(decision, later),
+    )
+
+
+def _opposite(one: Decision, other: Decision) -> bool:
+    return {one.word.split(",")[0], other.word.split(",")[0]} == {"holds", "does not hold"}
+
+
+def _differences(one: Comparison, seeds: Sequence[int], shelf: Shelf, read_as: ReadAs) -> list[float | None]:
+    """The comparison's difference in points for each seed, or the slope of its lead over the columns."""
+    ours = [by_seed(cell, shelf, read_as) for cell in one.ours]
+    theirs = [by_seed(cell, shelf, read_as) for cell in one.theirs]
+    found: list[float | None] = []
+    for seed in seeds:
+        if any(seed not in values for values in (*ours, *theirs)):
+            found.append(None)
+            continue
+        rivals = [values[seed] for values in theirs] or [0.0] * len(ours)
+        found.append(slope([mine[seed] - rival for mine, rival in zip(ours, rivals, strict=True)]))
+    return found
+
+
+def by_seed(cell: Cell, shelf: Shelf, read_as: ReadAs = "last") -> dict[int, float]:
+    """Mean accuracy of each finished seed of a cell, in percent."""
+    cell = cell.read(read_as)
+    return {one.result.spec.seed: float(one.average(cell.reading).mean()) for one in read(cell, shelf)}
+
+
+def _missing(cell: Cell, seeds: Sequence[int], shelf: Shelf) -> Missing | None:
+    """The cell's runs of these seeds that are not done; None if all are."""
+    absent = [runs for runs in cell.by_seed if runs[0].seed in seeds and not all(shelf.read(run) for run in runs)]
+    if not absent:
+        return None
+    done = [result for runs in cell.by_seed for run in runs if (result := shelf.read(run))]
+    each = [_seconds(one) for one in done]
+    hours = len(absent) * sum(each) / len(each) / 3600 if each else None
+    return Missing(cell.row.id, cell.column.id, tuple(runs[0].seed for runs in absent), hours)
+
+
+def _seconds(result: RunResult) -> float:
+    return float(result.provenance.get("wall_seconds") or 0.0)

@@ -1,0 +1,174 @@
+"""Claims of a paper as data: `claims.toml` files, checked against the suites that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from pflbench.errors import UsageError
+from pflbench.suite.cells import Cell, Expansion
+from pflbench.suite.load import folder, read_toml
+from pflbench.suite.strict import TomlTable, fault, validated
+
+Test = Literal["better", "first", "within", "grows"]
+NAME = "claims.toml"
+
+
+class Claim(TomlTable):
+    """One claim: a row against its rivals in columns of a suite.
+
+    Attributes:
+        id: Kebab-case, unique in its file.
+        text: The claim in our words.
+        source: Table or figure of the paper.
+        suite: Suite that decides it, under the paper's protocol.
+        equal: Suite on equal terms with the same ids.
+        columns: Column ids; for `grows` in the order in which the lead is to grow.
+        row: Row id.
+        against: Row ids of all rivals; for `grows` at most one (none: the row's own accuracy grows).
+        stage: Stage of rows that show several.
+        test: `better` or `first` than each rival, `within` a margin of each, or a lead that `grows` over the columns.
+        least: Smallest difference in points that counts as claimed; default: half of the printed gap.
+        margin: For `within`, in points.
+        looks: Numbers of seeds after which it is decided, in the suite's order.
+    """
+
+    id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    text: str = Field(min_length=1)
+    source: str = Field(min_length=1)
+    suite: str
+    equal: str | None = None
+    columns: list[str] = Field(min_length=1)
+    row: str
+    against: list[str] = Field(default=[])
+    stage: str | None = None
+    test: Test
+    least: float | None = None
+    margin: float | None = Field(default=None, gt=0)
+    looks: list[int] = Field(default=[3, 5], min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Claim:
+        if self.test == "grows":
+            if len(self.against) > 1:
+                raise fault(("against",), "a lead that grows is one over a single rival")
+        elif not self.against:
+            raise fault(("against",), f"test {self.test!r} needs the ids of its rivals")
+        if (self.margin is None) == (self.test == "within"):
+            wanted = "needs a margin in points" if self.test == "within" else "is of test 'within' alone"
+            raise fault(("margin",), wanted)
+        if self.looks[0] < 2 or any(a >= b for a, b in pairwise(self.looks)):
+            raise fault(("looks",), f"{self.looks} must increase from at least 2 seeds")
+        for key in ("columns", "against"):
+            names = getattr(self, key)
+            if len(set(names)) < len(names):
+                raise fault((key,), "names one twice")
+        if self.row in self.against:
+            raise fault(("against",), f"names the row itself, {self.row!r}")
+        return self
+
+
+class _File(TomlTable):
+    claim: list[Claim] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison of a claim: the cells of the row, and those of the rival, in the claim's order of columns.
+
+    `rival`: empty where the row's own accuracy is claimed to grow. All tests but `grows` have one column.
+    """
+
+    title: str
+    rival: str
+    ours: tuple[Cell, ...]
+    theirs: tuple[Cell, ...]
+
+    @property
+    def column(self) -> str:
+        """Id of its column; the ids from first to last for a lead that grows."""
+        return (
+            self.ours[0].column.id if len(self.ours) == 1 else f"{self.ours[0].column.id} to {self.ours[-1].column.id}"
+        )
+
+    def printed(self) -> float | None:
+        """Difference that the paper prints, in points (for `grows`: slope per column); None without its numbers."""
+        gaps = []
+        for ours, theirs in zip(self.ours, self.theirs or (None,) * len(self.ours), strict=True):
+            if ours.reference is None or (theirs is not None and theirs.reference is None):
+                return None
+            gaps.append(ours.reference.mean - (theirs.reference.mean if theirs and theirs.reference else 0.0))
+        return slope(gaps)
+
+
+def slope(values: Sequence[float]) -> float:
+    """Least-squares slope of equally spaced values per step; a single value as it is."""
+    if len(values) == 1:
+        return values[0]
+    middle = (len(values) - 1) / 2
+    return sum((i - middle) * value for i, value in enumerate(values)) / sum(
+        (i - middle) ** 2 for i in range(len(values))
+    )
+
+
+def files() -> dict[str, Path]:
+    """The claims files that come with pflbench, by their paper's folder."""
+    return {path.parent.name: path for path in sorted(folder().glob(f"*/{NAME}"))}
+
+
+def load(path: Path) -> list[Claim]:
+    """Return the claims of a file. Raises `UsageError` that names file and key."""
+    content: dict[str, Any] = read_toml(path)
+    claims = validated(_File, content, f"{path}: ").claim
+    seen: set[str] = set()
+    for one in claims:
+        if one.id in seen:
+            raise UsageError(f"{path}: claim {one.id!r} stands there twice. Give each an id of its own.")
+        seen.add(one.id)
+    return claims
+
+
+def comparisons(claim: Claim, of: Expansion, *, partly: bool = False) -> list[Comparison]:
+    """The comparisons of a claim in a suite: one for each rival and column, or group of columns for `grows`.
+
+    `partly`: leave out rivals and columns that the suite lacks. Raises `UsageError` for a name that it lacks.
+    """
+    columns, rows = {one.id: one for one in of.columns}, {one.id for one in of.rows}
+    where = f"Claim {claim.id!r}, suite {of.suite}"
+    if not partly or claim.row not in rows:
+        for kind, names, known in (("column", claim.columns, columns), ("row", [claim.row, *claim.against], rows)):
+            for name in names:
+                if name not in known:
+                    raise UsageError(f"{where}: there is no {kind} {name!r}. Known: {', '.join(known)}.")
+    kept = [id for id in claim.columns if id in columns]
+    groups = [[id] for id in kept]
+    if claim.test == "grows":
+        by_group: dict[str, list[str]] = {}
+        for id in kept:
+            by_group.setdefault(columns[id].group, []).append(id)
+        groups = [ids for ids in by_group.values() if len(ids) > 1]
+        if len(groups) < len(by_group) and not partly:
+            raise UsageError(f"{where}: a lead can only grow over two columns or more of one group.")
+    rivals = [id for id in claim.against if id in rows] or ([""] if claim.test == "grows" else [])
+    found = []
+    for ids in groups:
+        for rival in rivals:
+            ours = tuple(_cell(of, claim, claim.row, id, where) for id in ids)
+            theirs = tuple(_cell(of, claim, rival, id, where) for id in ids) if rival else ()
+            name = columns[ids[0]].group if len(ids) > 1 else columns[ids[0]].setting
+            found.append(Comparison(name or of.suite, rival, ours, theirs))
+    return found
+
+
+def _cell(of: Expansion, claim: Claim, row: str, column: str, where: str) -> Cell:
+    there = [cell for cell in of.cells if cell.row.id == row and cell.column.id == column]
+    if len(there) > 1:
+        there = [cell for cell in there if cell.stage == claim.stage]
+    if not there:
+        raise UsageError(f"{where}: row {row!r} shows no stage {claim.stage!r} in column {column!r}. Set `stage`.")
+    return there[0]
