@@ -1,0 +1,93 @@
+"""Claims files: every name exists, the printed numbers say what is claimed, and mistakes are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pflbench.errors import UsageError
+from pflbench.report.claims import NOT_IN_THE_PAPER, asked, judge
+from pflbench.report.reading import Shelf
+from pflbench.store import Store
+from pflbench.suite.claim import Claim, comparisons, files, load, slope
+from pflbench.suite.expand import expand
+from pflbench.suite.load import available, read
+
+CONTRARY = {
+    "cafeme-skew-first",  # Ditto and FedRep are ahead at two points of Figure 3
+    "fedec-wo-above-baselines",  # not on FEMNIST
+    "fedec-local-above-lg-l2gd",  # L2GD is ahead on CIFAR-100 (100, 20), both on FEMNIST
+    "pfedvem-fashion-mnist-first",  # pFedME and pFedBayes are ahead with 50 clients
+}
+CLAIMS = [claim for path in files().values() for claim in load(path)]
+MINIMAL = '[[claim]]\nid = "a"\ntext = "A."\nsource = "Table 1"\nsuite = "cafeme-table1"\ncolumns = ["rmnist-shards"]\n'
+
+
+def test_every_paper_has_claims_under_ids_of_its_own() -> None:
+    assert set(files()) == {"cafeme", "fedec", "pfedvem"}
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS) > 20
+    assert not any("claims" in name for name in available())
+
+
+def test_printed_numbers_contradict_the_claims_that_are_known_for_it(tmp_path: Path) -> None:
+    shelf = Shelf(Store(tmp_path))
+    tables = {suite: expand(read(suite)) for claim in CLAIMS for suite in {claim.suite, claim.equal or claim.suite}}
+    judged = [judge(claim, shelf, tables) for claim in CLAIMS]
+    assert {one.claim.id for one in judged if one.word == NOT_IN_THE_PAPER} == CONTRARY
+    assert {one.word for one in judged if not one.contrary} == {"not run"}
+    # Each has a printed number in every comparison, so that "half the printed gap" is known.
+    assert all(compared.printed() is not None for one in judged for compared in one.paper.compared)
+
+
+def test_first_names_every_rival_of_its_stage() -> None:
+    for claim in CLAIMS:
+        if claim.test != "first":
+            continue
+        cells = [cell for cell in expand(read(claim.suite)).cells if cell.column.id == claim.columns[0]]
+        shown = {cell.row.id for cell in cells if claim.stage in (None, cell.stage) and cell.reference}
+        assert shown - {claim.row} <= set(claim.against), claim.id
+
+
+def test_a_lead_grows_within_each_group_of_columns() -> None:
+    (claim,) = asked(["pfedvem-local-falls"])["pfedvem"]
+    found = comparisons(claim, expand(read(claim.suite)))
+    assert [one.title for one in found] == ["FMNIST", "CIFAR10", "CIFAR100", "SUN397"]
+    assert [cell.column.clients for cell in found[0].ours] == [200, 100, 50]
+    assert found[0].printed() == pytest.approx((89.2 - 85.7) / 2)
+
+
+def test_slope_is_that_of_least_squares() -> None:
+    assert slope([1.0, 3.0, 5.0, 7.0]) == pytest.approx(2.0)
+    assert slope([5.0]) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("rest", "key"),
+    [
+        ('row = "cafeme"\nagainst = []\ntest = "better"\n', "against"),
+        ('row = "cafeme"\nagainst = ["ditto", "ifca"]\ntest = "grows"\n', "against"),
+        ('row = "cafeme"\nagainst = ["cafeme"]\ntest = "better"\n', "against"),
+        ('row = "cafeme"\nagainst = ["ditto"]\ntest = "within"\n', "margin"),
+        ('row = "cafeme"\nagainst = ["ditto"]\ntest = "better"\nmargin = 1.0\n', "margin"),
+        ('row = "cafeme"\nagainst = ["ditto"]\ntest = "better"\nlooks = [5, 3]\n', "looks"),
+        ('row = "cafeme"\nagainst = ["ditto"]\ntest = "best"\n', "test"),
+        ('row = "cafeme"\nrival = ["ditto"]\ntest = "better"\n', "rival"),
+    ],
+)
+def test_a_mistake_is_named_with_its_key(rest: str, key: str, tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(MINIMAL + rest, encoding="utf-8")
+    with pytest.raises(UsageError, match=rf"my\.toml: claim\[0\].*{key}"):
+        load(path)
+
+
+def test_a_name_that_the_suite_lacks_is_refused() -> None:
+    claim = Claim(
+        id="a", text="A.", source="Table 1", suite="cafeme-table1", columns=["rmnist"], row="cafeme", against=["ditto"],
+        test="better",
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="no column 'rmnist'"):
+        comparisons(claim, expand(read("cafeme-table1")))
+    with pytest.raises(UsageError, match="claim"):
+        asked(["cafeme-first"])
