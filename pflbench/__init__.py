@@ -22,6 +22,7 @@ __all__ = [
     "Selection",
     "check",
     "cite",
+    "claims",
     "compare",
     "explain",
     "load_models",
@@ -35,7 +36,21 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pflbench.api import check, cite, compare, explain, load_models, plan, rerun, run, scores, select, suites, table
+    from pflbench.api import (
+        check,
+        cite,
+        claims,
+        compare,
+        explain,
+        load_models,
+        plan,
+        rerun,
+        run,
+        scores,
+        select,
+        suites,
+        table,
+    )
     from pflbench.running.execution import Execution
     from pflbench.selection import Selection
 

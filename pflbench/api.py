@@ -6,7 +6,7 @@ The command line does the same through the same objects. Nothing here imports to
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from pflbench.units import Shard, interval, parse_shard, size
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pflbench.report.claims import Judged
     from pflbench.report.comparison import Comparison
     from pflbench.report.explaining import Explanation
     from pflbench.report.table import Table
@@ -242,6 +243,32 @@ def explain(
     return Explained(explain(suite, row, column, store, selection(**choices), stage=stage, root=root, look=facts))
 
 
+def claims(
+    *which: str,
+    results: Where = "results",
+    profile: str = "paper",
+    packaged: bool = True,
+    data_dir: Where | None = None,
+) -> Claims:
+    """Decide the papers' claims from stored runs.
+
+    Args:
+        which: Papers ("cafeme", "fedec", "pfedvem"), ids of claims, or `.toml` files; none: every paper.
+        results: The results folder.
+        profile: Profile of the runs; one other than "paper" decides nothing about the paper.
+        packaged: Count the runs that came with pflbench, too.
+        data_dir: Where the datasets are, if not in the data root.
+
+    Raises:
+        UsageError: A paper, claim, suite, row or column is unknown, or a file is wrong.
+    """
+    from pflbench.report.claims import judged
+    from pflbench.report.reading import readable
+
+    store = ShownStore(Path(results), packaged=packaged)
+    return Claims(judged(which, store, readable(store, data_dir), profile))
+
+
 def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Where | None = None) -> Compared:
     """What moved between two results folders, cell by cell: the second against the first, paired by seed and client.
 
@@ -431,6 +458,33 @@ class Compared:
 
     def __str__(self) -> str:
         return self._as("terminal")
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Judged claims by paper; `str` is the text of `pflbench claims`."""
+
+    content: Mapping[str, Sequence[Judged]]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line for each claim, with the columns of `pflbench claims --format csv`."""
+        import pandas as pd
+
+        from pflbench.report.claim_list import COLUMNS, fields
+
+        lines = [fields(paper, one) for paper, judged in self.content.items() for one in judged]
+        return pd.DataFrame(lines, columns=list(COLUMNS))
+
+    def to_markdown(self) -> str:
+        """Text of `pflbench claims --format markdown`."""
+        from pflbench.report.claim_list import text
+
+        return text(self.content, "markdown")
+
+    def __str__(self) -> str:
+        from pflbench.report.claim_list import text
+
+        return text(self.content)
 
 
 @dataclass(frozen=True)

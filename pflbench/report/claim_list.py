@@ -30,7 +30,7 @@ def text(papers: Mapping[str, Sequence[Judged]], format: Format = "terminal", *,
         full: Add the comparisons of each claim with their differences, and the commands for missing runs.
     """
     if format == "csv":
-        lines = [COLUMNS, *(_line(paper, one) for paper, judged in papers.items() for one in judged)]
+        lines = [COLUMNS, *(fields(paper, one) for paper, judged in papers.items() for one in judged)]
         return "\n".join(map(in_csv, lines)) + "\n"
     marked = format == "markdown"
     parts = []
@@ -146,7 +146,8 @@ def commands(side: Side) -> list[str]:
     ]
 
 
-def _line(paper: str, one: Judged) -> tuple[object, ...]:
+def fields(paper: str, one: Judged) -> tuple[object, ...]:
+    """Values of `COLUMNS` for a claim."""
     side, equal = one.paper, one.equal
     return (
         *(paper, one.claim.id, one.claim.source, side.suite, side.profile, one.word, side.decision.seeds),

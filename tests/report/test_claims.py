@@ -1,0 +1,106 @@
+"""Judging claims: from runs by seed to words, missing runs, equal terms and the rounds that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pflbench.report import claims
+from pflbench.report.claim_list import commands, text
+from pflbench.report.claims import Judged, judge
+from pflbench.report.reading import Shelf
+from pflbench.store import Store
+from pflbench.suite.cells import Cell, ReadAs
+from pflbench.suite.claim import Claim
+from pflbench.suite.expand import expand
+from pflbench.suite.load import read
+
+Seeds = Mapping[tuple[str, ReadAs], Mapping[int, float]]
+
+
+def judged(monkeypatch: pytest.MonkeyPatch, folder: Path, seeds: Seeds, **changes: object) -> Judged:
+    """CAFeMe against Ditto on RMNIST Shards (printed: 98.82 and 90.44), with these accuracies by row and reading."""
+
+    def by_seed(cell: Cell, _: Shelf, read_as: ReadAs = "last") -> Mapping[int, float]:
+        return seeds.get((cell.row.id, read_as), {})
+
+    monkeypatch.setattr(claims, "by_seed", by_seed)
+    entry: dict[str, object] = {
+        **{"id": "a", "text": "CAFeMe is ahead.", "source": "Table 1", "suite": "cafeme-table1"},
+        **{"columns": ["rmnist-shards"], "row": "cafeme", "against": ["ditto"], "test": "better"},
+    }
+    claim = Claim.model_validate(entry | changes)
+    tables = {name: expand(read(name)) for name in ("cafeme-table1", "cafeme-table1-fair", "cafeme-fig3")}
+    return judge(claim, Shelf(Store(folder)), tables)
+
+
+OURS = {0: 98.0, 1: 98.2, 2: 97.9}
+THEIRS = {0: 90.0, 1: 90.1, 2: 90.2}
+
+
+def test_a_lead_over_half_the_printed_gap_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = judged(monkeypatch, tmp_path, {("cafeme", "last"): OURS, ("ditto", "last"): THEIRS})
+    assert (found.word, found.paper.decision.seeds) == ("holds", 3)
+    assert found.paper.bounds[0].least == pytest.approx((98.82 - 90.44) / 2)
+    assert found.paper.differences == ((8.0, pytest.approx(8.1), pytest.approx(7.7), None, None),)
+
+
+def test_a_smaller_lead_is_smaller_than_printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seeds: Seeds = {("cafeme", "last"): {0: 91.0, 1: 91.1, 2: 91.2}, ("ditto", "last"): {0: 90.0, 1: 90.1, 2: 90.3}}
+    assert judged(monkeypatch, tmp_path, seeds).word == "holds, smaller than printed"
+    assert judged(monkeypatch, tmp_path, seeds, least=0.1).word == "holds"
+
+
+def test_seeds_without_a_rival_do_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = judged(monkeypatch, tmp_path, {("cafeme", "last"): OURS, ("ditto", "last"): {0: 90.0, 2: 90.2}})
+    assert (found.word, found.paper.decision.seeds) == ("undecided", 0)
+    # The store is empty, so all ten runs are missing, whatever the accuracies here.
+    assert [(one.row, one.seeds) for one in found.paper.missing] == [
+        ("cafeme", (0, 1, 2, 3, 4)),
+        ("ditto", (0, 1, 2, 3, 4)),
+    ]
+    assert commands(found.paper) == [
+        "pflbench run --suite cafeme-table1 --column rmnist-shards -m cafeme -m ditto --seeds 0,1,2,3,4"
+    ]
+
+
+def test_the_opposite_in_the_last_ten_rounds_leaves_it_undecided(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seeds: Seeds = {
+        **{("cafeme", "last"): OURS, ("ditto", "last"): THEIRS},
+        **{("cafeme", "last-10"): THEIRS, ("ditto", "last-10"): OURS},
+    }
+    found = judged(monkeypatch, tmp_path, seeds)
+    assert (found.word, found.paper.decision.word, found.paper.depends) == ("undecided", "holds", True)
+    assert "depends on the rounds read" in text({"cafeme": [found]})
+
+
+def test_equal_terms_name_what_their_suite_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seeds: Seeds = {("cafeme", "last"): OURS, ("ditto", "last"): THEIRS}
+    found = judged(monkeypatch, tmp_path, seeds, equal="cafeme-fig3", against=["ditto", "fedavg"])
+    assert found.equal is not None
+    assert (found.equal.word, found.equal.absent) == ("holds", ("fedavg",))
+    assert "Not in cafeme-fig3: fedavg." in text({"cafeme": [found]}, full=True)
+
+
+def test_the_mean_over_columns_is_no_lead_that_grows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    columns = ["rmnist-dirichlet", "rmnist-shards"]
+    found = judged(
+        monkeypatch, tmp_path, {("cafeme", "last"): OURS, ("ditto", "last"): THEIRS}, columns=columns, test="grows"
+    )
+    # The same lead in both columns: a slope of 0, less than half of the printed one.
+    assert (found.word, found.paper.decision.contradicted) == ("does not hold", False)
+
+
+@pytest.mark.parametrize("format", ["terminal", "markdown", "csv"])
+def test_every_format_names_each_claim_and_its_word(
+    format: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = judged(monkeypatch, tmp_path, {("cafeme", "last"): OURS, ("ditto", "last"): THEIRS}, text="A | <b>.")
+    made = text({"cafeme": [found]}, format)  # type: ignore[arg-type]
+    assert "holds" in made
+    if format == "markdown":
+        assert "A \\| &lt;b>." in made
