@@ -78,7 +78,7 @@ TRIALS = sorted(
     {
         " ".join(command.split())
         for document in DOCUMENTS
-        if document.startswith(("docs/papers/", "results/"))
+        if document.startswith(("docs/papers/", "docs/findings", "results/"))
         for command in re.findall(
             r"`pflbench tune (-[^`]+--column[^`]+)`", (ROOT / document).read_text(encoding="utf-8")
         )
@@ -157,18 +157,3 @@ def test_the_functions_of_the_architecture_are_there(name: str) -> None:
     found = importlib.import_module(f"pflbench.{first}")
     for part in parts:
         found = getattr(found, part, None) or importlib.import_module(f"{found.__name__}.{part}")
-
-
-def test_the_pages_of_the_methods_are_what_their_sources_and_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    pages = importlib.import_module("pages")
-    there = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.md")}
-    assert there == pages.pages(), "run: python docs/pages.py"
-
-
-def test_the_pages_of_the_suites_are_what_their_files_and_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    pages = importlib.import_module("suite_pages")
-    there = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.md")}
-    assert there == pages.suite_pages(), "run: python docs/pages.py"
-    assert {path.removesuffix(".md") for path in there} == {"all", *available()}
