@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,11 @@ class About:
     stored: Mapping[str, Stored]
     named: Mapping[Path, str]
 
+    @cached_property
+    def tables(self) -> Mapping[str, Expansion]:
+        """The suite's table under each profile."""
+        return {profile: expand(self.suite, profile=profile) for profile in self.suite.profiles}
+
     def page(self) -> str:
         """Text of the page."""
         document = self.suite.document()
@@ -61,7 +66,7 @@ class About:
             datasets = ", ".join(f"`{column.dataset.name}`" for column in document.column)
             parts += [f"It trains nothing: it counts the images of {datasets}, and shows the paper's numbers beside."]
             return "\n\n".join([*parts, "## Commands", self.commands()]) + "\n"
-        table = expand(self.suite)
+        table = self.tables["paper"]
         if table.rows:
             parts += [f"It has {_size(table)}: {len(table.runs):,} runs. {_RUNS}"]
         parts += [f"Protocol: {table.protocol}."]
@@ -110,13 +115,12 @@ class About:
 
     def _profiles(self) -> str:
         head = "| profile | differs in | seeds | runs | rounds in all | done | they took |\n" + "|---" * 7 + "|\n"
-        tables = ((profile, expand(self.suite, profile=profile)) for profile in self.suite.profiles)
-        return head + "\n".join(_line(profile, table, self._done(table)) for profile, table in tables)
+        lines = (_line(profile, table, self._done(table)) for profile, table in self.tables.items())
+        return head + "\n".join(lines)
 
     def _shown(self) -> list[str]:
         """Finished cells of the whole protocol, and links to the page of all tables."""
-        tables = {profile: expand(self.suite, profile=profile) for profile in self.suite.profiles}
-        there = [profile for profile, table in tables.items() if self._done(table)]
+        there = [profile for profile, table in self.tables.items() if self._done(table)]
         cells = results_of(self.name)
         said = (
             ["## Results", _CAME, f"| {HEADS} |\n{'|---' * (HEADS.count('|') + 1)}|\n" + _lines(cells)] if cells else []
@@ -140,7 +144,7 @@ class About:
     def _done_by_column(self, profile: str) -> dict[str, str]:
         """Finished runs of each column, as `n of m`, by id; columns without any are left out."""
         runs: dict[str, set[str]] = {}
-        for cell in expand(self.suite, profile=profile).cells:
+        for cell in self.tables[profile].cells:
             runs.setdefault(cell.column.id, set()).update(run.id for run in cell.needed)
         done = {run.spec.id for run in self.stored.values() if run.failure is None}
         return {column: f"{len(ids & done)} of {len(ids)}" for column, ids in runs.items() if ids & done}
@@ -154,8 +158,8 @@ class About:
         document = self.suite.document()
         if document.statistics is not None or not document.row:
             return f"0 rows × {len(document.column)} columns | 0 | –"
-        table = expand(self.suite)
-        quick = len(self._done(expand(self.suite, profile="quick"))) if "quick" in self.suite.profiles else 0
+        table = self.tables["paper"]
+        quick = len(self._done(self.tables["quick"])) if "quick" in self.tables else 0
         done = f"{len(self._done(table))}" + (f", and {quick} at quick" if quick else "")
         return f"{_size(table)} | {len(table.runs):,} | {done}"
 

@@ -3,11 +3,15 @@
 import importlib
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli
+import typer
 
+from pflbench.cli.main import program
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
@@ -15,7 +19,7 @@ from pflbench.suite.tuning import searches
 from pflbench.testing import contract
 
 ROOT = Path(__file__).parents[1]
-
+GROUP: Any = typer.main.get_command(program())
 
 DOCUMENTS = ["README.md", "results/README.md", *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))]
 PAPERS = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "papers").glob("*.md")}
@@ -105,6 +109,35 @@ def test_the_trials_that_a_page_cites_are_stored(command: str) -> None:
     assert not given.keys() - {"--grid"} and all(
         store.status(trial.run.id) != "missing" for one in searched for trial in one.trials
     )
+
+
+PLACEHOLDERS = re.compile(r"\b(VERB|FILE|SUITE|NAME|ID|ROW|COLUMN|SRC|DIR)\b|…")
+
+
+def shown_commands(document: str) -> Iterator[str]:
+    """Commands of a page, in blocks and in sentences, without comments and without what follows them."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    fenced = "\n".join(re.findall(r"^```(?:sh|bash)\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    lines = re.findall(r"^ {4}pflbench (\w.*)$", text, re.MULTILINE) + re.findall(
+        r"^pflbench (\w.*)$", fenced, re.MULTILINE
+    )
+    sentences = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    found = [*lines, *re.findall(r"`pflbench (\w[^`]*)`", sentences)]
+    for one in found:
+        command = re.split(r" +#| && | > ", " ".join(one.split()))[0]
+        if not PLACEHOLDERS.search(command) and not command.endswith("--help"):
+            yield command
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_command_of_a_page_parses(document: str) -> None:
+    for command in shown_commands(document):
+        node, words = GROUP, shlex.split(command)
+        while hasattr(node, "commands") and words:
+            assert words[0] in node.commands, command
+            node = node.commands[words.pop(0)]
+        if words:  # a verb alone is spoken of
+            node.make_context(command, words)
 
 
 def block(document: str, language: str) -> str:
