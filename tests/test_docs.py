@@ -3,11 +3,15 @@
 import importlib
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli
+import typer
 
+from pflbench.cli.main import program
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
@@ -15,24 +19,30 @@ from pflbench.suite.tuning import searches
 from pflbench.testing import contract
 
 ROOT = Path(__file__).parents[1]
-
+GROUP: Any = typer.main.get_command(program())
 
 DOCUMENTS = ["README.md", "results/README.md", *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))]
 PAPERS = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "papers").glob("*.md")}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_a_link_into_the_repository_leads_somewhere(document: str) -> None:
-    here = ROOT / document
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", here.read_text(encoding="utf-8"))
-    assert [link for link in links if ":" not in link and not (here.parent / link).exists()] == []
+def test_a_link_into_the_repository_leads_somewhere() -> None:
+    dead = [
+        f"{document}: {link}"
+        for document in DOCUMENTS
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / document).read_text(encoding="utf-8"))
+        if ":" not in link and not ((ROOT / document).parent / link).exists()
+    ]
+    assert dead == []
 
 
-@pytest.mark.parametrize("name", sorted(available()))
-def test_the_page_of_its_paper_names_a_suite(name: str) -> None:
-    paper = load(name).document().suite.paper
-    pages = [page for page in PAPERS.values() if paper == "none" or paper.removeprefix("arXiv:") in page]
-    assert any(f"`{name}`" in page for page in pages)
+def test_the_page_of_its_paper_names_a_suite() -> None:
+    papers = {name: load(name).document().suite.paper.removeprefix("arXiv:") for name in available()}
+    unnamed = [
+        name
+        for name, paper in papers.items()
+        if not any(f"`{name}`" in page for page in PAPERS.values() if paper == "none" or paper in page)
+    ]
+    assert papers and unnamed == []
 
 
 def test_papers_pages_name_no_other_suites() -> None:
@@ -42,13 +52,15 @@ def test_papers_pages_name_no_other_suites() -> None:
     assert named <= available().keys() | rows
 
 
-@pytest.mark.parametrize("name", sorted(available()))
-def test_no_note_has_a_measured_number_typed_in(name: str) -> None:
-    suite = load(name)
-    notes = [note.text for profile in suite.profiles for note in suite.document(profile).suite.notes]
-    printed = str(suite.document().reference)
-    measured = [number for note in notes for number in re.findall(r"\d\d\.\d+|[\d.]+ ?%|[\d.]+ ±", note)]
-    assert [number for number in measured if number.rstrip(" %±") not in printed] == []
+def test_no_note_has_a_measured_number_typed_in() -> None:
+    typed: dict[str, list[str]] = {}
+    for name in available():
+        suite = load(name)
+        notes = [note.text for profile in suite.profiles for note in suite.document(profile).suite.notes]
+        printed = str(suite.document().reference)
+        measured = [number for note in notes for number in re.findall(r"\d\d\.\d+|[\d.]+ ?%|[\d.]+ ±", note)]
+        typed[name] = [number for number in measured if number.rstrip(" %±") not in printed]
+    assert typed and not {name: numbers for name, numbers in typed.items() if numbers}
 
 
 READINGS = {
@@ -78,7 +90,7 @@ TRIALS = sorted(
     {
         " ".join(command.split())
         for document in DOCUMENTS
-        if document.startswith(("docs/papers/", "results/"))
+        if document.startswith(("docs/papers/", "docs/findings", "results/"))
         for command in re.findall(
             r"`pflbench tune (-[^`]+--column[^`]+)`", (ROOT / document).read_text(encoding="utf-8")
         )
@@ -86,8 +98,8 @@ TRIALS = sorted(
 )
 
 
-@pytest.mark.parametrize("command", TRIALS)
-def test_the_trials_that_a_page_cites_are_stored(command: str) -> None:
+def stored(command: str, store: Store) -> bool:
+    """True if all trials of a `pflbench tune` command are in the store."""
     words = shlex.split(command)
     pairs = list(zip(words[::2], words[1::2], strict=True))
     given, grid = dict(pairs), [value for name, value in pairs if name == "--grid"]
@@ -101,10 +113,41 @@ def test_the_trials_that_a_page_cites_are_stored(command: str) -> None:
         grid=grid,
         read_as=given.pop("--read", "last"),  # type: ignore[arg-type]
     )
+    assert not given.keys() - {"--grid"}, command
+    return all(store.status(trial.run.id) != "missing" for one in searched for trial in one.trials)
+
+
+def test_the_trials_that_a_page_cites_are_stored() -> None:
     store = Store(ROOT / "results")
-    assert not given.keys() - {"--grid"} and all(
-        store.status(trial.run.id) != "missing" for one in searched for trial in one.trials
+    assert TRIALS and [command for command in TRIALS if not stored(command, store)] == []
+
+
+PLACEHOLDERS = re.compile(r"\b(VERB|FILE|SUITE|NAME|ID|ROW|COLUMN|SRC|DIR)\b|…")
+
+
+def shown_commands(document: str) -> Iterator[str]:
+    """Commands of a page, in blocks and in sentences, without comments and without what follows them."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    fenced = "\n".join(re.findall(r"^```(?:sh|bash)\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    lines = re.findall(r"^ {4}pflbench (\w.*)$", text, re.MULTILINE) + re.findall(
+        r"^pflbench (\w.*)$", fenced, re.MULTILINE
     )
+    sentences = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    found = [*lines, *re.findall(r"`pflbench (\w[^`]*)`", sentences)]
+    for one in found:
+        command = re.split(r" +#| && | > ", " ".join(one.split()))[0]
+        if not PLACEHOLDERS.search(command) and not command.endswith("--help"):
+            yield command
+
+
+def test_every_command_of_a_page_parses() -> None:
+    for command in (one for document in DOCUMENTS for one in shown_commands(document)):
+        node, words = GROUP, shlex.split(command)
+        while hasattr(node, "commands") and words:
+            assert words[0] in node.commands, command
+            node = node.commands[words.pop(0)]
+        if words:  # a verb alone is spoken of
+            node.make_context(command, words)
 
 
 def block(document: str, language: str) -> str:
@@ -146,29 +189,22 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_the_files_of_the_architecture_are_there(path: str) -> None:
-    assert any((root / path).exists() for root in (PACKAGE, PACKAGE.parent, ROOT))
+def test_the_files_of_the_architecture_are_there() -> None:
+    roots = (PACKAGE, PACKAGE.parent, ROOT)
+    assert FILES and [path for path in FILES if not any((root / path).exists() for root in roots)] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_functions_of_the_architecture_are_there(name: str) -> None:
+def is_there(name: str) -> bool:
+    """True if `room.module.function` can be imported from pflbench."""
     first, *parts = name.split(".")
-    found = importlib.import_module(f"pflbench.{first}")
-    for part in parts:
-        found = getattr(found, part, None) or importlib.import_module(f"{found.__name__}.{part}")
+    try:
+        found = importlib.import_module(f"pflbench.{first}")
+        for part in parts:
+            found = getattr(found, part, None) or importlib.import_module(f"{found.__name__}.{part}")
+    except ImportError:
+        return False
+    return True
 
 
-def test_the_pages_of_the_methods_are_what_their_sources_and_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    pages = importlib.import_module("pages")
-    there = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.md")}
-    assert there == pages.pages(), "run: python docs/pages.py"
-
-
-def test_the_pages_of_the_suites_are_what_their_files_and_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    pages = importlib.import_module("suite_pages")
-    there = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.md")}
-    assert there == pages.suite_pages(), "run: python docs/pages.py"
-    assert {path.removesuffix(".md") for path in there} == {"all", *available()}
+def test_the_functions_of_the_architecture_are_there() -> None:
+    assert NAMES and [name for name in NAMES if not is_there(name)] == []
