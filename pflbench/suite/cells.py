@@ -12,8 +12,8 @@ from pflbench.names import Places
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical
-from pflbench.suite.said import Departure, Note
 from pflbench.suite.schema import LayoutTable, Mean, Spread
+from pflbench.suite.scoped import ALONE, Departure, Layer, Note
 from pflbench.suite.shortfall import Shortfall
 from pflbench.units import seed_text
 
@@ -240,14 +240,13 @@ class Expansion(Caption):
         locations: By run id, where the code is of what a run has of the user's own; no part of a run's identity.
         extends: The suite file that this one, `path`, extends.
         part: The selection that it expands.
-        scoped: The suite's notes with the rows and columns that they are about.
+        layer: Notes, departures and the like, which cells look up.
     """
 
     protocol: str
     seeds: tuple[int, ...]
     stages: Mapping[Shown, str]
     layout: LayoutTable
-    departures: tuple[Departure, ...]
     rows: tuple[TableRow, ...]
     columns: tuple[TableColumn, ...]
     derived: tuple[Derived, ...]
@@ -257,7 +256,7 @@ class Expansion(Caption):
     path: Path
     extends: Path | None
     part: Selection
-    scoped: tuple[Note, ...] = ()
+    layer: Layer = ALONE
 
     @property
     def published(self) -> bool:
@@ -289,18 +288,19 @@ class Expansion(Caption):
 
     def notes_on(self, cells: Iterable[Cell]) -> tuple[str, ...]:
         """Its notes, but for those that are about rows or columns and none of these cells."""
-        places = [(cell.row, cell.column.id) for cell in cells]
-        elsewhere = {
-            note.text
-            for note in self.scoped
-            if (note.about_rows or note.columns is not None)
-            and not any(note.concerns([row], [column]) for row, column in places)
-        }
+        here = self.layer.anywhere(Note, [(None, None), *((cell.row, cell.column.id) for cell in cells)])
+        elsewhere = {one.text for one in self.layer.every() if isinstance(one, Note)} - {one.text for one in here}
         return tuple(note for note in self.notes if note not in elsewhere)
+
+    @cached_property
+    def departures(self) -> tuple[Departure, ...]:
+        """Those that concern some cell."""
+        places = [(row, column.id) for row in self.rows or (None,) for column in self.columns]
+        return self.layer.anywhere(Departure, places)
 
     def departures_of(self, cell: Cell) -> list[Departure]:
         """Those that concern a cell."""
-        return [one for one in self.departures if one.concerns([cell.row], [cell.column.id])]
+        return list(self.layer.found(Departure, cell.row, cell.column.id))
 
     @cached_property
     def places(self) -> dict[tuple[str, str], Cell]:

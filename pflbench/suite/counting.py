@@ -13,6 +13,7 @@ from pflbench.suite.cells import Caption
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.figure import Sizes
 from pflbench.suite.resolve import places, shared
+from pflbench.suite.scoped import Note
 from pflbench.suite.select import select_columns
 from pflbench.suite.shortfall import shortfall, stand_in
 
@@ -83,7 +84,7 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
         profile=part.profile or "paper",
         spread=head.spread,
         shows_spread=True,
-        notes=tuple(note.text for note in head.notes if note.concerns([], [])),
+        notes=tuple(note.text for note in document.layer.found(Note, None, None)),
         shortfall=shortfall(suite.document(), document, dict.fromkeys(indices, seeds), None),
         command=part.but(suites=[suite.called]).options.strip(),
         seeds=seeds,

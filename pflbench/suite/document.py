@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from pflbench.errors import UsageError, unknown
 from pflbench.names import without_folder
@@ -16,7 +17,6 @@ from pflbench.stages import Shown, canonical, scores_held_out
 from pflbench.suite import figure as figures
 from pflbench.suite.inherit import merged
 from pflbench.suite.own import Own
-from pflbench.suite.said import Departure, Follows, Inference, Scoped, Sources, Suspicion
 from pflbench.suite.schema import (
     Column,
     DerivedTable,
@@ -30,6 +30,8 @@ from pflbench.suite.schema import (
     SuiteTable,
     Tune,
 )
+from pflbench.suite.scoped import ALONE, Departure, Follows, Inference, Layer, Note, Scoped, Suspicion
+from pflbench.suite.sources import Sources
 from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, fault, validated
 
 ColumnKey = tuple[str, str, str, int, int]
@@ -58,6 +60,13 @@ class Document(TomlTable):
     statistics: figures.Statistics | None = None
     tune: Tune = Field(default_factory=Tune)
     profile: dict[str, Profile] = Field(default_factory=dict)
+    _inherited: Layer = PrivateAttr(default=ALONE)
+
+    @cached_property
+    def layer(self) -> Layer:
+        """Scoped tables of this file, over those of the files that it extends."""
+        tables = (*self.suite.notes, *self.departure, *self.suspect, *self.inferred, *self.follows)
+        return replace(self._inherited, tables=tables)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -262,10 +271,11 @@ class Suite:
         return self.documents[profile]
 
 
-def parse(raw: Mapping[str, Any], path: Path) -> Suite:
-    """The suite that a TOML file's content describes; every mistake is a `UsageError` with the file and key path.
+def parse(raw: Mapping[str, Any], path: Path, layer: Layer = ALONE) -> Suite:
+    """Check the content of a TOML file; every mistake is a `UsageError` with the file and key path.
 
-    What the content takes over from elsewhere (`extends`, `like`) is in it already, see `inherit`.
+    Values that the content takes over from elsewhere (`extends`, `like`) are in it already, see `inherit`. `layer` has
+    the scoped tables of the files that it extends.
     """
     paper = validated(Document, raw, f"{path}: ")
     documents = {"paper": paper}
@@ -276,6 +286,9 @@ def parse(raw: Mapping[str, Any], path: Path) -> Suite:
             if column not in ("*", *ids):
                 raise UsageError(f"{prefix}{unknown('column', column, ids)}")
         documents[name] = validated(Document, _patched(raw, paper, profile), prefix)
+    for name, document in documents.items():
+        own = name != "paper" and paper.profile[name].notes is not None
+        document._inherited = layer.without(Note) if own else layer
     return Suite(path, documents, str(path))
 
 

@@ -17,6 +17,7 @@ from pflbench.spec import Link, MethodSpec, RunSpec, Scoring
 from pflbench.suite import origins, resolve
 from pflbench.suite.cells import Cell, Choice, Derived, Expansion, Reading, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
+from pflbench.suite.scoped import Note
 from pflbench.suite.select import SelectedRow, select_columns, select_rows, suite_rows
 from pflbench.suite.shortfall import shortfall, stand_in
 from pflbench.suite.staging import staged
@@ -51,6 +52,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
                 locations |= dict.fromkeys((spec.id for spec in row[0].needed), places)
     head, layout = document.suite, document.layout
     of_table, columns = tuple(selected.row for selected in rows), tuple(shown.values())
+    places = [(row, column) for row in of_table or (None,) for column in shown]
     return Expansion(
         suite=suite.name,
         title=head.title,
@@ -62,8 +64,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         stages=dict(layout.stages),
         layout=layout,
         shows_spread=layout.spread,
-        notes=(*(note.text for note in head.notes if note.concerns(of_table, shown)), *suite.own.remarks),
-        departures=tuple(one for one in document.departure if one.concerns(of_table, shown)),
+        notes=(*(note.text for note in document.layer.anywhere(Note, places)), *suite.own.remarks),
         rows=of_table,
         columns=columns,
         derived=_derived(document, of_table, list(shown)),
@@ -74,7 +75,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         extends=suite.path.parent / head.extends if head.extends else None,
         shortfall=shortfall(suite.document(), document, chosen, part.rounds),
         part=part.but(suites=[suite.called], profile=profile),
-        scoped=tuple(head.notes),
+        layer=document.layer,
     )
 
 

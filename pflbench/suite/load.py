@@ -19,6 +19,7 @@ from pflbench.suite.expand import expand
 from pflbench.suite.inherit import Shape, extended_file, file_beside, inherited
 from pflbench.suite.own import Equals, Own
 from pflbench.suite.resolve import shared
+from pflbench.suite.scoped import ALONE
 from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
 
@@ -164,16 +165,19 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
     if beside is not None:
         raw["layout"]["beside"] = str(beside.resolve())
     files = () if stamp is None else (stamp,)
-    if base is None:
-        raw = inherited(raw, None, path)
-    else:
+    below, layer = None, ALONE
+    if base is not None:
         raw["suite"]["extends"] = str(base.resolve())  # from now on a path, wherever it was named from
         if base.resolve() in [p.resolve() for p in (*above, path)]:
             chain = " → ".join(str(p) for p in (*above, path, base))
             raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")
         below = _read(base, (*above, path))
-        raw, files = inherited(raw, below.raw, path), (*files, *below.files)
-    _known[path] = _Read(raw, files, parse(raw, path))
+        files += below.files
+    complete = inherited(raw, below and below.raw, path)
+    if below is not None:
+        head, paper = complete.raw["suite"], below.raw["suite"]["paper"]
+        layer = below.suite.document().layer.extended(head, paper, complete.rows, complete.columns)
+    _known[path] = _Read(complete.raw, files, parse(complete.raw, path, layer))
     return _known[path]
 
 

@@ -13,7 +13,8 @@ from pflbench.errors import UsageError
 from pflbench.spec import Positive
 from pflbench.stages import SHOWN, Shown
 from pflbench.suite.halving import parse_halving
-from pflbench.suite.said import Note, Settled, Source, Sources
+from pflbench.suite.scoped import Note
+from pflbench.suite.sources import Settled, Source, Sources
 from pflbench.suite.strict import TomlTable, check_keys, check_names, fault
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
