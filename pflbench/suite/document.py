@@ -249,6 +249,8 @@ class Suite:
     """The name or path by which it was loaded."""
     own: Own = field(default_factory=Own)
     """Where code and data of the user's own are looked for."""
+    defaults: tuple[str, ...] = ()
+    """Defaults in force that runs or numbers depend on, in words."""
 
     @property
     def name(self) -> str:

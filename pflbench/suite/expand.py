@@ -51,6 +51,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
             if places := filler.places(selected):
                 locations |= dict.fromkeys((spec.id for spec in row[0].needed), places)
     head, layout = document.suite, document.layout
+    defaults = [f"Defaults, as the suite sets no others: {', '.join(suite.defaults)}."] if suite.defaults else []
     of_table, columns = tuple(selected.row for selected in rows), tuple(shown.values())
     places = [(row, column) for row in of_table or (None,) for column in shown]
     return Expansion(
@@ -64,7 +65,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         stages=dict(layout.stages),
         layout=layout,
         shows_spread=layout.spread,
-        notes=(*(note.text for note in document.layer.anywhere(Note, places)), *suite.own.remarks),
+        notes=(*(note.text for note in document.layer.anywhere(Note, places)), *suite.own.remarks, *defaults),
         rows=of_table,
         columns=columns,
         derived=_derived(document, of_table, list(shown)),

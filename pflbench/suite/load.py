@@ -14,6 +14,7 @@ from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
 from pflbench.package import FOLDER
 from pflbench.suite import origins
+from pflbench.suite.defaults import filled, identified
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import Shape, extended_file, file_beside, inherited
@@ -161,6 +162,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
     stamp = _stamp(path)
     raw = read_toml(path)
     validated(Shape, raw, f"{path}: ")
+    raw = identified(raw)
     base, beside = (find_file(raw, path, available()) for find_file in (extended_file, file_beside))
     if beside is not None:
         raw["layout"]["beside"] = str(beside.resolve())
@@ -175,9 +177,10 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
         files += below.files
     complete = inherited(raw, below and below.raw, path)
     if below is not None:
-        head, paper = complete.raw["suite"], below.raw["suite"]["paper"]
-        layer = below.suite.document().layer.extended(head, paper, complete.rows, complete.columns)
-    _known[path] = _Read(complete.raw, files, parse(complete.raw, path, layer))
+        document = below.suite.document()
+        layer = document.layer.extended(complete.raw["suite"], document.suite.paper, complete.rows, complete.columns)
+    whole, defaults = filled(complete.raw, path)
+    _known[path] = _Read(complete.raw, files, replace(parse(whole, path, layer), defaults=defaults))
     return _known[path]
 
 

@@ -162,7 +162,7 @@ class Layer:
         Plain notes belong to a table: a file with notes of its own does not inherit them. Suspicions and departures
         are about one paper.
         """
-        other = () if suite.get("paper") == paper else (Departure, Suspicion, Inference)
+        other = () if suite.get("paper", paper) == paper else (Departure, Suspicion, Inference)
         return Layer((), self.without(*other, plain="notes" in suite), rows, columns)
 
     def found(self, kind: type[T], row: _Row | None, column: str | None) -> Iterator[T]:
