@@ -1,4 +1,4 @@
-"""What a suite expands to: the table's cells, and the runs behind them."""
+"""Cells of a suite's table, and the runs behind them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pflbench.suite.shortfall import Shortfall
 from pflbench.units import seed_text
 
 UNPRINTED = ("guess", "tuned")
-"""Where a value comes from that neither the paper nor its code gives: guessed, or tuned by us."""
+"""Sources of values that neither the paper nor its code gives: guessed, or tuned by us."""
 
 
 ReadAs = Literal["last", "last-10", "best"]
-"""Which of the rounds that a run was scored in a cell reads: those that the suite names, the last ten, or the best."""
+"""Scored rounds of a run that a cell reads: those that the suite names, the last ten, or the best."""
 
 
 class Reference(NamedTuple):
-    """What the paper printed, in percent. `spread` is None where it printed none; `suspect`: why it may be wrong.
+    """Number that the paper printed, in percent. `spread`: None if it printed none; `suspect`: why it may be wrong.
 
     `text`: the mean as it stands there, where it has other decimals than the table. `inferred`: the setting that was
     inferred from this number, which then compares with nothing.
@@ -106,7 +106,7 @@ class ColumnHead:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a cell reads a run's scores: the stage, and the fine-tuning steps to average (None: the last one).
+    """Reading of a run's scores by a cell: the stage, and the fine-tuning steps to average (None: the last one).
 
     `smallest`: only the so many clients with the fewest support examples count (ties: the lower client number). `mean`:
     each client counts the same, or is weighted by its number of test examples. `read_as`: in which rounds.
@@ -177,7 +177,7 @@ class Cell:
 
     @property
     def has_scores(self) -> bool:
-        """Whether its runs are scored at its stage."""
+        """True if its runs are scored at its stage."""
         return set(canonical([self.stage])) <= set(self.needed[0].scoring.stages)
 
     @property
@@ -203,7 +203,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class Caption:
-    """What stands above and below a table. `paper` is "none" for a table of no paper; `spread` says what ± means."""
+    """Texts above and below a table. `paper` is "none" for a table of no paper; `spread` says what ± means."""
 
     suite: str
     title: str
@@ -216,7 +216,7 @@ class Caption:
 
     @property
     def published(self) -> bool:
-        """Whether the suite names a paper."""
+        """True if the suite names a paper."""
         return self.paper != "none"
 
     @property
@@ -260,7 +260,7 @@ class Expansion(Caption):
 
     @property
     def published(self) -> bool:
-        """Whether some paper has this table, or a number in it."""
+        """True if some paper has this table, or a number in it."""
         return super().published or any(cell.reference for cell in self.cells)
 
     @cached_property
@@ -294,12 +294,12 @@ class Expansion(Caption):
 
     @cached_property
     def departures(self) -> tuple[Departure, ...]:
-        """Those that concern some cell."""
+        """Departures that concern some cell."""
         places = [(row, column.id) for row in self.rows or (None,) for column in self.columns]
         return self.layer.anywhere(Departure, places)
 
     def departures_of(self, cell: Cell) -> list[Departure]:
-        """Those that concern a cell."""
+        """Departures that concern a cell."""
         return list(self.layer.found(Departure, cell.row, cell.column.id))
 
     @cached_property
@@ -308,7 +308,7 @@ class Expansion(Caption):
         return {self.place(cell): cell for cell in self.cells}
 
     def asks(self, cell: Cell) -> dict[str, str | int]:
-        """What is stored with a run of a cell: its place in the table, and what was selected instead of the suite's.
+        """Provenance of a cell's runs: its place in the table, and selected values that replace the suite's.
 
         `file` is the path of a suite that does not come with pflbench.
         """

@@ -1,4 +1,4 @@
-"""What a suite of statistics counts: the images of its columns' datasets, divided among clients with every seed."""
+"""Datasets of a suite of statistics, whose images are counted: divided among clients with every seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNTRAINED: dict[str, Any] = {
     "rounds": 1,
     "scoring": Scoring(),
 }
-"""What a federation does not depend on has one fixed value."""
+"""Fixed values of the fields that a federation does not depend on."""
 
 
 class ToCount(NamedTuple):
@@ -64,7 +64,7 @@ def untrained(suite: Suite, document: Document, index: int, seeds: Sequence[int]
 
 
 def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
-    """What is to be counted of a suite of statistics. Raises `UsageError` for an unknown column or profile."""
+    """Expand a suite of statistics to its datasets. Raises `UsageError` for an unknown column or profile."""
     document = suite.document(part.profile or "paper")
     head, statistics = document.suite, document.statistics
     assert statistics is not None

@@ -35,8 +35,8 @@ from pflbench.suite.sources import Sources
 from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, fault, validated
 
 ColumnKey = tuple[str, str, str, int, int]
-"""What all runs of a column have in common and can be read from its table: dataset, partition, network, and the numbers
-of clients and rounds. Other runs stand in no cell of it."""
+"""Dataset, partition, network, and numbers of clients and rounds of a column, as its table has them. Runs with others
+stand in no cell of it."""
 
 
 class Document(TomlTable):
@@ -77,23 +77,23 @@ class Document(TomlTable):
         return canonical(stage for row in self.row for stage in row.named)
 
     def seeds(self, column: Column) -> tuple[int, ...]:
-        """Those of a column: its own, else the suite's."""
+        """Seeds of a column: its own, else the suite's."""
         return tuple(column.seeds or self.suite.seeds)
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
-        """Those of any column, and the suite's."""
+        """Seeds of the suite and of any column."""
         return tuple(dict.fromkeys([*self.suite.seeds, *(seed for one in self.column for seed in one.seeds or ())]))
 
     @property
     def held_out(self) -> bool:
-        """Whether, in any column, clients are scored that never train."""
+        """True if clients that never train are scored in some column."""
         who, shared = self.evaluation.clients, self.federation
         sizes = [(column.clients or shared.clients, column.training_clients) for column in self.column]
         return any(scores_held_out(who, training or shared.training_clients or n, n) for n, training in sizes)
 
     def column_keys(self, rounds: int | None = None) -> set[ColumnKey]:
-        """What the runs of its columns have in common, without expanding it; `rounds`: asked for instead of its own."""
+        """Keys of the columns' runs, without expanding it; `rounds`: selected instead of its own."""
         own, plain = {row.rounds for row in self.row if row.rounds}, without_folder
         return {
             (plain(c.dataset.name), plain(c.partition.name), plain(c.model), clients, count)
@@ -248,7 +248,7 @@ class Suite:
     called: str
     """The name or path by which it was loaded."""
     own: Own = field(default_factory=Own)
-    """Where code and data of the user's own are looked for."""
+    """Folders of user-supplied code and data."""
     defaults: tuple[str, ...] = ()
     """Defaults in force that runs or numbers depend on, in words."""
 

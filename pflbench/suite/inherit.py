@@ -38,7 +38,7 @@ class _Profile(_Loose):
 
 
 class Shape(_Loose):
-    """What merging takes for granted of a file's tables."""
+    """Types of a file's tables that merging relies on."""
 
     suite: _Head = _Head()
     column: list[_Like] = []
@@ -160,7 +160,7 @@ class _Family:
         return merged({k: v for k, v in model.items() if k not in {"id", *hidden}} | shared, own)
 
     def _scored(self, model: Raw, own: Raw) -> Raw:
-        """What keeps the runs of a row those of the extended file's row: the stages that they are scored at there."""
+        """Stages at which the extended file scores a row's runs, so that the row keeps these runs."""
         if self.kind != "row" or "stages" in model or own.get("method", model.get("method")) != model.get("method"):
             return {}
         named = ((row.get("stage"), *row.get("stages", ()), *row.get("scored", ())) for row in self.below.values())
@@ -184,7 +184,7 @@ class _Family:
         return found
 
     def overrides(self, i: int, own: Raw, below: Raw) -> Raw:
-        """What a profile overrides in `own[i]`: first for the one it is like, then for itself."""
+        """Overrides of a profile for `own[i]`: those of the one it is like, then its own."""
         parent = self.parents[i]
         model = self.overrides(parent, own, below) if isinstance(parent, int) else below.get(parent or "", {})
         return merged(model, own.get(self.own[i].get("id", ""), {}))

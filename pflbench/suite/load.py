@@ -166,7 +166,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
     base, beside = (find_file(raw, path, available()) for find_file in (extended_file, file_beside))
     if beside is not None:
         raw["layout"]["beside"] = str(beside.resolve())
-    files = () if stamp is None else (stamp,)
+    files: tuple[_Stamp, ...] = () if stamp is None else (stamp,)
     below, layer = None, ALONE
     if base is not None:
         raw["suite"]["extends"] = str(base.resolve())  # from now on a path, wherever it was named from

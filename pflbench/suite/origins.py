@@ -1,4 +1,4 @@
-"""What a suite file says of its cells: sources of values, what is followed, suspicions, notes and departures."""
+"""Sources of a cell's values, and the suspicions and the protocol that concern it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pflbench.suite.sources import SETTINGS
 from pflbench.suite.strict import at
 
 PROFILE = "profile"
-"""Where a value comes from that a profile has in place of the whole protocol's."""
+"""Source of a value that a profile has in place of the whole protocol's."""
 
 
 def check(suite: Suite) -> None:
@@ -84,7 +84,7 @@ def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
 
 
 def _changed(suite: Suite, document: Document, index: int, key: str) -> bool:
-    """Whether the profile has another value of a column's setting than the whole protocol."""
+    """True if the profile has another value of a column's setting than the whole protocol."""
     if "." in key:  # fine-tuning's, which rows and methods may have too
         return False
     return bool(_value(document, index, key) != _value(suite.document(), index, key))
@@ -133,7 +133,7 @@ def follows(document: Document, row: TableRow, column: str) -> str:
 
 
 def protocol(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> str:
-    """What the cells follow, in one line: exceptions with their rows and columns, then the suite's protocol."""
+    """Protocols of the cells in one line: exceptions with their rows and columns, then the suite's."""
     places: dict[str, list[tuple[str, TableColumn]]] = {}
     for row in rows:
         for column in columns:

@@ -46,7 +46,7 @@ class Scoped(TomlTable):
 
     def concerns(self, row: str | None, method: str | None, column: str | None) -> bool:
         """True if it holds for the row of this id and method in this column; None: the table has no row or column."""
-        methods = map(without_folder, self.methods or ())
+        methods = [without_folder(one) for one in self.methods or ()]
         of_rows = not self.about_rows or row in (self.rows or ()) or method in methods
         return of_rows and (self.columns is None or column in self.columns)
 
@@ -171,7 +171,8 @@ class Layer:
         One with a `what` that a nearer file has in this cell is left out.
         """
         layer: Layer | None = self
-        id_, method, replaced = row and row.id, row and without_folder(row.method), set[str | None]()
+        id_, method = (None, None) if row is None else (row.id, without_folder(row.method))
+        replaced = set[str | None]()
         while layer is not None:
             here = [one for one in layer.tables if isinstance(one, kind) and one.concerns(id_, method, column)]
             yield from (one for one in here if one.replaces not in replaced)
