@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import load
 
 from pflbench import trust
 from pflbench.errors import UsageError
@@ -22,7 +23,6 @@ from pflbench.store import Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import parse
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 
 from .samples import raw
 
