@@ -361,6 +361,7 @@ def test_every_verb_takes_them(cli, folder: Path) -> None:
     assert explained.code == 0 and "4 clients: 4 train." in explained.out
 
 
+@pytest.mark.slow
 def test_a_module_elsewhere_on_the_import_path_makes_new_runs(folder: Path) -> None:
     lab(folder)
     (folder / "lib").mkdir()

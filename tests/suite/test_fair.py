@@ -65,6 +65,7 @@ def unit(run: RunSpec, rows: int) -> float:
     return units.get(run.method.name) or (epoch if by_epochs else step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_has_the_budget_of_the_tables_own_method(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "FORWARD", 0.0)
