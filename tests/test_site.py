@@ -34,6 +34,10 @@ def page_program(name: str) -> Any:
     return importlib.import_module(name)
 
 
+def test_generated_pages_are_not_in_the_repository() -> None:
+    assert [name for name in ("methods", "suites", "reference") if (ROOT / "docs" / name).exists()] == []
+
+
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     site = tmp_path / "site"
