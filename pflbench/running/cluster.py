@@ -1,7 +1,7 @@
 """`--executor ray`: actors of a Ray cluster train, and this process stores what they send.
 
-Runs are claimed here (`store.claims`), so other terminals and jobs may share the folder. Nodes need no folder in common
-with this process: code and settings go to them as JSON, results come back as the bytes of Parquet files.
+This process takes the leases on runs (`store.leases`), so other terminals and jobs may share the folder. Nodes need no
+folder in common with it: code and settings go to them as JSON, results come back as the bytes of Parquet files.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from pflbench.running.execution import Execution
 from pflbench.running.sharing import Shared, longest_first
 from pflbench.running.slot import Order, Slot
 from pflbench.running.task import Done, Place, Task, keep
-from pflbench.store import claims
-from pflbench.store.claims import Claims
+from pflbench.store import leases
 from pflbench.store.header import Unfit
 from pflbench.store.runfile import RunFile
 from pflbench.units import count
@@ -74,7 +73,7 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
         number = min(_slots(ray, execution, ours and execution.ray_address is None, on_event), len(tasks))
         every = Training(tuple(tasks), work.names, f"{count(number, 'actor')} of Ray, each with {_each(execution)}")
         on_event(every)
-        with Claims(results) as held:
+        with leases.Leases(results) as held:
             shared = Shared(longest_first(tasks, every.work), held, settled)
             driver = _Driver(ray, shared, place, execution, on_event)
             try:
@@ -239,9 +238,9 @@ class _Driver:
                 break
             ready = []
             if busy or answers:
-                ready, _ = self.ray.wait([*busy, *answers], num_returns=1, timeout=claims.PACE.poll)
+                ready, _ = self.ray.wait([*busy, *answers], num_returns=1, timeout=leases.PACE.poll)
             else:
-                time.sleep(claims.PACE.poll)
+                time.sleep(leases.PACE.poll)
             for one in ready:
                 self.heard = self.clock()
                 self._hear(busy[one]) if one in busy else self._answered(answers[one])

@@ -24,7 +24,7 @@ from pflbench.running.allocator import tune_allocator
 from pflbench.running.process import cause_of_death, serving
 from pflbench.running.sharing import Shared
 from pflbench.running.task import Done, Place, Task, run_task
-from pflbench.store import claims
+from pflbench.store import leases
 from pflbench.units import count
 
 ROUND_INTERVAL = 0.2  # seconds between two progress messages of one worker
@@ -137,7 +137,7 @@ class _Says:
             if not self.told:
                 self.on_event(Waiting(shared.runs, tuple(shared.holders())))
             self.told = True
-            wait(claims.PACE.poll)
+            wait(leases.PACE.poll)
 
 
 def is_over(dones: list[Done], fail_fast: bool) -> bool:
@@ -203,7 +203,7 @@ class _Pool:
             self.lanes.value = max(1, self.jobs // len(busy))
             # Where others have what is left, it is looked at again: they may have died.
             idle = self.shared.waiting and len(busy) < len(workers)
-            for pipe in wait(list(busy), claims.PACE.poll if idle else None):
+            for pipe in wait(list(busy), leases.PACE.poll if idle else None):
                 self._hear(busy[pipe], workers)  # type: ignore[index]
 
     def _hand_out(self, workers: list[_Worker]) -> None:

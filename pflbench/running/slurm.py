@@ -1,7 +1,8 @@
 """`--executor slurm`: jobs of a Slurm cluster, through submitit, share the runs of one results folder.
 
-Every job of an array does what a terminal does: it takes the longest run that no other has (`store.claims`), and ends
-when nothing is left to take. What is submitted is one function with JSON text; results reach the folder as Parquet.
+Every job of an array does what a terminal does: it takes the longest run on which no other has a lease
+(`store.leases`), and ends when nothing is left to take. What is submitted is one function with JSON text: a job starts
+in another process. Results reach the folder as Parquet.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from pflbench.running.task import Done, Place, Task
 from pflbench.spec import RunSpec
 from pflbench.store import models
 from pflbench.store.asked import Asker, remember
-from pflbench.store.claims import Claims
 from pflbench.store.files import fresh
+from pflbench.store.leases import Leases
 from pflbench.store.store import Store
 from pflbench.units import count
 
@@ -144,7 +144,7 @@ def train(
 ) -> Outcome:
     """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
 
-    Of several processes that train into one folder, each takes the runs that no other has claimed, the longest first.
+    Of several processes that train into one folder, each takes the longest run on which no other has a lease.
     With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
 
     `dry`: say what there is to do, and stop. `elsewhere`: trains instead of this process and its workers.
@@ -213,9 +213,9 @@ def _here(handed: Handed) -> tuple[list[Done], list[str]]:
     with_cores = "" if on_gpu else f", {count(jobs, 'core')}"
     training = Training(tuple(made), work.names, f"{', '.join(devices)} ({device_name(place.device)}{with_cores})")
     on_event(training)
-    with Claims(results) as claims:
+    with Leases(results) as leases:
         dones = local.execute(
-            Shared(longest_first(made, training.work), claims, settled),
+            Shared(longest_first(made, training.work), leases, settled),
             place,
             jobs=jobs,
             on_event=on_event,

@@ -18,7 +18,7 @@ from pflbench.running.local import Waiting
 from pflbench.running.sharing import Alone, Shared
 from pflbench.running.slot import Slot
 from pflbench.running.task import Place, Task
-from pflbench.store import claims
+from pflbench.store import leases
 from pflbench.testing import tiny_spec
 
 
@@ -88,7 +88,7 @@ class Ray:
 
 
 class Others(Alone):
-    """Claims that others hold at the first so many looks."""
+    """Leases that others hold at the first so many looks."""
 
     def __init__(self, looks: int):
         self.looks = looks
@@ -106,7 +106,7 @@ def drive(monkeypatch: pytest.MonkeyPatch, *handles: Handle, tasks: int = 1, loo
     """A driver that ran, its events beside it."""
     ray, events = Ray(*handles), []
     monkeypatch.setattr(cluster, "time", SimpleNamespace(sleep=lambda _: ray.pass_by(10.0)))
-    monkeypatch.setattr(claims, "PACE", claims.PACE._replace(poll=0.0))
+    monkeypatch.setattr(leases, "PACE", leases.PACE._replace(poll=0.0))
     several = [Task((tiny_spec(seed, "fedavg"),)) for seed in range(tasks)]
     place = Place(Path("results"), Path("data"), "cpu", "loop")
     shared = Shared(several, Others(looks))
