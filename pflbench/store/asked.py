@@ -72,7 +72,7 @@ def remember(store: Store, asked: Mapping[str, Sequence[Asker]], made: Collectio
 def _later(store: Store) -> dict[str, set[Asker]]:
     found: dict[str, set[Asker]] = {}
     for folder in store.folders:
-        path = folder / NAME
+        path = folder.folder / NAME
         try:
             lines = path.read_bytes().splitlines() if path.is_file() else []
         except OSError as error:

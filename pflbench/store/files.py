@@ -10,12 +10,12 @@ import stat
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from pflbench.errors import StoreError
-from pflbench.store.header import Foreign, Unfit
+from pflbench.store.header import Foreign
 from pflbench.store.process import host_name
 
 Identity = tuple[int, int, int]
@@ -95,10 +95,10 @@ def unlink(path: Path, note: str = "") -> None:
         raise StoreError(f"Cannot remove {str(path)!r}: {said(error)}.{note}") from error
 
 
-def remove(path: Path, known: Identity, instead: Path) -> None:
-    """Remove a file whose runs are in the file `instead`, unless it was replaced meanwhile. Raises `StoreError`."""
+def remove(path: Path, known: Identity, instead: Path | None) -> None:
+    """Remove a file, unless it was replaced meanwhile; its runs are in the file `instead`. Raises `StoreError`."""
     if unchanged(path, known):
-        unlink(path, f" Its runs are in {str(instead)!r} too, so remove it.")
+        unlink(path, f" Its runs are in {str(instead)!r} too, so remove it." if instead else "")
 
 
 def fresh(folder: Path) -> None:
@@ -159,17 +159,6 @@ def set_aside(path: Path, what: str, reason: str) -> None:
 def warn(path: Path, what: str, reason: str, outcome: str) -> None:
     """Name a broken file, what is wrong with it, and what became of it."""
     warnings.warn(f"{str(path)!r} is not a readable {what}: {reason} ({outcome}).", CorruptFile, stacklevel=6)
-
-
-def check_place(path: Path, look: Callable[[Path], object]) -> None:
-    """Raise `StoreError` if a file is there that is not to be replaced; `look` reads its metadata, and says so."""
-    try:
-        if path.is_file():
-            look(path)
-    except Foreign as error:
-        raise StoreError(f"{str(path)!r} is not replaced: {error}. {error.advice}") from error
-    except (Unfit, OSError):
-        return  # damaged, so nothing to keep, or gone; what cannot be written says so itself
 
 
 def leave_out(what: str, why: Foreign) -> None:

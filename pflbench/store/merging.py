@@ -11,7 +11,7 @@ from pflbench.result import RunResult
 from pflbench.store import files, models, runfile
 from pflbench.store.asked import askers, remember
 from pflbench.store.header import Stored
-from pflbench.store.packfile import Pack
+from pflbench.store.runfile import RunFile
 from pflbench.store.shown import ShownStore
 from pflbench.store.store import Store
 
@@ -58,7 +58,7 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
     found, store = Merged(), Store(into, mends=False)
     store.check_writable()
     for folder in store.folders:
-        files.clean(folder)
+        files.clean(folder.folder)
     for source in sources:
         _merge(ShownStore(source, packaged=False), store, found)
     return found
@@ -97,7 +97,7 @@ def _unread(source: Store) -> set[Path]:
     """The files that cannot be read, or not all of them."""
     return {
         path
-        for folder in (source.singles, source.packs)
+        for folder in source.folders
         for path in files.parquet_files(folder.folder)
         if path not in folder.known or folder.known[path].foreign or folder.known[path].unfit
     }
@@ -113,23 +113,16 @@ def _digests(source: Store, runs: Collection[Stored]) -> dict[str, str]:
     """The `schema.digest` of each of these runs that can be read, by id."""
     from pflbench.store import schema
 
-    found = {}
-    for run in runs:
-        if pack := source.packs.known.get(run.path):
-            result = source.packs.read(pack, run.spec.id)
-        else:
-            result = source.singles.read(source.singles.known[run.path], run.spec.id)
-        if result is not None:
-            found[run.spec.id] = schema.digest(result)
-    return found
+    read = {run.spec.id: source.folder_of(run.path).read(run) for run in runs}
+    return {id: schema.digest(result) for id, result in read.items() if result is not None}
 
 
-def _is_new(pack: Pack, runs: Collection[Stored], into: Store) -> bool:
+def _is_new(pack: RunFile, runs: Collection[Stored], into: Store) -> bool:
     """Whether all of a pack is asked for and nothing of it is in the destination."""
     return len(pack.entries) == len(runs) and all(into.find(run.spec.id) is None for run in runs)
 
 
-def _copy(pack: Pack, digests: dict[str, str], into: Store) -> None:
+def _copy(pack: RunFile, digests: dict[str, str], into: Store) -> None:
     """Copy a pack. Raises `StoreError`."""
     try:
         content = pack.path.read_bytes()
@@ -138,7 +131,7 @@ def _copy(pack: Pack, digests: dict[str, str], into: Store) -> None:
     path = into.packs.folder / pack.path.name
     if path.exists():
         raise StoreError(f"{str(path)!r} cannot be read, and is not replaced. Move it away.")
-    runfile.publish(path, Pack, lambda file: file.write(content), digests)
+    runfile.publish(path, lambda file: file.write(content), digests)
 
 
 def _add(result: RunResult, path: Path, into: Store, found: Merged) -> bool:
