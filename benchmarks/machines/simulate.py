@@ -247,8 +247,7 @@ def count_costs() -> None:
     """Write what every run takes, by what was measured on this machine."""
     from pflbench import names
     from pflbench.running.estimate import seconds, timed_as
-    from pflbench.running.machine import processor
-    from pflbench.running.records import seconds_per_example
+    from pflbench.running.machine import processor, seconds_per_example
     from pflbench.selection import Selection
     from pflbench.suite.expand import parts
     from pflbench.suite.load import load

@@ -47,7 +47,7 @@ def train_part(part: Selection, results: Path, execution: Execution, *, quiet: b
     Returns whether everything has a result then. `dry`: only list what there is to do.
     """
     from pflbench.cli.progress import Display
-    from pflbench.running.executors import run
+    from pflbench.running.training import run
 
     with Display(quiet) as display:
         outcome = run(part, results, execution, display.event, dry=dry)
@@ -98,7 +98,7 @@ def plan(
     most four times their rounds. What nothing tells is measured on one core, and kept.
     """
     from pflbench.running.planning import plan
-    from pflbench.running.sbatch import script
+    from pflbench.running.slurm import script
     from pflbench.suite.expand import parts
     from pflbench.suite.load import loaded
     from pflbench.units import parse_shard

@@ -23,15 +23,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from pflbench.data.root import data_root
 from pflbench.errors import UsageError
 from pflbench.running import local, provenance, stopping, training
+from pflbench.running.actor import Order, Slot
 from pflbench.running.checkpoint import code
 from pflbench.running.events import Note, OnEvent, Training
 from pflbench.running.execution import Execution
 from pflbench.running.sharing import Shared, longest_first
-from pflbench.running.slot import Order, Slot
-from pflbench.running.task import Done, Place, Task, keep
+from pflbench.running.task import Done, Environment, Task, keep
 from pflbench.store import leases
 from pflbench.store.header import Unfit
 from pflbench.store.runfile import RunFile
@@ -55,27 +54,16 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
         KeyboardInterrupt: Passes through; the actors end, and what is finished is stored.
     """
     work, results, execution, on_event, _, settled = handed
-    share = execution.gpus_per_task or 0.0
     ray, ours = _connected(execution)
     try:
-        place = Place(
-            results,
-            data_root(execution.data_dir),  # an actor has its own
-            "cuda:0" if share else "cpu",
-            "vectorized" if share else "loop",
-            memory_limit=execution.memory_limit,
-            deterministic=execution.deterministic,
-            evaluate_every=execution.evaluate_every,
-            replace=execution.redo == "always",
-            checkpoint_every=execution.checkpoint_every,
-        )
-        tasks = training.tasks(work.specs, work, place, execution.unchecked)
+        env = Environment.of(results, execution, "cuda:0" if execution.gpus_per_task else "cpu")
+        tasks = training.tasks(work.specs, work, env, execution.unchecked)
         number = min(_slots(ray, execution, ours and execution.ray_address is None, on_event), len(tasks))
         every = Training(tuple(tasks), work.names, f"{count(number, 'actor')} of Ray, each with {_each(execution)}")
         on_event(every)
         with leases.Leases(results) as held:
             shared = Shared(longest_first(tasks, every.work), held, settled)
-            driver = _Driver(ray, shared, place, execution, on_event)
+            driver = _Driver(ray, shared, env, execution, on_event)
             try:
                 driver.run(number)
             finally:
@@ -208,7 +196,7 @@ class _Driver:
 
     ray: Any
     shared: Shared
-    place: Place
+    env: Environment
     execution: Execution
     on_event: OnEvent
     dones: list[Done] = field(default_factory=list)
@@ -257,11 +245,11 @@ class _Driver:
         if share := self.execution.gpus_per_task:
             needs = {"num_cpus": 0, "num_gpus": share}
         made = self.ray.remote(Slot).options(max_restarts=-1, max_concurrency=2, **needs)
-        place = TypeAdapter(Place).dump_json(replace(self.place, results=Path(), data_root=Path())).decode()
+        env = TypeAdapter(Environment).dump_json(replace(self.env, results=Path(), data_root=Path())).decode()
         data_dir = self.execution.data_dir and str(self.execution.data_dir)
         if data_dir and not data_dir.startswith("~"):
             data_dir = str(Path(data_dir).absolute())  # actors have folders of their own to begin at
-        actor = _Actor(number, made.remote(place, data_dir, self.execution.jobs or 1))
+        actor = _Actor(number, made.remote(env, data_dir, self.execution.jobs or 1))
         self._ask(actor)
         return actor
 
@@ -421,7 +409,7 @@ class _Driver:
                 with tempfile.TemporaryDirectory(prefix="pflbench-") as folder:
                     path = Path(folder) / f"{id}.parquet"
                     path.write_bytes(files[id])
-                    dones.append(keep(RunFile(path).read(id), self.place, detail))
+                    dones.append(keep(RunFile(path).read(id), self.env, detail))
             except (Unfit, OSError, KeyError) as error:
                 dones.append(Done(specs[id], "error", f"what its actor sent cannot be read: {error}"))
         return dones

@@ -18,8 +18,7 @@ from pflbench.errors import UsageError
 from pflbench.names import Places
 from pflbench.running.datasets import DataCheck, to_count
 from pflbench.running.events import OnEvent, unheard
-from pflbench.running.machine import processor
-from pflbench.running.records import seconds_per_example, trial_key, trials
+from pflbench.running.machine import processor, seconds_per_example, trial_key, trials
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
@@ -219,7 +218,7 @@ def _remarks(suite: Suite, part: Selection, results: Path, data: DataCheck) -> I
 
 def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tuple[str, ...]:
     """Measure what unknown times depend on. Returns why others stay unknown, in sentences."""
-    from pflbench.running.measuring import Unknown, measure  # which imports torch
+    from pflbench.running.estimate import Unknown, measure  # which imports torch
 
     kinds: dict[str, tuple[str, Unknown]] = {}
     for table in tables:

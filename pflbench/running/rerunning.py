@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from pflbench.running.datasets import DataCheck
 from pflbench.running.events import OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_device
 from pflbench.running.provenance import device_name
-from pflbench.running.task import Place, Task
+from pflbench.running.task import Environment, Task
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 from pflbench.suite.expand import expand
@@ -137,16 +137,10 @@ def rerun(
     task = Task((spec,), places)
     on_event(Training((task,), {spec.id: spec.method.name}, f"{device} ({device_name(device)}, {count(jobs, 'core')})"))
     with tempfile.TemporaryDirectory(prefix="pflbench-") as folder:
-        place = Place(
-            Path(folder),
-            root,
-            device,
-            "vectorized" if device.startswith("cuda") else "loop",
-            memory_limit=execution.memory_limit,
-            deterministic=execution.deterministic,
-            evaluate_every=result.provenance.get("evaluate_every"),
-        )
-        (done,) = local.execute([task], place, jobs=jobs, on_event=on_event)
+        env = Environment.of(Path(folder), execution, device)
+        env = replace(env, evaluate_every=result.provenance.get("evaluate_every"), checkpoint_every=None)
+        env = replace(env, replace=False, follow=None, keep_models=False)  # nothing of it is kept
+        (done,) = local.execute([task], env, jobs=jobs, on_event=on_event)
         if done.status == "error":
             raise PflbenchError(f"Run {spec.id} cannot be made again: {done.message}")
         return Rerun(result, Store(Path(folder), remembered=False).read(spec.id))
@@ -161,7 +155,7 @@ def own_places(run: Stored, root: Path, code: Path | None) -> Places:
     Raises `UsageError` if something is missing, lies elsewhere, or has another version.
     """
     spec = run.spec
-    found = {key: place for key, place in _of_suite(run, root).items() if "." in key}
+    found = {key: env for key, env in _of_suite(run, root).items() if "." in key}
     for kind, name, version in _named(spec):
         if names.is_reference(name) and names.is_users(name):
             found[kind] = _user_code(spec, name, version, code)

@@ -1,4 +1,4 @@
-"""`--executor slurm`: jobs of a Slurm cluster, through submitit, share the runs of one results folder.
+"""Slurm: jobs that share the runs of one results folder (`--executor slurm`), and an array script (`plan --sbatch`).
 
 Every job of an array does what a terminal does: it takes the longest run on which no other has a lease
 (`store.leases`), and ends when nothing is left to take. What is submitted is one function with JSON text: a job starts
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,15 +29,15 @@ from pflbench.output import plain
 from pflbench.running import stopping, training
 from pflbench.running.events import Event, Note, Training
 from pflbench.running.execution import Execution
+from pflbench.running.follow import absolute
 from pflbench.running.local import Progress
-from pflbench.running.looking import absolute
 from pflbench.running.task import Done, Task, headline
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
 from pflbench.units import Interval, count
 
 JOBS = 8
-"""How many are submitted where nobody says."""
+"""Default number of jobs."""
 MINUTES = 240
 """How long a job may take where nobody says; it is put back into the queue then, and goes on from its checkpoints."""
 CLUSTER = "slurm"
@@ -270,3 +272,41 @@ def _told(done: Done, store: Store) -> Done:
     seconds = float(result.provenance.get("wall_seconds") or 0.0)
     resumed = int(result.provenance.get("resumed") or 0)
     return replace(done, elsewhere=False, headline=headline(result.scores), seconds=seconds, resumed=resumed)
+
+
+def script(options: str, results: Path) -> str:
+    """The text of a script whose jobs share what these options of `pflbench run` ask for.
+
+    A job whose time is nearly up ends the round under way, writes its checkpoint, and is put back into the queue.
+
+    Args:
+        options: Of `run`, each with a blank before it, quoted for a shell.
+        results: The results folder, which all nodes see.
+    """
+    python = shlex.quote(sys.executable)
+    folder = shlex.quote(str(results.absolute()))
+    return f"""#!/bin/bash
+# As many jobs as the array has share the runs: each takes the longest that no other has. Add what your cluster needs:
+# --partition, --account, and on GPUs --gpus-per-task=1. More cores for each: --cpus-per-task, and --jobs below.
+#SBATCH --job-name=pflbench
+#SBATCH --array=1-{JOBS}
+#SBATCH --cpus-per-task=1
+#SBATCH --time=04:00:00
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:TERM@120
+
+{python} -m pflbench run{options} --results {folder} --jobs 1 --checkpoint-every 10m --no-wait &
+child=$!
+trap 'kill -TERM "$child"' TERM
+wait "$child"
+code=$?
+while kill -0 "$child" 2>/dev/null; do # the signal ended the wait, not the program
+  wait "$child"
+  code=$?
+done
+if [ "$code" = 75 ]; then # stopped, with its checkpoint written
+  scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
+fi
+exit "$code"
+"""

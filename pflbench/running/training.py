@@ -1,4 +1,4 @@
-"""Train what of some runs has no result yet, on this machine or elsewhere, and say what became of it."""
+"""Training of the runs that have no result yet, on this machine or by another executor, and its outcome."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from pflbench.data.root import data_root
 from pflbench.names import Places
 from pflbench.running import build, conformance, local, stopping
 from pflbench.running.again import scored_often
-from pflbench.running.datasets import DataCheck
+from pflbench.running.datasets import DataCheck, count_datasets
 from pflbench.running.events import Note, OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_devices
 from pflbench.running.provenance import device_name
 from pflbench.running.shards import in_shard
 from pflbench.running.sharing import Settled, Shared, longest_first
-from pflbench.running.task import Done, Place, Task
+from pflbench.running.task import Done, Environment, Task
+from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import models
 from pflbench.store.asked import Asker, remember
+from pflbench.store.code import equals
 from pflbench.store.files import fresh
 from pflbench.store.leases import Leases
 from pflbench.store.store import Store
+from pflbench.suite.expand import Part, parts, with_columns
+from pflbench.suite.load import loaded, standing
 from pflbench.units import count
 
 
@@ -129,25 +133,44 @@ class Handed(NamedTuple):
     settled: Settled
 
 
-Elsewhere = Callable[[Handed], "tuple[list[Done], list[str]]"]
-"""Trains on other machines; returns what is finished, and what to say of the rest."""
+def run(
+    part: Selection, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
+) -> Outcome:
+    """Train the runs without a result of a selection, and count the datasets of suites of statistics.
+
+    The arguments, errors and `dry` are those of `train` and of `count_datasets`.
+    """
+    suites = loaded(part.suites, execution.data_dir)
+    if execution.redo != "always" and not execution.evaluate_every:  # else a finished run may have to be trained again
+        suites = standing(suites, equals(Store(results, mends=not dry)))
+    selected = parts(suites, part)
+    missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
+    if not selected:
+        return Outcome([], missing, {}, {})
+    outcome = train(_work_of(selected), results, execution, on_event, dry=dry)
+    return outcome._replace(problems=[*missing, *outcome.problems])
+
+
+def _work_of(selected: Sequence[Part]) -> Work:
+    """The runs behind tables."""
+    places = {id: where for table, _ in selected for id, where in table.locations.items()}
+    asked: dict[str, list[Mapping[str, object]]] = {}
+    for table, _ in selected:
+        first = {spec.id: cell for cell in reversed(table.cells) for spec in cell.needed}
+        for id, cell in first.items():
+            asked.setdefault(id, []).append(table.asks(cell))
+    return Work([spec for table, _ in selected for spec in table.runs], places, with_columns(selected), asked)
 
 
 def train(
-    work: Work,
-    results: Path,
-    execution: Execution,
-    on_event: OnEvent = unheard,
-    *,
-    dry: bool = False,
-    elsewhere: Elsewhere | None = None,
+    work: Work, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
 ) -> Outcome:
     """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
 
     Of several processes that train into one folder, each takes the longest run on which no other has a lease.
     With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
 
-    `dry`: say what there is to do, and stop. `elsewhere`: trains instead of this process and its workers.
+    `dry`: say what there is to do, and stop.
 
     Raises:
         UsageError: A user's method cannot be built or breaks the contract, or the device is not there.
@@ -177,7 +200,7 @@ def train(
     remember(store, askers, {spec.id for spec in asked.runnable})
     handed = Handed(work._replace(specs=asked.runnable), results, execution, on_event, before, settled)
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
-        dones, problems = (elsewhere or _here)(handed)
+        dones, problems = _executor(execution)(handed)
         problems = [*asked.problems, *problems]
         _tell_bare(_done_elsewhere(dones), store, execution, on_event)
         return asked._replace(dones=dones, problems=problems, stopped=stopping.requested(), waited=execution.wait)
@@ -202,21 +225,37 @@ def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | No
     return {id: one and one.provenance for id, one in found.items()}
 
 
+def _executor(execution: Execution) -> Callable[[Handed], tuple[list[Done], list[str]]]:
+    """The function that trains: it returns what is finished, and what to say of the rest."""
+    if execution.executor == "slurm":
+        from pflbench.running import slurm
+
+        return slurm.train
+    if execution.executor == "ray":
+        from pflbench.running import cluster
+
+        return cluster.train
+    return _here
+
+
 def _here(handed: Handed) -> tuple[list[Done], list[str]]:
     """Train in this process and its workers."""
     work, results, execution, on_event, _, settled = handed
     devices = choose_devices(execution.device)
-    place = _place(results, execution, work.specs, devices)
-    made = tasks(work.specs, work, place, execution.unchecked)
-    on_gpu = place.device.startswith("cuda")
+    for precision in sorted({spec.precision for spec in work.specs}):
+        for device in devices:
+            check_on_device(precision, device)
+    env = Environment.of(results, execution, devices[0])
+    made = tasks(work.specs, work, env, execution.unchecked)
+    on_gpu = env.device.startswith("cuda")
     jobs = execution.jobs or (len(devices) if on_gpu else local.cores())
     with_cores = "" if on_gpu else f", {count(jobs, 'core')}"
-    training = Training(tuple(made), work.names, f"{', '.join(devices)} ({device_name(place.device)}{with_cores})")
+    training = Training(tuple(made), work.names, f"{', '.join(devices)} ({device_name(env.device)}{with_cores})")
     on_event(training)
     with Leases(results) as leases:
         dones = local.execute(
             Shared(longest_first(made, training.work), leases, settled),
-            place,
+            env,
             jobs=jobs,
             on_event=on_event,
             fail_fast=execution.fail_fast,
@@ -291,32 +330,12 @@ def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
     return state
 
 
-def _place(results: Path, execution: Execution, specs: Sequence[RunSpec], devices: Sequence[str]) -> Place:
-    for precision in sorted({spec.precision for spec in specs}):
-        for device in devices:
-            check_on_device(precision, device)
-    device = devices[0]
-    return Place(
-        results,
-        data_root(execution.data_dir),
-        device,
-        "vectorized" if device.startswith("cuda") else "loop",
-        memory_limit=execution.memory_limit,
-        deterministic=execution.deterministic,
-        evaluate_every=execution.evaluate_every,
-        replace=execution.redo == "always",
-        checkpoint_every=execution.checkpoint_every,
-        keep_models=execution.keep_models,
-        follow=str(execution.follow) if execution.follow else None,
-    )
-
-
-def tasks(specs: Sequence[RunSpec], work: Work, place: Place, unchecked: bool) -> list[Task]:
+def tasks(specs: Sequence[RunSpec], work: Work, env: Environment, unchecked: bool) -> list[Task]:
     """Single runs on a CPU; on a GPU, all seeds of a cell together."""
     made_for = {id: several[0] for id, several in work.asked.items()}
     groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        groups.setdefault(spec.group() if place.execution == "vectorized" else spec.id, []).append(spec)
+        groups.setdefault(spec.group() if env.execution == "vectorized" else spec.id, []).append(spec)
     made = []
     for group in groups.values():
         own = work.places.get(group[0].id, {})

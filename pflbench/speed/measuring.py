@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pflbench.errors import UsageError
-from pflbench.running import local, provenance, records
+from pflbench.running import local, machine, provenance
 from pflbench.running.machine import processor
 from pflbench.speed.contenders import Options, competing
 from pflbench.speed.results import FOREIGN, Result
@@ -93,8 +93,8 @@ def _keep(result: Result, warn: Say) -> None:
         return
     batch, seconds = result.ready["workload"]["batch"], result.seconds_per_client_step
     try:
-        measured = records.Gradient(batch=batch, seconds_per_client_step=seconds)
-        records.keep(result.machine, {result.network: measured})
+        measured = machine.Gradient(batch=batch, seconds_per_client_step=seconds)
+        machine.keep(result.machine, {result.network: measured})
     except OSError as error:
-        file = str(records.file())
+        file = str(machine.file())
         warn(f"Warning: `plan` will not know of this: {file!r} cannot be written ({error.strerror}).")

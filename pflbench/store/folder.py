@@ -61,9 +61,11 @@ class Folder:
     def read(self, run: Stored) -> RunResult | None:
         """Return the whole run; None if it cannot be read at its path, or not any more. Raises `StoreError`."""
         file, id = self.known.get(run.path), run.spec.id
+        if file is None or id not in file.entries:
+            return None
         for look in (1, 2):
             try:
-                return file.read(id) if file is not None and id in file.entries else None
+                return file.read(id)
             except FileNotFoundError:
                 return None
             except (Unfit, OSError) as error:

@@ -251,7 +251,7 @@ def rewrite(
     for packed in (True, False):
         for file in replaced:
             if file.packed == packed and (new is None or file.path != new.path):
-                files.remove(file.path, file.footer.identity, new and new.path)
+                files.remove(file.path, file.footer.identity, new.path if new else None)
         if folder.is_dir():
             files.sync_folder(folder)
     return new

@@ -1,7 +1,7 @@
-"""What an actor of a Ray cluster does: tell what it is, and train one task at a time for a driver elsewhere.
+"""Actor of a Ray cluster: it says what it has, and trains one task at a time for a driver elsewhere.
 
-It is told JSON, and answers with numbers, texts and the bytes of Parquet files, which the driver stores. Its data are
-those of its own machine; nothing of the driver's folders need be there.
+It receives JSON, and answers with numbers, texts and the bytes of Parquet files, which the driver stores. Its data are
+those of its own machine; user-supplied code comes as text. Nothing of the driver's folders need be there.
 """
 
 from __future__ import annotations
@@ -13,25 +13,28 @@ import multiprocessing
 import platform
 import queue
 import shutil
+import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from pflbench import names, usercode
 from pflbench.data.root import cache_folder, data_root
-from pflbench.errors import PflbenchError
-from pflbench.running import luggage, provenance, stopping
+from pflbench.errors import PflbenchError, UsageError
+from pflbench.names import Places
+from pflbench.running import provenance, stopping
 from pflbench.running.allocator import tune_allocator
 from pflbench.running.checkpoint import code
 from pflbench.running.datasets import DataCheck
 from pflbench.running.local import Throttle
-from pflbench.running.task import Done, Place, Task, run_task
+from pflbench.running.task import Done, Environment, Task, run_task
 from pflbench.spec import RunSpec
 
 Message = Any
@@ -52,7 +55,7 @@ class Order:
     def of(cls, task: Task) -> str:
         """A task as JSON. Raises `UsageError` if a user's file is not there."""
         asked = {spec.id: dict(task.asked[spec.id]) for spec in task.specs if spec.id in task.asked}
-        packed = luggage.pack(task.places)
+        packed = pack_code(task.places)
         return (
             TypeAdapter(cls).dump_json(cls(list(task.specs), dict(task.places), packed, task.unchecked, asked)).decode()
         )
@@ -67,7 +70,7 @@ class Order:
         places = self.places
         if self.packed:
             told = hashlib.sha256(json.dumps(self.packed, sort_keys=True).encode()).hexdigest()[:16]
-            places = luggage.unpack(self.packed, places, _folder() / told)
+            places = unpack_code(self.packed, places, _folder() / told)
         return Task(tuple(self.specs), places, self.unchecked, self.asked)
 
 
@@ -80,17 +83,17 @@ def _folder() -> Path:
 
 
 class Slot:
-    """One of the places where a cluster trains. `place`: how, as JSON of a `Place`; its folders are looked up here."""
+    """Actor that trains. `env`: an `Environment` as JSON; its folders are those of this machine."""
 
-    def __init__(self, place: str, data_dir: str | None, lanes: int) -> None:
-        self.place = replace(TypeAdapter(Place).validate_json(place), data_root=data_root(data_dir))
+    def __init__(self, env: str, data_dir: str | None, lanes: int) -> None:
+        self.env = replace(TypeAdapter(Environment).validate_json(env), data_root=data_root(data_dir))
         self.lanes = lanes
         stopping.heed(multiprocessing.get_context("spawn").RawValue("b", 0))
         tune_allocator()
 
     def about(self, samples: Sequence[str]) -> dict[str, Any]:
         """What runs here: code, versions, and of each of these tasks, as JSON, what data it lacks, in sentences."""
-        check, lacks = DataCheck(self.place.data_root), []
+        check, lacks = DataCheck(self.env.data_root), []
         for text in samples:
             try:
                 task = Order.read(text).task()
@@ -123,10 +126,71 @@ class Slot:
         order = Order.read(text)
         try:
             with tempfile.TemporaryDirectory(prefix="pflbench-") as folder:
-                place = replace(self.place, results=Path(folder), checkpoints=cache_folder() / "ray")
-                dones = run_task(order.task(), place, Throttle(messages.put), lambda: self.lanes)
+                env = replace(self.env, results=Path(folder), checkpoints=cache_folder() / "ray")
+                dones = run_task(order.task(), env, Throttle(messages.put), lambda: self.lanes)
                 files = {path.stem: path.read_bytes() for path in Path(folder).glob("runs/*.parquet")}
         except BaseException as error:  # of the folder, or code that ends its process: else nothing would be sent
             dones, files = [Done(spec, "error", str(error) or repr(error)) for spec in order.specs], {}
         told = [{"id": one.spec.id, "message": one.message, "detail": one.detail} for one in dones]
         messages.put({"dones": json.dumps(told), "files": files})
+
+
+PackedCode = Mapping[str, Mapping[str, str]]
+"""By kind, as in `Places`, of what is no installed package: the files' texts by their paths relative to the user's
+file, whose own path and attribute, with a colon between, are under `""`.
+Modules of Python's import path have paths that begin with `PATH`."""
+PATH = "path:"
+
+
+def pack_code(places: Places) -> dict[str, dict[str, str]]:
+    """The code behind these references. What they name by paths (`datasets.OPTION`) is not packed.
+
+    Raises:
+        UsageError: A file is not there.
+    """
+    packed = {}
+    for kind, reference in places.items():
+        if "." in kind or not names.is_users(reference):
+            continue
+        code = names.code(reference)
+        if usercode.is_installed(code.path):
+            continue
+        where, attribute = names.split_reference(reference)
+        outside = set(code.outside.values())
+        files = {f"{PATH if name in outside else ''}{name}": text for name, text in code.neighbors.items()}
+        own = code.path.name if where.endswith(".py") else f"{PATH}{_below(where, code.path)}"
+        packed[kind] = {"": f"{own}:{attribute}", own: code.source, **files}
+    return packed
+
+
+def unpack_code(packed: PackedCode, places: Places, folder: Path) -> dict[str, str]:
+    """Write packed code into a folder, which nobody else may write to; returns these places with the code there.
+
+    Raises:
+        UsageError: A path leads out of the folder.
+        OSError: It cannot be written.
+    """
+    found = dict(places)
+    for kind, files in packed.items():
+        own, _, attribute = files[""].rpartition(":")
+        deep = max((PurePosixPath(name).parts.count("..") for name in files if name), default=0)
+        base = folder.joinpath(kind, *(f"folder{k}" for k in range(deep)))
+        path = folder / kind / "path"
+        for name, text in files.items():
+            if name:
+                file = path / name.removeprefix(PATH) if name.startswith(PATH) else base / name
+                if folder.resolve() not in file.resolve().parents:
+                    raise UsageError(f"The code of a run has a file {name!r}, which lies nowhere.")
+                file.resolve().parent.mkdir(parents=True, exist_ok=True)
+                file.resolve().write_text(text, encoding="utf-8")
+        if path.is_dir() and str(path) not in sys.path:
+            sys.path.insert(0, str(path))
+        if not own.startswith(PATH):
+            found[kind] = f"{base / own}:{attribute}"
+    return found
+
+
+def _below(module: str, path: Path) -> str:
+    """The path of a module's file below the folder of the import path that it was found in."""
+    parts = module.split(".")
+    return "/".join([*parts, "__init__.py"]) if path.name == "__init__.py" else "/".join(parts) + ".py"
