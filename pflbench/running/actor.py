@@ -62,7 +62,7 @@ class Order:
 
     @classmethod
     def read(cls, text: str) -> Order:
-        """What `of` made."""
+        """Parse the JSON of `of`."""
         return TypeAdapter(cls).validate_json(text)
 
     def task(self) -> Task:
@@ -92,7 +92,7 @@ class Slot:
         tune_allocator()
 
     def about(self, samples: Sequence[str]) -> dict[str, Any]:
-        """What runs here: code, versions, and of each of these tasks, as JSON, what data it lacks, in sentences."""
+        """Return code, versions, and sentences on the data that each of these tasks (as JSON) lacks here."""
         check, lacks = DataCheck(self.env.data_root), []
         for text in samples:
             try:

@@ -65,7 +65,7 @@ class Checkpoints:
     seconds: float = 0.0
     """Spent before this process took the runs up."""
     resumed: int = 0
-    """How often they were taken up."""
+    """Number of times that they were taken up."""
     _begun: float = field(init=False)
     _last: tuple[int, float] = field(init=False)
     _found: tuple[Path, dict[str, Any]] | None = field(default=None, init=False)
@@ -77,13 +77,13 @@ class Checkpoints:
 
     @classmethod
     def of(cls, folder: Path, specs: Sequence[RunSpec], every: Interval, conditions: Mapping[str, Any]) -> Checkpoints:
-        """Those of these runs in their folder (`folder_of`), the latest one looked up."""
+        """Checkpoints of these runs in their folder (`folder_of`), the latest one looked up."""
         made = cls(folder, every, {"runs": [spec.id for spec in specs], **conditions})
         made._find()
         return made
 
     def walked(self, runs: int) -> Walked:
-        """How far the trainings before the runs' own were, where the checkpoint is; else the beginning."""
+        """Progress of the trainings before the runs' own at the checkpoint; without one, the beginning."""
         if self._found is None:
             return Walked([None] * runs, [[] for _ in range(runs)])
         path, told = self._found
@@ -170,7 +170,7 @@ class Checkpoints:
 
 
 def folder_of(results: Path, specs: Sequence[RunSpec]) -> Path:
-    """Where the checkpoints of these runs lie in a results folder."""
+    """Folder of the checkpoints of these runs in a results folder."""
     ids = [spec.id for spec in specs]
     key = ids[0] if len(ids) == 1 else hashlib.sha256("".join(ids).encode()).hexdigest()[:16]
     return results / "checkpoints" / key
@@ -199,7 +199,7 @@ def code() -> str:
 
 
 def conditions(device: str) -> dict[str, Any]:
-    """What of this process must be the same where a checkpoint is read: code, versions, kind of device."""
+    """Code, versions and kind of device, which must be the same where a checkpoint is read."""
     versions = provenance.versions()
     return {
         "commit": provenance.checkout()["commit"],

@@ -37,7 +37,7 @@ from pflbench.store.runfile import RunFile
 from pflbench.units import count
 
 TRIES = 3
-"""How often a task is handed out whose actors die."""
+"""Tries of a task whose actors die."""
 PATIENCE = 300.0
 """Seconds without any actor that answers, after which no more is waited."""
 LOCALHOST = ("127.0.0.1", "::1")
@@ -140,7 +140,7 @@ def _check_address(address: str | None) -> None:
 
 
 def _slots(ray: Any, execution: Execution, own: bool, on_event: OnEvent) -> int:
-    """How many actors to start. A Ray of one's `own` never has more room; a cluster may, and then gets all asked for.
+    """Number of actors to start. A Ray of our `own` gets no more room; a cluster may, and gets all requested.
 
     Raises:
         UsageError: There is no room for one, and none is to come.
@@ -157,7 +157,7 @@ def _slots(ray: Any, execution: Execution, own: bool, on_event: OnEvent) -> int:
 
 
 def _room(ray: Any, execution: Execution) -> int:
-    """How many actors the cluster has room for."""
+    """Number of actors that the cluster has room for."""
     resources = ray.cluster_resources()
     if execution.gpus_per_task:
         # A share of a GPU is a share of one.
@@ -210,7 +210,7 @@ class _Driver:
         self.again: list[Task] = []
         """Tasks whose actors died."""
         self.deaths: dict[Task, list[int]] = {}
-        """Which actors died of a task."""
+        """Numbers of the actors that died of a task."""
         self.heard = self.clock()
         self.told: set[str] = set()
         self.stopped: set[int] = set()
@@ -291,7 +291,7 @@ class _Driver:
             self.ray.kill(actor.handle, no_restart=True)
 
     def _goes_on(self, answers: bool) -> bool:
-        """Whether anything is still to come where nothing is under way. Notes what cannot be trained."""
+        """True if more is to come while nothing is under way. Notes tasks that cannot be trained."""
         left = [*self.again, *self.shared.waiting]
         if not left:
             return False
@@ -398,7 +398,7 @@ class _Driver:
         self.on_event(done)
 
     def _stored(self, task: Task, told: Sequence[Mapping[str, str]], files: Mapping[str, bytes]) -> list[Done]:
-        """What became of a task's runs, now that those that have a file are stored."""
+        """Store those of a task's runs that have a file; return the outcome of each."""
         specs, dones = {spec.id: spec for spec in task.specs}, []
         for one in told:
             id, message, detail = one["id"], one["message"], one["detail"]
@@ -416,7 +416,7 @@ class _Driver:
 
 
 def _sample(task: Task) -> str:
-    """What of a task says which data it needs."""
+    """Text that is equal for tasks with the same data."""
     spec = task.specs[0]
     places = {key: value for key, value in task.places.items() if key.partition(".")[0] in ("datasets", "partitions")}
     return f"{spec.dataset!r} {spec.partition!r} {sorted(places.items())}"

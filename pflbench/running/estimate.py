@@ -73,7 +73,7 @@ class MeanClient:
         return count.rows
 
     def trains(self, used: bool = True) -> float:
-        """The same for a local update: the mean over all coins."""
+        """Count images of a local update: the mean over all coins."""
         kinds = Counter(self.method.draws(Round(0, coin=(i + 0.5) / COINS)) for i in range(COINS))
         return sum(self.does(draws, self.method.client, used) * share / COINS for draws, share in kinds.items())
 
@@ -123,14 +123,14 @@ def _rows(spec: RunSpec, reference: str, examples: int, divided: int) -> float:
 
 
 def _training(spec: RunSpec, client: MeanClient) -> float:
-    """The same rows for the rounds of a run's own method."""
+    """Rows that the rounds of a run's own method take gradients of."""
     idle = (1 - spec.arrival) * client.trains(used=False) if client.method.commits == "trained" else 0.0
     asked = spec.training_clients if client.method.joins == "everyone" else spec.cohort
     return spec.rounds * asked * (spec.arrival * client.trains() + idle)
 
 
 def timed_as(spec: RunSpec) -> str:
-    """What the time of one gradient depends on: the network, its images and classes, the precision, and the batch."""
+    """Key of the time of one gradient: the network, its images and classes, the precision, and the batch."""
     data = build.dataset(spec.dataset)
     channels, height, width = data.shape
     return f"{spec.model} {channels}x{height}x{width} {data.classes} {spec.precision} {spec.batch}"
@@ -152,7 +152,7 @@ def seconds(spec: RunSpec, reference: str, speeds: Mapping[str, float]) -> float
 
 
 def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
-    """What each run costs next to the others, by its id; None if one is of a user's method, or cannot be counted.
+    """Relative cost of each run, by its id; None if one has a user-supplied method, or cannot be counted.
 
     `references`: for each run where its method's code is. Own code runs in workers only: it may end its process.
     """
@@ -167,7 +167,7 @@ def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
 
 
 def work_of(spec: RunSpec, reference: str) -> float | None:
-    """What a run costs next to others; None if it is of a user's method, or cannot be counted."""
+    """Relative cost of a run; None if it has a user-supplied method, or cannot be counted."""
     if not reference.startswith("pflbench.methods."):
         return None
     rows = gradient_rows(spec, reference)
@@ -175,7 +175,7 @@ def work_of(spec: RunSpec, reference: str) -> float | None:
 
 
 SECONDS = 1.0
-"""How long one network's gradients are timed."""
+"""Seconds for which one network's gradients are timed."""
 TRIAL = 5.0
 """About how long a trial takes, to say it beforehand: it imports torch, loads the data, and trains two clients."""
 LIMIT = 60.0
@@ -268,7 +268,7 @@ def _gradient(spec: RunSpec) -> float:
 
 
 def _tried(one: Unknown, root: Path) -> Trial | str:
-    """What a trial took, or why that is unknown. It runs in a process that the user's code may end or keep busy."""
+    """Cost of a trial, or the reason it is unknown. Measured in a subprocess, because user code may hang or exit."""
     with serving(_serve, one, root) as (pipe, process):
         if not pipe.poll(LIMIT):
             return f"a round of {CLIENTS} clients takes more than {duration(LIMIT)}"

@@ -29,7 +29,7 @@ Destination = Callable[[Sequence[Line]], None]
 
 
 def destination(follow: str) -> Destination:
-    """What `--follow` names: `tensorboard:FOLDER`, `mlflow:DATABASE`, or a file.
+    """Return the destination that `--follow` names: `tensorboard:FOLDER`, `mlflow:DATABASE`, or a file.
 
     Raises:
         UsageError: It names nothing of these, or the package that it takes is not installed.
@@ -66,7 +66,7 @@ def check(follow: str) -> None:
 
 
 def absolute(follow: str) -> str:
-    """The same for a process in another folder."""
+    """Make the path of `--follow` absolute, for a process in another folder."""
     kind, colon, where = follow.partition(":")
     if kind in ("tensorboard", "mlflow") and where:
         return follow if "://" in where else f"{kind}{colon}{Path(where).absolute()}"

@@ -23,7 +23,7 @@ from pflbench.typing import Params
 from pflbench.vector import Layout
 
 TOLD = ("commit", "dirty", "torch", "device", "finished")
-"""What of a run's provenance stands beside its models."""
+"""Entries of a run's provenance that are stored with its models."""
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """Stages that files are named by; a method of one's own may give a stage any name."""
 

@@ -45,7 +45,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Waiting:
-    """So many runs are left, all of which others train: `holders`, in words."""
+    """All `runs` that are left are trained by others: `holders`, in words."""
 
     runs: int
     holders: tuple[str, ...]
@@ -147,7 +147,7 @@ class _Says:
 
 
 def is_over(dones: list[Done], fail_fast: bool) -> bool:
-    """Whether nothing more is to start."""
+    """True if nothing more is to start."""
     return stopping.requested() or any(d.fatal or (fail_fast and d.status != "done") for d in dones)
 
 
@@ -189,7 +189,7 @@ class _Pool:
         self.died: dict[Task, int] = {}
         """Tasks whose worker died, and in which slot it was."""
         self.again: list[Task] = []
-        """Those of them that are to be tried once more."""
+        """Tasks that are to be tried once more."""
         self.lanes = multiprocessing.get_context("spawn").Value("i", 1)
         """Cores for each task; workers read it before every round."""
 
@@ -272,7 +272,7 @@ class _Pool:
 
 
 def _serve_tasks(pipe: Connection, env: Environment, lanes: Synchronized[int], stop: Any) -> None:
-    """What a worker does: receive a task, send round numbers and warnings, send the list of `Done`, and again."""
+    """Loop of a worker: receive a task, send round numbers and warnings, send the list of `Done`."""
     tune_allocator()
     stopping.heed(stop)
     one_at_a_time = threading.Lock()  # any thread may warn

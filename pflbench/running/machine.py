@@ -51,12 +51,12 @@ def seconds_per_example(device: str | None = None) -> dict[str, float]:
 
 
 def trials() -> dict[str, Trial]:
-    """What runs took that were tried on this machine's processor, by `trial_key`."""
+    """Costs of trials on this machine's processor, by `trial_key`."""
     return {key: one for key, one in measured().items() if "scoring" in one}
 
 
 def trial_key(spec: RunSpec) -> str:
-    """What tells a run apart from others that take another time for a round: all but its rounds and seed."""
+    """Key of a trial: all of a run but its rounds and seed."""
     return "trial " + spec.model_copy(update={"rounds": 1, "seed": 0}).id
 
 

@@ -82,7 +82,7 @@ class KeptModels:
         return build.method(self.spec, places).network(build.network(self.spec, places))
 
     def logits(self, images: Tensor, stage: str, client: int | None = None) -> Tensor:
-        """What a model says of images.
+        """Logits of a model for images.
 
         Args:
             images: ["batch", "channels", "height", "width"], floats, normalized as in training. A network with batch

@@ -30,7 +30,7 @@ from pflbench.suite.own import Own
 from pflbench.units import count, parse_seeds
 
 _TOLD = ("commit", "pflbench", "torch", "torchvision", "numpy", "python", "device", "execution")
-"""What of a run's provenance is told beside the outcome."""
+"""Entries of a run's provenance that are shown beside the outcome."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Rerun:
 
     @property
     def same(self) -> bool:
-        """Whether both end alike, and every score at the moments of both is the same to the last bit."""
+        """True if both end alike, and every score at the moments of both is the same to the last bit."""
         before, now = _by_place(self.stored), _by_place(self.again)
         shared = before.keys() & now.keys()
         alike = self.stored.failure == self.again.failure and all(before[one] == now[one] for one in shared)
@@ -50,7 +50,7 @@ class Rerun:
 
     @property
     def good(self) -> bool:
-        """Whether they are the same but for rounding: means over clients differ by at most 0.1 points."""
+        """True if they are the same but for rounding: means over clients differ by at most 0.1 points."""
         if self.same:
             return True
         finished = self.stored.failure is None and self.again.failure is None
@@ -69,7 +69,7 @@ class Rerun:
 
     @property
     def outcome(self) -> str:
-        """How they compare, in a sentence or two."""
+        """Comparison of both, in a sentence or two."""
         if self.stored.failure is not None or self.again.failure is not None:
             told = [one.failure or "finished" for one in (self.stored, self.again)]
             return f"It failed again: {told[0]}" if self.same else f"Stored: {told[0]}. Made again: {told[1]}."
@@ -219,7 +219,7 @@ def _check_installed(spec: RunSpec, kind: names.Kind, name: str, version: str | 
 
 
 def _of_suite(run: Stored, root: Path) -> Mapping[str, Any]:
-    """What the suite that asked for the run says, if its file is here."""
+    """Locations of user-supplied code and data in the suite that requested the run, if its file is here."""
     asked = run.provenance.get("asked")
     if not isinstance(asked, dict):
         return {}

@@ -72,16 +72,16 @@ class Shared:
         self.leases.release([spec.id for spec in task.specs])
 
     def holders(self) -> list[str]:
-        """Who has the tasks that wait, in words."""
+        """Holders of the tasks that wait, in words."""
         return self.leases.holders([spec.id for task in self.waiting for spec in task.specs])
 
     @property
     def runs(self) -> int:
-        """How many runs wait."""
+        """Number of runs that wait."""
         return sum(len(task.specs) for task in self.waiting)
 
     def _take(self, task: Task, partly: bool) -> Task | None:
-        """What is to be done of a task, with its leases; None: it is another's, or done."""
+        """The part of a task that is to do, with its leases; None: it is another's, or done."""
         taken = set(self.leases.take([spec.id for spec in task.specs], partly))
         if not taken:
             return None

@@ -39,20 +39,20 @@ from pflbench.units import Interval, count
 JOBS = 8
 """Default number of jobs."""
 MINUTES = 240
-"""How long a job may take where nobody says; it is put back into the queue then, and goes on from its checkpoints."""
+"""Default time of a job; then it is put back into the queue, and goes on from its checkpoints."""
 CLUSTER = "slurm"
 """Submitit's name of what takes the jobs."""
 PAUSE = 10.0
 """Seconds between two looks at what the jobs did."""
 TIMEOUTS = 100
-"""How often it may run out of time."""
+"""Number of times that it may run out of time."""
 CHECKPOINTS = Interval(seconds=600)
-"""How often jobs write checkpoints where nobody says."""
+"""Default interval of checkpoints."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a job is told: the fields of `training.Work`, where results go, and how to train.
+    """Input of a job: the fields of `training.Work`, the results folder, and the execution.
 
     `before`: by run id, the provenance of what was stored when the jobs were submitted: what differs from it was made
     by one of them, also of one that starts for the second time.
@@ -69,7 +69,7 @@ class Order:
 
 @dataclass
 class Jobs:
-    """What was submitted. `folder`: where submitit keeps what it was given and the jobs' logs."""
+    """Submitted jobs. `folder`: submitit's folder of their input and logs."""
 
     several: Sequence[Any]
     folder: Path
@@ -84,7 +84,7 @@ class Jobs:
 
     @property
     def over(self) -> bool:
-        """Whether none of them runs or waits any more. What cannot be asked now is asked again."""
+        """True if none of them runs or waits any more; False while Slurm does not answer."""
         if CLUSTER != "slurm":
             return all(job.done() for job in self.several)
         # submitit asks `sacct`, which not every cluster has, and only every ten minutes.
@@ -102,7 +102,7 @@ class Jobs:
 
 
 def drain(text: str) -> None:
-    """What a job does: train what no other has. `text`: an `Order`.
+    """Train, in a job, the runs on which no other has a lease. `text`: an `Order` as JSON.
 
     SIGUSR2, which Slurm sends before a job's time is up, and SIGTERM, before it takes a machine back, end the round
     that is under way; its checkpoint is written. After SIGUSR2 submitit puts the job back into the queue.
@@ -129,7 +129,7 @@ def drain(text: str) -> None:
 
 
 def _again(text: str) -> Any:
-    """What a job does that was put back: the same."""
+    """Return the same call for a job that is put back."""
     import submitit
 
     return submitit.helpers.DelayedSubmission(drain, text)
@@ -207,7 +207,7 @@ def _executor(folder: Path, execution: Execution) -> Any:
 
 
 def _in_job(execution: Execution) -> Execution:
-    """How a job trains: as a terminal that does not wait for others."""
+    """Execution of a job: that of a terminal which does not wait for others."""
     return replace(
         execution,
         executor="local",
@@ -267,7 +267,7 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
 
 
 def _told(done: Done, store: Store) -> Done:
-    """The same with what the run came to."""
+    """Add the outcome of the stored run."""
     result = store.read(done.spec.id)
     seconds = float(result.provenance.get("wall_seconds") or 0.0)
     resumed = int(result.provenance.get("resumed") or 0)

@@ -46,7 +46,7 @@ class Task:
     specs: tuple[RunSpec, ...]
     places: names.Places = field(default_factory=dict, compare=False)
     unchecked: bool = False
-    """Whether a user's method trains without having been held against the contract: provenance."""
+    """True if a user-supplied method was not held against the contract: provenance."""
     asked: Mapping[str, Mapping[str, object]] = field(default_factory=dict, compare=False)
     """By run id, which suite, profile, row and column asked for it, and for how many rounds: provenance."""
 
@@ -56,7 +56,7 @@ class Task:
 
     @property
     def reference(self) -> str:
-        """Where their method's code is."""
+        """Reference of their method's code."""
         return names.place("methods", self.specs[0].method.name, self.places)
 
     @property
@@ -88,13 +88,13 @@ class Environment:
     evaluate_every: int | None = None
     """Score after every so many rounds, too."""
     replace: bool = False
-    """Whether a finished result is replaced by whatever the run made again has, instead of only by the same."""
+    """True: a finished result is replaced by any repeated one; else only by an equal one."""
     checkpoint_every: Interval | None = None
-    """How often a run under way is written down, to go on from there."""
+    """Interval of checkpoints, from which a stopped run goes on."""
     follow: str | None = None
-    """Where every round adds a line, see `looking.destination`."""
+    """Target to which every round adds a line, see `follow.destination`."""
     keep_models: bool = False
-    """Whether the models that the last scores are of are kept beside the results."""
+    """True: the models of the last scores are kept beside the results."""
     checkpoints: Path | None = None
     """The folder that has the folder of checkpoints; None: that of the results."""
 
@@ -127,13 +127,13 @@ class Done:
     detail: str = ""
     seconds: float = 0.0
     fatal: bool = False
-    """Whether results cannot be written any more, so that no other run can succeed."""
+    """True if results cannot be written any more, so that no other run can succeed."""
     headline: str = ""
     """Mean accuracy over the scored clients at the last moment scored: what a progress line shows."""
     elsewhere: bool = False
-    """Whether another process trained it meanwhile."""
+    """True if another process trained it meanwhile."""
     resumed: int = 0
-    """How often it went on from a checkpoint."""
+    """Number of times it went on from a checkpoint."""
 
     def __str__(self) -> str:
         outcome = self.headline or self.message
@@ -195,7 +195,7 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
 
 @dataclass
 class _Trained:
-    """How far a group's training is: what went before the runs' own, their own once it began, their checkpoints."""
+    """Progress of a group: the trainings before its own, its own once it began, and its checkpoints."""
 
     walked: chain.Walked
     simulation: Simulation | None = None
@@ -244,7 +244,7 @@ def _train(
 
 
 def _is_past_models(simulation: Simulation) -> bool:
-    """Whether the last round, whose training makes models to keep, is over: as a checkpoint says, before it began."""
+    """True if the last round, which makes the models to keep, was over at the checkpoint that training began from."""
     spec = simulation.runs[0].spec
     return simulation.rounds == spec.rounds and before_aggregation(simulation.method, spec.scoring)
 
@@ -294,7 +294,7 @@ def _followed(task: Task, follow: str, on_round: OnRound | None, trained: _Train
 
 
 def _before(task: Task, env: Environment, federations: list[Federation]) -> list[chain.Training]:
-    """What is trained before the runs' own method, with federations of its own where each method draws its own."""
+    """Trainings before the runs' own method, with their own federations where each method draws one."""
     found = []
     for specs, method in zip(
         zip(*(spec.links for spec in task.specs), strict=True), build.chain(task.specs[0]), strict=True
@@ -311,7 +311,7 @@ def _after(on_round: OnRound | None, before: int) -> OnRound | None:
 
 
 def _cost(task: Task, env: Environment, started: float, trained: _Trained) -> dict[str, Any]:
-    """What each run of a group took, and how it was computed, for its record.
+    """Costs of each run of a group, and the way it was computed, for its record.
 
     `client_seconds`: of the wall seconds, those spent training and scoring clients, in the runs' own rounds; what went
     before these counts in all else. `padding`: rows computed over rows asked for. `peak_memory` is in bytes of this
@@ -351,7 +351,7 @@ def _sources(task: Task) -> dict[str, Any]:
 
 
 def _file(reference: str) -> Path:
-    """Where a user's code is, or was."""
+    """Path of user-supplied code, which may be gone."""
     path, _ = names.split_reference(reference)
     return Path(path) if path.endswith(".py") else names.source_file(reference)
 
@@ -456,7 +456,7 @@ def keep(result: RunResult, env: Environment, detail: str = "", models: Models |
 
 
 def _beside(result: RunResult, there: Stored, store: Store, env: Environment, models: Models | None) -> Done | None:
-    """What becomes of a result where a finished one stays; None where it takes its place, as it has more rounds."""
+    """Outcome of a result where a finished one stays; None where it takes its place, as it has more rounds."""
     if models is not None:
         return _keep_models(result, store.fetch(there), env, models)
     if result.failure is not None:
@@ -514,7 +514,7 @@ def headline(scores: Sequence[Score]) -> str:
 
 
 def _raised(error: BaseException, task: Task) -> PflbenchError:
-    """What a method's code raised, or the user's network in training."""
+    """Error that a method's code raised, or a user-supplied network in training."""
     files = {kind: _file(reference) for kind, reference in task.own.items()}
     own = files.pop("methods", None) or names.source_file(task.reference)
     return PflbenchError(blame.blame(error, own, task.reference, set(files.values()) - {own}))

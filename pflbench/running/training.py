@@ -36,7 +36,7 @@ from pflbench.units import count
 
 
 class Outcome(NamedTuple):
-    """What there was to train, and what became of it. What is runnable and not among `dones` was not started.
+    """Runs to train and their outcome. A runnable run that is not among `dones` was not started.
 
     `problems`: what is missing, so that runs were left out or nothing was counted; `earlier`: by run that was left out
     since it failed before, why; `names`: by run id, its column and what it is called there. `str` says it all.
@@ -48,24 +48,24 @@ class Outcome(NamedTuple):
     names: Mapping[str, str]
     dones: Sequence[Done] = ()
     stopped: bool = False
-    """Whether an end was asked for, by SIGTERM, so that what was under way has its checkpoint."""
+    """True if SIGTERM asked for an end; the runs under way have their checkpoint."""
     waited: bool = True
-    """Whether what others train was waited for."""
+    """True if the runs that others train were waited for."""
 
     @property
     def finished(self) -> int:
-        """How many runs have a result only now."""
+        """Number of runs that have a result only now."""
         return sum(one.status == "done" for one in self.dones)
 
     @property
     def good(self) -> bool:
-        """Whether everything asked for has a result now, or, where others were not waited for, nothing went wrong."""
+        """True if every requested run has a result, or, where others were not waited for, nothing went wrong."""
         to_be = len(self.runnable) if self.waited else len(self.dones)
         return not self.problems and not self.earlier and self.finished == to_be
 
     @property
     def summary(self) -> str:
-        """How many runs finished, in a sentence."""
+        """Numbers of finished and failed runs, in a sentence."""
         idle, others = len(self.runnable) - len(self.dones), sum(one.elsewhere for one in self.dones)
         rest = (f", {idle} not started" if idle else "") + (f"; {others} of them by others" if others else "")
         return f"{count(self.finished, 'run')} finished, {len(self.dones) - self.finished} failed{rest}."
@@ -114,7 +114,7 @@ class Work(NamedTuple):
 
 
 class Handed(NamedTuple):
-    """What is left to train, for an executor that does not train here.
+    """Work that is left to train, for an executor.
 
     Attributes:
         work: The runs; all can be built.
@@ -282,7 +282,7 @@ def _settled(store: Store, before: Mapping[str, Mapping[str, object] | None], ex
 
 
 def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) -> Outcome:
-    """What of this work is to be trained now. Raises `PflbenchError` where the store cannot be read."""
+    """Runs of this work that are to be trained now. Raises `PflbenchError` where the store cannot be read."""
     store.list()  # names what is there and not taken: it would be trained again
     by_id = {spec.id: spec for spec in work.specs}
     states = {id: _state(store, spec, execution.evaluate_every) for id, spec in by_id.items()}
@@ -315,7 +315,7 @@ def _tell_bare(ids: Iterable[str], store: Store, execution: Execution, on_event:
 
 
 def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict[RunSpec, tuple[str, ...]]:
-    """What data each of these runs lacks, in sentences. The nodes of a Ray cluster have data of their own."""
+    """Data that each of these runs lacks, in sentences. The nodes of a Ray cluster have data of their own."""
     if execution.executor == "ray":
         return dict.fromkeys(specs, ())
     data = DataCheck(data_root(execution.data_dir))
@@ -323,7 +323,7 @@ def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict
 
 
 def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
-    """As the store says; a finished run that was scored less often than asked now counts as missing."""
+    """State in the store; a finished run that was scored less often than requested now counts as missing."""
     state = store.status(spec.id)
     if state == "done" and evaluate_every:
         return state if scored_often(store.read(spec.id).provenance, spec, evaluate_every) else "missing"

@@ -32,7 +32,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Contender:
-    """What is timed: programs that run at the same moment. Contenders that share a program share its process."""
+    """Contender that is timed: programs that run at the same moment. Contenders with one program share its process."""
 
     id: str
     title: str

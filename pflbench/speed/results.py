@@ -67,7 +67,7 @@ def compared(row: Pairing, rates: Mapping[str, Sequence[float]]) -> Comparison:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured on one network. `load`: the machine's load average before anything was started."""
+    """Measurements on one network. `load`: the machine's load average before anything was started."""
 
     network: str
     options: Options
@@ -88,7 +88,7 @@ class Result:
 
     @property
     def ready(self) -> Answer:
-        """What the engine with one run said before it started."""
+        """First answer of the engine with one run."""
         return self.timings[ALONE].ready
 
     @property
@@ -113,7 +113,7 @@ class Result:
         return None if one is None else [one * rate for rate in self.timings[id].rates]
 
     def share(self, id: str) -> Range | None:
-        """What part it is of the rate at which the same cores multiply matrices; None for who is not the engine."""
+        """Share of the rate at which the same cores multiply matrices; None for others than the engine."""
         beside = self.field.matmul.get(id)
         mine, limit = self.operations(id), self.operations(beside) if beside else None
         return spread([a / b for a, b in zip(mine, limit, strict=True)]) if mine and limit else None

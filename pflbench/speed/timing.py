@@ -93,7 +93,7 @@ def _check_equal(ready: Mapping[Program, Answer]) -> None:
 
 
 def _calibrate(team: Sequence[Process], seconds: float) -> int:
-    """How many rounds take about so many seconds."""
+    """Number of rounds that take about so many seconds."""
     rounds = 1
     while True:
         done, took = _block(team, rounds, seconds)
@@ -112,7 +112,7 @@ def _block(team: Sequence[Process], rounds: int, limit: float) -> tuple[int, flo
 
 
 class Watch:
-    """How much time of this process's cores others took since it was made (Linux only); `pids` are ours."""
+    """Time of this process's cores that others took since it was made (Linux only); `pids` are ours."""
 
     def __init__(self, pids: Sequence[int], proc: Path = Path("/proc")):
         self.pids, self.proc = [os.getpid(), *pids], proc

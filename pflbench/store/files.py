@@ -75,12 +75,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def identity(status: os.stat_result) -> Identity:
-    """What changes when another file takes the name, or the content changes."""
+    """Identity of a file, which changes with its content, and when another file takes the name."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def unchanged(path: Path, known: Identity) -> bool:
-    """Whether the file is there and still the same."""
+    """True if the file is there and still the same."""
     try:
         return identity(path.stat()) == known
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def leave_out(what: str, why: Foreign) -> None:
 
 
 def damage(path: Path, error: Exception) -> str:
-    """What is wrong with a file, in a line. Raises `StoreError` where the file itself may be whole."""
+    """Describe the damage of a file in a line. Raises `StoreError` where the file itself may be whole."""
     # pyarrow reports damaged content as an OSError too, but without an error number.
     if isinstance(error, OSError) and error.errno is not None:
         raise unreadable(path, error) from error

@@ -18,7 +18,7 @@ from pflbench.store.store import Store
 
 @dataclass
 class Merged:
-    """What became of the runs of some folders.
+    """Outcome of a merge.
 
     Attributes:
         added: How many runs are in the destination only now, or finished there only now.
@@ -34,7 +34,7 @@ class Merged:
 
     @property
     def good(self) -> bool:
-        """Whether the destination has everything now."""
+        """True if the destination has everything now."""
         return not self.others and not self.left
 
 
@@ -118,7 +118,7 @@ def _digests(source: Store, runs: Collection[Stored]) -> dict[str, str]:
 
 
 def _is_new(pack: RunFile, runs: Collection[Stored], into: Store) -> bool:
-    """Whether all of a pack is asked for and nothing of it is in the destination."""
+    """True if all of a pack is selected and nothing of it is in the destination."""
     return len(pack.entries) == len(runs) and all(into.find(run.spec.id) is None for run in runs)
 
 
@@ -151,7 +151,7 @@ def _add(result: RunResult, path: Path, into: Store, found: Merged) -> bool:
 
 
 def bits_apart(result: RunResult, there: RunResult) -> str:
-    """How the scores differ at the moments that both have, in words; empty if they do not, to the last bit."""
+    """Difference of the scores at the moments that both have, in words; empty if they are equal to the last bit."""
     mine, theirs = ({score[:4]: repr(score) for score in one.scores} for one in (result, there))
     shared = mine.keys() & theirs.keys()
     if not shared:

@@ -27,7 +27,7 @@ Files = Mapping[str, Mapping[int, str]]
 
 
 def folder(root: Path, id: str) -> Path:
-    """Where the models of a run are, in a results folder. Raises `ValueError` for what is no id."""
+    """Folder of the models of a run, in a results folder. Raises `ValueError` if the id is none."""
     return root / "models" / check_id(id)
 
 

@@ -1,4 +1,4 @@
-"""Which process this is, on which machine, and whether a process that said the same of itself still lives.
+"""Identity of a process on a machine, by which others can tell if it still lives.
 
 A process id alone says nothing: it is given again, and containers count their own.
 """
@@ -33,7 +33,7 @@ class Process:
     started: str
 
     def said(self) -> dict[str, Any]:
-        """What `read` reads."""
+        """Return the fields as a dictionary, which `read` takes."""
         return asdict(self)
 
     @classmethod
@@ -46,7 +46,7 @@ class Process:
 
     @property
     def gone(self) -> bool:
-        """Whether it is sure to have ended. False also where that cannot be known from here."""
+        """True if it has certainly ended; False also where that cannot be known from here."""
         if not self.boot or not self.space or (self.boot, self.space) != (_boot(), _space()):
             return False
         return not self.started or _started(self.pid) != self.started
@@ -61,7 +61,7 @@ def here() -> Process:
 
 
 def host_name() -> str:
-    """What this machine's files are told by, in letters, digits and hyphens: containers of one name are several."""
+    """Name of this machine in file names, in letters, digits and hyphens; containers of one name differ."""
     space = re.sub(r"[^0-9]", "", _space())
     return re.sub(r"[^A-Za-z0-9-]", "-", _HOST) + (f"-{space}" if space else "")
 

@@ -72,7 +72,7 @@ class Store:
         self._checksums: dict[tuple[Path, files.Identity, str], str | None] = {}
 
     def path(self, id: str) -> Path:
-        """Where a run of this id is written; it may be packed later."""
+        """Path to which a run of this id is written; it may be packed later."""
         return self.runs / f"{id}.parquet"
 
     def check_writable(self, ids: Iterable[str] = ()) -> None:

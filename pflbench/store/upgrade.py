@@ -18,7 +18,7 @@ from pflbench.store.runfile import RunFile
 from pflbench.store.store import Store, renamed
 
 COLUMNS = "given the columns that their files lacked"
-"""What is done to the runs of files from before there were all columns of today."""
+"""Title of the step for files that lack columns of today."""
 
 
 class Step(NamedTuple):
