@@ -30,7 +30,7 @@ from pflbench.running.again import apart, scored_often
 from pflbench.running.allocator import limited, tidy
 from pflbench.running.execution import Execution
 from pflbench.running.follow import Follower, destination
-from pflbench.running.keeping import Models
+from pflbench.running.models import Models
 from pflbench.spec import RunSpec
 from pflbench.store import models as kept
 from pflbench.store.header import DIGEST, Stored

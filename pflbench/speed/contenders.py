@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pflbench.errors import UsageError, unknown
-from pflbench.speed.processes import Contender, Program
+from pflbench.speed.timing import Contender, Program
 
 NETWORKS = ("cnn2", "lenet", "mlp", "cnn3")
 PEERS = ("pfl",)

@@ -21,9 +21,9 @@ from pflbench.engine.batches import query_batches
 from pflbench.engine.simulate import Simulation
 from pflbench.errors import StoreError, UsageError
 from pflbench.methods.ditto import Ditto
-from pflbench.running import build, keeping
+from pflbench.running import build
 from pflbench.running.checkpoint import Checkpoints
-from pflbench.running.keeping import Unkept
+from pflbench.running.models import Unkept
 from pflbench.running.task import Environment, Task, run_task
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Store, files, models
@@ -192,7 +192,7 @@ def test_a_full_disk_costs_the_models_only(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(keeping, "save_file", full)
+    monkeypatch.setattr("pflbench.running.models.save_file", full)
     one = spec("fedavg", TUNED)
     with pytest.warns(Unkept, match="are not kept: No space left on device"):
         (done,) = run_task(Task((one,)), place(tmp_path))
@@ -274,7 +274,7 @@ def test_models_that_cannot_be_written_leave_their_room_to_the_results(
         assert not list(tmp_path.rglob("*.safetensors"))
         return write(self, result)
 
-    monkeypatch.setattr(keeping, "save_file", half)
+    monkeypatch.setattr("pflbench.running.models.save_file", half)
     monkeypatch.setattr(Store, "write", there)
     with pytest.warns(Unkept, match="are not kept: No space left on device"):
         (done,) = run_task(Task((spec("fedavg", TUNED),)), place(tmp_path))

@@ -11,10 +11,18 @@ from pflbench.errors import PflbenchError, UsageError
 from pflbench.running import machine
 from pflbench.running.machine import processor
 from pflbench.speed.contenders import NETWORKS, Field, Options, Pairing, competing
-from pflbench.speed.measuring import measure
-from pflbench.speed.processes import Contender, Program, started
-from pflbench.speed.results import Result, better, compared, spread
-from pflbench.speed.timing import PAUSE, STARTING, Timing, Watch, expected_seconds, time_all
+from pflbench.speed.results import Result, better, compared, measure, spread
+from pflbench.speed.timing import (
+    PAUSE,
+    STARTING,
+    Contender,
+    Program,
+    Timing,
+    Watch,
+    expected_seconds,
+    started,
+    time_all,
+)
 
 # Says that n rounds took n / pace seconds, and writes down who ran when.
 FAKE = """
@@ -242,7 +250,7 @@ def test_the_document_holds_everything_raw(folder: Path, monkeypatch: pytest.Mon
     paces = {"careful-1": 50, "engine-1": 100}
     contenders = [Contender(name, name.title(), (fake(folder, name, pace),)) for name, pace in paces.items()]
     field = Field(contenders, [Pairing(("careful-1",)), Pairing(("engine-1",), ("careful-1",))])
-    monkeypatch.setattr("pflbench.speed.measuring.competing", lambda *_: field)
+    monkeypatch.setattr("pflbench.speed.results.competing", lambda *_: field)
     (result,) = measure(Options(("cnn2",), passes=2, seconds=0.01, scale="tiny"), scripts=folder)
     assert result.seconds_per_client_step == pytest.approx(1 / 1000)
     document = json.loads(json.dumps(result.document()))
