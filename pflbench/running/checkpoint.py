@@ -32,7 +32,7 @@ from pflbench.errors import Diverged, PflbenchError
 from pflbench.package import FOLDER
 from pflbench.running import provenance, stopping
 from pflbench.spec import RunSpec
-from pflbench.store.files import sync_folder
+from pflbench.store.files import error_text, sync_folder
 from pflbench.units import Interval
 
 NAME = "checkpoint.json"
@@ -126,7 +126,7 @@ class Checkpoints:
                 told = json.loads((path / NAME).read_text())
                 other = [name for name, value in told["conditions"].items() if value != self.conditions.get(name)]
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                _warn(f"The checkpoint {str(path)!r} is unusable, and training begins anew: {_said(error)}.")
+                _warn(f"The checkpoint {str(path)!r} is unusable, and training begins anew: {error_text(error)}.")
                 continue
             if other:
                 are = " and ".join(
@@ -161,7 +161,7 @@ class Checkpoints:
                 shutil.rmtree(temporary, ignore_errors=True)
         except (OSError, SafetensorError, PflbenchError) as error:
             if not self._failed:
-                _warn(f"No checkpoint after round {rounds}: {_said(error)}. Training goes on.")
+                _warn(f"No checkpoint after round {rounds}: {error_text(error)}. Training goes on.")
             self._failed = True
             return
         for path in self.folder.iterdir():
@@ -272,7 +272,3 @@ def _reading(path: Path) -> Iterator[Callable[[str], Tensor]]:
 
 def _warn(message: str) -> None:
     warnings.warn(message, Unusable, stacklevel=4)
-
-
-def _said(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error).splitlines()[0].rstrip(".")

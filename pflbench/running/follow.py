@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pflbench.errors import StoreError, UsageError
 from pflbench.spec import RunSpec
-from pflbench.store.files import said
+from pflbench.store.files import error_text
 
 if TYPE_CHECKING:
     from pflbench.engine.run import Run
@@ -91,7 +91,7 @@ class JSONLines:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise StoreError(f"Cannot write to {str(self.path)!r}: {said(error)}.") from error
+            raise StoreError(f"Cannot write to {str(self.path)!r}: {error_text(error)}.") from error
 
 
 class TensorBoard:
@@ -117,7 +117,7 @@ class TensorBoard:
                 if line["round"] == line["rounds"]:
                     self.writers.pop(line["run"]).close()
         except OSError as error:
-            raise StoreError(f"Cannot write to {str(self.folder)!r}: {said(error)}.") from error
+            raise StoreError(f"Cannot write to {str(self.folder)!r}: {error_text(error)}.") from error
 
 
 class MLflow:

@@ -23,6 +23,7 @@ from pflbench.errors import StoreError, UsageError
 from pflbench.running import build
 from pflbench.spec import RunSpec
 from pflbench.store import models
+from pflbench.store.files import error_text
 from pflbench.store.header import Stored
 from pflbench.typing import Params
 from pflbench.vector import Layout
@@ -164,7 +165,7 @@ class Models:
             try:
                 self._write(index, stage, client, torch.from_numpy(host.read(model, "models")).contiguous())
             except (OSError, SafetensorError) as error:
-                self.give_up(_said(error))
+                self.give_up(error_text(error))
 
     def give_up(self, problem: str) -> None:
         """Keep no models, and leave their room to the results. `problem`: why, which `publish` warns of."""
@@ -201,7 +202,7 @@ class Models:
                 models.publish(self._folders[index], self.results, spec.id, whole)
                 del self._folders[index]
             except (OSError, StoreError) as error:
-                problem = _said(error)
+                problem = error_text(error)
         if problem:
             warnings.warn(f"The models of run {spec.id} are not kept: {problem}.", Unkept, stacklevel=2)
 
@@ -209,7 +210,3 @@ class Models:
         """Remove what was not published."""
         while self._folders:
             shutil.rmtree(self._folders.popitem()[1], ignore_errors=True)
-
-
-def _said(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error).splitlines()[0].rstrip(".")

@@ -48,7 +48,7 @@ def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
                 temporary.unlink()
     except OSError as error:
         raise StoreError(
-            f"Cannot write results to {str(path.parent)!r}: {said(error)}. "
+            f"Cannot write results to {str(path.parent)!r}: {error_text(error)}. "
             "Free it, or choose another folder with --results."
         ) from error
 
@@ -71,7 +71,7 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
-            raise StoreError(f"Cannot write to {str(folder)!r}: {said(error)}.") from error
+            raise StoreError(f"Cannot write to {str(folder)!r}: {error_text(error)}.") from error
 
 
 def identity(status: os.stat_result) -> Identity:
@@ -92,7 +92,7 @@ def unlink(path: Path, note: str = "") -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise StoreError(f"Cannot remove {str(path)!r}: {said(error)}.{note}") from error
+        raise StoreError(f"Cannot remove {str(path)!r}: {error_text(error)}.{note}") from error
 
 
 def remove(path: Path, known: Identity, instead: Path | None) -> None:
@@ -152,7 +152,7 @@ def set_aside(path: Path, what: str, reason: str) -> None:
         path.rename(aside)
         outcome = f"set aside as {aside.name!r}"
     except OSError as error:
-        outcome = f"ignored; it could not be set aside: {said(error)}"
+        outcome = f"ignored; it could not be set aside: {error_text(error)}"
     warn(path, what, reason, outcome)
 
 
@@ -176,12 +176,14 @@ def damage(path: Path, error: Exception) -> str:
 
 def unreadable(path: Path, error: OSError) -> StoreError:
     """The error for what the system does not let us read."""
-    return StoreError(f"Cannot read {str(path)!r}: {said(error)}.")
+    return StoreError(f"Cannot read {str(path)!r}: {error_text(error)}.")
 
 
-def said(error: OSError) -> str:
-    """The system's words, without number and path."""
-    return error.strerror or str(error)
+def error_text(error: Exception) -> str:
+    """The system's words of an `OSError`, without number and path; of another error the first line."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error).splitlines()[0].rstrip(".")
 
 
 def _stale(path: Path, host: str, pid: int) -> bool:

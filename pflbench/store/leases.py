@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from pflbench.errors import StoreError
 from pflbench.store.checked import parsed
-from pflbench.store.files import said
+from pflbench.store.files import error_text
 from pflbench.store.process import Process, here
 
 TRIES = 3
@@ -186,7 +186,7 @@ class Leases:
             except OSError as error:
                 self.release(taken)
                 raise StoreError(
-                    f"Cannot note in {str(self.folder)!r} what is being trained: {said(error)}. "
+                    f"Cannot note in {str(self.folder)!r} what is being trained: {error_text(error)}. "
                     "Free it, or choose another folder with --results."
                 ) from error
         return taken
@@ -259,7 +259,7 @@ class Leases:
                 self._number = 1
                 self.beat()
             with suppress(FileExistsError):
-                self.files.create(path, json.dumps({"token": self.token, "process": self.me.said()}))
+                self.files.create(path, json.dumps({"token": self.token, "process": self.me.fields()}))
         # A network may report as failed what it did, or as done what it did not: the file decides.
         lease = self._read(path, late=True)
         if lease is None or lease.token != self.token:

@@ -139,4 +139,4 @@ def copy(source: Path, root: Path, id: str) -> None:
         finally:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
-        raise StoreError(f"The models in {str(source)!r} cannot be copied: {files.said(error)}.") from error
+        raise StoreError(f"The models in {str(source)!r} cannot be copied: {files.error_text(error)}.") from error

@@ -32,17 +32,17 @@ class Process:
     pid: int
     started: str
 
-    def said(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """Return the fields as a dictionary, which `read` takes."""
         return asdict(self)
 
     @classmethod
-    def read(cls, said: Any) -> Process | None:
-        """The process that said this of itself; None if this is nothing that one would say."""
-        fields = {"host": str, "boot": str, "space": str, "pid": int, "started": str}
-        if not isinstance(said, dict) or any(not isinstance(said.get(name), kind) for name, kind in fields.items()):
+    def read(cls, found: Any) -> Process | None:
+        """Parse the fields of a process; None if they are none."""
+        kinds = {"host": str, "boot": str, "space": str, "pid": int, "started": str}
+        if not isinstance(found, dict) or any(not isinstance(found.get(name), kind) for name, kind in kinds.items()):
             return None
-        return cls(**{name: said[name] for name in fields})
+        return cls(**{name: found[name] for name in kinds})
 
     @property
     def gone(self) -> bool:

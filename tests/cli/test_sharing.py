@@ -244,5 +244,5 @@ def test_a_folder_that_becomes_read_only(cli, folder: Path, small_disk: Path, mo
 
 def test_the_process_of_a_claim_is_told(folder: Path) -> None:
     process = Process("kite", "b", "p", 12, "3")
-    assert Process.read(process.said()) == process and str(process) == "process 12 on kite"
+    assert Process.read(process.fields()) == process and str(process) == "process 12 on kite"
     assert Process.read({"host": "kite"}) is None and Process.read(3) is None
