@@ -82,8 +82,10 @@ def _file(store: Store, folder: Folder, file: RunFile, steps: Sequence[Step], dr
     news: dict[str, list[tuple[bool, bool, str, Stored]]] = {}  # by new id: what was there for it
     for id, entry in file.entries.items():
         old = folder.read(entry)
-        if old is None:
+        if old is None and file.packed:
             raise _Gone
+        if old is None:  # it was packed or redone meanwhile, or is damaged
+            return {}
         new, done[id] = _upgraded(old, steps, file)
         source = Stored(new.spec, new.provenance, new.failure, file.path, len(schema.rows(new)))
         news.setdefault(new.spec.id, []).append((new.failure is not None, new.spec.id != id, id, source))
