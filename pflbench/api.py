@@ -128,11 +128,11 @@ def run(
         UsageError: Something is unknown or does not fit, or a method of one's own breaks the contract.
         StoreError: The results folder cannot be written.
     """
-    from pflbench.running import training
+    from pflbench.running import executors
 
     execution = _execution(execution or Execution(), how)
     execution.check(part.precision)
-    return training.run(part, Path(results), execution, on_event or unheard)
+    return executors.run(part, Path(results), execution, on_event or unheard)
 
 
 def table(

@@ -47,7 +47,7 @@ def train_part(part: Selection, results: Path, execution: Execution, *, quiet: b
     Returns whether everything has a result then. `dry`: only list what there is to do.
     """
     from pflbench.cli.progress import Display
-    from pflbench.running.training import run
+    from pflbench.running.executors import run
 
     with Display(quiet) as display:
         outcome = run(part, results, execution, display.event, dry=dry)

@@ -31,7 +31,6 @@ from pflbench.methods.base import Batch, Draw, Round
 from pflbench.names import Places
 from pflbench.running import build
 from pflbench.running.allocator import tune_allocator
-from pflbench.running.events import Note, OnEvent
 from pflbench.running.machine import Gradient, Trial, file, keep, processor, trial_key
 from pflbench.running.process import cause_of_death, serving
 from pflbench.spec import RunSpec
@@ -192,13 +191,13 @@ class Unknown(NamedTuple):
     missing: tuple[str, ...] = ()
 
 
-def measure(unknown: Sequence[Unknown], root: Path, on_event: OnEvent) -> dict[str, str]:
+def measure(unknown: Sequence[Unknown], root: Path, say: Callable[[str], None]) -> dict[str, str]:
     """Measure what the times of these runs depend on, and keep it for every later plan.
 
     Args:
         unknown: The runs; those that differ by seed alone once.
         root: The data root, where the data of tried runs are.
-        on_event: Hears what is about to be measured, if anything is.
+        say: Called with a sentence before anything is measured.
 
     Returns:
         By run id, why a time is still unknown.
@@ -221,7 +220,7 @@ def measure(unknown: Sequence[Unknown], root: Path, on_event: OnEvent) -> dict[s
     what = [", ".join(dict.fromkeys(spec.model for spec in networks.values()))] if networks else []
     what += [f"a round of {count(len(tried), 'run')}"] if tried else []
     about = duration(max(1.0, SECONDS * len(networks) + TRIAL * len(tried)))
-    on_event(Note(f"Measuring on one core how long training takes ({'; '.join(what)}): about {about}."))
+    say(f"Measuring on one core how long training takes ({'; '.join(what)}): about {about}.")
     found: dict[str, Gradient | Trial] = _gradients(networks)
     for key, one in tried.items():
         told = _tried(one, root)

@@ -15,23 +15,19 @@ from pflbench.data.root import data_root
 from pflbench.names import Places
 from pflbench.running import build, conformance, local, stopping
 from pflbench.running.again import scored_often
-from pflbench.running.datasets import DataCheck, count_datasets
+from pflbench.running.datasets import DataCheck
 from pflbench.running.events import Note, OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_devices
 from pflbench.running.provenance import device_name
 from pflbench.running.shards import in_shard
 from pflbench.running.sharing import Settled, Shared, longest_first
 from pflbench.running.task import Done, Environment, Task
-from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import models
 from pflbench.store.asked import Asker, remember
-from pflbench.store.code import equals
 from pflbench.store.files import fresh
 from pflbench.store.leases import Leases
 from pflbench.store.store import Store
-from pflbench.suite.expand import Part, parts, with_columns
-from pflbench.suite.load import loaded, standing
 from pflbench.units import count
 
 
@@ -133,44 +129,25 @@ class Handed(NamedTuple):
     settled: Settled
 
 
-def run(
-    part: Selection, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
-) -> Outcome:
-    """Train the runs without a result of a selection, and count the datasets of suites of statistics.
-
-    The arguments, errors and `dry` are those of `train` and of `count_datasets`.
-    """
-    suites = loaded(part.suites, execution.data_dir)
-    if execution.redo != "always" and not execution.evaluate_every:  # else a finished run may have to be trained again
-        suites = standing(suites, equals(Store(results, mends=not dry)))
-    selected = parts(suites, part)
-    missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
-    if not selected:
-        return Outcome([], missing, {}, {})
-    outcome = train(_work_of(selected), results, execution, on_event, dry=dry)
-    return outcome._replace(problems=[*missing, *outcome.problems])
-
-
-def _work_of(selected: Sequence[Part]) -> Work:
-    """The runs behind tables."""
-    places = {id: where for table, _ in selected for id, where in table.locations.items()}
-    asked: dict[str, list[Mapping[str, object]]] = {}
-    for table, _ in selected:
-        first = {spec.id: cell for cell in reversed(table.cells) for spec in cell.needed}
-        for id, cell in first.items():
-            asked.setdefault(id, []).append(table.asks(cell))
-    return Work([spec for table, _ in selected for spec in table.runs], places, with_columns(selected), asked)
+Elsewhere = Callable[[Handed], "tuple[list[Done], list[str]]"]
+"""Function that trains on other machines; it returns what is finished, and what to say of the rest."""
 
 
 def train(
-    work: Work, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
+    work: Work,
+    results: Path,
+    execution: Execution,
+    on_event: OnEvent = unheard,
+    *,
+    dry: bool = False,
+    elsewhere: Elsewhere | None = None,
 ) -> Outcome:
     """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
 
     Of several processes that train into one folder, each takes the longest run on which no other has a lease.
     With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
 
-    `dry`: say what there is to do, and stop.
+    `dry`: say what there is to do, and stop. `elsewhere`: trains instead of this process and its workers.
 
     Raises:
         UsageError: A user's method cannot be built or breaks the contract, or the device is not there.
@@ -200,7 +177,7 @@ def train(
     remember(store, askers, {spec.id for spec in asked.runnable})
     handed = Handed(work._replace(specs=asked.runnable), results, execution, on_event, before, settled)
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
-        dones, problems = _executor(execution)(handed)
+        dones, problems = (elsewhere or _here)(handed)
         problems = [*asked.problems, *problems]
         _tell_bare(_done_elsewhere(dones), store, execution, on_event)
         return asked._replace(dones=dones, problems=problems, stopped=stopping.requested(), waited=execution.wait)
@@ -223,19 +200,6 @@ def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | No
     """The provenance of what is stored now of what is to be trained, by run id."""
     found = {spec.id: store.find(spec.id) for spec in asked.runnable}
     return {id: one and one.provenance for id, one in found.items()}
-
-
-def _executor(execution: Execution) -> Callable[[Handed], tuple[list[Done], list[str]]]:
-    """The function that trains: it returns what is finished, and what to say of the rest."""
-    if execution.executor == "slurm":
-        from pflbench.running import slurm
-
-        return slurm.train
-    if execution.executor == "ray":
-        from pflbench.running import cluster
-
-        return cluster.train
-    return _here
 
 
 def _here(handed: Handed) -> tuple[list[Done], list[str]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from pflbench.result import RunResult
 from pflbench.store import files, runfile
+from pflbench.store.header import Stored
 from pflbench.store.runfile import RunFile
 from pflbench.store.store import MissingRun, OtherScores, Store
 
@@ -63,17 +65,24 @@ def _rewritten(store: Store, setting: str, single: Mapping[str, RunFile], writte
 
     while True:  # until every run could be read: a damaged one was set aside, with a warning, and costs no other
         packs = [old for old in _mergeable(store) if _of(old, setting)]
-        ids = sorted({*single, *(id for old in packs for id in _of(old, setting))} - broken)
-        if broken.issuperset(single) and len(packs) == 1 and packs[0].entries.keys() == set(ids):
+        ids = {*single, *(id for old in packs for id in _of(old, setting))} - broken
+        if broken.issuperset(single) and len(packs) == 1 and packs[0].entries.keys() == ids:
             return None
-        runs = [run for id in ids if (run := store.find(id)) is not None]
-        there = {run.spec.id for run in runs}
-        leaving = [old for old in packs if old.entries.keys() <= there.union(written) and not old.unfit]
-        leaving += [single[id] for id in sorted(single.keys() & there)]
-        try:
-            return runfile.rewrite(store.packs.folder, runs, read, leaving) if runs else None
-        except MissingRun:
-            continue
+        runs = {id: run for id in sorted(ids) if (run := store.find(id)) is not None}
+        with suppress(MissingRun):
+            return _in_place_of(store, runs, read, [*packs, *single.values()], {*runs, *written})
+
+
+def _in_place_of(
+    store: Store,
+    runs: Mapping[str, Stored],
+    read: Callable[[str], RunResult],
+    replaced: Iterable[RunFile],
+    written: Collection[str],
+) -> RunFile | None:
+    """Write a pack of these runs, and remove the files all of whose runs are in this pack or in others (`written`)."""
+    leaving = [file for file in replaced if file.entries.keys() <= written and not file.unfit]
+    return runfile.rewrite(store.packs.folder, list(runs.values()), read, leaving) if runs else None
 
 
 def _changed(store: Store, single: Mapping[str, RunFile]) -> dict[str, Path]:

@@ -12,8 +12,8 @@ from pflbench.catalog import complete, describe
 from pflbench.errors import UsageError
 from pflbench.result import RunResult, Score
 from pflbench.running.execution import Execution
+from pflbench.running.executors import run
 from pflbench.running.shards import in_shard
-from pflbench.running.training import run
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store

@@ -11,7 +11,7 @@ import pytest
 
 from pflbench.errors import PflbenchError
 from pflbench.running.execution import Execution
-from pflbench.running.training import run
+from pflbench.running.executors import run
 from pflbench.selection import selection
 
 SUITE = """

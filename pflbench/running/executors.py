@@ -1,0 +1,56 @@
+"""Executors: train the runs without a result, of a selection or given by specs, here, by Slurm or by Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pflbench.running import cluster, slurm, training
+from pflbench.running.datasets import count_datasets
+from pflbench.running.events import OnEvent, unheard
+from pflbench.running.execution import Execution, Executor
+from pflbench.running.training import Elsewhere, Outcome, Work
+from pflbench.selection import Selection
+from pflbench.store.code import equals
+from pflbench.store.store import Store
+from pflbench.suite.expand import Part, parts, with_columns
+from pflbench.suite.load import loaded, standing
+
+ELSEWHERE: Mapping[Executor, Elsewhere] = {"slurm": slurm.train, "ray": cluster.train}
+
+
+def _work_of(parts: Sequence[Part]) -> Work:
+    """The runs behind tables."""
+    places = {id: where for table, _ in parts for id, where in table.locations.items()}
+    asked: dict[str, list[Mapping[str, object]]] = {}
+    for table, _ in parts:
+        first = {spec.id: cell for cell in reversed(table.cells) for spec in cell.needed}
+        for id, cell in first.items():
+            asked.setdefault(id, []).append(table.asks(cell))
+    return Work([spec for table, _ in parts for spec in table.runs], places, with_columns(parts), asked)
+
+
+def run(
+    part: Selection, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
+) -> Outcome:
+    """Train what has no result of this part of some suites, and count what is not counted yet of those of statistics.
+
+    The arguments, errors and `dry` are those of `train` and of `count_datasets`.
+    """
+    suites = loaded(part.suites, execution.data_dir)
+    if execution.redo != "always" and not execution.evaluate_every:  # else a finished run may have to be trained again
+        suites = standing(suites, equals(Store(results, mends=not dry)))
+    asked = parts(suites, part)
+    missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
+    if not asked:
+        return Outcome([], missing, {}, {})
+    outcome = train(_work_of(asked), results, execution, on_event, dry=dry)
+    return outcome._replace(problems=[*missing, *outcome.problems])
+
+
+def train(
+    work: Work, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
+) -> Outcome:
+    """Train those of these runs that have no result, where `execution` says. All else is as in `training.train`."""
+    elsewhere = ELSEWHERE.get(execution.executor)
+    return training.train(work, results, execution, on_event, dry=dry, elsewhere=elsewhere)
