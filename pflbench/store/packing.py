@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -78,7 +78,7 @@ def _in_place_of(
     runs: Mapping[str, Stored],
     read: Callable[[str], RunResult],
     replaced: Iterable[RunFile],
-    written: Collection[str],
+    written: Set[str],
 ) -> RunFile | None:
     """Write a pack of these runs, and remove the files all of whose runs are in this pack or in others (`written`)."""
     leaving = [file for file in replaced if file.entries.keys() <= written and not file.unfit]
