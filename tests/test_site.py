@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 import typer
+from shipped import load
 
 from pflbench.catalog import describe
 from pflbench.cli.main import program
 from pflbench.names import BUILT_IN
 from pflbench.store import Store
 from pflbench.suite.document import Document
-from pflbench.suite.load import available, load
+from pflbench.suite.load import available
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/pflbench/pflbench/blob/main/"
