@@ -214,7 +214,7 @@ def built_in() -> dict[str, list[str]]:
 
 
 def described() -> dict[str, str]:
-    """Digest of the options of everything built in: names, types, defaults, ranges and stages, not their help."""
+    """Digest of the options of everything built in: names, types, defaults, ranges and stages, not help or order."""
     found = {}
     for kind, them in names.BUILT_IN.items():
         for name in them:
@@ -223,7 +223,7 @@ def described() -> dict[str, str]:
                 f"{key} {one.type} {'required' if one.default is catalog.REQUIRED else repr(one.default)} {one.choices} {one.range} {one.added}"
                 for key, one in info.fields.items()
             ]
-            found[f"{kind} {name}"] = digest(*fields, str(info.version), str(getattr(info, "stages", "")))
+            found[f"{kind} {name}"] = digest(*sorted(fields), str(info.version), str(getattr(info, "stages", "")))
     return found
 
 
