@@ -242,12 +242,13 @@ def finished(
     grid, told = compared(of.table, of.other, of.grid, of.shelf, of.read_as)
     columns, differences = derive(of.table, list(of.guests), grid)
     named = {row.id: row.title for row in of.table.rows}
-    names = {row.id: row.name for row in of.table.rows}
     named |= {one.id: one.title for one in of.table.derived if one.axis == "rows"}
-    every = [_rows(titles, names, of.used, grid | differences, columns) for titles in (named, of.guests)]
+    every = [_rows(titles, of.used, grid | differences, columns) for titles in (named, of.guests)]
     rows, extra = rows_of(every[0], every[1], methods)
     if methods:
-        of = replace(of, grid=grid).only({row.id for row in (*rows, *extra)}, methods)
+        left = {row.id for row in (*rows, *extra)}
+        left |= {id for one in of.table.derived if one.axis == "rows" and one.id in left for id in one.of}
+        of = replace(of, grid=grid).only(left, methods)
         grid = of.grid
     table, guests = of.table, of.guests
     named = {row.id: row.title for row in table.rows}
@@ -309,7 +310,6 @@ def _mark_best(grid: Grid, table: Expansion) -> None:
 
 def _rows(
     titles: Mapping[str, str],
-    names: Mapping[str, str],
     used: Sequence[Used],
     grid: Grid,
     columns: Sequence[ColumnHead],
@@ -320,7 +320,6 @@ def _rows(
             id,
             f"{title} (unchecked)" if title in doubted else title,
             tuple(grid.get((id, column.id)) for column in columns),
-            names.get(id, ""),
         )
         for id, title in titles.items()
     )

@@ -41,16 +41,12 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row: `method` is the name in the runs' specs; `stages` are those the table shows, in its order.
-
-    `name`: its title outside of the paper, which calls its own method "Ours"; empty: the same.
-    """
+    """A row: `method` is the name in the runs' specs; `stages` are those the table shows, in its order."""
 
     id: str
     title: str
     method: str
     stages: tuple[Shown, ...]
-    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
         place = f"{suite.path}: row[{i}]"
         with at(f"{place}.method"):
             info = suite.own.method(anchored(row.method, suite.path.parent))
-        shown = TableRow(row.id, row.title, info.name, document.shown(row), row.name)
+        shown = TableRow(row.id, row.name or row.title, info.name, document.shown(row))
         rows.append(SelectedRow(shown, info, row, document.scored(row), place, row.rounds))
     return [replace(row, before=_before(row, rows)) for row in rows]
 
