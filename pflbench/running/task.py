@@ -124,6 +124,7 @@ class Done:
 
 
 OnRound = Callable[[int], None]
+_DIFFER = "The remade scores differ {}."
 _OTHER_MODELS = (
     "made again, its scores are not the same to the last bit ({}): the stored result stays, and no models are kept. "
     "Another --results folder takes both."
@@ -415,9 +416,12 @@ def keep(result: RunResult, place: Place, detail: str = "", models: Models | Non
     shown, seconds = headline(result.scores), float(result.provenance["wall_seconds"])
     try:
         # Asked now: another may have stored it meanwhile.
-        there = None if place.replace and models is None else store.find(spec.id)
-        if there is not None and there.failure is None and (settled := _beside(result, there, store, place, models)):
+        there = store.find(spec.id)
+        finished = there if there is not None and there.failure is None else None
+        replaces = place.replace and models is None
+        if finished and not replaces and (settled := _beside(result, finished, store, place, models)):
             return settled
+        changed = _changed(store, finished, result) if finished and replaces else None
         old = None if models is not None else _outdated(result, store)
         _write(result, store, models)
     except PflbenchError as error:
@@ -427,7 +431,16 @@ def keep(result: RunResult, place: Place, detail: str = "", models: Models | Non
     if old:
         kept.remove(store.root, old.ids)
     resumed = int(result.provenance.get("resumed") or 0)
-    return Done(spec, "failed" if failure else "done", failure or "", detail, seconds, headline=shown, resumed=resumed)
+    message = failure or (f"{_DIFFER.format(changed)} The new result replaces the stored one." if changed else "")
+    return Done(spec, "failed" if failure else "done", message, detail, seconds, headline=shown, resumed=resumed)
+
+
+def _changed(store: Store, there: Stored, result: RunResult) -> str | None:
+    """Difference of the scores from those of a finished run that is replaced; None if there is none to tell."""
+    try:
+        return None if result.failure else apart(store.fetch(there), result)
+    except StoreError:  # damaged, which is no reason to keep it
+        return None
 
 
 def _beside(result: RunResult, there: Stored, store: Store, place: Place, models: Models | None) -> Done | None:
@@ -437,8 +450,9 @@ def _beside(result: RunResult, there: Stored, store: Store, place: Place, models
     if result.failure is not None:
         return None
     if different := apart(store.fetch(there), result):
-        stays = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
-        return Done(result.spec, "error", stays)
+        stays = f"{_DIFFER.format(different)} The stored result is kept; `--redo always` replaces it."
+        seconds = float(result.provenance["wall_seconds"])
+        return Done(result.spec, "error", stays, seconds=seconds, headline="scores differ, stored result kept,")
     if scored_often(there.provenance, result.spec, place.evaluate_every):
         return Done(result.spec, "done", headline=headline(result.scores), elsewhere=True)
     return None

@@ -273,7 +273,7 @@ def as_judged(searches: Collection[Tuning], store: Store, on_event: OnEvent) -> 
     }
 
     def tell(event: Event) -> None:
-        if isinstance(event, Done) and event.headline and event.spec.id in readings:
+        if isinstance(event, Done) and event.status == "done" and event.headline and event.spec.id in readings:
             search, result = readings[event.spec.id], store.read(event.spec.id)
             accuracy = average(scored(result, search.reading), search.reading, result).mean()
             event = replace(event, headline=f"{accuracy:.2f} % ({search.read})")
