@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import load
 
 from pflbench import trust
 from pflbench.errors import UsageError
@@ -22,7 +23,6 @@ from pflbench.store import Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import parse
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 
 from .samples import raw
 
@@ -158,6 +158,7 @@ def test_a_chained_run_is_stored_told_and_counted(tmp_path: Path, monkeypatch: p
     assert "Not shown" not in "\n".join(other.footer)
 
 
+@pytest.mark.slow
 def test_a_group_of_seeds_goes_through_a_chain_as_single_runs_do(tmp_path: Path) -> None:
     specs = smoke(seeds=[0, 1], rows=["ifca-chained"], rounds=1).runs
     assert len(specs) == 2
