@@ -175,7 +175,7 @@ def plan(
     suites = standing(suites, equals(store))
     remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
     asked, refusals = _parts([suite for suite in suites if suite.document().row], part)
-    stored = {run.spec.id: run for run in store.list()}  # once: a look-up of each run reads the folder again
+    stored = _by_id(store.list())  # once: a look-up of each run reads the folder again
     history = _history(stored.values())
     wanted = _wanted(asked, shard)
     tables = [_table_plan(one, wanted, stored, data, Times(history)) for one in asked]
@@ -314,6 +314,10 @@ def _kind(spec: RunSpec) -> str:
     """What a run has in common with those that it tells the time of, in canonical form: stored runs sort their keys."""
     same = ("method", "model", "batch", "cohort", "dataset", "precision", "scoring")
     return json.dumps(spec.model_dump(mode="json", include=set(same)), sort_keys=True)
+
+
+def _by_id(runs: Iterable[Stored]) -> dict[str, Stored]:
+    return {run.spec.id: run for run in runs}
 
 
 def _state(run: Stored | None) -> str:

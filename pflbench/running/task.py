@@ -416,12 +416,10 @@ def keep(result: RunResult, place: Place, detail: str = "", models: Models | Non
     shown, seconds = headline(result.scores), float(result.provenance["wall_seconds"])
     try:
         # Asked now: another may have stored it meanwhile.
-        there = store.find(spec.id)
-        finished = there if there is not None and there.failure is None else None
-        replaces = place.replace and models is None
-        if finished and not replaces and (settled := _beside(result, finished, store, place, models)):
+        there = None if place.replace and models is None else store.find(spec.id)
+        if there is not None and there.failure is None and (settled := _beside(result, there, store, place, models)):
             return settled
-        changed = _changed(store, finished, result) if finished and replaces else None
+        changed = _changed(result, store, place, models)
         old = None if models is not None else _outdated(result, store)
         _write(result, store, models)
     except PflbenchError as error:
@@ -431,16 +429,21 @@ def keep(result: RunResult, place: Place, detail: str = "", models: Models | Non
     if old:
         kept.remove(store.root, old.ids)
     resumed = int(result.provenance.get("resumed") or 0)
-    message = failure or (f"{_DIFFER.format(changed)} The new result replaces the stored one." if changed else "")
-    return Done(spec, "failed" if failure else "done", message, detail, seconds, headline=shown, resumed=resumed)
+    return Done(
+        spec, "failed" if failure else "done", failure or changed, detail, seconds, headline=shown, resumed=resumed
+    )
 
 
-def _changed(store: Store, there: Stored, result: RunResult) -> str | None:
-    """Difference of the scores from those of a finished run that is replaced; None if there is none to tell."""
+def _changed(result: RunResult, store: Store, place: Place, models: Models | None) -> str:
+    """Sentences on a finished run with other scores that `--redo always` replaces; empty if there is none."""
+    there = store.find(result.spec.id) if place.replace and models is None and result.failure is None else None
+    if there is None or there.failure is not None:
+        return ""
     try:
-        return None if result.failure else apart(store.fetch(there), result)
+        different = apart(store.fetch(there), result)
     except StoreError:  # damaged, which is no reason to keep it
-        return None
+        return ""
+    return f"{_DIFFER.format(different)} The new result replaces the stored one." if different else ""
 
 
 def _beside(result: RunResult, there: Stored, store: Store, place: Place, models: Models | None) -> Done | None:
