@@ -13,7 +13,7 @@ Moment = tuple[str, int, int]
 
 
 def apart(stored: RunResult, again: RunResult) -> str | None:
-    """Return the largest difference of mean accuracies at shared moments, in words; None up to `CLOSE` points.
+    """Largest difference of mean accuracies at shared moments, in words, if it is more than `CLOSE`; else None.
 
     A mean is over the clients that were scored then. Two results that share no moment are not held against each other.
     """
@@ -39,7 +39,7 @@ def _made_on(result: RunResult) -> str:
 
 
 def scored_often(provenance: Mapping[str, Any], spec: RunSpec, every: int | None) -> bool:
-    """Whether a finished run of this provenance was scored after every so many rounds, if that is asked for."""
+    """True if a finished run of this provenance was scored as often as `every` requests (None: no request)."""
     if not every or every >= spec.rounds:
         return True
     was = provenance.get("evaluate_every")
