@@ -21,8 +21,7 @@ from pflbench.store.store import Store
 from pflbench.suite.cells import Reading
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import row_labels
-from pflbench.suite.points import FINETUNE
-from pflbench.suite.tuning import Search, Trial, text
+from pflbench.suite.tuning import FINETUNE, Search, Trial, text
 from pflbench.units import count, seed_text
 
 

@@ -219,8 +219,8 @@ class Caption:
     def heading(self) -> str:
         """The title, with the profile and with what the table has less of than the whole protocol."""
         profile = () if self.profile == "paper" else (f"profile: {self.profile}",)
-        said = "; ".join((*profile, *self.shortfall.counts))
-        return f"{self.title} [{said}]" if said else self.title
+        less = "; ".join((*profile, *self.shortfall.counts))
+        return f"{self.title} [{less}]" if less else self.title
 
 
 @dataclass(frozen=True)
