@@ -190,7 +190,7 @@ def _train(
     place: Place,
     setup: Setup,
     federations: list[Federation],
-    before: list[chain.Training],
+    before: list[chain.ChainTraining],
     method: Method[Any, Any, Any],
     network: Network,
     trained: _Trained,
@@ -203,7 +203,7 @@ def _train(
     if place.follow:
         setup = replace(setup, on_round=_followed(task, place.follow, setup.on_round, trained))
     with limited(place.memory_limit, setup.device):
-        trained.walked = walked = chain.walk(before, len(task.specs), network, setup, under)
+        trained.walked = walked = chain.train_chain(before, len(task.specs), network, setup, under)
         if place.keep_models:
             trained.models = Models(place.results, task.specs, method.network(network).layout)
         heard = replace(
@@ -273,7 +273,7 @@ def _followed(task: Task, follow: str, on_round: OnRound | None, trained: _Train
     return heard
 
 
-def _before(task: Task, place: Place, federations: list[Federation]) -> list[chain.Training]:
+def _before(task: Task, place: Place, federations: list[Federation]) -> list[chain.ChainTraining]:
     """What is trained before the runs' own method, with federations of its own where each method draws its own."""
     found = []
     for specs, method in zip(
@@ -282,7 +282,7 @@ def _before(task: Task, place: Place, federations: list[Federation]) -> list[cha
         own = federations
         if task.specs[0].drawn_for:
             own = [build.federation(spec, place.data_root, task.places) for spec in specs]
-        found.append(chain.Training(specs, own, method))
+        found.append(chain.ChainTraining(specs, own, method))
     return found
 
 
