@@ -30,7 +30,7 @@ from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
-from pflbench.suite.said import Departure
+from pflbench.suite.scoped import Departure
 from pflbench.units import count
 
 

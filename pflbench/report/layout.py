@@ -145,14 +145,12 @@ def _with_rows(table: Expansion, rows: Collection[str], cells: Iterable[Cell], m
     cells, left = list(cells), tuple(row for row in table.rows if row.id in rows)
     own = tuple(cell for cell in table.cells if cell.row.id in rows)
     followed = {cell.follows for cell in own}
-    columns = [column.id for column in table.columns]
     return replace(
         table,
         rows=left,
         cells=own,
         derived=tuple(one for one in table.derived if one.axis == "columns" or one.id in rows),
         notes=table.notes_on(cells),
-        departures=tuple(one for one in table.departures if one.concerns(left, columns)),
         protocol=(followed.pop() if len(followed) == 1 else "") or table.protocol,
         part=table.part.but(methods=methods),
     )

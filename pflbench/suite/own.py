@@ -41,7 +41,7 @@ _READING = ("dataset", "partition")
 
 
 def is_there(kind: names.Kind, reference: str) -> bool:
-    """Whether the file of what is called so is on this machine."""
+    """True if the file behind a reference is on this machine."""
     try:
         return names.source_file(names.locate(kind, reference)).is_file()
     except UsageError:
@@ -50,7 +50,7 @@ def is_there(kind: names.Kind, reference: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Own:
-    """Where code and data of the user's own are looked for.
+    """Access to user-supplied code and data, with stored runs for what is missing.
 
     Attributes:
         root: The data root; None: data are not looked at, since a suite file is only checked.
@@ -145,7 +145,7 @@ class Own:
         return told if self.imports or len(told) == 2 else self._recalled(key, places) | told
 
     def _recalled(self, key: str, places: names.Places) -> dict[str, str | None]:
-        """What `_read` noted, of code that is still on this machine."""
+        """Contents that `_read` noted, of code that is still on this machine."""
         from pflbench.data import content
 
         kinds: tuple[names.Kind, names.Kind] = ("datasets", "partitions")
@@ -153,7 +153,7 @@ class Own:
         return {which: one for which, one in content.recall(key).items() if which in there}
 
     def _most_read(self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int) -> dict[str, Any]:
-        """What dataset and partition read in most stored runs that have these settings and read what is `there`."""
+        """Contents of dataset and partition in most stored runs that have these settings and read what is `there`."""
 
         def bare(named: Named) -> Named:
             return named.model_copy(update={"content": None})
@@ -176,7 +176,7 @@ class Own:
         return most
 
     def options(self, kind: names.Kind, reference: str) -> Info:
-        """What the code at a reference or name is or, where that cannot be read here, what stored runs say of it."""
+        """Describe the code at a reference or name; where it cannot be read here, by what stored runs say of it."""
         if self.imports:
             trust.grant(reference)
         try:
@@ -192,7 +192,7 @@ class Own:
         return info
 
     def _as_stored(self, kind: names.Kind, reference: str, here: str | None, error: UsageError) -> Info:
-        """What stored runs say of user-supplied code that is not on this machine, or that is not imported.
+        """Describe, by stored runs, user-supplied code that is not on this machine or not imported.
 
         `here`: its version on this machine, which is taken if there are such runs. Raises the error if there are none.
         """
@@ -245,7 +245,7 @@ def _digests(places: names.Places) -> dict[str, str]:
 
 
 def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
-    """Which files are missing that a run's dataset and partition, if they are the user's own, declare.
+    """Find missing files that a run's dataset and partition, if user-supplied, declare.
 
     A sentence for each, by its name. Raises `UsageError` if a user's code cannot be loaded, or has changed since.
     `root`: the data root; `places`: where the user's own code is.
@@ -265,7 +265,7 @@ def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
 
 
 def reads(which: str, named: Named) -> bool:
-    """Whether what a dataset or partition (`which`) reads is part of a run's identity.
+    """True if the content that a dataset or partition (`which`) reads is part of a run's identity.
 
     It is of a user's own, and of those that come with pflbench and read the user's files.
     """

@@ -1,4 +1,4 @@
-"""What the trials of `pflbench tune` vary: a grid of a suite or of the command line, or points that a suite lists."""
+"""Points of `pflbench tune`: a grid of a suite or of the command line, or points that a suite lists."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Grid = dict[str, list[Any]]
 Points = list[dict[str, Any]]
 """The values of each trial."""
 FINETUNE = "finetune."
-"""How those keys of a grid begin that are fine-tuning's, not the method's."""
+"""Prefix of a grid's keys that are fine-tuning's, not the method's."""
 _GIVE = "Give one with --grid key=value,value"
 
 
 @dataclass(frozen=True)
 class Varied:
-    """What the trials of a row vary; `fixed`: keys that the selection gives a value."""
+    """Points of a row's trials; `fixed`: keys that the selection gives a value."""
 
     suite: Suite
     document: Document
@@ -34,7 +34,7 @@ class Varied:
 
     @property
     def name(self) -> str:
-        """What the suite calls the row's grid."""
+        """Key of the row's grid in the suite."""
         return suites_points(self.suite, self.document, self.selected)[0]
 
     def asked(self, texts: Sequence[str]) -> Points:
@@ -66,7 +66,7 @@ class Varied:
         return [point for i, point in enumerate(left) if point not in left[:i]]
 
     def _keys(self, name: str, every: list[str], full: bool) -> list[str]:
-        """Those that a search varies, of all that the suite has trials of."""
+        """Keys that a search varies, of all that the suite has trials of."""
         tune = self.document.tune
         if full or name in tune.points or (tune.halving and name not in tune.reduced):
             return every

@@ -48,22 +48,22 @@ class SelectedRow:
 
     @property
     def key(self) -> str:
-        """What the suite's tables call the method."""
+        """Name of the method in the suite's tables."""
         return self.said.method
 
     @property
     def aliases(self) -> set[str]:
-        """What `--set` may call the method: its name or its class."""
+        """Names of the method for `--set`: its own or its class's."""
         return {self.info.name, names.split_reference(self.info.reference)[1]}
 
     @property
     def location(self) -> str | None:
-        """Where a user's method lives; None for built-in ones and entry points."""
+        """Reference to a user-supplied method; None for built-in ones and entry points."""
         return self.info.reference if names.is_reference(self.key) else None
 
 
 _SHOWN_ONLY = {"id", "title", "name", "stage", "suspect", "like"}
-"""What a row of a suite file says that changes no run of it."""
+"""Keys of a row that change no run of it."""
 
 
 def all_known(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None:
@@ -166,7 +166,7 @@ def _of_suite(
 
 
 def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
-    """What makes a row's runs what they are: all but how it is called and which of their stages it shows."""
+    """All that a row's runs depend on; not its names, and not which of their stages it shows."""
     of_columns = ((column.hyper, column.finetune.model_extra or {}) for column in document.column)
     tables = (document.hyper, *chain.from_iterable(of_columns))
     own_values = selected.row.id != selected.info.name and any(selected.row.id in table for table in tables)
@@ -202,7 +202,7 @@ def anchored(name: str, folder: Path) -> str:
 
 
 def references(suite: Suite, document: Document, index: int) -> dict[names.Kind, str]:
-    """What a column calls its dataset, partition and network; a file with its whole path."""
+    """Names of a column's dataset, partition and network; a file with its whole path."""
     column = document.column[index]
     called: dict[names.Kind, str] = {
         "datasets": column.dataset.name,

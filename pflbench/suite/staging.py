@@ -23,7 +23,7 @@ _HOOKS: dict[Shown, str] = {
     "stored": _TRAINED,
     "sampled": _TRAINED,
 }
-"""What to write for a stage, to those who wrote a method without it."""
+"""Advice for each stage to authors of a method without it."""
 
 
 def staged(suite: Suite, document: Document, selected: SelectedRow) -> SelectedRow:

@@ -66,7 +66,7 @@ class Search:
 
     @property
     def name(self) -> str:
-        """What the suite's tables call the method."""
+        """Name of the method in the suite's tables."""
         return self.selected.info.name if self.guest else self.selected.key
 
     @property
@@ -216,7 +216,7 @@ def _runs(table: Expansion, stage: Shown, validation: float) -> tuple[RunSpec, .
 
 
 def _sets(selected: SelectedRow, point: Mapping[str, Any]) -> list[str]:
-    """What gives a row's runs the values of a point, as `--set` takes it."""
+    """Overrides that give a row's runs the values of a point, as `--set` takes them."""
     named = (
         (key if key.startswith(FINETUNE) else f"{selected.info.name}.{key}", value) for key, value in point.items()
     )

@@ -1,4 +1,4 @@
-"""Which versions of the user's own a table shows where they are not on this machine: those of most finished runs.
+"""Choice of versions of user-supplied code that is not on this machine: those of most finished runs.
 
 All functions are pure: what they return depends on the runs they are given, each with whether it is finished, and not
 on their order.
@@ -26,7 +26,7 @@ def of_most(runs: Mapping[RunSpec, bool], version: Callable[[RunSpec], str]) -> 
 
 
 def most_read(runs: Mapping[RunSpec, bool], seed: int) -> dict[str, str | None]:
-    """What dataset and partition read, as hashes by "dataset" and "partition", with which most finished runs can stand.
+    """Contents of dataset and partition, as hashes, with which most finished runs can be shown.
 
     `runs` differ at most by method, seed and what they read; it is empty where none is of the seed. Data that runs of
     several seeds read do not depend on the seed: then all seeds have the same, also those without such a run.
@@ -47,7 +47,7 @@ def most_read(runs: Mapping[RunSpec, bool], seed: int) -> dict[str, str | None]:
 
 
 def rivals(runs: Mapping[RunSpec, bool], name: str, chosen: str | None, seed: int) -> dict[RunSpec, bool]:
-    """Those whose dataset or partition, `name`, could have read at a seed what it did; `chosen` is what is read now.
+    """Runs whose dataset or partition, `name`, could have read the same at a seed; `chosen` is what is read now.
 
     `runs` differ at most by method, seed, network and what they read. Data of other seeds do not count.
     """
