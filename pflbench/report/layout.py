@@ -85,6 +85,7 @@ class Filled:
 
         `methods`: what they were asked for by, which commands name.
         """
+        rows = _with_sides(self.table, rows)
         cells = _of_rows(self.cells, rows)
         there = {cell.column.id for place, cell in cells.items() if self.grid[place].there}
         trained = {run.method.name for cell in cells.values() for run in cell.needed}
@@ -133,6 +134,11 @@ def lay_out(
         UsageError: `versus` means no row.
     """
     return finished(fill(table, Shelf(store), askers(store), read_as, named), versus, over_clients=over_clients)
+
+
+def _with_sides(table: Expansion, rows: Collection[str]) -> set[str]:
+    """These rows, by their ids, and for a row of differences the two that it compares."""
+    return {*rows, *(id for one in table.derived if one.axis == "rows" and one.id in rows for id in one.of)}
 
 
 def _of_rows(some: Mapping[tuple[str, str], V], rows: Collection[str]) -> dict[tuple[str, str], V]:
@@ -240,9 +246,8 @@ def finished(
     grid, told = compared(of.table, of.other, of.grid, of.shelf, of.read_as)
     columns, differences = derive(of.table, list(of.guests), grid)
     named = {row.id: row.title for row in of.table.rows}
-    names = {row.id: row.name for row in of.table.rows}
     named |= {one.id: one.title for one in of.table.derived if one.axis == "rows"}
-    every = [_rows(titles, names, of.used, grid | differences, columns) for titles in (named, of.guests)]
+    every = [_rows(titles, of.used, grid | differences, columns) for titles in (named, of.guests)]
     rows, extra = rows_of(every[0], every[1], methods)
     if methods:
         of = replace(of, grid=grid).only({row.id for row in (*rows, *extra)}, methods)
@@ -307,7 +312,6 @@ def _mark_best(grid: Grid, table: Expansion) -> None:
 
 def _rows(
     titles: Mapping[str, str],
-    names: Mapping[str, str],
     used: Sequence[Used],
     grid: Grid,
     columns: Sequence[ColumnHead],
@@ -318,7 +322,6 @@ def _rows(
             id,
             f"{title} (unchecked)" if title in doubted else title,
             tuple(grid.get((id, column.id)) for column in columns),
-            names.get(id, ""),
         )
         for id, title in titles.items()
     )

@@ -41,16 +41,12 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row: `method` is the name in the runs' specs; `stages` are those the table shows, in its order.
-
-    `name`: its title outside of the paper, which calls its own method "Ours"; empty: the same.
-    """
+    """A row: `method` is the name in the runs' specs; `stages` are those the table shows, in its order."""
 
     id: str
     title: str
     method: str
     stages: tuple[Shown, ...]
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -223,8 +219,8 @@ class Caption:
     def heading(self) -> str:
         """The title, with the profile and with what the table has less of than the whole protocol."""
         profile = () if self.profile == "paper" else (f"profile: {self.profile}",)
-        said = "; ".join((*profile, *self.shortfall.counts))
-        return f"{self.title} [{said}]" if said else self.title
+        less = "; ".join((*profile, *self.shortfall.counts))
+        return f"{self.title} [{less}]" if less else self.title
 
 
 @dataclass(frozen=True)

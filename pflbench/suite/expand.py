@@ -152,8 +152,8 @@ class _Filler:
         settings = dict(self.told)
         if selected.rounds is not None:
             settings.pop("rounds", None)
-        own_rounds = selected.rounds == selected.said.rounds
-        settings |= {key: source for key, source in selected.said.given.items() if own_rounds or key != "rounds"}
+        own_rounds = selected.rounds == selected.entry.rounds
+        settings |= {key: source for key, source in selected.entry.given.items() if own_rounds or key != "rounds"}
         unread = origins.unread(runs[0], selected.info)
         sources = {key: source for key, source in settings.items() if key not in unread} | values | of_links
         followed = origins.follows(self.document, selected.row, self.column.id)
@@ -195,9 +195,9 @@ class _Filler:
             every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
             return tuple(self.suite.own.standing_for(run, places) for run in every) if places else every
 
-        if selected.said.validation is None:
+        if selected.entry.validation is None:
             return runs(points[0]), ()
-        pairs = [zip(runs(point), runs(point, selected.said.validation), strict=True) for point in points]
+        pairs = [zip(runs(point), runs(point, selected.entry.validation), strict=True) for point in points]
         choices = tuple(tuple(Choice(*pair) for pair in of_seed) for of_seed in zip(*pairs, strict=True))
         return tuple(first.run for first, *_ in choices), choices
 

@@ -19,7 +19,6 @@ from pflbench.catalog import FieldInfo, Info, MethodInfo, describe, describe_opt
 from pflbench.errors import DataMissing, UsageError
 from pflbench.spec import Named, RunSpec
 from pflbench.stages import RECORDED, Stages
-from pflbench.suite import versions
 from pflbench.units import count
 
 if TYPE_CHECKING:
@@ -167,12 +166,12 @@ class Own:
         runs = {run: done for run, done in every.items() if run.model_version == settings["model_version"]} or every
         for name, one in there.items():
             runs = {run: done for run, done in runs.items() if getattr(run, name).content == one} or runs
-        most = versions.most_read(runs, seed)
+        most = most_read(runs, seed)
         for name, chosen in most.items():
             if name not in there and reads(name, settings[name]):
-                rivals = versions.rivals(every, name, chosen, seed)
+                others = rivals(every, name, chosen, seed)
                 what = f"what {settings[name].name} reads, which is not read here"
-                self._remark(what, chosen or "nothing", rivals, attrgetter(f"{name}.content"))
+                self._remark(what, chosen or "nothing", others, attrgetter(f"{name}.content"))
         return most
 
     def options(self, kind: names.Kind, reference: str) -> Info:
@@ -213,7 +212,7 @@ class Own:
                 for run, done in runs.items()
                 if all(self._chosen.get((k, look(run)[0]), look(run)[1]) == look(run)[1] for k, look in _SEEN.items())
             }
-            self._chosen[kind, name] = versions.of_most(agreeing or runs, version)
+            self._chosen[kind, name] = of_most(agreeing or runs, version)
         chosen = self._chosen[kind, name]
         if chosen != here:
             where = "on this machine" if here is None else "imported here"
@@ -242,6 +241,55 @@ def _digests(places: names.Places) -> dict[str, str]:
             with suppress(UsageError):
                 found[kind[:-1]] = names.code(reference).digest
     return found
+
+
+# The three functions that follow depend on the runs they get, each with whether it is finished, and not on their order.
+_NOTHING = {"version": None, "content": None}
+
+
+def of_most(runs: Mapping[RunSpec, bool], version: Callable[[RunSpec], str]) -> str:
+    """The version with which a table can show most finished runs: runs that differ in versions alone count once."""
+    counted: dict[str, set[RunSpec]] = {version(run): set() for run in runs}
+    for run, finished in runs.items():
+        if finished:
+            kinds = {kind: getattr(run, kind).model_copy(update=_NOTHING) for kind in ("dataset", "partition")}
+            method = run.method.model_copy(update={"version": ""})
+            counted[version(run)].add(run.model_copy(update={**kinds, "method": method, "model_version": None}))
+    return min(counted, key=lambda one: (-len(counted[one]), one))
+
+
+def most_read(runs: Mapping[RunSpec, bool], seed: int) -> dict[str, str | None]:
+    """Contents of dataset and partition, as hashes, with which most finished runs can be shown.
+
+    `runs` differ at most by method, seed and what they read; it is empty where none is of the seed. Data that runs of
+    several seeds read do not depend on the seed: then all seeds have the same, also those without such a run.
+    """
+
+    def read(run: RunSpec) -> tuple[str | None, str | None]:
+        return run.dataset.content, run.partition.content
+
+    finished = Counter(read(run) for run, done in runs.items() if done)
+
+    def top(some: Iterable[RunSpec]) -> tuple[str | None, str | None] | None:
+        return min(map(read, some), key=lambda one: (-finished[one], str(one)), default=None)
+
+    chosen = top(runs)
+    if len({run.seed for run in runs if read(run) == chosen}) < 2:
+        chosen = top(run for run in runs if run.seed == seed)
+    return dict(zip(("dataset", "partition"), chosen, strict=True)) if chosen else {}
+
+
+def rivals(runs: Mapping[RunSpec, bool], name: str, chosen: str | None, seed: int) -> dict[RunSpec, bool]:
+    """Runs whose dataset or partition, `name`, could have read the same at a seed; `chosen` is what is read now.
+
+    `runs` differ at most by method, seed, network and what they read. Data of other seeds do not count.
+    """
+    seeds: dict[str | None, set[int]] = {}
+    for run in runs:
+        seeds.setdefault(getattr(run, name).content, set()).add(run.seed)
+    several = len(seeds.get(chosen, ())) > 1
+    here = {one for one, found in seeds.items() if several or seed in found or len(found) > 1}
+    return {run: done for run, done in runs.items() if getattr(run, name).content in here}
 
 
 def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:

@@ -144,15 +144,15 @@ def hyperparameters(
     """
     values: dict[str, Any] = {}
     sources: dict[str, str | None] = {}
-    for place, layer in _layers(suite, document, index, selected.said, selected.place):
+    for place, layer in _layers(suite, document, index, selected.entry, selected.place):
         for key, entry in layer.items():
             if entry.like is not None:
                 entry = _alike(suite, document, index, entry, f"{place}.{key}.like")
             with at(f"{place}.{key}"):
                 values[key], sources[key] = coerce(selected.info, key, entry.value), entry.source
-    grid = candidates(selected.info, selected.said.grid, f"{selected.place}.grid")
+    grid = candidates(selected.info, selected.entry.grid, f"{selected.place}.grid")
     values |= selected.hyper
-    sources |= {key: selected.said.grid[key].source for key in grid} | dict.fromkeys(selected.hyper)
+    sources |= {key: selected.entry.grid[key].source for key in grid} | dict.fromkeys(selected.hyper)
     for key, source in origins.defaults(document, index, selected).items():
         sources.setdefault(key, source)
     varied = {key: tried for key, tried in grid.items() if key not in selected.hyper}
@@ -222,7 +222,7 @@ def finetuning(
         return None, {}
     column = document.column[index].finetune
     named = column.model_extra or {}
-    own = [named[name] for name in (selected.key, _alone(document, selected.said)) if name in named]
+    own = [named[name] for name in (selected.key, _alone(document, selected.entry)) if name in named]
     keys: dict[str, Any] = {}
     sources: dict[str, str] = {key: source for key, source in document.sources.items() if key.startswith("finetune.")}
     for layer in (document.evaluation.finetune, column, *own):

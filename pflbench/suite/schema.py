@@ -245,7 +245,7 @@ class Row(Settled):
     `after`: the row from whose last model its runs start, in place of the seed's initial one; that row may be after
     another one. `suspect`: as a column's, in place of every `[[suspect]]` on the row.
     With a grid, `select` says how each client's point of it is chosen, on the `validation` share of its support.
-    `name`: the title outside of the paper, where the paper calls its own method "Ours"; LaTeX prints it.
+    `name`: the title that reports show in place of a paper's "Ours".
     """
 
     id: Id
