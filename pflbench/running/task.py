@@ -209,7 +209,7 @@ def _train(
     env: Environment,
     setup: Setup,
     federations: list[Federation],
-    before: list[chain.Training],
+    before: list[chain.ChainTraining],
     method: Method[Any, Any, Any],
     network: Network,
     trained: _Trained,
@@ -222,7 +222,7 @@ def _train(
     if env.follow:
         setup = replace(setup, on_round=_followed(task, env.follow, setup.on_round, trained))
     with limited(env.memory_limit, setup.device):
-        trained.walked = walked = chain.walk(before, len(task.specs), network, setup, under)
+        trained.walked = walked = chain.train_chain(before, len(task.specs), network, setup, under)
         if env.keep_models:
             trained.models = Models(env.results, task.specs, method.network(network).layout)
         heard = replace(
@@ -294,7 +294,7 @@ def _followed(task: Task, follow: str, on_round: OnRound | None, trained: _Train
     return heard
 
 
-def _before(task: Task, env: Environment, federations: list[Federation]) -> list[chain.Training]:
+def _before(task: Task, env: Environment, federations: list[Federation]) -> list[chain.ChainTraining]:
     """Trainings before the runs' own method, with their own federations where each method draws one."""
     found = []
     for specs, method in zip(
@@ -303,7 +303,7 @@ def _before(task: Task, env: Environment, federations: list[Federation]) -> list
         own = federations
         if task.specs[0].drawn_for:
             own = [build.federation(spec, env.data_root, task.places) for spec in specs]
-        found.append(chain.Training(specs, own, method))
+        found.append(chain.ChainTraining(specs, own, method))
     return found
 
 
