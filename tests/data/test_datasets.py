@@ -25,9 +25,9 @@ from pflbench.data.datasets import cifar, mnist
 from pflbench.data.datasets.cifar import CIFAR10, CIFAR100, PFEDVEM
 from pflbench.data.datasets.digit_five import DigitFive
 from pflbench.data.datasets.digits import Digits, RotatedDigits
-from pflbench.data.datasets.femnist_letters import FEMNISTLetters
+from pflbench.data.datasets.femnist import FEMNISTLetters
+from pflbench.data.datasets.groups import rotate_by_group, rotation_groups
 from pflbench.data.datasets.mnist import MNIST, RMNIST, FashionMNIST, read_idx
-from pflbench.data.datasets.rotation import rotate_by_group, rotation_groups
 from pflbench.data.datasets.sun397 import SUN397
 from pflbench.data.root import data_root
 from pflbench.data.source import Dataset, UnofficialFile
@@ -299,7 +299,7 @@ def test_workers_share_pools(
     write_cifar(root, "binary", *small_cifar)
     datasets: list[tuple[Dataset, int]] = [(MNIST(), 0), (CIFAR10(), 0), *((RMNIST(), seed) for seed in (0, 1))]
     made = [dataset.load(root, seed) for dataset, seed in datasets]
-    monkeypatch.setattr("pflbench.data.datasets.rotation.rotate_by_group", None)
+    monkeypatch.setattr("pflbench.data.datasets.groups.rotate_by_group", None)
     monkeypatch.setattr("pflbench.data.datasets.mnist.read_idx", None)
     monkeypatch.setattr("pflbench.data.datasets.cifar.read_bytes", None)
     again = [dataset.load(root, seed) for dataset, seed in datasets]

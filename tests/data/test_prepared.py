@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from pflbench.data import prepared as module
-from pflbench.data.prepared import filled, prepared
+from pflbench.data.pixels import filled
+from pflbench.data.prepared import prepared
 from pflbench.errors import DataMissing
 
 ARRAYS = (np.arange(30, dtype=np.uint8).reshape(2, 3, 5).swapaxes(1, 2), np.arange(4), np.array(["ä", "w10"]))

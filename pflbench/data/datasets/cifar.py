@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.pickled import read_arrays
+from pflbench.data.numpy_files import read_arrays
 from pflbench.data.prepared import prepared
 from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes

@@ -1,4 +1,4 @@
-"""A user's own images as the Hugging Face library `datasets` saves them; the library itself is not needed."""
+"""User images as the Hugging Face library `datasets` saves them; the library itself is not needed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.labels import Labels, groups, numbered
-from pflbench.data.own import OwnPictures
-from pflbench.data.pictures import Picture, common_shape, decoded, headers
-from pflbench.data.pixels import Pixels, Shape, as_pixels, resized
+from pflbench.data.pixels import Picture, Pixels, Shape, as_pixels, common_shape, decoded, picture_headers, resized
 from pflbench.data.prepared import prepared
 from pflbench.data.published import reading
 from pflbench.data.source import Source
+from pflbench.data.user_images import Labels, UserPictures, as_groups, as_labels
 from pflbench.errors import PflbenchError
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ class _Pool(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HfDisk(OwnPictures):
+class HfDisk(UserPictures):
     """Your own images as `save_to_disk` of the Hugging Face library datasets writes them.
 
     A `Dataset`, which has no test split, or a `DatasetDict`, whose splits are named `train` and `test` (or
@@ -84,7 +82,7 @@ class HfDisk(OwnPictures):
         labels, name = self._pool.labels, self._column("ClassLabel", self.label, LABELS, "label")
         named = self._features[name].get("names")
         known = len(named) if isinstance(named, list) else None
-        return numbered(f"{self.path}: {name}", labels[: self.examples], labels[self.examples :], known)
+        return as_labels(f"{self.path}: {name}", labels[: self.examples], labels[self.examples :], known)
 
     @property
     def examples(self) -> int:
@@ -103,7 +101,7 @@ class HfDisk(OwnPictures):
             PflbenchError: It is no saved dataset, a damaged one, or has no such columns.
         """
         images, _, clients, test = self._pool
-        return self.source(images, test, None if clients is None else groups(f"{self.path}: {self.client}", clients))
+        return self.source(images, test, None if clients is None else as_groups(f"{self.path}: {self.client}", clients))
 
     @cached_property
     def _splits(self) -> list[Path]:
@@ -177,7 +175,7 @@ class HfDisk(OwnPictures):
                 if one["bytes"] is None:
                     raise PflbenchError(f"{where} has no bytes in row {row}, but {one['path']!r}: save it with them.")
                 pictures.append(Picture(f"{where}, row {row}", one["bytes"]))
-            return decoded(pictures, common_shape(where, pictures, headers(pictures), self.size, self.channels))
+            return decoded(pictures, common_shape(where, pictures, picture_headers(pictures), self.size, self.channels))
         dtype = _leaf(column.type)
         with reading(f"{where} has type {column.type} instead of images of one size"):
             arrays = np.array(column.to_pylist(), dtype=dtype.to_pandas_dtype())

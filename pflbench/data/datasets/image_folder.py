@@ -1,4 +1,4 @@
-"""A user's own images from a folder with a folder for each class."""
+"""User images from a folder with a folder for each class."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pflbench.data.archive import unpacked
-from pflbench.data.labels import Labels
-from pflbench.data.own import OwnPictures
-from pflbench.data.pictures import Headers, Picture, common_shape, decoded, headers
-from pflbench.data.pixels import Shape
+from pflbench.data.pixels import Headers, Picture, Shape, common_shape, decoded, picture_headers
 from pflbench.data.prepared import prepared
 from pflbench.data.published import reading
 from pflbench.data.source import Source
+from pflbench.data.user_images import Labels, UserPictures
 from pflbench.errors import PflbenchError
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
@@ -43,7 +41,7 @@ class _Found(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageFolder(OwnPictures):
+class ImageFolder(UserPictures):
     """Your own images from a folder with a folder for each class, or with `train` and `test` that have one each.
 
     Classes are numbered in the order of their folders' names. `val` in place of `test` will do. Tiny-ImageNet's layout
@@ -68,7 +66,7 @@ class ImageFolder(OwnPictures):
         """Shape of the images; what they are resized to, where they have several sizes."""
         paths = self._found.paths
         with _naming(self.root):
-            found = Headers(*prepared("image-folder headers 1", paths, lambda: headers(self._pictures)))
+            found = Headers(*prepared("image-folder headers 1", paths, lambda: picture_headers(self._pictures)))
         return common_shape(str(self.root), self._pictures, found, self.size, self.channels)
 
     @cached_property
