@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["methods", "datasets", "models", "partitions"]
 Places = Mapping[str, str]
-"""Where that is what a run has of the user's own. By kind its code: `file.py:Name` with its whole path, or
-`module:Name`. By `datasets.OPTION` or `partitions.OPTION` the file or folder that it names, its whole path too."""
+"""Paths of a run's user-supplied code and data. By kind: `file.py:Name` with the absolute path, or `module:Name`. By
+`datasets.OPTION` or `partitions.OPTION`: the absolute path of the file or folder."""
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "methods": {
@@ -244,7 +244,7 @@ def load(reference: str, version: str | None = None) -> Any:
 
 
 def _line(error: BaseException, file: Path) -> str:
-    """Where in a file an error arose, in brackets; nothing if elsewhere."""
+    """Line of a file that raised an error, in brackets; nothing if elsewhere."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
     return f" (line {frames[-1].lineno})" if frames else ""
 

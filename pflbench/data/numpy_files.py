@@ -1,4 +1,4 @@
-"""NumPy's .npz and .npy files, and arrays in pickles, read without ever unpickling what somebody else put into them.
+"""NumPy's .npz and .npy files, and arrays in pickles, read without running what a pickle in them names.
 
 A pickle names functions to call, with arguments and states. NumPy trusts them: a dtype with a false state reads memory
 outside its array. So each function that a pickled array names is replaced by a stand-in, which keeps its arguments and
@@ -95,7 +95,7 @@ def _array(path: Path, file: IO[bytes], name: str, size: int) -> npt.NDArray[Any
 
 
 def _header(path: Path, file: IO[bytes], name: str) -> Header:
-    """Of the array that begins here, which is then read up to its values. Raises `PflbenchError`, or as NumPy does."""
+    """Header of the array that begins here; `file` is then at its values. Raises `PflbenchError`, or as NumPy does."""
     version = format.read_magic(file)
     if version == (1, 0):
         shape, _, dtype = format.read_array_header_1_0(file)

@@ -24,6 +24,8 @@ Pixels = npt.NDArray[np.uint8]
 Shape = tuple[int, int, int]
 """Channels, height and width of an image."""
 Layout = Literal["channels-first", "channels-last"]
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+"""Suffixes of image files, in small or capital letters; other files in a folder of images are passed over."""
 Box = tuple[int, int, int, int]
 """Left, upper, right and lower edge, in pixels, the last two exclusive."""
 GRAY, COLOR = frozenset({"1", "L", "LA"}), frozenset({"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"})
@@ -99,6 +101,21 @@ def as_pixels(
             )
         pixels[start : start + step] = np.rint((some - low) * (255 / (high - low)))
     return pixels
+
+
+def folders_in(folder: Path) -> list[Path]:
+    """Folders in a folder by name, but for hidden ones and macOS's. Raises `PflbenchError` if it cannot be read."""
+    return [path for path in _entries(folder) if path.is_dir() and path.name != "__MACOSX"]
+
+
+def images_in(folder: Path) -> list[Path]:
+    """Image files in a folder by name, but for hidden ones. Raises `PflbenchError` if it cannot be read."""
+    return [path for path in _entries(folder) if path.suffix.lower() in SUFFIXES]
+
+
+def _entries(folder: Path) -> list[Path]:
+    with reading(f"Cannot look into {folder}"):
+        return sorted((path for path in folder.iterdir() if path.name[0] != "."), key=lambda path: path.name)
 
 
 def filled(shape: tuple[int, ...], images: Iterable[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:

@@ -41,7 +41,7 @@ class BatchNorm(nn.Module):
         self.weight, self.bias, self.eps, self.now = like.weight, like.bias, like.eps, now
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x ["batch", "channels", …]. Raises ValueError where its rows are not the batch's."""
+        """Normalize x ["batch", "channels", …]. Raises ValueError where its rows are not the batch's."""
         mask = self.now.mask
         if mask is None and x.numel() > x.shape[1]:
             return F.batch_norm(x, None, None, self.weight, self.bias, training=True, eps=self.eps)
@@ -71,7 +71,7 @@ class Dropout(nn.Module):
         self.rate, self.now = rate, now
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x ["batch", …]."""
+        """Drop entries of x ["batch", …]."""
         place, self.now.dropouts = self.now.dropouts, self.now.dropouts + 1
         if self.now.key is None or self.rate == 0:
             return x

@@ -26,7 +26,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "test_labels": ("test_labels", "y_test"),
     "test_kind": ("test_kind", "test_clients"),
 }
-"""What is read, under either of its names: our own, or MedMNIST's and Keras's."""
+"""Arrays that are read, each with its names: our own, MedMNIST's and Keras's."""
 NEEDS = (
     ("images", "labels"),
     ("labels", "images"),
@@ -35,9 +35,9 @@ NEEDS = (
     ("test_kind", "kind"),
     ("test_kind", "test_images"),
 )
-"""What goes only with what."""
+"""Pairs of arrays, the first of which needs the second."""
 UNUSED = "val"
-"""How names of arrays begin that may be there and are not read."""
+"""Beginning of the names of arrays that are passed over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class Arrays(UserArrays):
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        """What there is, by the name that it has in the file. Raises `PflbenchError` unless it all fits together."""
+        """Name in the file of each array that is there. Raises `PflbenchError` unless all fit together."""
         found = self._found()
         for needs, needed in NEEDS:
             if needs in found and needed not in found:

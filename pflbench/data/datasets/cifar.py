@@ -75,7 +75,7 @@ class Archives(Downloaded):
     def read(self, root: Path, test: int, normalization: Normalization | None, fine: bool | None = None) -> Source:
         """The pool, whose last `test` rows are the test split; `hash` covers the images and all their labels.
 
-        `fine`: whether labels are those of the last column, else of the first, the last one being the kinds if there
+        `fine`: labels are the last column; else the first, and the last one is the kinds if there
         are two. Warns once with `UnofficialFile` where files are not the official ones.
 
         Raises:
@@ -153,7 +153,7 @@ class CIFAR10(Archives):
 
     @property
     def records(self) -> Sequence[int]:
-        """Those of five files, and of the test split's on request."""
+        """Images of five files, and of the test split's on request."""
         return (RECORDS,) * (6 if self.test else 5)
 
     @property

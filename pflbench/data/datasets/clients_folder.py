@@ -26,13 +26,13 @@ from pflbench.data.user_images import Labels, UserArrays, as_labels, one_each
 from pflbench.errors import PflbenchError, UsageError
 
 Part = Literal["train", "test", "both", "all"]
-"""What a file has: training or test part of a client or of many, both of one client, or FL-bench's of all."""
+"""Content of a file: training or test part of a client or of many, both of one client, or FL-bench's of all."""
 
 NAMES = {
     "train": (("images", "labels"), ("train_images", "train_labels"), ("x", "y"), ("x_train", "y_train")),
     "test": (("test_images", "test_labels"), ("x_test", "y_test")),
 }
-"""What a client's file may call its images and labels."""
+"""Names that a client's file may have for images and labels."""
 FL_BENCH = ("data.npy", "targets.npy", "partition.pkl")
 """FL-bench's files: images and labels of all clients, and the rows of each one's parts."""
 SUFFIXES = (".npz", ".json")
@@ -166,8 +166,8 @@ class ClientsFolder(UserArrays):
             side = math.isqrt(images.shape[1])
             height, width, channels = self._sides(self.pixels) if self.pixels is not None else (side, side, 1)
             if images.shape[1] != height * width * channels or not images.size:
-                said = f"not {self.pixels}" if self.pixels else 'say what they are, as in pixels = "32x32x3"'
-                raise PflbenchError(f"{where} are flat, {images.shape[1]} values each: {said}.")
+                hint = f"not {self.pixels}" if self.pixels else 'say what they are, as in pixels = "32x32x3"'
+                raise PflbenchError(f"{where} are flat, {images.shape[1]} values each: {hint}.")
             images = images.reshape(-1, height, width, channels)
             pixels = as_pixels(where, images, "channels-last", self.levels())
         else:
@@ -211,7 +211,7 @@ def _clients(folder: Path) -> list[Path]:
 
 
 def shares(files: Mapping[Path, Part]) -> Iterator[Share]:
-    """What the files hold, one after the other. Raises `DataMissing` or `PflbenchError`."""
+    """Parts of clients in the files, one after the other. Raises `DataMissing` or `PflbenchError`."""
     if "all" in files.values():
         yield from _of_fl_bench(*files)
         return

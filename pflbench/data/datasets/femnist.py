@@ -172,13 +172,13 @@ def _decoded(path: Path, image: object) -> npt.NDArray[np.uint8]:
 
 
 def _runs(names: Sequence[str]) -> Iterable[tuple[int, int]]:
-    """Where each run of equal names begins and ends."""
+    """First row and end of each run of equal names."""
     starts = [k for k in range(len(names)) if k == 0 or names[k] != names[k - 1]]
     return zip(starts, [*starts[1:], len(names)], strict=True)
 
 
 def _split(samples: Samples) -> npt.NDArray[np.bool_]:
-    """Which images are in the training part, bool ["images"]; of a writer with one image, that one."""
+    """Mark the images of the training part, bool ["images"]; of a writer with one image, that one."""
     chosen = np.zeros(len(samples.writers), dtype=np.bool_)
     order = np.argsort(samples.writers, kind="stable")
     ends = np.cumsum(np.bincount(samples.writers, minlength=len(samples.names)))
@@ -251,7 +251,7 @@ class FEMNIST(Published):
         return Source.of(images[:, None], labels, self.classes, kind, test=end - own, normalization=NORMALIZATION)
 
     def _read(self, root: Path) -> tuple[Samples, int]:
-        """What the files hold, and how many images of it are for training."""
+        """Content of the files, and the number of images for training."""
         files = list(self.parts(root))
         if self.source == "hugging-face":
             found = hugging_face(files)
@@ -269,7 +269,7 @@ class FEMNIST(Published):
         return {path: Known() for path in files}
 
     def files(self, root: Path) -> list[Path]:
-        """What is read: part of a run's identity, as LEAF's scripts draw writers and splits anew for everyone."""
+        """Files that are read: part of a run's identity, as LEAF's scripts draw writers and splits anew each time."""
         return list(self.parts(root))
 
     def folders(self, root: Path) -> list[Path]:
@@ -445,11 +445,11 @@ class FEMNISTLetters(Published):
         """One line about all three sources, this one first, from the presence of their files or folders."""
         lacking = {name: source.missing(root) for name, source in LETTER_SOURCES.items()}
         order = [self.source, *(name for name in LETTER_SOURCES if name != self.source)]
-        told: dict[str, list[str]] = {}
+        states: dict[str, list[str]] = {}
         for name in order:
             where = _shortly(lacking[name], root) if lacking[name] else LETTER_SOURCES[name].folder
-            told.setdefault("missing" if lacking[name] else "ready", []).append(f"{name} ({where})")
-        return "; ".join(f"{state}: {', '.join(names)}" for state, names in told.items())
+            states.setdefault("missing" if lacking[name] else "ready", []).append(f"{name} ({where})")
+        return "; ".join(f"{state}: {', '.join(names)}" for state, names in states.items())
 
     @property
     def _source(self) -> LetterSource:
@@ -471,7 +471,7 @@ class FEMNISTLetters(Published):
 
 
 def _shortly(paths: Sequence[str], root: Path) -> str:
-    """A few paths, or the first and the last of many; what they begin with is said once."""
+    """A few paths, or the first and the last of many, without the folder that they share."""
     first, *more = map(Path, paths)
     if not more:
         return first.relative_to(root).as_posix()

@@ -73,17 +73,17 @@ class NoiseGroups:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """That of the base."""
+        """Shape of the base's images."""
         return self.clean.shape
 
     @property
     def classes(self) -> int:
-        """Those of the base."""
+        """Number of the base's classes."""
         return self.clean.classes
 
     @property
     def examples(self) -> int:
-        """Those of the base."""
+        """Number of the base's training images."""
         return self.clean.examples
 
     def load(self, root: Path, seed: int) -> Source:
@@ -110,7 +110,7 @@ class NoiseGroups:
         self.clean.fetch(root)
 
     def status(self, root: Path) -> str:
-        """That of the base."""
+        """Status of the base."""
         return self.clean.status(root)
 
     def _splits(self, source: Source) -> dict[str, int]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 INFO, STATE, SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
 """Files of a saved dataset: its columns, its data files; and, one level above, the splits of several."""
 IMAGES, LABELS = ("image", "img", "images"), ("label", "labels")
-"""Columns that are taken where none is named and the types do not tell."""
+"""Columns that are read where no option names one and several or none have the type."""
 TESTS = ("test", "validation", "valid", "val")
 """Splits that are the test split where none is named; the first that is there."""
 
@@ -128,10 +128,12 @@ class HfDisk(UserPictures):
             raise PflbenchError(f"{path} names no columns (features).")
         return {name: one if isinstance(one, dict) else {} for name, one in found.items()}
 
-    def _column(self, kind: str, said: str | None, usual: Sequence[str], option: str) -> str:
-        """The column that is said, else the only one of this type, else the one with a usual name."""
+    def _column(self, kind: str, chosen: str | None, usual: Sequence[str], option: str) -> str:
+        """Column that `chosen` names, else the only one of this type, else the one with a usual name."""
         of_kind = [name for name, one in self._features.items() if one.get("_type") == kind]
-        found = [said] if said is not None else of_kind if len(of_kind) == 1 else [*filter(self._features.get, usual)]
+        found = (
+            [chosen] if chosen is not None else of_kind if len(of_kind) == 1 else [*filter(self._features.get, usual)]
+        )
         if len(found) != 1 or found[0] not in self._features:
             raise PflbenchError(
                 f'{self.path}: say which column has the {option}s, as in {option} = "…". It has '
@@ -192,7 +194,7 @@ def _split_names(path: Path) -> list[str]:
 
 
 def _is_name(name: Any) -> bool:
-    """Whether this is the name of a file or folder in the same folder."""
+    """True for the name of a file or folder in the same folder."""
     return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
 
 
@@ -234,7 +236,7 @@ def _values(path: Path, name: str, column: pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def _leaf(dtype: pa.DataType) -> pa.DataType:
-    """What the innermost lists hold."""
+    """Type of the entries of the innermost lists."""
     return _leaf(dtype.value_type) if hasattr(dtype, "value_type") else dtype
 
 

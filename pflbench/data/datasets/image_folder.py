@@ -12,15 +12,23 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pflbench.data.archive import unpacked
-from pflbench.data.pixels import Headers, Picture, Shape, common_shape, decoded, picture_headers
+from pflbench.data.pixels import (
+    SUFFIXES,
+    Headers,
+    Picture,
+    Shape,
+    common_shape,
+    decoded,
+    folders_in,
+    images_in,
+    picture_headers,
+)
 from pflbench.data.prepared import prepared
 from pflbench.data.published import reading
 from pflbench.data.source import Source
 from pflbench.data.user_images import Labels, UserPictures
 from pflbench.errors import PflbenchError
 
-SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""Suffixes of images, in small or capital letters."""
 TEST = ("test", "val", "valid", "validation")
 """Folders that may hold the test split beside `train`; the first one with labels is used."""
 INNER = "images"
@@ -190,19 +198,10 @@ def _of_class(root: Path, folder: Path) -> list[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder, by name, but for hidden ones and what macOS adds; none if it is not there."""
-    if not folder.is_dir():
-        return []
-    inside = (path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX")
-    return sorted((path for path in inside if path.is_dir()), key=lambda path: path.name)
+    """Folders in a folder; none if it is not there."""
+    return folders_in(folder) if folder.is_dir() else []
 
 
 def _images(folder: Path) -> list[Path]:
-    """The images that lie in a folder itself, by name; none if it is not there."""
-    if not folder.is_dir():
-        return []
-    return sorted((path for path in folder.iterdir() if _is_image(path.name)), key=lambda path: path.name)
-
-
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
+    """Images in a folder itself; none if it is not there."""
+    return images_in(folder) if folder.is_dir() else []

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.cifar import CIFAR100
 from pflbench.data.numpy_files import read_arrays
-from pflbench.data.pixels import Box, filled, picture
+from pflbench.data.pixels import Box, filled, folders_in, images_in, picture
 from pflbench.data.prepared import prepared
 from pflbench.data.published import Known, Published, reading, warn_unofficial
 from pflbench.data.source import Source, check_labels, content_hash
@@ -23,8 +23,6 @@ from pflbench.errors import DataMissing, PflbenchError, UsageError
 
 SIDE = 32
 """Pixels of an image in Meta-Dataset; the aspect ratio is not kept."""
-SUFFIXES = (".jpeg", ".jpg", ".png", ".ppm")
-"""Of image files; whatever else lies in a folder is passed over."""
 
 
 class ByClass(NamedTuple):
@@ -89,7 +87,7 @@ class ImageSource(Published):
         return DataMissing(f"{self.title} is not there: no {', no '.join(self.missing(root))}. {self.how(root)}")
 
     def how(self, root: Path) -> str:
-        """Where it comes from, how large it is, and where to put it; a sentence."""
+        """Sentence about its address, its size, and the folder to put it into."""
         return f"Get {self.url} ({self.size}) and {self.where.format(root=root)}."
 
     def check(self, names: Sequence[str], counts: Sequence[int]) -> None:
@@ -115,7 +113,7 @@ class FileSource(ImageSource):
         raise NotImplementedError
 
     def boxes(self, root: Path) -> dict[Path, Box]:
-        """What the files are cropped to, where they are. Raises `PflbenchError`."""
+        """Boxes that files are cropped to; files without one stay whole. Raises `PflbenchError`."""
         return {}
 
     def lists(self, root: Path) -> list[Path]:
@@ -536,21 +534,6 @@ class MiniImageNet(FileSource):
         if whole.min() < 0 or whole.max() >= len(pixels):
             raise PflbenchError(f"{path} names images outside 0..{len(pixels) - 1}.")
         return pixels, whole, np.array([len(some) for some in rows.values()], dtype=np.int64)
-
-
-def folders_in(folder: Path) -> list[Path]:
-    """The folders in a folder by name, but for hidden ones. Raises `PflbenchError` if it cannot be read."""
-    return [path for path in _entries(folder) if path.is_dir()]
-
-
-def images_in(folder: Path) -> list[Path]:
-    """The image files in a folder by name, but for hidden ones. Raises `PflbenchError` if it cannot be read."""
-    return [path for path in _entries(folder) if path.suffix.lower() in SUFFIXES]
-
-
-def _entries(folder: Path) -> list[Path]:
-    with reading(f"Cannot look into {folder}"):
-        return sorted((path for path in folder.iterdir() if path.name[0] != "."), key=lambda path: path.name)
 
 
 def _lines(path: Path, columns: int) -> list[list[str]]:

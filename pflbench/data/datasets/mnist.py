@@ -185,7 +185,7 @@ class EMNIST(IdxImages):
 
     @property
     def classes(self) -> int:
-        """Those of the split."""
+        """Number of the split's classes."""
         return EMNIST_SPLITS[self.split].classes
 
     @property
