@@ -36,8 +36,12 @@ def write_mnist(root: Path) -> None:
     folder = root / "MNIST" / "raw"
     folder.mkdir(parents=True)
     for split, count in ((mnist.TRAIN, TRAIN), (mnist.TEST, TEST)):
-        (folder / split.images).write_bytes(struct.pack(">4i", 2051, count, 28, 28) + pixels(count, 28, 28).tobytes())
-        (folder / split.labels).write_bytes(struct.pack(">2i", 2049, count) + digits(count).astype(np.uint8).tobytes())
+        (folder / f"{split.name}-images-idx3-ubyte").write_bytes(
+            struct.pack(">4i", 2051, count, 28, 28) + pixels(count, 28, 28).tobytes()
+        )
+        (folder / f"{split.name}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">2i", 2049, count) + digits(count).astype(np.uint8).tobytes()
+        )
 
 
 def write_svhn(root: Path) -> None:
