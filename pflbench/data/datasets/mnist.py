@@ -105,7 +105,7 @@ class MNIST(IdxImages):
 
     name: ClassVar = "MNIST"
     command: ClassVar = "mnist"
-    by_hand: ClassVar = "put them there, uncompressed"
+    by_hand: ClassVar = "put them there, as they are (.gz) or uncompressed"
     splits: ClassVar[Sequence[IdxSplit]] = (TRAIN,)
     examples: ClassVar = 60_000
     classes: ClassVar = 10
