@@ -118,7 +118,7 @@ def _entries(folder: Path) -> list[Path]:
         return sorted((path for path in folder.iterdir() if path.name[0] != "."), key=lambda path: path.name)
 
 
-def filled(shape: tuple[int, ...], images: Iterable[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
+def collected(shape: tuple[int, ...], images: Iterable[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
     """Images one after another in one array uint8 [*shape], of which no second copy is ever held."""
     found = np.empty(shape, dtype=np.uint8)
     for place, image in zip(found, images, strict=True):
@@ -127,7 +127,7 @@ def filled(shape: tuple[int, ...], images: Iterable[npt.NDArray[np.uint8]]) -> n
 
 
 @contextmanager
-def opened(image: Path | bytes | npt.NDArray[np.uint8], where: str = "") -> Iterator[Image]:
+def open_image(image: Path | bytes | npt.NDArray[np.uint8], where: str = "") -> Iterator[Image]:
     """Pillow's image of a file, its bytes, or pixels ["height", "width"] or ["height", "width", 3].
 
     `where`: its name in messages, by default the file's. Raises `PflbenchError` if it is no image, or a damaged one.
@@ -144,7 +144,7 @@ def opened(image: Path | bytes | npt.NDArray[np.uint8], where: str = "") -> Iter
                 yield held
 
 
-def picture(
+def image_pixels(
     image: Path | bytes | npt.NDArray[np.uint8],
     channels: int,
     size: tuple[int, int] | None = None,
@@ -156,11 +156,11 @@ def picture(
     """Image as uint8 ["channels", "height", "width"], gray (1 channel) or colored (3); transparency is dropped.
 
     `size`: height and width, to which it is stretched with Pillow's bilinear filter, or with Lanczos' if `sharp`.
-    `box`: cut out before. `where` and errors: as `opened` has them.
+    `box`: cut out before. `where` and errors: as `open_image` has them.
     """
     from PIL.Image import Resampling
 
-    with opened(image, where) as held:
+    with open_image(image, where) as held:
         plain = held.convert("L" if channels == 1 else "RGB")
         plain = plain if box is None else plain.crop(box)
         if size is not None:
@@ -191,7 +191,7 @@ def picture_headers(pictures: Sequence[Picture]) -> Headers:
     """
     sizes, gray = np.empty((len(pictures), 2), dtype=np.int64), np.empty(len(pictures), dtype=np.bool_)
     for row, one in enumerate(pictures):
-        with opened(one.file, one.where) as image:
+        with open_image(one.file, one.where) as image:
             if image.mode not in GRAY | COLOR:
                 raise PflbenchError(
                     f"{one.where} has more than 8 bits a channel (Pillow's mode {image.mode}): save it with 8."
@@ -223,10 +223,10 @@ def common_shape(
     return channels, int(first[0]), int(first[1])
 
 
-def decoded(pictures: Sequence[Picture], shape: Shape) -> Pixels:
-    """All images with this shape, as `picture` makes each. Raises `PflbenchError` for a damaged file."""
-    made = (picture(one.file, shape[0], shape[1:], where=one.where) for one in pictures)
-    return filled((len(pictures), *shape), made)
+def decode_all(pictures: Sequence[Picture], shape: Shape) -> Pixels:
+    """All images with this shape, as `image_pixels` makes each. Raises `PflbenchError` for a damaged file."""
+    made = (image_pixels(one.file, shape[0], shape[1:], where=one.where) for one in pictures)
+    return collected((len(pictures), *shape), made)
 
 
 def resized(images: Pixels, size: int) -> Pixels:
@@ -234,7 +234,7 @@ def resized(images: Pixels, size: int) -> Pixels:
     if images.shape[2:] == (size, size):
         return images
     planes = images.reshape(-1, *images.shape[2:])
-    made = filled((len(planes), 1, size, size), (picture(plane, 1, (size, size)) for plane in planes))
+    made = collected((len(planes), 1, size, size), (image_pixels(plane, 1, (size, size)) for plane in planes))
     return made.reshape(*images.shape[:2], size, size)
 
 

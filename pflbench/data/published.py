@@ -13,8 +13,8 @@ from pflbench.data.source import UnofficialFile
 from pflbench.errors import DataMissing, PflbenchError, UsageError, unknown
 
 
-class Known(NamedTuple):
-    """Facts of a published file: its official MD5, its bytes unless they depend on the writer, its images."""
+class Expected(NamedTuple):
+    """Official MD5 of a published file, its bytes unless they depend on the writer, and its number of images."""
 
     md5: str = ""
     size: int | None = None
@@ -27,7 +27,7 @@ class Published:
     by_hand: ClassVar[str] = ""
     """Way to get it where there is no download."""
 
-    def parts(self, root: Path) -> Mapping[Path, Known]:
+    def parts(self, root: Path) -> Mapping[Path, Expected]:
         """The files and folders that are needed, in the order in which they are read."""
         raise NotImplementedError
 
@@ -139,7 +139,7 @@ def named_sources(text: str, known: Iterable[str], what: str, problem: str) -> l
     return sorted(names, key=order.index)
 
 
-def warn_unofficial(parts: Mapping[Path, Known]) -> None:
+def warn_unofficial(parts: Mapping[Path, Expected]) -> None:
     """Warn once, with `UnofficialFile`, naming every file whose MD5 is not the official one, where that is known."""
     known = {path: one.md5 for path, one in parts.items() if one.md5}
     other = [path for path, md5 in known.items() if _md5(path) != md5]

@@ -15,7 +15,7 @@ from torchvision import datasets as torchvision
 
 from pflbench.data.datasets import digit_five, mnist
 from pflbench.data.datasets.digit_five import SOURCES, DigitFive, Which
-from pflbench.data.pixels import picture
+from pflbench.data.pixels import image_pixels
 from pflbench.data.source import Dataset, UnofficialFile
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 
@@ -148,8 +148,8 @@ def test_synthetic_digits_lie_in_folders(root: Path) -> None:
     assert split.labels.tolist() == [d for d in range(10) for _ in range(2)]
     for image, label in zip(split.images, split.labels, strict=True):
         assert (
-            picture(image, 3, (32, 32)).shape == (3, 32, 32)
-            and abs(int(picture(image, 3, (32, 32))[0, 9, 9]) - 20 * int(label)) < 3
+            image_pixels(image, 3, (32, 32)).shape == (3, 32, 32)
+            and abs(int(image_pixels(image, 3, (32, 32))[0, 9, 9]) - 20 * int(label)) < 3
         )
 
 
@@ -196,9 +196,9 @@ def test_damaged_files_are_named(name: str, file: str, root: Path) -> None:
 
 
 def test_gray_images_become_equal_channels() -> None:
-    color = picture(pixels(28, 28), 3, (32, 32))
+    color = image_pixels(pixels(28, 28), 3, (32, 32))
     assert color.shape == (3, 32, 32) and (color[0] == color[1]).all() and (color[0] == color[2]).all()
-    assert (picture(np.full((16, 16), 77, dtype=np.uint8), 3, (32, 32)) == 77).all()
+    assert (image_pixels(np.full((16, 16), 77, dtype=np.uint8), 3, (32, 32)) == 77).all()
 
 
 # ---- the pool

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.mnist import MNIST, TEST, TRAIN
-from pflbench.data.pixels import filled, picture, resized
+from pflbench.data.pixels import collected, image_pixels, resized
 from pflbench.data.prepared import prepared
 from pflbench.data.published import (
     Downloaded,
-    Known,
+    Expected,
     Published,
     SeveralSources,
     named_sources,
@@ -121,10 +121,10 @@ class SVHN(DigitSet):
     published: ClassVar = (73_257, 26_032)
     shape: ClassVar = (3, 32, 32)
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         """Two files."""
         sums = zip(self.md5.items(), self.published, strict=True)
-        return {root / "SVHN" / f"{which}_32x32.mat": Known(md5, images=images) for (which, md5), images in sums}
+        return {root / "SVHN" / f"{which}_32x32.mat": Expected(md5, images=images) for (which, md5), images in sums}
 
     def download(self, root: Path) -> None:
         """Have torchvision download both splits."""
@@ -176,13 +176,13 @@ class USPS(DigitSet):
         """(channels, height, width)."""
         return 1, self.size or 16, self.size or 16
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         """Two text files, or the one of the other form where not both are there."""
         sums = zip(self.md5.items(), self.published, strict=True)
-        texts = {root / "USPS" / name: Known(md5, images=images) for (name, md5), images in sums}
+        texts = {root / "USPS" / name: Expected(md5, images=images) for (name, md5), images in sums}
         hdf = root / "USPS" / "usps.h5"
         other = hdf.is_file() and not all(path.is_file() for path in texts)
-        return {hdf: Known(images=sum(self.published))} if other else texts
+        return {hdf: Expected(images=sum(self.published))} if other else texts
 
     def missing(self, root: Path) -> list[str]:
         """Missing files of both forms."""
@@ -223,9 +223,9 @@ class MNISTMSource(DigitSource):
 
     by_hand: ClassVar = "unpack mnist_m.tar.gz from http://yaroslav.ganin.net there"
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         names = ["mnist_m_train_labels.txt", "mnist_m_test_labels.txt", "mnist_m_train", "mnist_m_test"]
-        return {root / "mnist_m" / name: Known() for name in names}
+        return {root / "mnist_m" / name: Expected() for name in names}
 
     def split(self, root: Path, which: Which) -> DigitSplit:
         path = root / "mnist_m" / f"mnist_m_{which}_labels.txt"
@@ -242,8 +242,8 @@ class SyntheticSource(DigitSource):
 
     by_hand: ClassVar = "unpack https://www.kaggle.com/datasets/prasunroy/synthetic-digits there"  # asks for an account
 
-    def parts(self, root: Path) -> dict[Path, Known]:
-        return {root / "synthetic_digits" / name: Known() for name in ("imgs_train", "imgs_valid")}
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        return {root / "synthetic_digits" / name: Expected() for name in ("imgs_train", "imgs_valid")}
 
     def split(self, root: Path, which: Which) -> DigitSplit:
         folder = list(self.parts(root))[0 if which == "train" else 1]
@@ -339,7 +339,7 @@ def _part(
     if not len(split.labels):
         raise PflbenchError(f"Digit-Five: the {which} split of {name} is empty.")
     rows = stream(0, "digit-five", name, which).permutation(len(split.labels))[: MOST[which]]
-    images = filled((len(rows), 3, SIDE, SIDE), (picture(split.images[row], 3, (SIDE, SIDE)) for row in rows))
+    images = collected((len(rows), 3, SIDE, SIDE), (image_pixels(split.images[row], 3, (SIDE, SIDE)) for row in rows))
     return images, 10 * list(SOURCES).index(name) + split.labels[rows]
 
 

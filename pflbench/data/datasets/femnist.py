@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.mnist import EMNIST
 from pflbench.data.partitions.fedec import MOST
-from pflbench.data.pixels import filled, picture
+from pflbench.data.pixels import collected, image_pixels
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Known, Published, reading
+from pflbench.data.published import Expected, Published, reading
 from pflbench.data.source import Normalization, Source, check_labels
 from pflbench.errors import DataMissing, PflbenchError, unknown
 from pflbench.rng import stream
@@ -95,12 +95,12 @@ def hub_files() -> list[Path]:
     newest = [main.read_text(encoding="utf-8").strip()] if main.is_file() else []
     others = sorted(path.name for path in folder.glob("snapshots/*"))
     for revision in [*newest, *others]:
-        if files := parquet_files(folder / "snapshots" / revision):
+        if files := hub_parquet(folder / "snapshots" / revision):
             return files
     return []
 
 
-def parquet_files(folder: Path) -> list[Path]:
+def hub_parquet(folder: Path) -> list[Path]:
     """The Parquet files of a copy of the dataset, by name: in `data`, else in the folder itself."""
     return sorted((folder / "data").glob("*.parquet")) or sorted(folder.glob("*.parquet"))
 
@@ -165,7 +165,7 @@ def _decoded(path: Path, image: object) -> npt.NDArray[np.uint8]:
     held = image.get("bytes") if isinstance(image, dict) else image
     if not isinstance(held, bytes):
         raise PflbenchError(f"{path} holds no bytes of an image where there should be one.")
-    pixels: npt.NDArray[np.uint8] = picture(held, 1, where=f"an image of {path}")[0]
+    pixels: npt.NDArray[np.uint8] = image_pixels(held, 1, where=f"an image of {path}")[0]
     if pixels.shape != (SIDE, SIDE):
         raise PflbenchError(f"{path} holds an image of {pixels.shape[1]}×{pixels.shape[0]} pixels, not {SIDE}×{SIDE}.")
     return pixels
@@ -259,14 +259,14 @@ class FEMNIST(Published):
         found = leaf(files)
         return found, int(found.counts[: len(_json(root, "train"))].sum())
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         """The files, training part first, or what they would be called."""
         if self.source == "hugging-face":
             local = root / "flwrlabs-femnist"
-            files = parquet_files(local) or hub_files() or [local / "*.parquet"]
+            files = hub_parquet(local) or hub_files() or [local / "*.parquet"]
         else:
             files = _json(root, "train") + (_json(root, "test") if self.test else [])
-        return {path: Known() for path in files}
+        return {path: Expected() for path in files}
 
     def files(self, root: Path) -> list[Path]:
         """Files that are read: part of a run's identity, as LEAF's scripts draw writers and splits anew each time."""
@@ -337,16 +337,16 @@ class NISTLetters(LetterSource):
         "unpack https://s3.amazonaws.com/nist-srd/SD19/by_class.zip (NIST Special Database 19, 2nd edition) in {root}"
     )
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         codes = [f"{ord(letter):x}" for letter in LETTERS]
-        return {root / self.folder / code / f"train_{code}": Known() for code in codes}
+        return {root / self.folder / code / f"train_{code}": Expected() for code in codes}
 
     def read(self, root: Path) -> Pool:
         paths = [sorted(folder.glob("*.png"), key=lambda path: path.name) for folder in self.parts(root)]
         files = [path for letter in paths for path in letter]
         shape = (len(files), SIDE, SIDE)
-        shrunk = (picture(path, 1, (SIDE, SIDE), sharp=True)[0] for path in files)
-        (images,) = prepared(_NIST, files, lambda: (filled(shape, shrunk),))
+        shrunk = (image_pixels(path, 1, (SIDE, SIDE), sharp=True)[0] for path in files)
+        (images,) = prepared(_NIST, files, lambda: (collected(shape, shrunk),))
         return images, np.repeat(np.arange(len(LETTERS), dtype=np.int64), list(map(len, paths)))
 
 
@@ -360,7 +360,7 @@ class EMNISTLetters(LetterSource):
         "(.gz) or uncompressed"
     )
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         return self.emnist.splits[0].parts(root / self.folder)
 
     def download(self, root: Path) -> None:
@@ -381,8 +381,8 @@ class LEAFLetters(LetterSource):
         "in {root}/femnist/data"
     )
 
-    def parts(self, root: Path) -> dict[Path, Known]:
-        return {path: Known() for part in ("train", "test") for path in _json(root, part)}
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        return {path: Expected() for part in ("train", "test") for path in _json(root, part)}
 
     def read(self, root: Path) -> Pool:
         found = leaf(list(self.parts(root)))

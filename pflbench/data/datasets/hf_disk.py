@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.pixels import Picture, Pixels, Shape, as_pixels, common_shape, decoded, picture_headers, resized
+from pflbench.data.pixels import (
+    Picture,
+    Pixels,
+    Shape,
+    as_pixels,
+    common_shape,
+    decode_all,
+    picture_headers,
+    resized,
+)
 from pflbench.data.prepared import prepared
 from pflbench.data.published import reading
 from pflbench.data.source import Source
@@ -177,7 +186,9 @@ class HfDisk(UserPictures):
                 if one["bytes"] is None:
                     raise PflbenchError(f"{where} has no bytes in row {row}, but {one['path']!r}: save it with them.")
                 pictures.append(Picture(f"{where}, row {row}", one["bytes"]))
-            return decoded(pictures, common_shape(where, pictures, picture_headers(pictures), self.size, self.channels))
+            return decode_all(
+                pictures, common_shape(where, pictures, picture_headers(pictures), self.size, self.channels)
+            )
         dtype = _leaf(column.type)
         with reading(f"{where} has type {column.type} instead of images of one size"):
             arrays = np.array(column.to_pylist(), dtype=dtype.to_pandas_dtype())

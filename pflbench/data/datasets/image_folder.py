@@ -18,7 +18,7 @@ from pflbench.data.pixels import (
     Picture,
     Shape,
     common_shape,
-    decoded,
+    decode_all,
     folders_in,
     images_in,
     picture_headers,
@@ -101,7 +101,7 @@ class ImageFolder(UserPictures):
         """
         shape, paths = self.shape, self._found.paths
         with _naming(self.root):
-            (images,) = prepared(f"image-folder pixels 1, {shape}", paths, lambda: (decoded(self._pictures, shape),))
+            (images,) = prepared(f"image-folder pixels 1, {shape}", paths, lambda: (decode_all(self._pictures, shape),))
         return self.source(images, self._found.test)
 
     @cached_property

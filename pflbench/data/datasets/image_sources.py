@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.cifar import CIFAR100
 from pflbench.data.numpy_files import read_arrays
-from pflbench.data.pixels import Box, filled, folders_in, images_in, picture
+from pflbench.data.pixels import Box, collected, folders_in, image_pixels, images_in
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Known, Published, reading, warn_unofficial
+from pflbench.data.published import Expected, Published, reading, warn_unofficial
 from pflbench.data.source import Source, check_labels, content_hash
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 
@@ -133,8 +133,8 @@ class FileSource(ImageSource):
         channels, sides = 1 if self.mode == "L" else 3, (self.side, self.side)
 
         def make() -> Prepared:
-            pictures = (picture(file, channels, sides, box=(boxes or {}).get(file)) for file in files)
-            return by_class(filled((len(files), channels, *sides), pictures), counts)
+            pictures = (image_pixels(file, channels, sides, box=(boxes or {}).get(file)) for file in files)
+            return by_class(collected((len(files), channels, *sides), pictures), counts)
 
         recipe = f"{self.title} as {self.mode}, {self.side} pixels: 2"
         images, _, hash = prepared(recipe, [*lists, *files], make)
@@ -150,9 +150,9 @@ class Folders(FileSource):
 
     places: ClassVar[tuple[str, ...]]
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         there = [root / place for place in self.places if (root / place).is_dir()]
-        return {there[0] if there else root / self.places[0]: Known()}
+        return {there[0] if there else root / self.places[0]: Expected()}
 
     def listed(self, root: Path) -> dict[str, list[Path]]:
         (folder,) = self.parts(root)
@@ -172,8 +172,11 @@ class Aircraft(FileSource):
     classes: ClassVar = 100
     least: ClassVar = 100
 
-    def parts(self, root: Path) -> dict[Path, Known]:
-        return {root / "fgvc-aircraft-2013b" / "data" / "images": Known(), **dict.fromkeys(self.lists(root), Known())}
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        return {
+            root / "fgvc-aircraft-2013b" / "data" / "images": Expected(),
+            **dict.fromkeys(self.lists(root), Expected()),
+        }
 
     def download(self, root: Path) -> None:
         from torchvision.datasets import FGVCAircraft
@@ -271,8 +274,8 @@ class Flowers(FileSource):
     classes: ClassVar = 102
     least: ClassVar = 40
 
-    def parts(self, root: Path) -> dict[Path, Known]:
-        return {root / "flowers-102" / "jpg": Known(), **dict.fromkeys(self.lists(root), Known())}
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        return {root / "flowers-102" / "jpg": Expected(), **dict.fromkeys(self.lists(root), Expected())}
 
     def download(self, root: Path) -> None:
         from torchvision.datasets import Flowers102
@@ -313,9 +316,9 @@ class Characters(FileSource):
     least: ClassVar = 20
     mode: ClassVar = "L"
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         folder = root / "omniglot-py"
-        return {folder / "images_background": Known(), folder / "images_evaluation": Known()}
+        return {folder / "images_background": Expected(), folder / "images_evaluation": Expected()}
 
     def download(self, root: Path) -> None:
         from torchvision.datasets import Omniglot
@@ -437,7 +440,7 @@ class FromCIFAR100(ImageSource):
     """The names of the classes, or of superclasses all of whose classes are used."""
     level: ClassVar[Literal["fine", "coarse"]]
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         return CIFAR100().parts(root)
 
     def missing(self, root: Path) -> list[str]:
@@ -498,13 +501,13 @@ class MiniImageNet(FileSource):
     classes: ClassVar = 64
     least: ClassVar = 600
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         folder, file = root / "mini-imagenet", "mini-imagenet-cache-train.pkl"
         places = [folder / file, root / file, folder / "train"]
         there = [path for path in places if path.exists()]
         if not there and folder.is_dir() and len(folders_in(folder)) > 1:
             there = [folder]
-        return {(there or places)[0]: Known()}
+        return {(there or places)[0]: Expected()}
 
     def read(self, root: Path) -> Prepared:
         (path,) = self.parts(root)
@@ -514,7 +517,7 @@ class MiniImageNet(FileSource):
         def make() -> Prepared:
             pixels, rows, counts = self._unpickled(path)
             shape = len(rows), 3, self.side, self.side
-            return by_class(filled(shape, (picture(pixels[row], 3, shape[2:]) for row in rows)), counts)
+            return by_class(collected(shape, (image_pixels(pixels[row], 3, shape[2:]) for row in rows)), counts)
 
         images, counts, hash = prepared(f"{self.title}, {self.side} pixels: 1", [path], make)
         return images, counts, hash

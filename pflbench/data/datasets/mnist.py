@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.groups import rotated
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
+from pflbench.data.published import Downloaded, Expected, reading, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, unknown
 
@@ -26,15 +26,15 @@ class IdxSplit(NamedTuple):
     images_md5: str = ""
     labels_md5: str = ""
 
-    def parts(self, folder: Path) -> dict[Path, Known]:
+    def parts(self, folder: Path) -> dict[Path, Expected]:
         """Files of images and of labels, each gzipped where it is not there uncompressed."""
-        found: dict[Path, Known] = {}
-        pixels = Known(self.images_md5, 16 + self.rows * 28 * 28, self.rows)
-        for what, known in (("images-idx3", pixels), ("labels-idx1", Known(self.labels_md5, 8 + self.rows))):
+        found: dict[Path, Expected] = {}
+        pixels = Expected(self.images_md5, 16 + self.rows * 28 * 28, self.rows)
+        for what, known in (("images-idx3", pixels), ("labels-idx1", Expected(self.labels_md5, 8 + self.rows))):
             plain = folder / f"{self.name}-{what}-ubyte"
             gzipped = plain.with_name(f"{plain.name}.gz")
             packed = gzipped.is_file() and not plain.is_file()
-            found |= {gzipped: Known(images=known.images)} if packed else {plain: known}
+            found |= {gzipped: Expected(images=known.images)} if packed else {plain: known}
         return found
 
     def read(self, folder: Path, classes: int = 10, least: int = 0) -> Split:
@@ -94,7 +94,7 @@ class IdxImages(Downloaded):
         """Folder of the files."""
         return root / self.name / "raw"
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         """Two files for each split."""
         return {path: known for split in self.splits for path, known in split.parts(self.folder(root)).items()}
 

@@ -12,9 +12,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.pixels import filled, opened
+from pflbench.data.pixels import collected, open_image
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Known, Published, reading
+from pflbench.data.published import Expected, Published, reading
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.rng import stream
@@ -75,7 +75,7 @@ class SUN397(Published):
                 raise PflbenchError(f"SUN397 has {len(found)} of {IMAGES} images in {folder / name}: unpack it again.")
             paths += found[:IMAGES]
         shape = (len(paths), 3, SIDE, SIDE)
-        (images,) = prepared(_RECIPE, paths, lambda: (filled(shape, map(shrunk, paths)),))
+        (images,) = prepared(_RECIPE, paths, lambda: (collected(shape, map(shrunk, paths)),))
         kind = np.repeat(np.arange(len(SUPERCLASSES) * CATEGORIES, dtype=np.int64), IMAGES)
         labels = kind // CATEGORIES
         train, test = [], []
@@ -99,9 +99,9 @@ class SUN397(Published):
             return f"missing: {', '.join(missing)}"
         return f"ready: photos and hierarchy in {root / 'SUN397'}"
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         """The photos' first folder and the spreadsheet."""
-        return {root / "SUN397" / "a": Known(), _sheet(root): Known()}
+        return {root / "SUN397" / "a": Expected(), _sheet(root): Expected()}
 
 
 def categories(sheet: Path) -> list[str]:
@@ -154,7 +154,7 @@ def shrunk(path: Path) -> npt.NDArray[np.uint8]:
     """
     from PIL import Image
 
-    with opened(path) as held:
+    with open_image(path) as held:
         photo = held.convert("RGB")
     side = min(photo.size)
     left, top = (photo.width - side) // 2, (photo.height - side) // 2
