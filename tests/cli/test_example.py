@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "suites.md"
 CHAPTER = "### An example from beginning to end"
 

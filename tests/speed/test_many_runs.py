@@ -3,8 +3,12 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
 from pflbench.store import Store
 from pflbench.suite.load import folder
+
+pytestmark = pytest.mark.slow
 
 
 def test_it_makes_up_packed_runs_and_measures_a_report(tmp_path: Path) -> None:
