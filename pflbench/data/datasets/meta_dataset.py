@@ -152,7 +152,9 @@ class MetaDataset(SeveralSources):
     def used(self) -> dict[str, ImageSource]:
         """See `SeveralSources`."""
         problem = f"MetaDataset: sources = {self.sources!r} names a source twice."
-        names = named_sources(self.sources or ",".join(PAPER), SOURCES, "source of meta-dataset", problem)
+        names = named_sources(
+            ",".join(PAPER) if self.sources is None else self.sources, SOURCES, "source of meta-dataset", problem
+        )
         return {name: SOURCES[name] for name in names}
 
     def _swapped(self) -> list[str]:
