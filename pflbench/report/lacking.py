@@ -21,6 +21,9 @@ def lacking(table: Expansion, grid: Grid, results: Path, failed: Callable[[RunSp
     if not absent and not broken:
         return ""
     computes = command("run", table.part.options + " --redo failed" * bool(broken), results)
+    if absent == whole:
+        rows = " of the suite's rows" if any(value.there for value in grid.values()) else ""
+        return f"No runs yet{rows}: `{computes}` makes them."
     said = [f"Missing: {_listed(absent, whole)}." if absent else ""]
     said += [f"Missing, as they failed: {_listed(broken, whole)}." if broken else ""]
     return f"{' '.join(filter(None, said))} `{computes}` computes them."

@@ -19,7 +19,7 @@ from pflbench.spec import RunSpec
 from pflbench.stages import PREFERRED, Shown, canonical, of_reference, of_run
 from pflbench.store.asked import Asker, Askers
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
-from pflbench.suite.said import SETTINGS
+from pflbench.suite.sources import SETTINGS
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 EXTRA = "extra:"

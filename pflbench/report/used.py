@@ -69,11 +69,11 @@ def runs_used(
 
 
 def progress(cells: Iterable[Cell], used: Iterable[Used]) -> str:
-    """How many of the suite's runs are done and failed."""
+    """Number of the suite's runs that are done and that failed; empty without cells of the suite."""
     asked = {run.id for cell in cells for run in cell.needed}
     done = {u.stored.spec.id: u.done for u in used if u.stored.spec.id in asked}
     failed = list(done.values()).count(False)
-    return f"Runs of the suite: {len(done) - failed} of {len(asked)} done, {failed} failed."
+    return f"Runs of the suite: {len(done) - failed} of {len(asked)} done, {failed} failed." if asked else ""
 
 
 def failures(used: Iterable[Used]) -> list[str]:

@@ -13,7 +13,7 @@ Moment = tuple[str, int, int]
 
 
 def apart(stored: RunResult, again: RunResult) -> str | None:
-    """Where mean accuracies at shared moments differ most, in words, if that is by more than `CLOSE`; else None.
+    """Largest difference of mean accuracies at shared moments, in words, if it is more than `CLOSE`; else None.
 
     A mean is over the clients that were scored then. Two results that share no moment are not held against each other.
     """
@@ -26,11 +26,20 @@ def apart(stored: RunResult, again: RunResult) -> str | None:
         return None
     stage, round, step = worst
     after = f"round {round}" + (f", step {step}" if step else "")
-    return f"after {after} ({stage}) it has {before[worst]:.2f} %, made again {now[worst]:.2f} %"
+    return (
+        f"by {now[worst] - before[worst]:+.2f} points after {after} ({stage}): "
+        f"stored {before[worst]:.2f} % ({_made_on(stored)}), now {now[worst]:.2f} % ({_made_on(again)})"
+    )
+
+
+def _made_on(result: RunResult) -> str:
+    """Device, torch and commit of a result."""
+    device, torch, commit = (str(result.provenance.get(key) or "unknown") for key in ("device", "torch", "commit"))
+    return f"{device}, torch {torch}, commit {commit[:12]}"
 
 
 def scored_often(provenance: Mapping[str, Any], spec: RunSpec, every: int | None) -> bool:
-    """Whether a finished run of this provenance was scored after every so many rounds, if that is asked for."""
+    """True if a finished run of this provenance was scored as often as `every` requests (None: no request)."""
     if not every or every >= spec.rounds:
         return True
     was = provenance.get("evaluate_every")

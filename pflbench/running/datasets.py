@@ -1,7 +1,8 @@
-"""What datasets runs need: whether they are there, and how many images they have, for suites of statistics."""
+"""Datasets of runs: check that they are there, and count their images for suites of statistics."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pflbench import names
+from pflbench.commands import command
 from pflbench.data.root import data_root
 from pflbench.data.source import Dataset
 from pflbench.errors import DataMissing, PflbenchError
@@ -34,7 +36,7 @@ class DataCheck:
         self._known: dict[str, tuple[str, ...]] = {}
 
     def problems(self, spec: RunSpec, places: Places) -> tuple[str, ...]:
-        """What is missing for a run, in sentences; empty if nothing is. `places`: where the user's own code is."""
+        """Return sentences on data that a run lacks; empty if it lacks none. `places`: its user-supplied code."""
         key = f"{spec.dataset!r} {spec.partition!r} {sorted(places.items())}"
         if key not in self._known:
             self._known[key] = self._look(spec, places)
@@ -52,6 +54,17 @@ class DataCheck:
         except Exception:  # a user's dataset, which says so in words of its own
             how = dataset.status(self.root)
         return (f"The dataset {spec.dataset.name!r} is not there, so its columns are left out. {how}",)
+
+
+def shown_by(suite: Suite, part: Selection, results: Path) -> str:
+    """Sentence that names the command to see a suite that trains nothing; empty for a suite with runs."""
+    if suite.document().statistics is not None:
+        table = command("report", part.but(suites=[suite.called], methods=None, overrides=None).options, results)
+        return f"{suite.name} trains nothing: `{table}` prints its table."
+    if not suite.document().row:
+        plot = f"pflbench plot {shlex.quote(suite.called)} -o {suite.name}.png"
+        return f"{suite.name} draws partitions and trains nothing: `{plot}` draws it without runs."
+    return ""
 
 
 def count_datasets(

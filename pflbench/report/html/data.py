@@ -30,7 +30,7 @@ from pflbench.report.used import beside, costs
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, Expansion, ReadAs
-from pflbench.suite.said import Departure
+from pflbench.suite.scoped import Departure
 
 MADE = ("device", "torch", "numpy", "python", "pflbench")
 """What the page tells of a run's provenance beside its commit. Everything else may name somebody or their machine."""

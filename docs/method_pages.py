@@ -1,0 +1,89 @@
+"""Pages of the site: one for each built-in method, from its source and the committed runs."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Sequence
+
+from suite_pages import HEADS, REPOSITORY, line, results_of
+
+from pflbench import names
+from pflbench.classes import lineage
+from pflbench.report.methods import described
+from pflbench.suite.load import available
+
+SHOWN = ("draws", "init", "init_client", "client", "server", "local_model", "personal_draws", "personalize")
+"""The functions that make up the algorithm, in the order of a page."""
+
+
+def method_pages() -> dict[str, str]:
+    """Text of every method's page and of their list, by path below `docs/`."""
+    results = compared()
+    every = sorted(names.BUILT_IN["methods"])
+    lines = [f"- [{name}]({name}.md): {described(name).info.doc}" for name in every]
+    head = (
+        "# The built-in methods\n\nFor readers who look for a method: its algorithm, departures from its paper, "
+        "hyperparameters and results. [Write a method](../methods.md) explains the code.\n\n"
+    )
+    made = {f"methods/{name}.md": page(name, results[name]) for name in every}
+    return {"methods/all.md": head + "\n".join(lines) + "\n", **made}
+
+
+def page(name: str, results: Sequence[str]) -> str:
+    """Page of one method; `results` are lines of `compared`."""
+    found = described(name)
+    module, attribute = names.split_reference(found.info.reference)
+    source = f"pflbench/{'/'.join(module.split('.')[1:])}.py"
+    link = f"[`{source}`]({REPOSITORY}{source})"
+    parts = [f"# {name}", f"For users of `{name}`: {found.info.doc}", f"{found.citation} Source: {link}."]
+    parts += [f"Stages that a table can show: {', '.join(f'`{stage}`' for stage in found.stages)}."]
+    parts += ["## Algorithm", algorithm(f"{module}:{attribute}")]
+    for listed in found.departures:
+        parts += [f"## Departures {listed.scope}".rstrip(), "\n".join(listed.items)]
+    if found.special_cases:
+        parts += ["## Special cases", found.special_cases[0].upper() + found.special_cases[1:]]
+    declared = declarations(f"{module}:{attribute}")
+    rows = [
+        f"| `{h.name}` | {h.default} | {h.allowed} | {h.meaning} | {declared[h.name]} |" for h in found.hyperparameters
+    ]
+    head = "| name | default | allowed | meaning | declared in |\n|---|---|---|---|---|\n"
+    parts += ["## Hyperparameters", head + "\n".join(rows)]
+    if results:
+        head = f"| suite | {HEADS} |\n{'|---' * (HEADS.count('|') + 2)}|\n"
+        about = "From the committed runs; ± is the standard deviation over seeds. `pflbench explain` has the rest."
+        parts += ["## Results", about, head + "\n".join(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def algorithm(reference: str) -> str:
+    """Source of the method's functions, from its own file or from those of its bases."""
+    chosen: dict[str, str] = {}
+    for one in lineage(reference) or ():
+        text = names.source_file(one.reference).read_text(encoding="utf-8")
+        if one.module == "pflbench.methods.base":
+            continue
+        for item in one.node.body:
+            if isinstance(item, ast.FunctionDef) and item.name in SHOWN and item.name not in chosen:
+                code = ast.get_source_segment(text, item, padded=True) or ""
+                chosen[item.name] = "\n".join(line[4:] for line in code.splitlines())
+    return "```python\n" + "\n\n\n".join(chosen[name] for name in SHOWN if name in chosen) + "\n```"
+
+
+def declarations(reference: str) -> dict[str, str]:
+    """Links to the classes that declare a method's hyperparameters, by name: itself, or a base."""
+    found: dict[str, str] = {}
+    for one in lineage(reference) or ():
+        module, attribute = names.split_reference(one.reference)
+        link = f"[`{attribute}`](../../{'/'.join(module.split('.'))}.py)"
+        found |= {ast.unparse(node.target): link for node in one.node.body if isinstance(node, ast.AnnAssign)} | found
+    return found
+
+
+def compared() -> dict[str, list[str]]:
+    """Lines of a table for each method: its results in every suite, beside the paper's numbers."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for suite in sorted(available()):
+        for cell in results_of(suite):
+            found[cell["method"]].append(f"| `{suite}` | {line(cell)} |")
+    return found
