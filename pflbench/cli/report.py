@@ -144,8 +144,8 @@ def _check_format(format: str, caption: str | None, bare: bool) -> None:
 def _say_lacking(tables: Iterable[Table]) -> None:
     """Say on standard error which runs of these tables are missing, and the command that computes them."""
     for one in tables:
-        if one.lacking:
-            common.errors().print(f"{one.suite} ({one.profile}): {one.lacking}")
+        if one.missing:
+            common.errors().print(f"{one.suite} ({one.profile}): {one.missing}")
 
 
 @asking(("profile", "rounds", "seeds", "overrides"))

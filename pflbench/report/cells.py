@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.errors import PflbenchError
-from pflbench.report.gap import gap
 from pflbench.report.reading import (
     EVERYBODY,
     WINDOW,
@@ -26,7 +25,7 @@ from pflbench.report.reading import (
     scored,
     smallest,
 )
-from pflbench.report.table import CellValue, Recent
+from pflbench.report.table import CellValue, Gap, Recent
 from pflbench.report.text import ranges
 from pflbench.report.verdict import COMPARED, ENOUGH_SEEDS, verdict
 from pflbench.result import RunResult
@@ -276,4 +275,27 @@ def recent(results: Sequence[RunResult], reading: Reading) -> Recent | None:
         step=float(np.abs(np.diff(values)).max()),
         last=float(values[:, -1].mean()),
         deviation=float(values.std(axis=1, ddof=1).mean()),
+    )
+
+
+def gap(results: Sequence[RunResult], reading: Reading) -> Gap | None:
+    """Last round, mean of the last ten and best round of a cell's finished runs, by seed.
+
+    None where no run was scored in several rounds. The best round is chosen by what it is scored on, so it is
+    optimistic, and shown only where it is asked for. Some papers' numbers look like it.
+    """
+    every = {result.spec.seed: by_round(result, reading) for result in results}
+    walks = {seed: walk for seed, walk in every.items() if len(walk) > 1}
+    if not walks:
+        return None
+    at = {seed: max(walk, key=lambda round, walk=walk: walk[round]) for seed, walk in walks.items()}  # type: ignore[misc]
+    lasts = {seed: list(walk.values())[-WINDOW:] for seed, walk in walks.items()}
+    return Gap(
+        last={seed: values[-1] for seed, values in lasts.items()},
+        recent={seed: float(np.mean(values)) for seed, values in lasts.items()},
+        best={seed: walk[at[seed]] for seed, walk in walks.items()},
+        at=at,
+        averaged=(min(map(len, lasts.values())), max(map(len, lasts.values()))),
+        scored=(min(map(len, walks.values())), max(map(len, walks.values()))),
+        alone=tuple(sorted(every.keys() - walks.keys())),
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pflbench.errors import unknown
 from pflbench.names import without_folder
 from pflbench.report import text
+from pflbench.report.facts import facts
 from pflbench.report.table import Row, Table
 from pflbench.report.text import grouped, number
 from pflbench.report.unlisted import EXTRA
@@ -23,13 +24,18 @@ def compact(table: Table, compare: bool = True) -> Table:
     `compare`: whether a line counts the cells by their verdicts.
     """
     left = filled(table)
-    compared = _against(table) if compare else []
     scored = _scored((*left.rows, *left.extra), table.unit) if table.unit else ""
     full = "--full shows all rows and columns, and what they rest on."
-    last = " ".join(filter(None, (scored, table.summary, full)))
+    summary = [scored, *(table.texts("seeds", "progress") if table.unit else ()), full]
     return replace(
         left,
-        footer=(*table.warnings, *compared, *_marks(table), *([table.lacking] if table.lacking else []), last),
+        facts=(
+            *(fact for fact in table.facts if fact.severity == "warning"),
+            *facts("verdict", *(_against(table) if compare else ())),
+            *facts("sources", *_marks(table)),
+            *facts("missing", table.missing),
+            *facts("progress", " ".join(filter(None, summary))),
+        ),
         brief=True,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from pflbench.commands import command
-from pflbench.report import footer
+from pflbench.report import facts
 from pflbench.report.evidence import Facts
 from pflbench.report.explaining import Explanation
 from pflbench.report.reading import WINDOW
@@ -268,7 +268,7 @@ def _of_the_last_rounds(of: Explanation) -> Iterator[str]:
 
 def _over_rounds(of: Explanation) -> str:
     """The comparison of the last scored rounds with the paper's number; empty without one."""
-    told = footer.over_rounds(of.value, of.table.layout.decimals)
+    told = facts.over_rounds(of.value, of.table.layout.decimals)
     return f", {told}" if told else ""
 
 

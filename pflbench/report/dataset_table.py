@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pflbench.commands import command, public_folder
-from pflbench.report import footer
 from pflbench.report.cells import spread_word, summarize
+from pflbench.report.facts import Fact, facts, paper, shortfall
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import ranges
 from pflbench.store import Store
@@ -34,26 +34,29 @@ def lay_out_counts(table: CountTable, store: Store) -> Table:
         extra=(),
         decimals=0,
         blocks=False,
-        footer=tuple(line for line in _footer(table, found, store.root) if line),
+        facts=tuple(_facts(table, found, store.root)),
         comparable=not table.shortfall.runs,
         unit="",
     )
 
 
-def _footer(table: CountTable, found: Mapping[str, Sequence[Counts]], results: Path) -> Iterator[str]:
-    """The lines below the table, some of them empty. `found`: what was counted, by the dataset's id."""
+def _facts(table: CountTable, found: Mapping[str, Sequence[Counts]], results: Path) -> Iterator[Fact]:
+    """Facts of the table. `found`: stored counts, by the dataset's id."""
     varies = any(len({one[:-1] for one in counts}) > 1 for counts in found.values())
     there = [f"{found[one.id][0].data[:12]} ({one.title})" for one in table.datasets if found[one.id]]
     missing = ", ".join(one.title for one in table.datasets if not found[one.id])
-    yield from (footer.shortfall(table), footer.paper(table))
-    yield "Counted: train, the clients' support images; test, their query images; classes, the labels of both."
+    yield from facts("shortfall", shortfall(table))
+    yield from facts("protocol", paper(table))
+    counted = "Counted: train, the clients' support images; test, their query images; classes, the labels of both."
+    yield Fact("selection", counted)
     pm = f" ± is the {spread_word(table.spread)} over seeds." if table.shows_spread else ""
-    yield f"Seeds: {ranges(table.seeds)}.{f' Where they differ, the mean stands there.{pm}' if varies else ''}"
-    yield f"Data: {', '.join(there)}." if there else ""
+    means = f" Where they differ, the mean stands there.{pm}" if varies else ""
+    yield Fact("seeds", f"Seeds: {ranges(table.seeds)}.{means}")
+    yield from facts("data", f"Data: {', '.join(there)}." if there else "")
     if missing:
         counts = command("run", f" {table.command}", public_folder(results))
-        yield f"Not counted yet: {missing}. `{counts}` counts what the datasets hold."
-    yield from table.notes
+        yield Fact("missing", f"Not counted yet: {missing}. `{counts}` counts what the datasets hold.")
+    yield from facts("note", *table.notes)
 
 
 def _counted(dataset: ToCount, store: Store) -> list[Counts]:

@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from pflbench.report import footer
+from pflbench.report import facts
 from pflbench.report.conclusion import KINDS, conclusion, difference
 from pflbench.report.evidence import Facts
 from pflbench.report.explaining import Explanation, Given, written
@@ -81,7 +81,7 @@ def _head(of: Explanation) -> str:
         f"{of.table.title} ({paper}), profile {of.table.profile}{whole}",
         f"Row     {of.cell.row.title}" + (f" ({of.cell.row.id})" if of.named else " (not in the suite)"),
         f"Column  {of.head.column.setting} ({of.head.column.id})",
-        f"Scored  {stage}: {footer.described(of.cell.stage, of.run)}",
+        f"Scored  {stage}: {facts.described(of.cell.stage, of.run)}",
     ]
     if further := [of.whole.head(cell).label or cell.stage for cell in of.cells if cell is not of.cell]:
         lines.append(f"Also shown: {', '.join(further)} (name it with --stage).")
@@ -182,7 +182,7 @@ def _trials(of: Explanation) -> Iterator[Passage]:
         run = one.run
         other = f"{run.dataset.name}, {run.clients} clients, {count(run.rounds, 'round')}"
         where = "in this column's setting" if one.same else f"in another setting ({other})"
-        models = footer.described(one.stage, of.run.model_copy(update={"validation": run.validation}))
+        models = facts.described(one.stage, of.run.model_copy(update={"validation": run.validation}))
         share = f"{100 * run.validation:g} % of each client's training images"
         when = f"after round {run.rounds}" if one.read_as == "last" else f"mean over the last {WINDOW} scored rounds"
         yield f"Seed {run.seed}, {where}: {models}; scored on a held-out {share}, {when}:", ""

@@ -12,7 +12,7 @@ from pflbench import catalog
 from pflbench.catalog import MethodInfo
 from pflbench.errors import PflbenchError, UsageError, unknown
 from pflbench.names import Places, is_reference, split_reference, without_folder
-from pflbench.report import footer
+from pflbench.report import facts
 from pflbench.report.evidence import Facts
 from pflbench.report.layout import lay_out
 from pflbench.report.methods import Said, of_method, of_source
@@ -131,14 +131,14 @@ class Explanation:
         """How the number is read from the scores, in sentences."""
         table, grid = self.table, dict.fromkeys(self.table.places, self.value)
         lines = [
-            footer.selection(table.cells),
-            footer.clients(table),
-            footer.seeds(table.cells, [self.value], table.spread if table.shows_spread else None),
-            footer.rounds(table),
-            footer.chains(table),
-            footer.plain(table, grid),
-            footer.left_out(table, grid),
-            *footer.choices(table, grid),
+            facts.selection(table.cells),
+            facts.clients(table),
+            facts.seeds(table.cells, [self.value], table.spread if table.shows_spread else None),
+            facts.rounds(table),
+            facts.chains(table),
+            facts.plain(table, grid),
+            facts.left_out(table, grid),
+            *facts.choices(table, grid),
         ]
         return [line for line in lines if line]
 
@@ -251,7 +251,7 @@ def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Given]:
     if run.draws != "shared":
         found["draws"] = run.draws
     if run.after:
-        found["after"] = footer.before(run)
+        found["after"] = facts.before(run)
     if cell.stage == "finetuned" and run.scoring.finetune is not None:
         rule = run.scoring.finetune
         found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}

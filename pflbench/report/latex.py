@@ -16,8 +16,6 @@ from pflbench.report.text import View, views
 from pflbench.suite.cells import ColumnHead
 
 NEEDS = r"% Needs \usepackage{booktabs,graphicx} in the preamble."
-CAPTION = "Seeds:"
-"""How the line of the footer begins that stands in the caption. All others are comments."""
 EMPTY = r"$\cdot$"
 """A cell without a number."""
 
@@ -65,7 +63,7 @@ def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = 
     """
     table = filled(table) if any(table.shown) else table
     unit = f" {table.unit}." if table.unit else ""
-    seeds = [line for line in table.footer if line.startswith(CAPTION)]
+    seeds = table.texts("seeds")
     above = [f"{table.title}.{unit}", *seeds] if caption is None else [caption]
     grids = [_grid(table, view) for view in views(table)]
     notes = _comments(table.footer if bare or caption is not None else (n for n in table.footer if n not in seeds))

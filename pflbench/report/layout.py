@@ -9,18 +9,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pflbench.commands import public_folder
 from pflbench.report.beside import compared, protocol_of
 from pflbench.report.cells import Read, read, settle, value
 from pflbench.report.compact import rows_of
+from pflbench.report.facts import facts, missing, table_facts
 from pflbench.report.fairness import fairness
-from pflbench.report.footer import footer
-from pflbench.report.lacking import lacking
 from pflbench.report.present import extra
+from pflbench.report.provenance import ShownRun, shown_runs
 from pflbench.report.reading import Shelf
 from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
-from pflbench.report.trials import cautions
-from pflbench.report.used import Used, runs_used
 from pflbench.report.verdict import MARGIN
 from pflbench.report.versions import apart, mixtures, outdated
 from pflbench.report.versus import held_against
@@ -44,7 +41,7 @@ class Filled:
         found: What was read of each cell.
         grid: The numbers.
         guests: Titles of the extra rows, by id.
-        used: The stored runs behind the cells.
+        runs: The stored runs behind the cells.
         mixed: Lines on the columns that mix data or versions, by the column's id.
         spare: Finished runs with the settings of this table that it does not show.
         older: Sentences on runs of other versions of data and networks.
@@ -59,7 +56,7 @@ class Filled:
     found: Mapping[tuple[str, str], list[Read]]
     grid: Grid
     guests: dict[str, str]
-    used: Sequence[Used]
+    runs: Sequence[ShownRun]
     mixed: Mapping[str, str]
     spare: Sequence[RunSpec]
     older: Sequence[str]
@@ -98,7 +95,7 @@ class Filled:
             found=_of_rows(self.found, rows),
             grid=_of_rows(self.grid, rows),
             guests=guests,
-            used=[one for one in self.used if one.row in titles],
+            runs=[one for one in self.runs if one.row in titles],
             mixed={column: line for column, line in self.mixed.items() if column in there},
             spare=[run for run in self.spare if run.method.name in trained],
             older=_left_over(table, [], self.shelf)[1],
@@ -173,7 +170,7 @@ def fill(
     found = {place: read(cell, shelf) for place, cell in cells.items()}
     # After the reading: only then are damaged files known.
     guests = {cell.row.id: cell.row.title for cell in beside.cells}
-    used = runs_used(cells, {row.id: row.title for row in table.rows} | guests, shelf.stored)
+    used = shown_runs(cells, {row.id: row.title for row in table.rows} | guests, shelf.stored)
     mixed = mixtures(table, used)
     grid = _grid(table, cells, found, mixed, shelf)
     return Filled(
@@ -244,21 +241,12 @@ def finished(
     named = {row.id: row.title for row in of.table.rows}
     names = {row.id: row.name for row in of.table.rows}
     named |= {one.id: one.title for one in of.table.derived if one.axis == "rows"}
-    every = [_rows(titles, names, of.used, grid | differences, columns) for titles in (named, of.guests)]
+    every = [_rows(titles, names, of.runs, grid | differences, columns) for titles in (named, of.guests)]
     rows, extra = rows_of(every[0], every[1], methods)
+    of = replace(of, grid=grid)
     if methods:
-        of = replace(of, grid=grid).only({row.id for row in (*rows, *extra)}, methods)
-        grid = of.grid
-    table, guests = of.table, of.guests
-    named = {row.id: row.title for row in table.rows}
-    told_of = public_folder(of.shelf.root)
-    mixed = list(of.mixed.values())
-    lines, warnings, summary = footer(
-        table, grid, named | guests, of.used, mixed, of.spare, [*of.older, *of.notes.values()], told_of
-    )
-    public = lacking(table, grid, told_of, of.shelf.failed)
-    filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
-    done = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}
+        of = of.only({row.id for row in (*rows, *extra)}, methods)
+    table = of.table
     return Table(
         suite=table.suite,
         title=table.heading + _READ[of.read_as],
@@ -268,10 +256,8 @@ def finished(
         extra=extra,
         decimals=table.layout.decimals,
         blocks=table.layout.blocks == "group",
-        footer=(*lines, *cautions(table.cells, done, of.shelf), *([public] if public else []), *told),
-        warnings=(*warnings, *told),
-        summary=summary,
-        lacking=lacking(table, grid, of.shelf.root, of.shelf.failed),
+        facts=(*table_facts(of), *facts("beside", *told, severity="warning")),
+        missing=missing(table, of.grid, of.shelf.root, of.shelf.failed),
         comparable=not table.shortfall.runs,
         read_as=of.read_as,
         versus=against,
@@ -310,7 +296,7 @@ def _mark_best(grid: Grid, table: Expansion) -> None:
 def _rows(
     titles: Mapping[str, str],
     names: Mapping[str, str],
-    used: Sequence[Used],
+    used: Sequence[ShownRun],
     grid: Grid,
     columns: Sequence[ColumnHead],
 ) -> tuple[Row, ...]:

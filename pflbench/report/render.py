@@ -265,8 +265,8 @@ def _terminal(table: Table, compare: bool, width: int | None, color: bool) -> st
             say("")
         for columns in _beside(table, view, width, color):
             console.print(_block(table, view, columns, color))
-    for entry in table.footer:
-        say(entry, "yellow" if entry.startswith(("†", "Failed")) else "")
+    for fact in table.facts:
+        say(fact.text, "yellow" if fact.kind in ("mixed", "failed") else "")
     for one in appendix.appendices(table, compare):
         say("")
         say(one.title, "bold")

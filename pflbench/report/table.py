@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pflbench.report.statistics import LEVEL, Interval, Paired
 from pflbench.report.verdict import Verdict
 from pflbench.suite.cells import ColumnHead, ReadAs, Reference
+
+if TYPE_CHECKING:
+    from pflbench.report.facts import Fact, Kind
 
 
 class Recent(NamedTuple):
@@ -232,7 +235,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A finished table: `rows` as the paper has them, `extra` runs that the suite does not name, footer lines."""
+    """A finished table: `rows` as the paper has them, `extra` runs that the suite does not name, and its facts."""
 
     suite: str
     title: str
@@ -242,27 +245,37 @@ class Table:
     extra: tuple[Row, ...]
     decimals: int
     blocks: bool
-    footer: tuple[str, ...]
+    facts: tuple[Fact, ...]
     comparable: bool = True
     """False where the footer says of the whole table that it does not compare with the paper."""
-    warnings: tuple[str, ...] = ()
-    """The footer's lines that nobody may miss."""
     read_as: ReadAs = "last"
     """In which of the scored rounds its cells are read."""
     beside: bool = False
     """Whether another suite's numbers and the ranks stand beside its own."""
-    summary: str = ""
-    """Seeds, spread and number of runs in a line."""
     versus: Versus | None = None
     """Its cells held against a rival's."""
     unit: str = "Accuracy in %"
     """Unit of its numbers; empty for counts."""
     brief: bool = False
     """Whether it is the short form, whose list beside the paper's numbers has no footnotes."""
-    lacking: str = ""
+    missing: str = ""
     """Which runs of the suite are not done, and the command that computes them; empty if all are."""
     fairness: Mapping[tuple[str, str], Fairness] | None = None
     """Where it is asked for: how cells are spread over clients, by the ids of row and head."""
+
+    @property
+    def footer(self) -> tuple[str, ...]:
+        """Texts of all facts."""
+        return tuple(fact.text for fact in self.facts)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Texts of the facts that every format shows."""
+        return tuple(fact.text for fact in self.facts if fact.severity == "warning")
+
+    def texts(self, *kinds: Kind) -> list[str]:
+        """Texts of the facts of these kinds."""
+        return [fact.text for fact in self.facts if fact.kind in kinds]
 
     @property
     def shown(self) -> Iterator[tuple[Row, ColumnHead, CellValue]]:

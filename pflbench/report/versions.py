@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pflbench.report.provenance import ShownRun
 from pflbench.report.text import grouped, ranges
-from pflbench.report.used import Used
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import Expansion
 
@@ -17,7 +17,7 @@ _Shares = Mapping[str, Sequence[tuple[str, int]]]
 """Who has which version of something: by version, rows and seeds."""
 
 
-def mixtures(table: Expansion, used: Sequence[Used]) -> dict[str, str]:
+def mixtures(table: Expansion, used: Sequence[ShownRun]) -> dict[str, str]:
     """For each column whose runs mix data, or versions of a method, dataset, partition or network: a line saying so.
 
     What a user's dataset or partition reads may depend on the seed, so its content may differ between seeds. Several
@@ -48,7 +48,7 @@ def mixtures(table: Expansion, used: Sequence[Used]) -> dict[str, str]:
     return lines
 
 
-def _alike(done: Sequence[Used]) -> dict[tuple[str, str], str]:
+def _alike(done: Sequence[ShownRun]) -> dict[tuple[str, str], str]:
     """By kind and version of code, the first of the versions here that compute the same, see `usercode.Code.digest`."""
     found, first = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
     for one in done:
@@ -61,7 +61,7 @@ def _alike(done: Sequence[Used]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _own(done: Sequence[Used], alike: Mapping[tuple[str, str], str]) -> list[tuple[str, _Shares]]:
+def _own(done: Sequence[ShownRun], alike: Mapping[tuple[str, str], str]) -> list[tuple[str, _Shares]]:
     """The datasets, partitions and networks of a user's of which these runs have several, and who has which.
 
     `alike`: versions of equal code, see `_alike`.
@@ -74,7 +74,7 @@ def _own(done: Sequence[Used], alike: Mapping[tuple[str, str], str]) -> list[tup
     return mixed + [(what, shares) for what, shares in read.items() if _mixed(shares)]
 
 
-def _shares(told: Iterable[tuple[str, str, Used]]) -> dict[str, _Shares]:
+def _shares(told: Iterable[tuple[str, str, ShownRun]]) -> dict[str, _Shares]:
     """Who has which version of what; `told`: what, the version, and a run that has it."""
     found = grouped((what, (version, (one.row, one.stored.spec.seed))) for what, version, one in told)
     return {what: grouped(versions) for what, versions in found.items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pflbench.errors import UsageError
-from pflbench.report.gap import gap
+from pflbench.report.cells import gap
 from pflbench.report.layout import lay_out
 from pflbench.report.reading import readable
 from pflbench.report.render import render

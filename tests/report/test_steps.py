@@ -13,8 +13,8 @@ from pflbench.engine.costs import SECOND
 from pflbench.report.figures.make import draw_runs
 from pflbench.report.figures.panels import Point, to_csv
 from pflbench.report.figures.pictures import picture
+from pflbench.report.provenance import DOWN, GRADIENTS, SECONDS, UP, beside, costs, unknown_costs
 from pflbench.report.reading import Shelf
-from pflbench.report.used import DOWN, GRADIENTS, SECONDS, UP, beside, costs, unknown_costs
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.figure import Steps

@@ -11,11 +11,11 @@ from pflbench.errors import UsageError
 from pflbench.report.cells import read, value
 from pflbench.report.figures.panels import DIFFERENCE, Drawing, Panel, Point, Series
 from pflbench.report.figures.parts import comma_list, mixed, said_of
+from pflbench.report.provenance import shown_runs
 from pflbench.report.ranking import Ranking, chosen, independent, shared
 from pflbench.report.reading import Shelf
 from pflbench.report.statistics import Floats, critical_difference, friedman, rank_intervals, ranks
 from pflbench.report.text import grouped
-from pflbench.report.used import runs_used
 from pflbench.report.versions import mixtures
 from pflbench.suite.cells import Expansion
 from pflbench.units import count
@@ -56,7 +56,7 @@ def critical(table: Expansion, shelf: Shelf) -> Drawing:
 
 def _columns(table: Expansion, shelf: Shelf) -> list[Ranking]:
     """The table's columns with the values of their rows."""
-    used = runs_used(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
+    used = shown_runs(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
     several = mixtures(table, used)
     found = []
     for head in table.heads:

@@ -27,9 +27,9 @@ from pflbench.report.figures.parts import (
 )
 from pflbench.report.figures.tsne import draw as draw_tsne
 from pflbench.report.holdings import Ints
+from pflbench.report.provenance import COUNTED, beside, costs, unknown_costs
 from pflbench.report.reading import Shelf, by_round, by_step
 from pflbench.report.text import ranges
-from pflbench.report.used import COUNTED, beside, costs, unknown_costs
 from pflbench.result import RunResult
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.figure import Across, FromRuns, Histogram, Kde, Scatter, Steps, Tsne

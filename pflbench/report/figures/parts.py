@@ -9,9 +9,9 @@ from pflbench.classes import declared
 from pflbench.names import Places
 from pflbench.report.figures.over_seeds import rows_of
 from pflbench.report.figures.panels import Panel
+from pflbench.report.provenance import packaged, shown_runs
 from pflbench.report.reading import Shelf
 from pflbench.report.text import grouped, ranges
-from pflbench.report.used import packaged, runs_used
 from pflbench.report.versions import mixtures
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
 
@@ -148,5 +148,5 @@ def meta_learned(cell: Cell, places: Mapping[str, Places]) -> bool:
 
 def mixed(table: Expansion, shelf: Shelf) -> list[str]:
     """Warnings of columns whose runs saw different data, or are of different versions of a method; what came along."""
-    used = runs_used(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
+    used = shown_runs(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
     return [*mixtures(table, used).values(), *filter(None, [packaged(used)])]

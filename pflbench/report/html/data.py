@@ -16,17 +16,17 @@ from pflbench.report import text
 from pflbench.report.appendix import versus_notes
 from pflbench.report.beside import side_by_side
 from pflbench.report.cells import Read
+from pflbench.report.facts import over_rounds
 from pflbench.report.fairness import fairness
-from pflbench.report.footer import over_rounds
 from pflbench.report.html.clients import Clients, clients, drawn
 from pflbench.report.html.equal import COSTS, AtEqualCost, at_equal_cost
 from pflbench.report.html.escape import discreet
 from pflbench.report.html.grid import Place, keys, places
 from pflbench.report.layout import Filled
+from pflbench.report.provenance import beside, costs
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
 from pflbench.report.unlisted import EXTRA, short_name
-from pflbench.report.used import beside, costs
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, Expansion, ReadAs
@@ -240,7 +240,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
                 versus.setdefault(row, {})[place.key] = held(against.cells[of], wide.decimals, pool)
     return {
         "title": wide.title,
-        "footer": [pool.add(discreet(line)) for line in wide.footer if line not in wide.warnings],
+        "footer": [pool.add(discreet(one.text)) for one in wide.facts if one.severity != "warning"],
         "cells": cells,
         "versus": versus,
         "rivals": {

@@ -19,8 +19,8 @@ from pflbench.report.html.data import Pool, Sheet, sheet_data
 from pflbench.report.html.escape import discreet, embedded, link
 from pflbench.report.html.grid import Block, blocks
 from pflbench.report.html.methods import Described, sections
+from pflbench.report.provenance import COUNTED
 from pflbench.report.table import CellValue, Row, Table
-from pflbench.report.used import COUNTED
 from pflbench.report.verdict import RULE
 from pflbench.suite.cells import ReadAs
 from pflbench.suite.said import Departure
@@ -167,7 +167,7 @@ def _section(sheet: Sheet, others: Sequence[Sheet]) -> Mapping[str, Any]:
         "run": discreet(command("run", sheet.part.options + " --redo failed" * failed, sheet.results)),
         "missing": sheet.fills and any(value and not value.complete for row in sheet.table.rows for value in row.cells),
         "warnings": [discreet(line) for line in table.warnings],
-        "footer": [discreet(line) for line in table.footer if line not in table.warnings],
+        "footer": [discreet(fact.text) for fact in table.facts if fact.severity != "warning"],
         "blocks": [_block(table, block) for block in blocks(table)],
     }
 

@@ -33,7 +33,7 @@ Costs = Sequence[tuple[str, Mapping[str, float]]]
 """Rows by their titles, once for each column, with what a round costs there by the names of `COSTS`."""
 
 
-class Used(NamedTuple):
+class ShownRun(NamedTuple):
     """A stored run and the place where the table shows it: row by title, the suite's column by id and by title."""
 
     row: str
@@ -52,15 +52,15 @@ class Used(NamedTuple):
         return self.stored.failure is None
 
 
-def runs_used(
+def shown_runs(
     cells: Mapping[tuple[str, str], Cell], titles: Mapping[str, str], stored: Mapping[str, Stored]
-) -> list[Used]:
+) -> list[ShownRun]:
     """Every stored run once for each row and column of the suite that it stands in.
 
     `cells` by the ids of row and head; `titles` of the rows, by id; `stored` by id.
     """
     found = {
-        (row, cell.column.id, run.id): Used(titles[row], cell.column.id, cell.column.setting, stored[run.id])
+        (row, cell.column.id, run.id): ShownRun(titles[row], cell.column.id, cell.column.setting, stored[run.id])
         for (row, _), cell in cells.items()
         for run in cell.needed
         if run.id in stored
@@ -68,7 +68,7 @@ def runs_used(
     return list(found.values())
 
 
-def progress(cells: Iterable[Cell], used: Iterable[Used]) -> str:
+def progress(cells: Iterable[Cell], used: Iterable[ShownRun]) -> str:
     """How many of the suite's runs are done and failed."""
     asked = {run.id for cell in cells for run in cell.needed}
     done = {u.stored.spec.id: u.done for u in used if u.stored.spec.id in asked}
@@ -76,7 +76,7 @@ def progress(cells: Iterable[Cell], used: Iterable[Used]) -> str:
     return f"Runs of the suite: {len(done) - failed} of {len(asked)} done, {failed} failed."
 
 
-def failures(used: Iterable[Used]) -> list[str]:
+def failures(used: Iterable[ShownRun]) -> list[str]:
     """One line per distinct error, naming where it happened."""
     failed = [
         (u, (u.stored.failure.strip().splitlines() or ["no message"])[0]) for u in used if u.stored.failure is not None
@@ -91,7 +91,7 @@ def failures(used: Iterable[Used]) -> list[str]:
     return [f"Failed: {error} ({'; '.join(where)})" for error, where in places.items()]
 
 
-def provenance(done: Sequence[Stored]) -> str:
+def environments(done: Sequence[Stored]) -> str:
     """The commits, devices and versions of torch."""
 
     def told(key: str) -> list[str]:
@@ -103,7 +103,7 @@ def provenance(done: Sequence[Stored]) -> str:
     return f"Commit: {commit}. Device: {device}. torch: {torch}." if done else ""
 
 
-def packaged(used: Sequence[Used]) -> str:
+def packaged(used: Sequence[ShownRun]) -> str:
     """Which of the runs came with pflbench, so that they were not made here."""
     came = {u.stored.spec.id for u in used if u.stored.packaged}
     if not came:
@@ -114,7 +114,7 @@ def packaged(used: Sequence[Used]) -> str:
     return f"Packaged reference runs, which came with pflbench {__version__}: {len(came)} of {shown}{of}."
 
 
-def doubts(table: Expansion, used: Sequence[Used], done: Iterable[Stored]) -> list[str]:
+def doubts(table: Expansion, used: Sequence[ShownRun], done: Iterable[Stored]) -> list[str]:
     """Whose method was not held against the contract, and whose numbers were not finite, and went on without them."""
     rows = ", ".join(dict.fromkeys(u.row for u in used if u.stored.provenance.get("unchecked")))
     fell = {(s.spec.method.name, s.spec.seed): s.provenance["guards"] for s in done if s.provenance.get("guards")}
@@ -126,7 +126,7 @@ def doubts(table: Expansion, used: Sequence[Used], done: Iterable[Stored]) -> li
     ]
 
 
-def own_values(table: Expansion, used: Iterable[Used]) -> str:
+def own_values(table: Expansion, used: Iterable[ShownRun]) -> str:
     """The hyperparameters of rows that the suite does not name: nobody has chosen them to compare with its rows."""
     suites = {row.title for row in table.rows}
     values = grouped(
@@ -147,7 +147,7 @@ def shared(done: Iterable[Stored]) -> str:
     return f"Several clients hold the same {where} (by seed)." if where else ""
 
 
-def data(table: Expansion, used: Iterable[Used]) -> str:
+def data(table: Expansion, used: Iterable[ShownRun]) -> str:
     """What identifies the data of each column."""
     hashes = grouped((u.column, (u.stored.spec.dataset.content or u.data_hash)[:12]) for u in used if u.done)
     line = per_column(table, {column: " / ".join(several) for column, several in hashes.items()})
@@ -162,7 +162,7 @@ def per_column(table: Expansion, texts: Mapping[str, str]) -> str:
     return ", ".join(f"{text} ({', '.join(names)})" for text, names in columns.items())
 
 
-def spare(cells: Iterable[Cell], used: Iterable[Used], runs: Iterable[RunSpec]) -> list[str]:
+def spare(cells: Iterable[Cell], used: Iterable[ShownRun], runs: Iterable[RunSpec]) -> list[str]:
     """How many of these stored runs no column shows, and why."""
     asked, shown = {run.seed for cell in cells for run in cell.needed}, {one.stored.spec.id for one in used}
     left = {run.id: run for run in runs if run.id not in shown}.values()
@@ -177,7 +177,7 @@ def spare(cells: Iterable[Cell], used: Iterable[Used], runs: Iterable[RunSpec]) 
     return lines
 
 
-def cost_lines(used: Iterable[Used]) -> list[str]:
+def cost_lines(used: Iterable[ShownRun]) -> list[str]:
     """What a round costs each row: from least to most where its columns differ."""
     done: dict[tuple[str, str], list[Stored]] = {}
     for one in used:

@@ -1,26 +1,83 @@
-"""The lines under a table: which protocol, what its numbers are, and where they come from."""
+"""Facts: everything to be said of a table or a cell, each once. All formats choose from these records."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pflbench.commands import DEFAULT_RESULTS, command
-from pflbench.report import used as made
+from pflbench.commands import DEFAULT_RESULTS, command, public_folder
+from pflbench.report import provenance
 from pflbench.report.cells import spread_word
-from pflbench.report.gap import gap_lines
+from pflbench.report.provenance import per_column
 from pflbench.report.reading import WINDOW, concerned
 from pflbench.report.statistics import LEVEL
-from pflbench.report.table import CellValue, Grid
+from pflbench.report.table import CellValue, Gap, Grid
 from pflbench.report.text import MARKS, SWINGS, apart, grouped, number, ranges
-from pflbench.report.used import Used, per_column
+from pflbench.report.trials import cautions
 from pflbench.report.verdict import COMPARED
 from pflbench.spec import RunSpec
-from pflbench.suite.cells import Caption, Cell, ColumnHead, Expansion, TableRow
+from pflbench.suite.cells import Caption, Cell, ColumnHead, Expansion, ReadAs, TableRow
 from pflbench.suite.schema import Spread
 from pflbench.units import count
+
+if TYPE_CHECKING:
+    from pflbench.report.layout import Filled
+
+Kind = Literal[
+    "mixed",
+    "failed",
+    "shortfall",
+    "rounds read",
+    "protocol",
+    "departures",
+    "selection",
+    "seeds",
+    "other seeds",
+    "rounds",
+    "choice",
+    "sources",
+    "difference",
+    "precision",
+    "progress",
+    "provenance",
+    "doubt",
+    "data",
+    "not shown",
+    "costs",
+    "note",
+    "version",
+    "tuning",
+    "missing",
+    "beside",
+    "left out",
+    "verdict",
+    "paper",
+    "runs",
+]
+"""Subject of a fact."""
+
+_Seeds = dict[str, dict[str, set[int]]]
+"""Seeds by the titles of rows and columns."""
+
+
+class Fact(NamedTuple):
+    """One thing to be said of a cell, a table or a figure.
+
+    `severity`: a "warning" stands in every format; in `explain`, what is "decisive" stands under "In short".
+    """
+
+    kind: Kind
+    text: str
+    severity: Literal["note", "warning", "decisive"] = "note"
+
+
+def facts(kind: Kind, *texts: str, severity: Literal["note", "warning", "decisive"] = "note") -> list[Fact]:
+    """A fact for each of these texts that is not empty."""
+    return [Fact(kind, text, severity) for text in texts if text]
+
 
 _WEIGHTS = {"clients": "counting the same", "examples": "weighted by its number of test examples"}
 _AVERAGES = {"batches": "unweighted mean over its query batches", "examples": "correct / count"}
@@ -42,62 +99,42 @@ _NAMED = 4
 """Departures from the paper's text that the footer names."""
 
 
-def footer(
-    table: Expansion,
-    grid: Grid,
-    titles: Mapping[str, str],
-    used: Sequence[Used],
-    mixed: Sequence[str],
-    spare: Sequence[RunSpec],
-    older: Sequence[str],
-    results: Path = DEFAULT_RESULTS,
-) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """The lines below a table, the warnings among them, and a summary of seeds, spread and runs in a line.
-
-    `titles`: of all rows, by id; `older`: lines on runs of other versions; `results`: the folder that commands name.
-    """
-    done = list({u.stored.spec.id: u.stored for u in used if u.done}.values())
-    counted = seeds(table.cells, grid.values(), table.spread if table.shows_spread else None)
-    precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
+def table_facts(of: Filled) -> Iterator[Fact]:
+    """Everything to be said of a table, in the order of its footer."""
+    table, grid, runs, results = of.table, of.grid, of.runs, public_folder(of.shelf.root)
+    titles = {row.id: row.title for row in table.rows} | of.guests
+    done = list({one.stored.spec.id: one.stored for one in runs if one.done}.values())
     stages = grouped((value.stage, titles[row]) for (row, _), value in grid.items())
     alike = len(stages) == 1 or table.stages  # or stages head the columns
-    progress, came = made.progress(table.cells, used), made.packaged(used)
-    first = [*mixed, *made.failures(used), shortfall(table)]
-    unlike, doubts = other_seeds(table, grid), made.doubts(table, used, done)
-    read, gaps = read_otherwise(table, grid)
-    lines = [
-        *first,
-        read,
-        f"{paper(table)} Protocol: {table.protocol}.",
-        departures(table, results),
-        selection(table.cells, None if alike else stages),
-        counted,
-        unlike,
-        clients(table),
-        plain(table, grid),
-        left_out(table, grid),
-        rounds(table),
-        chains(table),
-        *gaps,
-        *recent(table, grid),
-        *choices(table, grid),
-        *unprinted(grid, titles),
-        *differences(table),
-        by_chance(grid),
-        f"Precision: {precision}." if precision else "",
-        progress,
-        came,
-        made.provenance(done),
-        *doubts,
-        made.shared(done),
-        made.data(table, used),
-        *made.spare(table.cells, used, spare),
-        *(made.cost_lines(used) if table.layout.costs else []),
-        *table.notes,
-        *older,
-    ]
-    warnings = [*first, read, unlike, *doubts, *older]
-    return tuple(filter(None, lines)), tuple(filter(None, warnings)), " ".join(filter(None, (counted, progress, came)))
+    precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
+    yield from facts("mixed", *of.mixed.values(), severity="warning")
+    yield from facts("failed", *provenance.failures(runs), severity="warning")
+    yield from facts("shortfall", shortfall(table), severity="warning")
+    warning, gaps = other_rounds(table, grid)
+    yield from facts("rounds read", warning, severity="warning")
+    yield from facts("protocol", f"{paper(table)} Protocol: {table.protocol}.")
+    yield from facts("departures", departures(table, results))
+    yield from facts("selection", selection(table.cells, None if alike else stages))
+    yield from facts("seeds", seeds(table.cells, grid.values(), table.spread if table.shows_spread else None))
+    yield from facts("other seeds", other_seeds(table, grid), severity="warning")
+    yield from facts("selection", clients(table), plain(table, grid), left_out(table, grid))
+    yield from facts("rounds", rounds(table), chains(table), *gaps, *recent(table, grid))
+    yield from facts("choice", *choices(table, grid))
+    yield from facts("sources", *unprinted(grid, titles))
+    yield from facts("difference", *differences(table), by_chance(grid))
+    yield from facts("precision", f"Precision: {precision}." if precision else "")
+    yield from facts("progress", provenance.progress(table.cells, runs), provenance.packaged(runs))
+    yield from facts("provenance", provenance.environments(done))
+    yield from facts("doubt", *provenance.doubts(table, runs, done), severity="warning")
+    yield from facts("data", provenance.shared(done), provenance.data(table, runs))
+    yield from facts("not shown", *provenance.spare(table.cells, runs, of.spare))
+    yield from facts("costs", *(provenance.cost_lines(runs) if table.layout.costs else []))
+    yield from facts("note", *table.notes)
+    yield from facts("version", *of.older, *of.notes.values(), severity="warning")
+    filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
+    there = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}
+    yield from facts("tuning", *cautions(table.cells, there, of.shelf))
+    yield from facts("missing", missing(table, grid, results, of.shelf.failed))
 
 
 def departures(table: Expansion, results: Path = DEFAULT_RESULTS) -> str:
@@ -198,7 +235,9 @@ def other_seeds(table: Expansion, grid: Grid) -> str:
         # Of any two that are nested, "(k/n)" says what is missing.
         if not all(a <= b for a, b in itertools.pairwise(sorted(done.values(), key=len)))
     }
-    return f"Rows whose means are of different seeds, and so not to be compared: {_listed(unlike)}." if unlike else ""
+    return (
+        f"Rows whose means are of different seeds, and so not to be compared: {_by_column(unlike)}." if unlike else ""
+    )
 
 
 def _filled(table: Expansion, grid: Grid) -> Iterator[tuple[TableRow, ColumnHead, CellValue]]:
@@ -210,7 +249,7 @@ def _filled(table: Expansion, grid: Grid) -> Iterator[tuple[TableRow, ColumnHead
                 yield row, head, value
 
 
-def _listed(found: Mapping[str, Iterable[str]]) -> str:
+def _by_column(found: Mapping[str, Iterable[str]]) -> str:
     return "; ".join(f"{name}: {', '.join(texts)}" for name, texts in found.items())
 
 
@@ -243,7 +282,7 @@ def plain(table: Expansion, grid: Grid) -> str:
         ours, alike = (number(mean, None, table.layout.decimals) for mean in (value.mean, value.plain))
         if ours != alike:
             found.setdefault(head.name, []).append(f"{row.title} {alike}")
-    return f"With every client counting the same instead, {_listed(found)}." if found else ""
+    return f"With every client counting the same instead, {_by_column(found)}." if found else ""
 
 
 def left_out(table: Expansion, grid: Grid) -> str:
@@ -304,9 +343,9 @@ def recent(table: Expansion, grid: Grid) -> list[str]:
     )
     return [
         f"Means over the last {WINDOW} scored rounds ({', '.join(spans)}) instead of the last one alone, with the "
-        f"range of single runs: {_listed(means)}.",
+        f"range of single runs: {_by_column(means)}.",
         f"From one of these rounds to the next, a run moves by up to {number(step, None, 1)} points ({title}).",
-        *([f"{SWINGS} {SWINGING}: {_listed(swing)}."] if swing else []),
+        *([f"{SWINGS} {SWINGING}: {_by_column(swing)}."] if swing else []),
     ]
 
 
@@ -318,14 +357,54 @@ def over_rounds(value: CellValue, decimals: int) -> str:
     return f"{apart(found.mean - theirs.mean, found.verdict, decimals)} from the paper: {found.verdict.label}"
 
 
-def read_otherwise(table: Expansion, grid: Grid) -> tuple[str, list[str]]:
-    """Where not the last round is read: what is, and how far that is from the last round."""
-    read_as = {cell.reading.read_as for cell in table.cells} - {"last"}
-    if not read_as:
+def other_rounds(table: Expansion, grid: Grid) -> tuple[str, list[str]]:
+    """A warning on a table that does not show the last round, and the gap of each cell; empty for the last round."""
+    chosen = {cell.reading.read_as for cell in table.cells} - {"last"}
+    if not chosen:
         return "", []
-    return gap_lines(
-        read_as.pop(), [(row, head, value.gap) for row, head, value in _filled(table, grid)], table.layout.decimals
-    )
+    (read_as,), decimals = chosen, table.layout.decimals
+    cells = [(row, head, value.gap) for row, head, value in _filled(table, grid)]
+    there = [(row, head, one) for row, head, one in cells if one is not None]
+    averaged = [number for *_, one in there for number in one.averaged]
+    word = "best round" if read_as == "best" else f"last {max(averaged, default=0)} scored rounds"
+    said = []
+    if read_as == "best":
+        said += ["Optimistic: each number is of its runs' best round, chosen on the data that it is scored on."]
+        said += _chances(there)
+    elif averaged:
+        span = min(averaged), max(averaged)
+        said.append(f"Each number is the mean over its runs' last {_numbers(span)} scored rounds.")
+    alone = [f"{row.title} ({head.name})" for row, head, one in cells if one is None]
+    alone += [f"{row.title} ({head.name}, {_seed_list(one.alone)})" for row, head, one in there if one.alone]
+    if alone:
+        said.append(f"Scored in one round only, which is read: {', '.join(alone)}.")
+    apart = grouped((head.name, f"{row.title} {_gap(one, read_as, decimals)}") for row, head, one in there)
+    lines = [f"The {word} minus the last round, {at}: {'; '.join(texts)}." for at, texts in apart.items()]
+    return " ".join(said), lines
+
+
+def _chances(cells: Sequence[tuple[TableRow, ColumnHead, Gap]]) -> list[str]:
+    """Of how many rounds each cell has the best, where they are not equally many."""
+    found = grouped((one.scored, f"{row.title} ({head.name})") for row, head, one in cells)
+    parts = (f"of {_numbers(numbers)}: {', '.join(names)}" for numbers, names in sorted(found.items()))
+    said = f"The more rounds are scored, the higher the best of them; it is the best {'; '.join(parts)}."
+    return [said] if len(found) > 1 else []
+
+
+def _seed_list(some: Sequence[int]) -> str:
+    return f"{'seeds' if len(some) > 1 else 'seed'} {ranges(some)}"
+
+
+def _numbers(numbers: tuple[int, int]) -> str:
+    """`10`, or `10 to 20`."""
+    few, most = numbers
+    return f"{few} to {most}" if few < most else f"{most}"
+
+
+def _gap(one: Gap, read_as: ReadAs, decimals: int) -> str:
+    """`+1.2, rounds 15–17`."""
+    rounds = f", rounds {ranges(one.at.values())}" if read_as == "best" else ""
+    return number(one.mean(read_as) - one.mean("last"), None, decimals, "+") + rounds
 
 
 def choices(table: Expansion, grid: Grid) -> list[str]:
@@ -387,3 +466,53 @@ def differences(table: Expansion) -> list[str]:
         over = "; ± is over these differences" if table.shows_spread and one.shows_spread else ""
         lines[f"{one.title}: {a} minus {b}, seed by seed{over}."] = None
     return list(lines)
+
+
+def missing(table: Expansion, grid: Grid, results: Path, failed: Callable[[RunSpec], bool]) -> str:
+    """Sentences on the suite's runs that are not there or failed, and the command that computes them; empty if none.
+
+    `results`: the folder that the command names. `failed`: whether a run is there and failed, as one that diverged.
+    """
+    whole, absent, broken = _missing_seeds(table, grid, failed)
+    if not absent and not broken:
+        return ""
+    computes = command("run", table.part.options + " --redo failed" * bool(broken), results)
+    said = [f"Missing: {_rows_and_columns(absent, whole)}." if absent else ""]
+    said += [f"Missing, as they failed: {_rows_and_columns(broken, whole)}." if broken else ""]
+    return f"{' '.join(filter(None, said))} `{computes}` computes them."
+
+
+def _rows_and_columns(some: _Seeds, whole: _Seeds) -> str:
+    rows = {row: _columns_and_seeds(some[row], whole[row]) for row in whole if row in some}
+    alike = grouped((what, row) for row, what in rows.items())
+    return "; ".join(f"{', '.join(titles)}: {what}" for what, titles in alike.items())
+
+
+def _missing_seeds(table: Expansion, grid: Grid, failed: Callable[[RunSpec], bool]) -> tuple[_Seeds, _Seeds, _Seeds]:
+    """The seeds that are asked for; of those that are not done the ones without a failed run, and the ones with."""
+    whole, absent, broken = _Seeds(), _Seeds(), _Seeds()
+    for place, cell in table.places.items():
+        done = grid[place].runs if place in grid else {}
+        for runs in cell.by_seed:
+            kinds = [whole]
+            if runs[0].seed not in done:
+                kinds.append(broken if any(map(failed, runs)) else absent)
+            for kind in kinds:
+                kind.setdefault(cell.row.title, {}).setdefault(cell.column.setting, set()).add(runs[0].seed)
+    return whole, absent, broken
+
+
+def _columns_and_seeds(absent: Mapping[str, set[int]], whole: Mapping[str, set[int]]) -> str:
+    """`all`, or `Shards, Dirichlet (seeds 1–4)`: the columns with the seeds, unless it is all of them.
+
+    Of most columns it is said which they are not: `all but Shards, and Dirichlet (seeds 1–4)`.
+    """
+    if absent == whole:
+        return "all"
+    parts = grouped((ranges(sorted(seeds)), column) for column, seeds in absent.items() if seeds != whole[column])
+    said = [f"{', '.join(columns)} (seed{'s' * (len(seeds) > 1)} {seeds})" for seeds, columns in parts.items()]
+    entire = [column for column, seeds in absent.items() if seeds == whole[column]]
+    if 2 * len(entire) > len(whole):
+        others = f"all but {', '.join(column for column in whole if column not in entire)}"
+        return ", and ".join([others, *([", ".join(said)] if said else [])])
+    return ", ".join([*entire, *said])
