@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pflbench.report.comparison import Comparison
-    from pflbench.report.explaining import Explanation
+    from pflbench.report.explain import Explanation
     from pflbench.report.table import Table
     from pflbench.running.models import KeptModels
     from pflbench.running.planning import Plan
@@ -234,7 +234,7 @@ def explain(
     Raises:
         UsageError: Something is unknown.
     """
-    from pflbench.report.explaining import explain
+    from pflbench.report.explain import explain
     from pflbench.running.federations import facts
 
     root = data_root(data_dir) if data else None
@@ -440,7 +440,7 @@ class Explained:
     content: Explanation
 
     def __str__(self) -> str:
-        from pflbench.report.explained import text
+        from pflbench.report.explain_text import text
 
         return text(self.content)
 

@@ -168,8 +168,8 @@ def explain(
 
     Values with their sources, trials behind the tuned ones, departures from the paper, the federation, the runs.
     """
-    from pflbench.report.explained import text
-    from pflbench.report.explaining import explain
+    from pflbench.report.explain import explain
+    from pflbench.report.explain_text import text
     from pflbench.running.federations import facts
 
     store, root = ShownStore(results, packaged=packaged), data_root(data_dir) if data else None

@@ -119,7 +119,7 @@ def table_facts(of: Filled) -> Iterator[Fact]:
     yield from facts("other seeds", other_seeds(table, grid), severity="warning")
     yield from facts("selection", clients(table), plain(table, grid), left_out(table, grid))
     yield from facts("rounds", rounds(table), chains(table), *gaps, *recent(table, grid))
-    yield from facts("choice", *choices(table, grid))
+    yield from facts("choice", *choices(table), *chosen_on_test(table, grid))
     yield from facts("sources", *unprinted(grid, titles))
     yield from facts("difference", *differences(table), by_chance(grid))
     yield from facts("precision", f"Precision: {precision}." if precision else "")
@@ -407,25 +407,28 @@ def _gap(one: Gap, read_as: ReadAs, decimals: int) -> str:
     return number(one.mean(read_as) - one.mean("last"), None, decimals, "+") + rounds
 
 
-def choices(table: Expansion, grid: Grid) -> list[str]:
-    """For rows in which each client chooses from a grid: how, and the result of choosing on test scores instead."""
-    names = {head.id: head.name for head in table.heads}
+def choices(table: Expansion) -> list[str]:
+    """For rows in which each client chooses from a grid: the size of the grid, and the images the choice is made on."""
     lines: dict[str, None] = {}
-    for row in table.rows:
-        cells = {head: cell for (id, head), cell in table.places.items() if id == row.id and cell.choices}
-        for points in (cell.choices[0] for cell in cells.values()):
+    for cell in table.places.values():
+        if cell.choices:
+            points = cell.choices[0]
             how = f"each client has the one of {len(points)} grid points that is best for it (ties: the first) on "
             share = f"{100 * points[0].validation.validation:g} %"
-            lines[f"{row.title}: {how}{share} of its support, left out of separate trainings."] = None
-        found = [(names[head], on_test) for head in cells if (on_test := grid[row.id, head].on_test)]
-        shown = [
-            f"{number(one.mean, one.spread if table.shows_spread else None, table.layout.decimals)} ({name})"
-            for name, one in found
-        ]
-        if shown:
-            instead = "with points chosen on the test scores (closest to the paper's wording, optimistic)"
-            lines[f"{row.title} {instead}: {', '.join(shown)}."] = None
+            lines[f"{cell.row.title}: {how}{share} of its support, left out of separate trainings."] = None
     return list(lines)
+
+
+def chosen_on_test(table: Expansion, grid: Grid) -> list[str]:
+    """For the same rows, the result of choosing on test scores instead."""
+    found: dict[str, list[str]] = {}
+    for row, head, value in _filled(table, grid):
+        if value.on_test is not None:
+            spread = value.on_test.spread if table.shows_spread else None
+            text = number(value.on_test.mean, spread, table.layout.decimals)
+            found.setdefault(row.title, []).append(f"{text} ({head.name})")
+    instead = "with points chosen on the test scores (closest to the paper's wording, optimistic)"
+    return [f"{title} {instead}: {', '.join(texts)}." for title, texts in found.items()]
 
 
 def unprinted(grid: Grid, titles: Mapping[str, str]) -> list[str]:

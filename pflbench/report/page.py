@@ -9,7 +9,7 @@ from pflbench.commands import public_folder
 from pflbench.names import BUILT_IN
 from pflbench.report.citing import cited
 from pflbench.report.compact import check_known
-from pflbench.report.explaining import hyperparameters, method_of, shared_settings
+from pflbench.report.explain import hyperparameters, method_of, shared_settings
 from pflbench.report.html.copies import copies
 from pflbench.report.html.data import Sheet, Told, numbered
 from pflbench.report.html.methods import Described

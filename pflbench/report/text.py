@@ -39,11 +39,14 @@ def number(mean: float, spread: float | None, decimals: int, sign: str = "") -> 
     return text if spread is None else f"{text} ± {spread:.{decimals}f}"
 
 
+def limits(interval: Interval, decimals: int, sign: str = "+") -> str:
+    """`-0.50 to +0.22`."""
+    return " to ".join(number(limit, None, decimals, sign) for limit in interval)
+
+
 def between(interval: Interval | None, decimals: int, sign: str = "+") -> str:
     """` (-0.50 to +0.22)`, to stand behind a number; empty without an interval."""
-    if interval is None:
-        return ""
-    return f" ({number(interval.low, None, decimals, sign)} to {number(interval.high, None, decimals, sign)})"
+    return "" if interval is None else f" ({limits(interval, decimals, sign)})"
 
 
 def rests(value: CellValue | None) -> str:

@@ -10,8 +10,8 @@ import pytest
 
 from pflbench.errors import UsageError
 from pflbench.report.compact import compact
-from pflbench.report.explained import text as explained
-from pflbench.report.explaining import explain
+from pflbench.report.explain import explain
+from pflbench.report.explain_text import text as explained
 from pflbench.report.layout import lay_out
 from pflbench.report.render import BESIDE_COLUMNS, CSV_COLUMNS, html, render
 from pflbench.report.table import Table

@@ -10,8 +10,8 @@ import pytest
 from pflbench import trust
 from pflbench.errors import UsageError
 from pflbench.names import locate
-from pflbench.report.explained import text
-from pflbench.report.explaining import explain
+from pflbench.report.explain import explain
+from pflbench.report.explain_text import text
 from pflbench.report.layout import lay_out
 from pflbench.report.runs import lines
 from pflbench.running.estimate import gradient_rows

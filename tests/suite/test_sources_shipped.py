@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pflbench.catalog import describe
-from pflbench.report.explaining import explain
+from pflbench.report.explain import explain
 from pflbench.store import Store
 from pflbench.suite.cells import Cell
 from pflbench.suite.expand import expand

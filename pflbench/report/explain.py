@@ -1,4 +1,4 @@
-"""Everything that is known of one cell of a table: what its number rests on, and how it stands beside the paper's."""
+"""Explanation of one cell of a table: its runs, its settings with their sources, its trials and departures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pflbench.catalog import MethodInfo
 from pflbench.errors import PflbenchError, UsageError, unknown
 from pflbench.names import Places, is_reference, split_reference, without_folder
 from pflbench.report import facts
-from pflbench.report.evidence import Facts
+from pflbench.report.holdings import FederationSummary
 from pflbench.report.layout import lay_out
 from pflbench.report.methods import Said, of_method, of_source
 from pflbench.report.present import extra
@@ -34,8 +34,8 @@ from pflbench.suite.said import Departure
 from pflbench.units import count
 
 
-class Given(NamedTuple):
-    """A hyperparameter or setting: its value, where that comes from (empty: nobody says), and what it is."""
+class Setting(NamedTuple):
+    """Hyperparameter or setting of a run: its value, the source of that (empty: unknown), and its meaning."""
 
     name: str
     value: str
@@ -55,7 +55,7 @@ class Explanation:
         cell: Itself.
         value: Its number.
         shelf: The stored runs.
-        facts: Of the federation; a text says what is missing for them, None: nobody looked.
+        federation: Summary of its federation; a text if it cannot be built here, None if it was not asked for.
         version: Which version of its method is shown, where there are several or its file has changed.
     """
 
@@ -66,7 +66,7 @@ class Explanation:
     cell: Cell
     value: CellValue
     shelf: Shelf
-    facts: Facts | str | None
+    federation: FederationSummary | str | None
     version: str = ""
 
     @cached_property
@@ -101,9 +101,9 @@ class Explanation:
 
     @property
     def of_the_data_here(self) -> bool:
-        """Whether its runs were computed on the data that its facts are of."""
+        """True if its runs were computed on the data of `federation`."""
         hashes = {str(one.provenance.get("data_hash") or "") for one in self.ran}
-        return isinstance(self.facts, Facts) and self.facts.hash in hashes
+        return isinstance(self.federation, FederationSummary) and self.federation.hash in hashes
 
     @cached_property
     def method(self) -> MethodInfo | None:
@@ -111,8 +111,8 @@ class Explanation:
         return method_of(self.cell, self.shelf, self.whole.locations)
 
     @property
-    def said(self) -> Said | None:
-        """What the method's docstring says of its own paper, for a user's as stored; None if its source is not here."""
+    def docstring(self) -> Said | None:
+        """The method's docstring, of a user-supplied one as stored; None if its source is not here."""
         name = self.run.method.name
         if not is_reference(name):
             return of_method(name)
@@ -138,27 +138,27 @@ class Explanation:
             facts.chains(table),
             facts.plain(table, grid),
             facts.left_out(table, grid),
-            *facts.choices(table, grid),
+            *facts.choices(table),
         ]
         return [line for line in lines if line]
 
     @cached_property
-    def hyper(self) -> list[Given]:
+    def hyper(self) -> list[Setting]:
         """The method's hyperparameters. A grid has all of its values."""
         return hyperparameters(self.cell, self.method)
 
     @cached_property
-    def before(self) -> list[tuple[str, list[Given]]]:
+    def before(self) -> list[tuple[str, list[Setting]]]:
         """The trainings before the run's own, each with its method's hyperparameters."""
         found = []
         for link in self.run.after:
             name, sources = link.method.name, self.cell.sources
-            given = [Given(k, written(v), sources.get(f"{name}.{k}", "")) for k, v in link.method.hyper.items()]
-            found.append((f"{name}, {count(link.rounds, 'round')}", given))
+            settings = [Setting(k, written(v), sources.get(f"{name}.{k}", "")) for k, v in link.method.hyper.items()]
+            found.append((f"{name}, {count(link.rounds, 'round')}", settings))
         return found
 
     @cached_property
-    def settings(self) -> list[Given]:
+    def settings(self) -> list[Setting]:
         """What all methods of the column share, and test-time fine-tuning where the cell is read after it."""
         return shared_settings(self.cell, self.method)
 
@@ -168,7 +168,7 @@ class Explanation:
 
     def of_source(self, source: str) -> list[str]:
         """The names of the hyperparameters and settings whose values come from there."""
-        return [given.name for given in (*self.hyper, *self.settings) if given.source == source]
+        return [one.name for one in (*self.hyper, *self.settings) if one.source == source]
 
     @cached_property
     def trials(self) -> list[Tried]:
@@ -230,7 +230,7 @@ def stored_source(cell: Cell, shelf: Shelf) -> str | None:
     return next((source for told in there if isinstance(source := told.get("method_source"), str)), None)
 
 
-def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Given]:
+def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Setting]:
     """Those of a cell's method, with where they come from. A grid has all of its values."""
     fields = method.fields if method else {}
     points = [choice.run.method.hyper for choice in cell.choices[0]] if cell.choices else []
@@ -238,11 +238,11 @@ def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Given]:
     for key in cell.needed[0].method.hyper:
         values = dict.fromkeys(written(point.get(key)) for point in points or [cell.needed[0].method.hyper])
         meaning = fields[key].doc if key in fields else ""
-        found.append(Given(key, " or ".join(values), cell.sources.get(key, ""), meaning))
+        found.append(Setting(key, " or ".join(values), cell.sources.get(key, ""), meaning))
     return found
 
 
-def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Given]:
+def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Setting]:
     """What all methods of a cell's column share, and test-time fine-tuning where it is read after it."""
     run, sources, found = cell.needed[0], cell.sources, dict[str, Any]()
     for kind, named in (("dataset", run.dataset), ("partition", run.partition)):
@@ -257,7 +257,7 @@ def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Given]:
         found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
     unread = origins.unread(run, method)
     return [
-        Given(key, written(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
+        Setting(key, written(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
         for key, value in found.items()
         if key not in unread
     ]
@@ -272,7 +272,7 @@ def explain(
     *,
     stage: str | None = None,
     root: Path | None = None,
-    look: Callable[[RunSpec, Path, Places], Facts | str] | None = None,
+    look: Callable[[RunSpec, Path, Places], FederationSummary | str] | None = None,
 ) -> Explanation:
     """What is known of a cell.
 

@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from pflbench.report import facts
-from pflbench.report.conclusion import KINDS, conclusion, difference
-from pflbench.report.evidence import Facts
-from pflbench.report.explaining import Explanation, Given, written
+from pflbench.report.conclusion import KINDS, conclude, difference
+from pflbench.report.explain import Explanation, Setting, written
+from pflbench.report.holdings import FederationSummary
 from pflbench.report.reading import WINDOW
 from pflbench.report.runs import commit
 from pflbench.report.text import ranges
@@ -37,15 +37,20 @@ _OPTION = re.compile(r"(?:\d+\. )?With `(\w+)`")
 
 def text(of: Explanation, width: int = 100) -> str:
     """The explanation in plain text of at most so many characters per line, where words allow."""
-    said = conclusion(of)
+    found = list(conclude(of))
+    short = [(fact.text, "") for fact in found if fact.severity == "decisive"]
     blocks = [
         _head(of),
-        _section("In short", [(line, "") for line in said.short], width),
+        _section("In short", short, width),
         _section("The number", [(line, "") for line in _numbers(of)], width),
-        _section("What speaks for and against the number", [(line, "- ") for line in said.reasons], width),
+        _section(
+            "What speaks for and against the number",
+            [(fact.text, "- ") for fact in found if fact.severity != "decisive"],
+            width,
+        ),
         _section("How it is read", [(line, "") for line in of.reading], width),
-        _section(f"Hyperparameters of {of.cell.needed[0].method.name}", _given(of.hyper), width),
-        *(_section(f"Trained before it: {name}", _given(given), width) for name, given in of.before),
+        _section(f"Hyperparameters of {of.cell.needed[0].method.name}", _settings(of.hyper), width),
+        *(_section(f"Trained before it: {name}", _settings(settings), width) for name, settings in of.before),
         _section("Everything else that was set, by where it comes from", _by_source(of.settings), width),
         _section("Trials behind what is tuned", _trials(of), width),
         _section("What is followed, and what differs", _departures(of), width),
@@ -154,7 +159,7 @@ def _runs(of: Explanation) -> list[Passage]:
     return lines
 
 
-def _given(given: Sequence[Given]) -> list[Passage]:
+def _settings(given: Sequence[Setting]) -> list[Passage]:
     names = max((len(one.name) for one in given), default=0)
     values = max((len(one.value) for one in given), default=0)
     lines = [
@@ -165,7 +170,7 @@ def _given(given: Sequence[Given]) -> list[Passage]:
     return [*lines, *((f"{source or 'not said'}: {SOURCES[source]}.", "") for source in used)]
 
 
-def _by_source(given: Sequence[Given]) -> list[Passage]:
+def _by_source(given: Sequence[Setting]) -> list[Passage]:
     lines = []
     for source in SOURCES:
         mine = [_PREPARED.get(one.name, "{} = {}").format(one.name, one.value) for one in given if one.source == source]
@@ -207,13 +212,16 @@ def _departures(of: Explanation) -> Iterator[Passage]:
     for kind, title in KINDS.items():
         mine = [one for one in of.departures if one.kind == kind]
         yield from [(f"{title}:", "")] if mine else []
-        yield from ((f"{one.what} [{one.source}]. {one.told}", f"{place}. ") for place, one in enumerate(mine, 1))
+        yield from (
+            (f"{one.what} [{one.source}{', grave' * one.grave}]. {one.told}", f"{place}. ")
+            for place, one in enumerate(mine, 1)
+        )
     if of.named and not of.departures and of.table.published:
         yield "The suite lists no difference from the paper's text for this cell.", ""
 
 
 def _method(of: Explanation) -> Iterator[Passage]:
-    said = of.said
+    said = of.docstring
     if said is None:
         yield "The method's source is not here.", ""
         return
@@ -233,28 +241,29 @@ def _method(of: Explanation) -> Iterator[Passage]:
 
 
 def _federation(of: Explanation) -> Iterator[str]:
-    run, facts = of.run, of.facts
+    run, federation = of.run, of.federation
     held = run.clients - run.training_clients
     lossy = f"; an upload arrives with probability {run.arrival:g}" if run.arrival < 1 and of.sends else ""
     yield f"{run.clients} clients: {run.training_clients} train" + (
         f", {held} are held out and only scored." if held else "."
     )
     yield f"Each round {run.cohort} of them take part{lossy}." + ("" if of.sends else " They send nothing.")
-    if not isinstance(facts, Facts):
+    if not isinstance(federation, FederationSummary):
         unknown = "Sizes and classes were not looked up, which takes the dataset."
-        yield f"Sizes and classes are unknown here: {facts}" if facts else unknown
+        yield f"Sizes and classes are unknown here: {federation}" if federation else unknown
         return
-    yield f"With seed {facts.seed} a training client adapts on {facts.support.of('images')}."
-    yield f"A client is scored on {facts.query.of('images')}."
-    if facts.held_out:
-        yield f"A held-out client adapts on {facts.held_out.of('images')}."
-    yield f"A client's training images are of {facts.kinds.of('classes')}; there are {facts.classes}."
-    if facts.test:
-        yield f"The global model can be scored on {facts.test} test images."
-    if facts.shared:
-        yield f"{facts.shared} images are held by several clients."
-    yield from facts.warnings
+    yield f"With seed {federation.seed} a training client adapts on {federation.support.of('images')}."
+    yield f"A client is scored on {federation.query.of('images')}."
+    if federation.held_out:
+        yield f"A held-out client adapts on {federation.held_out.of('images')}."
+    yield f"A client's training images are of {federation.kinds.of('classes')}; there are {federation.classes}."
+    if federation.test:
+        yield f"The global model can be scored on {federation.test} test images."
+    if federation.shared:
+        yield f"{federation.shared} images are held by several clients."
+    if not of.of_the_data_here:
+        yield from federation.warnings
     if of.ran and not of.of_the_data_here:
         yield "The dataset here is not the one that the runs were computed on: its content is another."
-    if facts.parameters:
-        yield f"Network {run.model}: {facts.parameters:,} parameters as this method trains it."
+    if federation.parameters:
+        yield f"Network {run.model}: {federation.parameters:,} parameters as this method trains it."
