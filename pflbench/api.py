@@ -5,7 +5,6 @@ The command line does the same through the same objects. Nothing here imports to
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -371,7 +370,10 @@ class FinishedTable:
         """Long form, a line per cell, with means, spreads, the paper's number, verdicts and run ids."""
         import pandas as pd
 
-        return pd.read_csv(io.StringIO(self._as("csv")))
+        from pflbench.report.render import records
+
+        names, *cells = ((*one.cell, *one.versus, *one.more) for one in records([self.content]))
+        return pd.DataFrame(cells, columns=list(names))
 
     def to_markdown(self) -> str:
         """As `pflbench report --format markdown` prints it."""
@@ -414,7 +416,9 @@ class Compared:
         """A line per cell, with both means, the difference, its interval, and what became of it."""
         import pandas as pd
 
-        return pd.read_csv(io.StringIO(self._as("csv")))
+        from pflbench.report.compared import CSV_COLUMNS, chosen, records
+
+        return pd.DataFrame(list(records(chosen(self.content))), columns=list(CSV_COLUMNS))
 
     def to_markdown(self) -> str:
         """As `pflbench compare --format markdown` prints it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from pflbench.report.comparison import MOVED, STATES, Comparison, Pair, State
@@ -13,21 +13,9 @@ from pflbench.units import count
 
 Format = Literal["terminal", "markdown", "csv"]
 CSV_COLUMNS = (
-    *("suite", "profile", "row", "row_id", "column", "column_id", "stage", "state", "a", "b", "difference", "low"),
-    *(
-        "high",
-        "factor",
-        "n",
-        "over",
-        "seed",
-        "seeds_a",
-        "seeds_b",
-        "same_scores",
-        "rounding",
-        "note",
-        "runs_a",
-        "runs_b",
-    ),
+    *("suite", "profile", "row", "row_id", "column", "column_id", "stage", "state", "a", "b", "difference"),
+    *("low", "high", "factor", "n", "over", "seed", "seeds_a", "seeds_b", "same_scores", "rounding", "note"),
+    *("runs_a", "runs_b"),
 )
 SORTS: dict[str, Callable[[Pair], object]] = {
     "name": lambda one: (one.name.suite, one.name.profile, one.name.row_title, one.name.column_title, one.name.stage),
@@ -68,7 +56,7 @@ def text(
     """
     shown = chosen(found, factor=factor, only_changed=only_changed, sort=sort)
     if format == "csv":
-        return _csv(shown, factor)
+        return "".join(f"{in_csv(line)}\n" for line in (CSV_COLUMNS, *records(shown, factor)))
     marked = format == "markdown"
     parts = [_sides(found, marked)]
     for title, pairs in _grouped(shown, split).items():
@@ -147,32 +135,18 @@ def _number(value: float | None, sign: str = "") -> str:
     return NONE if value is None else f"{round(value, 2) + 0.0:{sign}.2f}"
 
 
-def _csv(shown: Sequence[tuple[State, Pair]], factor: float) -> str:
-    lines = [in_csv(CSV_COLUMNS)]
+def records(shown: Sequence[tuple[State, Pair]], factor: float = 1.0) -> Iterator[Sequence[object]]:
+    """Values of `CSV_COLUMNS` for each cell."""
     for state, one in shown:
         name, interval = one.name, one.interval
         over = "" if one.paired is None else "seeds" if one.seed is None else "clients"
-        lines.append(
-            in_csv(
-                (
-                    *(
-                        name.suite,
-                        name.profile,
-                        name.row_title,
-                        name.row,
-                        name.column_title,
-                        name.column,
-                        name.stage,
-                        state,
-                    ),
-                    *map(_short, (one.a, one.b, one.difference, *(interval or (None, None)), one.factor)),
-                    *(one.paired.n if one.paired else None, over, one.seed),
-                    *(" ".join(map(str, seeds)) for seeds in (one.seeds_a, one.seeds_b)),
-                    *(one.alike, one.rounding, one.why(factor), " ".join(one.runs_a), " ".join(one.runs_b)),
-                )
-            )
+        yield (
+            *(name.suite, name.profile, name.row_title, name.row, name.column_title, name.column, name.stage, state),
+            *map(_short, (one.a, one.b, one.difference, *(interval or (None, None)), one.factor)),
+            *(one.paired.n if one.paired else None, over, one.seed),
+            *(" ".join(map(str, seeds)) for seeds in (one.seeds_a, one.seeds_b)),
+            *(one.alike, one.rounding, one.why(factor), " ".join(one.runs_a), " ".join(one.runs_b)),
         )
-    return "\n".join(lines) + "\n"
 
 
 def _short(value: float | None) -> float | None:
