@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pflbench.report.explained import SOURCES
+from pflbench.report.explaining import Given, hyperparameters, shared_settings
+
 import pflbench as pb
 from pflbench import names
 from pflbench.catalog import describe
 from pflbench.errors import UsageError
-from pflbench.report.explained import SOURCES
-from pflbench.report.explaining import Given, hyperparameters, shared_settings
 from pflbench.report.reading import readable
 from pflbench.report.verdict import SUSPECT
 from pflbench.store import Store, Stored

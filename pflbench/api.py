@@ -27,7 +27,7 @@ from pflbench.units import Shard, interval, parse_shard, size
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pflbench.report.comparison import Comparison
+    from pflbench.report.compare import Comparison
     from pflbench.report.explain import Explanation
     from pflbench.report.table import Table
     from pflbench.running.models import KeptModels
@@ -253,7 +253,7 @@ def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Wher
     Raises:
         UsageError: A place cannot be read, something is unknown, or neither has results of what is asked for.
     """
-    from pflbench.report.comparing import compare as compared
+    from pflbench.report.compare import compare as compared
 
     return Compared(compared(str(a), str(b), part or Selection(), data_dir))
 
@@ -416,7 +416,7 @@ class Compared:
         """A line per cell, with both means, the difference, its interval, and what became of it."""
         import pandas as pd
 
-        from pflbench.report.compared import CSV_COLUMNS, chosen, records
+        from pflbench.report.compare_text import CSV_COLUMNS, chosen, records
 
         return pd.DataFrame(list(records(chosen(self.content))), columns=list(CSV_COLUMNS))
 
@@ -429,7 +429,7 @@ class Compared:
         return [str(one.name) for one in self.content.pairs if one.drops(points)]
 
     def _as(self, format: Any) -> str:
-        from pflbench.report.compared import text
+        from pflbench.report.compare_text import text
 
         return text(self.content, format)
 

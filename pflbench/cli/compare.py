@@ -50,8 +50,8 @@ def compare(
     so are those that differ by rounding (0.1 points in each seed). With one seed in common clients are paired, which
     says nothing of other seeds.
     """
-    from pflbench.report.compared import SORTS, text
-    from pflbench.report.comparing import compare as compared
+    from pflbench.report.compare import compare as compared
+    from pflbench.report.compare_text import SORTS, text
 
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)

@@ -12,8 +12,8 @@ import pytest
 import scipy.stats
 
 from pflbench.report.cells import read
-from pflbench.report.compared import CSV_COLUMNS, text
-from pflbench.report.comparison import Comparison, Found, Name, Pair, Side, pair
+from pflbench.report.compare import Comparison, Found, Name, Pair, Side, pair
+from pflbench.report.compare_text import CSV_COLUMNS, text
 from pflbench.report.reading import Shelf
 from pflbench.store import Store
 from pflbench.suite.cells import Cell

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from pflbench.report.comparison import MOVED, STATES, Comparison, Pair, State
+from pflbench.report.compare import MOVED, STATES, Comparison, Pair, State
 from pflbench.report.statistics import LEVEL
 from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number, ranges
 from pflbench.units import count
