@@ -170,9 +170,9 @@ def _of_any_runs(
     part: Selection, draw: Callable[[Expansion, Shelf], Drawing], store: Store, data_dir: Path | None
 ) -> Drawing:
     """What is drawn of stored runs, whatever suite or selection asks for them."""
-    from pflbench.report.drawn import one_table
     from pflbench.report.figures.curves import often
     from pflbench.report.reading import Shelf, readable
+    from pflbench.report.tables import one_table
 
     table = one_table(part, store, readable(store, data_dir))
     drawing = draw(table, Shelf(store))

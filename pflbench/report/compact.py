@@ -8,10 +8,10 @@ from dataclasses import replace
 from pflbench.errors import unknown
 from pflbench.names import without_folder
 from pflbench.report import text
+from pflbench.report.extra_rows import EXTRA
 from pflbench.report.facts import facts
 from pflbench.report.table import Row, Table
 from pflbench.report.text import grouped, number
-from pflbench.report.unlisted import EXTRA
 from pflbench.report.verdict import COMPARED, Label
 
 _FARTHEST = 3

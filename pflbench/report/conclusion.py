@@ -60,12 +60,12 @@ def conclude(of: Explanation) -> Iterator[Fact]:
     if grave := [one.what for one in of.departures if one.grave]:
         yield Fact("departures", f"Keep in mind, see below: {', '.join(grave)}.", "decisive")
     if of.value.mean is not None:
-        yield from facts("choice", *_on_test(of), severity="decisive")
+        yield from facts("scores", *_on_test(of), severity="decisive")
         yield from facts("data", *_data(of), severity="decisive")
         yield from facts("rounds", *_last_rounds(of), severity="decisive")
         yield from facts("rounds", *_swing(of))
         if unchecked := [run.spec.id for run in of.ran if commit(run).endswith("+")]:
-            yield Fact("provenance", f"Computed with code that was changed and not committed: {', '.join(unchecked)}.")
+            yield Fact("runs", f"Computed with code that was changed and not committed: {', '.join(unchecked)}.")
     yield from facts("sources", *_sources(of))
 
 

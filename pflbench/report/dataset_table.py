@@ -48,7 +48,7 @@ def _facts(table: CountTable, found: Mapping[str, Sequence[Counts]], results: Pa
     yield from facts("shortfall", shortfall(table))
     yield from facts("protocol", paper(table))
     counted = "Counted: train, the clients' support images; test, their query images; classes, the labels of both."
-    yield Fact("selection", counted)
+    yield Fact("scores", counted)
     pm = f" ± is the {spread_word(table.spread)} over seeds." if table.shows_spread else ""
     means = f" Where they differ, the mean stands there.{pm}" if varies else ""
     yield Fact("seeds", f"Seeds: {ranges(table.seeds)}.{means}")

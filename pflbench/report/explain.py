@@ -13,10 +13,10 @@ from pflbench.catalog import MethodInfo
 from pflbench.errors import PflbenchError, UsageError, unknown
 from pflbench.names import Places, is_reference, split_reference, without_folder
 from pflbench.report import facts
+from pflbench.report.extra_rows import extra
 from pflbench.report.holdings import FederationSummary
 from pflbench.report.layout import lay_out
-from pflbench.report.methods import Said, of_method, of_source
-from pflbench.report.present import extra
+from pflbench.report.methods import Docstring, of_method, of_source
 from pflbench.report.reading import Shelf, readable
 from pflbench.report.table import CellValue
 from pflbench.report.text import number
@@ -111,7 +111,7 @@ class Explanation:
         return method_of(self.cell, self.shelf, self.whole.locations)
 
     @property
-    def docstring(self) -> Said | None:
+    def docstring(self) -> Docstring | None:
         """The method's docstring, of a user-supplied one as stored; None if its source is not here."""
         name = self.run.method.name
         if not is_reference(name):

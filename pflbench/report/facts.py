@@ -26,37 +26,12 @@ from pflbench.units import count
 if TYPE_CHECKING:
     from pflbench.report.layout import Filled
 
-Kind = Literal[
-    "mixed",
-    "failed",
-    "shortfall",
-    "rounds read",
-    "protocol",
-    "departures",
-    "selection",
-    "seeds",
-    "other seeds",
-    "rounds",
-    "choice",
-    "sources",
-    "difference",
-    "precision",
-    "progress",
-    "provenance",
-    "doubt",
-    "data",
-    "not shown",
-    "costs",
-    "note",
-    "version",
-    "tuning",
-    "missing",
-    "beside",
-    "left out",
-    "verdict",
-    "paper",
-    "runs",
-]
+Kind = (
+    Literal[
+        "mixed", "failed", "shortfall", "protocol", "departures", "scores", "seeds", "rounds", "sources", "progress"
+    ]
+    | Literal["runs", "data", "note", "missing", "left out", "verdict"]
+)
 """Subject of a fact."""
 
 _Seeds = dict[str, dict[str, set[int]]]
@@ -111,29 +86,29 @@ def table_facts(of: Filled) -> Iterator[Fact]:
     yield from facts("failed", *provenance.failures(runs), severity="warning")
     yield from facts("shortfall", shortfall(table), severity="warning")
     warning, gaps = other_rounds(table, grid)
-    yield from facts("rounds read", warning, severity="warning")
+    yield from facts("rounds", warning, severity="warning")
     yield from facts("protocol", f"{paper(table)} Protocol: {table.protocol}.")
     yield from facts("departures", departures(table, results))
-    yield from facts("selection", selection(table.cells, None if alike else stages))
+    yield from facts("scores", selection(table.cells, None if alike else stages))
     yield from facts("seeds", seeds(table.cells, grid.values(), table.spread if table.shows_spread else None))
-    yield from facts("other seeds", other_seeds(table, grid), severity="warning")
-    yield from facts("selection", clients(table), plain(table, grid), left_out(table, grid))
+    yield from facts("scores", other_seeds(table, grid), severity="warning")
+    yield from facts("scores", clients(table), plain(table, grid), left_out(table, grid))
     yield from facts("rounds", rounds(table), chains(table), *gaps, *recent(table, grid))
-    yield from facts("choice", *choices(table), *chosen_on_test(table, grid))
+    yield from facts("scores", *choices(table), *chosen_on_test(table, grid))
     yield from facts("sources", *unprinted(grid, titles))
-    yield from facts("difference", *differences(table), by_chance(grid))
-    yield from facts("precision", f"Precision: {precision}." if precision else "")
+    yield from facts("scores", *differences(table), by_chance(grid))
+    yield from facts("runs", f"Precision: {precision}." if precision else "")
     yield from facts("progress", provenance.progress(table.cells, runs), provenance.packaged(runs))
-    yield from facts("provenance", provenance.environments(done))
-    yield from facts("doubt", *provenance.doubts(table, runs, done), severity="warning")
+    yield from facts("runs", provenance.environments(done))
+    yield from facts("runs", *provenance.doubts(table, runs, done), severity="warning")
     yield from facts("data", provenance.shared(done), provenance.data(table, runs))
-    yield from facts("not shown", *provenance.spare(table.cells, runs, of.spare))
-    yield from facts("costs", *(provenance.cost_lines(runs) if table.layout.costs else []))
+    yield from facts("runs", *provenance.spare(table.cells, runs, of.spare))
+    yield from facts("runs", *(provenance.cost_lines(runs) if table.layout.costs else []))
     yield from facts("note", *table.notes)
-    yield from facts("version", *of.older, *of.notes.values(), severity="warning")
+    yield from facts("runs", *of.older, *of.notes.values(), severity="warning")
     filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
     there = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}
-    yield from facts("tuning", *cautions(table.cells, there, of.shelf))
+    yield from facts("sources", *cautions(table.cells, there, of.shelf))
     yield from facts("missing", missing(table, grid, results, of.shelf.failed))
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from pflbench.report.beside import compared, protocol_of
 from pflbench.report.cells import Read, read, settle, value
 from pflbench.report.compact import rows_of
+from pflbench.report.extra_rows import extra
 from pflbench.report.facts import facts, missing, table_facts
 from pflbench.report.fairness import fairness
-from pflbench.report.present import extra
 from pflbench.report.provenance import ShownRun, shown_runs
 from pflbench.report.reading import Shelf
 from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
@@ -256,7 +256,7 @@ def finished(
         extra=extra,
         decimals=table.layout.decimals,
         blocks=table.layout.blocks == "group",
-        facts=(*table_facts(of), *facts("beside", *told, severity="warning")),
+        facts=(*table_facts(of), *facts("scores", *told, severity="warning")),
         missing=missing(table, of.grid, of.shelf.root, of.shelf.failed),
         comparable=not table.shortfall.runs,
         read_as=of.read_as,

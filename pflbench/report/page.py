@@ -12,10 +12,9 @@ from pflbench.report.compact import check_known
 from pflbench.report.explain import hyperparameters, method_of, shared_settings
 from pflbench.report.html.copies import copies
 from pflbench.report.html.data import Sheet, Told, numbered
-from pflbench.report.html.methods import Described
 from pflbench.report.html.render import page as rendered
 from pflbench.report.layout import Filled, fill, finished, reread
-from pflbench.report.methods import described
+from pflbench.report.methods import MethodDescription, described
 from pflbench.report.reading import Shelf
 from pflbench.report.table import Versus
 from pflbench.report.tables import asked_for, counted_rows, names
@@ -72,20 +71,10 @@ def page(
     )
 
 
-def _methods(sheets: Sequence[Sheet]) -> dict[str, Described]:
-    """What is known of the methods that come with pflbench, of those that these tables show."""
+def _methods(sheets: Sequence[Sheet]) -> dict[str, MethodDescription]:
+    """Descriptions of the built-in methods that these tables show."""
     names = {value.method for sheet in sheets for *_, value in sheet.table.shown}
-    found = {}
-    for name in sorted(names & BUILT_IN["methods"].keys()):
-        one = described(name)
-        found[name] = Described(
-            doc=one.info.doc,
-            citation=one.citation,
-            departures=one.departures,
-            special=one.special_cases,
-            hyper=[(h.name, h.default, h.allowed, h.meaning) for h in one.hyperparameters],
-        )
-    return found
+    return {name: described(name) for name in sorted(names & BUILT_IN["methods"].keys())}
 
 
 def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sheet:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from pflbench.errors import UsageError, unknown
 from pflbench.names import code, is_reference, known, split_reference, without_folder
+from pflbench.report.extra_rows import extra_rows
 from pflbench.report.reading import readable
-from pflbench.report.unlisted import extra_rows
 from pflbench.selection import Selection, Wanted
 from pflbench.spec import Precision, RunSpec
 from pflbench.store import Store, Stored

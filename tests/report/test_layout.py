@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -265,7 +266,9 @@ def test_extra_rows_join_over_columns(build: Build, store: Store) -> None:
     assert row.title == "Foo"
     assert all(row.cells)
     store.write(build.result(build.spec(0, "foo.py:Foo", lr=0.3), 0.5))
-    titles = [row.title for row in lay_out(build.table(), store).extra]
+    rows = lay_out(build.table(), store).extra
+    titles, ids = [row.title for row in rows], {row.id for row in rows}
+    assert len(ids) == 3 and all(re.fullmatch("extra:[0-9a-f]{12}", id) for id in ids)
     assert titles == ["Foo (lr=0.1)", "Foo (lr=0.2)", "Foo (lr=0.3)"]
 
 

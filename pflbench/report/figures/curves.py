@@ -10,6 +10,7 @@ import numpy as np
 from pflbench.commands import command, public_folder
 from pflbench.errors import unknown
 from pflbench.report.cells import spread_word
+from pflbench.report.extra_rows import EXTRA
 from pflbench.report.figures.over_seeds import Walk, over_seeds
 from pflbench.report.figures.pace import AXES, Axis, counting
 from pflbench.report.figures.panels import Drawing, Panel, Series
@@ -29,7 +30,6 @@ from pflbench.report.figures.parts import (
     said_of,
 )
 from pflbench.report.reading import Shelf, after, by_round
-from pflbench.report.unlisted import EXTRA
 from pflbench.result import RunResult
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pflbench.errors import unknown
 from pflbench.report.cells import read
+from pflbench.report.extra_rows import EXTRA
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.parts import (
     Remarks,
@@ -25,7 +26,6 @@ from pflbench.report.figures.parts import (
     unadapted,
 )
 from pflbench.report.reading import EVERYBODY, Floats, Rounds, Shelf, by_client, scored
-from pflbench.report.unlisted import EXTRA
 from pflbench.result import RunResult
 from pflbench.suite.cells import Cell, Expansion
 

@@ -16,6 +16,7 @@ from pflbench.report import text
 from pflbench.report.appendix import versus_notes
 from pflbench.report.beside import side_by_side
 from pflbench.report.cells import Read
+from pflbench.report.extra_rows import EXTRA, short_name
 from pflbench.report.facts import over_rounds
 from pflbench.report.fairness import fairness
 from pflbench.report.html.clients import Clients, clients, drawn
@@ -26,7 +27,6 @@ from pflbench.report.layout import Filled
 from pflbench.report.provenance import beside, costs
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
-from pflbench.report.unlisted import EXTRA, short_name
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, Expansion, ReadAs

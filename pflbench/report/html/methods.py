@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pflbench.report import text
@@ -11,20 +11,7 @@ from pflbench.report.beside import side_by_side
 from pflbench.report.html.data import Sheet
 from pflbench.report.html.escape import discreet, link
 from pflbench.report.html.grid import places
-
-
-class Described(NamedTuple):
-    """What is known of a method, as text.
-
-    `departures`: lists of them under what holds for all of a list. `hyper`: name, default, what else it may be, and
-    what it means.
-    """
-
-    doc: str
-    citation: str
-    departures: Sequence[tuple[str, Sequence[str]]]
-    special: str
-    hyper: Sequence[tuple[str, str, str, str]]
+from pflbench.report.methods import MethodDescription
 
 
 class Result(NamedTuple):
@@ -46,12 +33,12 @@ class Section(NamedTuple):
 
     name: str
     key: str
-    about: Described | None
+    about: MethodDescription | None
     links: tuple[tuple[str, str], ...]
     results: tuple[Result, ...]
 
 
-def sections(sheets: Iterable[Sheet], described: Mapping[str, Described]) -> list[Section]:
+def sections(sheets: Iterable[Sheet], described: Mapping[str, MethodDescription]) -> list[Section]:
     """A section for each method that has a result, by name."""
     found: dict[str, list[Result]] = {}
     for sheet in sheets:

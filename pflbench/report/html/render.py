@@ -18,7 +18,8 @@ from pflbench.report.html.clients import QUANTILES
 from pflbench.report.html.data import Pool, Sheet, sheet_data
 from pflbench.report.html.escape import discreet, embedded, link
 from pflbench.report.html.grid import Block, blocks
-from pflbench.report.html.methods import Described, sections
+from pflbench.report.html.methods import sections
+from pflbench.report.methods import MethodDescription
 from pflbench.report.provenance import COUNTED
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.verdict import RULE
@@ -46,7 +47,7 @@ class Shown(NamedTuple):
 def page(
     sheets: Sequence[Sheet],
     texts: str,
-    described: Mapping[str, Described],
+    described: Mapping[str, MethodDescription],
     read_as: ReadAs = "last",
     rivals: Mapping[str, str] | None = None,
     *,
