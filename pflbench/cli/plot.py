@@ -177,7 +177,7 @@ def _of_any_runs(
     table = one_table(part, store, readable(store, data_dir))
     drawing = draw(table, Shelf(store))
     if not drawing.panels:
-        why = " ".join(note for note in drawing.notes if note.startswith("Left out"))
+        why = " ".join(fact.text for fact in drawing.facts if fact.kind == "left out")
         makes = f"`{command('run', table.part.options, store.root)} --evaluate-every {often(table)}` makes its runs."
         raise UsageError(f"Nothing of {table.suite} in {str(store.root)!r} can be drawn so. {why or makes}")
     return drawing

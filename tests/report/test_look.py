@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from pflbench.report.facts import Fact
 from pflbench.report.figures.labels import apart
 from pflbench.report.figures.marks import Look, looks
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
@@ -131,7 +132,9 @@ def test_nothing_overlaps_and_nothing_is_cut(name: str) -> None:
 
 
 def test_nor_does_it_with_a_caption() -> None:
-    noted = drawing(Panel("A", lines((20, 90))), notes=("A note of many words. " * 12, "Another one."))
+    noted = drawing(
+        Panel("A", lines((20, 90))), facts=(Fact("note", "A note of many words. " * 12), Fact("note", "Another one."))
+    )
     figure = drawn(noted, caption=True)
     check(figure)
     assert any(said == "Demo" for said, _ in texts(figure)) and any("many words" in said for said, _ in texts(figure))

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from pflbench.report.cells import read, summarize
-from pflbench.report.figures.panels import Point, Series
+from pflbench.report.figures.panels import PRINTED, Point, Series
 from pflbench.report.reading import Shelf
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.figure import Across
 
 _GROUP = 0.8
 """The width of a group of bars; columns are 1 apart."""
-PRINTED = "the paper"
-"""The label of what the paper printed."""
 
 
 def across(table: Expansion, figure: Across, heads: Sequence[ColumnHead], shelf: Shelf) -> tuple[Series, ...]:
@@ -34,10 +32,10 @@ def across(table: Expansion, figure: Across, heads: Sequence[ColumnHead], shelf:
             if cell is not None and cell.reference is not None and compared:
                 theirs.append(Point(x, cell.reference.mean, cell.reference.spread))
         if points:
-            ours.append(Series(row.title, "bars" if width else "line", tuple(points), width))
+            ours.append(Series(row.title, "bars" if width else "line", tuple(points), width, row=row.title))
         if theirs:
             label = PRINTED if points else f"{row.title}, {PRINTED}"
-            printed.append(Series(label, "printed", tuple(theirs), like=row.title))
+            printed.append(Series(label, "printed", tuple(theirs), like=row.title, row=row.title))
     return *ours, *printed
 
 
@@ -70,7 +68,7 @@ def shown_in(table: Expansion, figure: Across, heads: Sequence[ColumnHead], seri
     at = figure.at or range(len(heads))
     rows = {row.title: row.id for row in table.rows}
     nearest = [
-        (rows[one.like or one.label], heads[min(range(len(heads)), key=lambda i: abs(at[i] - point.x))].id)
+        (rows[one.row], heads[min(range(len(heads)), key=lambda i: abs(at[i] - point.x))].id)
         for one in series
         for point in one.points
     ]

@@ -11,23 +11,25 @@ from pflbench.commands import command, public_folder
 from pflbench.errors import unknown
 from pflbench.report.cells import spread_word
 from pflbench.report.extra_rows import EXTRA
+from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.over_seeds import Walk, over_seeds
 from pflbench.report.figures.pace import AXES, Axis, counting
 from pflbench.report.figures.panels import Drawing, Panel, Series
 from pflbench.report.figures.parts import (
+    UNEVEN,
     Remarks,
     cells_of,
     comma_list,
     drawn_in,
+    facts_of,
     in_a_line,
     in_order,
     in_panels,
-    listed,
-    listed_by,
     missing,
     mixed,
     not_done,
-    said_of,
+    remarked,
+    remarks_of,
 )
 from pflbench.report.reading import Shelf, after, by_round
 from pflbench.result import RunResult
@@ -48,7 +50,7 @@ def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str =
     """
     if against not in AXES:
         raise unknown("axis", against, AXES)
-    axis, remarks = AXES[against], _Remarks()
+    axis, remarks = AXES[against], remarks_of()
     _check_metric(table, shelf, metric)
     table = table if metric in (ACCURACY, LOSS) else _each_run_once(table)
     heads = in_panels(table)
@@ -65,18 +67,18 @@ def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str =
     drawn = drawn_in(table, every, panels)
     notes = (
         *mixed(table, shelf),
-        f"Mean over seeds; the band is the {spread_word(table.spread)}.",
-        counting(against, drawn, table.locations),
-        *remarks.notes(more, list(heads), f"the stored runs do not tell their {against} ({axis.fill})", metric),
+        *facts("scores", f"Mean over seeds; the band is the {spread_word(table.spread)}."),
+        *facts("scores", counting(against, drawn, table.locations)),
+        *_facts(remarks, more, list(heads), f"the stored runs do not tell their {against} ({axis.fill})", metric),
         *missing(replace(table, rows=of_suite), every, shelf),
-        *said_of(table, seeds, drawn),
+        *facts_of(table, seeds, drawn),
     )
     shown = tuple(panel for panel in panels if panel.series)
     y = "accuracy (%)" if metric == ACCURACY else "test loss" if metric == LOSS else metric
     return Drawing(
         *(table.suite, f"{table.heading}: {metric} against {against}", table.profile, axis.title, y, shown),
         in_a_line(len(shown)),
-        tuple(filter(None, notes)),
+        notes,
         in_order(table, shown),
     )
 
@@ -86,61 +88,53 @@ def often(table: Expansion) -> int:
     return max(1, max(column.rounds for column in table.columns) // 10)
 
 
-class _Remarks:
-    """What cannot be drawn, or not as a line, and why; all by the panel's title."""
-
-    def __init__(self) -> None:
-        self.uneven: list[tuple[str, str, str]] = []
-        self.apart: Remarks = []
-        self.once: Remarks = []
-        self.untold: Remarks = []
-        self.without: Remarks = []
-        self.choosing: Remarks = []
-        self.bare: list[str] = []
-
-    def notes(self, more: str, panels: Sequence[str], untold: str, metric: str) -> Iterator[str]:
-        """Sentences; `more`: what scores more rounds; `untold`: why rows have no place along the axis."""
-        yield listed_by("Left out, so that all points of a line are of the same seeds", self.uneven, panels)
-        yield listed("A line for each seed, as they have no two rounds in common", self.apart, panels)
-        if self.bare:
-            where = comma_list(dict.fromkeys(self.bare))
-            yield f"Left out, as all rows are scored after one and the same round alone ({more}): {where}."
-        drawn = [one for one in self.once if one[1] not in self.bare]
-        yield listed(f"Scored after one round alone, so a marker ({more})", drawn, panels)
-        yield listed(f"Left out, as {untold}", self.untold, panels)
-        yield listed(f"Left out, as they have no {metric}", self.without, panels)
-        yield listed("Left out, as their clients choose among runs after the last round", self.choosing, panels)
-
-
-def _with_lines(panel: Panel, remarks: _Remarks) -> Panel:
-    """The panel; without its series, which the remarks are told, where all of them stand at one place."""
+def _with_lines(panel: Panel, remarks: Remarks) -> Panel:
+    """The panel; without its series, which is a remark, where all of them stand at one place."""
     if len({point.x for series in panel.series for point in series.points}) != 1:
         return panel
-    remarks.bare.append(panel.title)
+    remarks["bare"].append(("", panel.title, ""))
+    remarks["once"] = [one for one in remarks["once"] if one[2] != panel.title]
     return replace(panel, series=())
 
 
+def _facts(remarks: Remarks, more: str, panels: Sequence[str], untold: str, metric: str) -> Iterator[Fact]:
+    """Facts on what is left out; `more`: what scores more rounds; `untold`: why rows have no place along the axis."""
+    choosing = "Left out, as their clients choose among runs after the last round"
+    apart = {"apart": Fact("scores", "A line for each seed, as they have no two rounds in common")}
+    yield from remarked(remarks, {"uneven": UNEVEN} | apart, panels)
+    if bare := dict.fromkeys(title for _, title, _ in remarks["bare"]):
+        only = f"Left out, as all rows are scored after one and the same round alone ({more})"
+        yield Fact("left out", f"{only}: {comma_list(bare)}.")
+    reasons = {
+        "once": Fact("scores", f"Scored after one round alone, so a marker ({more})"),
+        "untold": Fact("left out", f"Left out, as {untold}"),
+        "without": Fact("left out", f"Left out, as they have no {metric}"),
+        "choosing": Fact("left out", choosing),
+    }
+    yield from remarked(remarks, reasons, panels)
+
+
 def _lines(
-    table: Expansion, head: ColumnHead, where: str, shelf: Shelf, axis: Axis, metric: str, remarks: _Remarks
+    table: Expansion, head: ColumnHead, where: str, shelf: Shelf, axis: Axis, metric: str, remarks: Remarks
 ) -> Iterator[Series]:
     for title, cell in cells_of(table, head).items():
         runs = [run for spec in cell.runs if (run := shelf.read(spec))]
         if not runs:
             continue
         if cell.choices:
-            remarks.choosing.append((title, where))
+            remarks["choosing"].append(("", title, where))
             continue
         walks = {run.spec.seed: walk for run in runs if (walk := _walk(run, cell.reading, metric))}
         paces = {run.spec.seed: pace for run in runs if (pace := axis.pace(run)) is not None}
         if not walks:
-            remarks.without.append((title, where))
+            remarks["without"].append(("", title, where))
         elif not paces:
-            remarks.untold.append((title, where))
+            remarks["untold"].append(("", title, where))
         else:
             found = over_seeds(title, walks, table.spread, paces=paces)
-            remarks.uneven += [(found.left_out, title, where)] if found.left_out else []
-            remarks.apart += [(title, where)] if found.apart else []
-            remarks.once += [(title, where)] if all(len(one.points) == 1 for one in found.series) else []
+            remarks["uneven"] += [(found.left_out, title, where)] if found.left_out else []
+            remarks["apart"] += [("", title, where)] if found.apart else []
+            remarks["once"] += [("", title, where)] if all(len(one.points) == 1 for one in found.series) else []
             yield from found.series
 
 

@@ -6,22 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pflbench.report.cells import read, spread_word
+from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.across import across, shown_in, span
 from pflbench.report.figures.clients import Slicing, densities, histogram, scatter
 from pflbench.report.figures.over_seeds import over_seeds
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.parts import (
+    UNEVEN,
     Remarks,
     cells_of,
+    facts_of,
     in_a_line,
     in_order,
     in_panels,
-    listed,
-    listed_by,
     missing,
     mixed,
     not_done,
-    said_of,
+    remarked,
+    remarks_of,
     settings,
     unadapted,
 )
@@ -35,6 +37,7 @@ from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.figure import Across, FromRuns, Histogram, Kde, Scatter, Steps, Tsne
 from pflbench.suite.schema import Spread
 
+_UNSCORED = Fact("missing", "Not scored, see --evaluate-every")
 _SCALES = {"none": "", "share": " / sum over clients", "dimension": " / d"}
 
 
@@ -46,7 +49,7 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
         return _against_columns(table, figure, shelf)
     if isinstance(figure, Steps):
         table = _of_stage(table, "finetuned")
-    heads, remarks = in_panels(table), _Remarks()
+    heads, remarks = in_panels(table), remarks_of()
     panels = tuple(Panel(title, _series(table, figure, head, shelf, remarks)) for title, head in heads.items())
     x, y, how = _said(figure, table.spread)
     shown = [(one.label, one.numbers) for panel in panels for one in panel.series if table.layout.costs]
@@ -55,18 +58,16 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
     drawn = [cell for cell in table.cells if any(shelf.read(spec) for spec in cell.runs)]
     notes = (
         *mixed(table, shelf),
-        how,
-        unadapted(drawn, table.locations) if isinstance(figure, Steps) else "",
-        listed_by("Left out, so that all points of a line are of the same seeds", remarks.uneven, settings(table)),
-        listed("Not scored, see --evaluate-every", remarks.unscored, settings(table)),
+        *facts("scores", how, unadapted(drawn, table.locations) if isinstance(figure, Steps) else ""),
+        *remarked(remarks, {"uneven": UNEVEN, "unscored": _UNSCORED}, settings(table)),
         *missing(table, places, shelf),
-        *((f"{COUNTED} Device: {_devices(table, shelf)}.", unknown_costs(shown)) if shown else ()),
-        *said_of(table, seeds, drawn),
+        *(facts("runs", f"{COUNTED} Device: {_devices(table, shelf)}.", unknown_costs(shown)) if shown else ()),
+        *facts_of(table, seeds, drawn),
     )
     across = in_a_line(len(table.columns))
     return Drawing(
         *(table.suite, table.heading, table.profile, x, y, panels, across),
-        tuple(filter(None, notes)),
+        notes,
         in_order(table, panels),
         beside=beside(shown),
     )
@@ -75,14 +76,6 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
 def _devices(table: Expansion, shelf: Shelf) -> str:
     runs = [run for cell in table.cells for spec in cell.runs if (run := shelf.read(spec))]
     return ", ".join(sorted({str(run.provenance.get("device", "unknown")) for run in runs}))
-
-
-class _Remarks:
-    """Which rounds rows lack, with the column; and what is left out of lines over seeds: what, row and column."""
-
-    def __init__(self) -> None:
-        self.unscored: Remarks = []
-        self.uneven: list[tuple[str, str, str]] = []
 
 
 def _against_columns(table: Expansion, figure: Across, shelf: Shelf) -> Drawing:
@@ -96,17 +89,17 @@ def _against_columns(table: Expansion, figure: Across, shelf: Shelf) -> Drawing:
         panels.append(Panel(heads[0].label, series, ticks, span(figure, series)))
         drawn += shown_in(table, figure, heads, series)
     _, seeds = not_done(table, table.heads, shelf)
+    begins = f"The axis begins at {figure.y[0]:g} %, not at 0." if figure.y and figure.y[0] and panels[0].span else ""
     notes = (
         *mixed(table, shelf),
-        f"Mean over seeds; the error bar is the {spread_word(table.spread)}.",
-        f"The axis begins at {figure.y[0]:g} %, not at 0." if figure.y and figure.y[0] and panels[0].span else "",
+        *facts("scores", f"Mean over seeds; the error bar is the {spread_word(table.spread)}.", begins),
         *missing(table, table.heads, shelf),
-        *said_of(table, seeds, drawn),
+        *facts_of(table, seeds, drawn),
     )
     titles = tuple(row.title for row in table.rows)
     return Drawing(
         *(table.suite, table.heading, table.profile, figure.x, "accuracy (%)", tuple(panels), in_a_line(len(panels))),
-        tuple(filter(None, notes)),
+        notes,
         titles,
     )
 
@@ -125,11 +118,10 @@ def draw_classes(table: Expansion, clients: int, panels: Sequence[tuple[str, Int
         Panel(title, tuple(_stacked(label, counts) for label, counts in enumerate(held[:clients].T)))
         for title, held in panels
     )
-    notes = (f"Paper: {table.paper}.", f"The first {clients} clients, support and query together; seed {seed}.")
+    first = f"The first {clients} clients, support and query together; seed {seed}."
+    notes = tuple(facts("note", f"Paper: {table.paper}.", first, *table.notes))
     axes = "client", "rows"
-    return Drawing(
-        *(table.suite, table.heading, table.profile, *axes, made, in_a_line(len(made))), (*notes, *table.notes)
-    )
+    return Drawing(table.suite, table.heading, table.profile, *axes, made, in_a_line(len(made)), notes)
 
 
 def _stacked(label: int, counts: Ints) -> Series:
@@ -141,14 +133,12 @@ def draw_sizes(table: Expansion, figure: Histogram, columns: Sequence[Slicing], 
     """A figure of partitions alone."""
     panels = tuple(histogram(column, seeds, figure.bins) for column in columns)
     drawn = f"Drawn: the clients of {len(seeds)} partitions (seeds {ranges(seeds)}); no data are read."
-    notes = (f"Paper: {table.paper}.", drawn, *table.notes)
+    notes = tuple(facts("note", f"Paper: {table.paper}.", drawn, *table.notes))
     axes = "training rows of a client", "density"
     return Drawing(table.suite, table.heading, table.profile, *axes, panels, in_a_line(len(panels)), notes)
 
 
-def _series(
-    table: Expansion, figure: FromRuns, head: ColumnHead, shelf: Shelf, remarks: _Remarks
-) -> tuple[Series, ...]:
+def _series(table: Expansion, figure: FromRuns, head: ColumnHead, shelf: Shelf, remarks: Remarks) -> tuple[Series, ...]:
     """What a panel shows: rows as far as they are done."""
     cells, where = cells_of(table, head), head.column.setting
     if isinstance(figure, Scatter):
@@ -161,20 +151,21 @@ def _series(
             found += densities(f"{title}, " if len(cells) > 1 else "", runs, figure, rare)
         else:
             found += _lines(title, cell, runs, table.spread, isinstance(figure, Steps), remarks)
-    remarks.unscored += [(what, where) for what in rare]
+    remarks["unscored"] += [("", what, where) for what in rare]
     return tuple(one for one in found if one.points)
 
 
 def _lines(
-    title: str, cell: Cell, runs: Sequence[RunResult], spread: Spread, steps: bool, remarks: _Remarks
+    title: str, cell: Cell, runs: Sequence[RunResult], spread: Spread, steps: bool, remarks: Remarks
 ) -> tuple[Series, ...]:
     """A row's line over fine-tuning steps, else over rounds."""
     walks = {run.spec.seed: (by_step if steps else by_round)(run, cell.reading) for run in runs}
     lines = over_seeds(title, walks, spread, costs(runs) if steps else None)
     where = cell.column.setting
-    remarks.uneven += [(lines.left_out, title, where)] if lines.left_out else []
+    remarks["uneven"] += [(lines.left_out, title, where)] if lines.left_out else []
     places = {point.x for one in lines.series for point in one.points}
-    remarks.unscored += [(f"{title} but after round {min(places):g}", where)] if len(places) == 1 else []
+    once = ("", f"{title} but after round {min(places):g}", where) if len(places) == 1 else None
+    remarks["unscored"] += [once] if once else []
     return lines.series
 
 

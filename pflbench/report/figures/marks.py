@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from pflbench.report.figures.panels import Drawing, Panel, Series
+from pflbench.report.figures.panels import PRINTED, Drawing, Panel, Series
 
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 """Told apart by color-blind readers, too (Okabe and Ito, but for a yellow that is too light for a line)."""
@@ -234,7 +234,7 @@ def _cloud(ax: Axes, series: Series, marker: str, hues: Sequence[float]) -> None
 
 def _printed(ax: Axes, series: Series, look: Look) -> None:
     """Hollow: in the row's own form where they alone are there of it, else all alike, above their bars."""
-    alone = series.label.startswith(series.like)  # else the label is that of several colors
+    alone = series.label != PRINTED  # which is the label of several colors
     hollow: Any = {"marker": look.marker if alone else "D", "markersize": 3.5, "markerfacecolor": "white"}
     hollow |= {"linestyle": "", "linewidth": 0.8}
     x, y, around = _numbers(series)

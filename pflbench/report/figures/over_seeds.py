@@ -19,8 +19,8 @@ _FEW = 3
 """So many rounds are named; of more their number is said."""
 
 
-class Drawn(NamedTuple):
-    """What is drawn of a row in a panel.
+class Lines(NamedTuple):
+    """Lines of a row in a panel.
 
     Attributes:
         series: One line over seeds; a line for each seed where they have no two rounds in common; none without numbers.
@@ -39,7 +39,7 @@ def over_seeds(
     spread: Spread,
     numbers: Mapping[str, float] | None = None,
     paces: Mapping[int, float] | None = None,
-) -> Drawn:
+) -> Lines:
     """The line of a row from its runs' numbers; both mappings go by seed.
 
     Seeds that were scored once are left out where another one was scored more often. The others' line has the rounds
@@ -49,17 +49,17 @@ def over_seeds(
     paces = paces or dict.fromkeys(walks, 1.0)
     kept = _kept(walks)
     if not kept:
-        return Drawn(())
+        return Lines(())
     left = [_once(seed, walk) for seed, walk in walks.items() if walk and seed not in kept]
     every = set[int]().union(*kept.values())
     common = every.intersection(*kept.values())
     if len(common) < min(2, len(every)):
-        return Drawn(tuple(_each(title, kept, spread, paces)), "; ".join(left), apart=True)
+        return Lines(tuple(_each(title, kept, spread, paces)), "; ".join(left), apart=True)
     left += _lacking(kept, every - common)
     told = [paces[seed] for seed in kept if seed in paces] or list(paces.values())
     points = _points(list(kept.values()), sorted(common), spread, float(np.mean(told)))
-    series = Series(title, "line", points, numbers=numbers or {})
-    return Drawn((series,), "; ".join(left))
+    series = Series(title, "line", points, numbers=numbers or {}, row=title)
+    return Lines((series,), "; ".join(left))
 
 
 def _kept(walks: Mapping[int, Walk]) -> dict[int, Walk]:
@@ -71,7 +71,8 @@ def _kept(walks: Mapping[int, Walk]) -> dict[int, Walk]:
 def _each(title: str, walks: Mapping[int, Walk], spread: Spread, paces: Mapping[int, float]) -> Iterator[Series]:
     usual = float(np.mean(list(paces.values())))
     for seed, walk in sorted(walks.items()):
-        yield Series(of_seed(title, seed), "line", _points([walk], sorted(walk), spread, paces.get(seed, usual)))
+        points = _points([walk], sorted(walk), spread, paces.get(seed, usual))
+        yield Series(f"{title}, seed {seed}", "line", points, row=title)
 
 
 def _lacking(walks: Mapping[int, Walk], rounds: Collection[int]) -> list[str]:
@@ -81,16 +82,6 @@ def _lacking(walks: Mapping[int, Walk], rounds: Collection[int]) -> list[str]:
     seeds = [seed for seed, walk in walks.items() if not walk.keys().isdisjoint(rounds)]
     which = _numbered("round", rounds) if len(rounds) <= _FEW else count(len(rounds), "round")
     return [f"{which} of {_numbered('seed', seeds)}"]
-
-
-def of_seed(title: str, seed: int) -> str:
-    """What the line of one seed of a row is called."""
-    return f"{title}, seed {seed}"
-
-
-def rows_of(titles: Sequence[str], labels: Sequence[str]) -> list[str]:
-    """Those of the rows' titles that some of the series' labels speak of, be it with a word on which part of it."""
-    return [title for title in titles if any(one == title or one.startswith(f"{title}, ") for one in labels)]
 
 
 def _numbered(noun: str, numbers: Collection[int]) -> str:

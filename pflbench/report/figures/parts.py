@@ -1,13 +1,14 @@
-"""What the makers of figures share: a panel's cells, and notes on how it is read and on what is missing."""
+"""Parts that all figures share: a panel's cells, and facts on how it is read and on what it leaves out."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pflbench.classes import declared
 from pflbench.names import Places
-from pflbench.report.figures.over_seeds import rows_of
+from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.panels import Panel
 from pflbench.report.provenance import packaged, shown_runs
 from pflbench.report.reading import Shelf
@@ -15,8 +16,23 @@ from pflbench.report.text import grouped, ranges
 from pflbench.report.versions import mixtures
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
 
-Remarks = list[tuple[str, str]]
-"""What is missing, and in which column."""
+Remarks = defaultdict[str, list[tuple[str, str, str]]]
+"""Rows that a figure leaves out or draws in another way: by reason, each with the part, the row, and the place."""
+
+
+def remarks_of() -> Remarks:
+    """Remarks, of which there are none yet."""
+    return defaultdict(list)
+
+
+def remarked(remarks: Remarks, reasons: Mapping[str, Fact], places: Collection[str]) -> list[Fact]:
+    """A fact for each reason that has remarks: `round 1 of FedAvg in A, B`; places are left out where it is all."""
+    found = ((fact, _joined(remarks[reason], places)) for reason, fact in reasons.items() if remarks[reason])
+    return [fact._replace(text=f"{fact.text}: {where}.") for fact, where in found]
+
+
+UNEVEN = Fact("left out", "Left out, so that all points of a line are of the same seeds")
+"""Reason for parts of rows that a line over seeds does not show."""
 
 
 def in_a_line(panels: int) -> int:
@@ -30,9 +46,8 @@ def cells_of(table: Expansion, head: ColumnHead) -> dict[str, Cell]:
 
 
 def not_done(table: Expansion, heads: Sequence[ColumnHead], shelf: Shelf) -> tuple[Remarks, set[int]]:
-    """Which seeds of which rows are not done, and the seeds that are done of some row."""
-    lacking: Remarks = []
-    seeds: set[int] = set()
+    """Rows with the seeds that are not done, and the seeds that are done of some row."""
+    lacking, seeds = remarks_of(), set[int]()
     for head in heads:
         for title, cell in cells_of(table, head).items():
             asked = {needed[0].seed for needed in cell.by_seed}
@@ -40,42 +55,33 @@ def not_done(table: Expansion, heads: Sequence[ColumnHead], shelf: Shelf) -> tup
             seeds |= done
             if left := asked - done:
                 which = f" (seeds {ranges(left)})" if done else ""
-                lacking.append((f"{title}{which}", head.column.setting))
+                lacking["missing"].append(("", f"{title}{which}", head.column.setting))
     return lacking, seeds
 
 
-def missing(table: Expansion, heads: Sequence[ColumnHead], shelf: Shelf) -> list[str]:
-    """Sentences on runs that are not done: of the columns that have some, and on which columns have none."""
+def missing(table: Expansion, heads: Sequence[ColumnHead], shelf: Shelf) -> list[Fact]:
+    """Facts on runs that are not done: of the columns that have some, and on which columns have none."""
     lacking, _ = not_done(table, heads, shelf)
     begun = {head.column.setting for head in heads for cell in cells_of(table, head).values() if _begun(cell, shelf)}
     every = list(dict.fromkeys(head.column.setting for head in heads))
     bare = [setting for setting in every if setting not in begun] if begun else []
     here = [setting for setting in every if setting not in bare]
-    return [
-        listed("Missing or failed runs", [one for one in lacking if one[1] in here], here),
-        f"No results yet in {comma_list(bare)}." if bare else "",
-    ]
+    lacking["missing"] = [one for one in lacking["missing"] if one[2] in here]
+    runs = remarked(lacking, {"missing": Fact("missing", "Missing or failed runs")}, here)
+    return [*runs, *facts("missing", f"No results yet in {comma_list(bare)}." if bare else "")]
 
 
 def _begun(cell: Cell, shelf: Shelf) -> bool:
     return any(all(shelf.read(run) for run in needed) for needed in cell.by_seed)
 
 
-def listed(title: str, remarks: Remarks, places: Collection[str]) -> str:
-    """`round 1; FedAvg in A, B`: what, and in which of these places unless in all; empty without remarks."""
-    said = _joined(remarks, places)
-    return f"{title}: {said}." if said else ""
+def _joined(remarks: Sequence[tuple[str, str, str]], places: Collection[str]) -> str:
+    of_parts = grouped((part, (row, place)) for part, row, place in remarks)
+    return "; ".join(f"{part} of " * bool(part) + _rows(several, places) for part, several in of_parts.items())
 
 
-def listed_by(title: str, remarks: Iterable[tuple[str, str, str]], places: Collection[str]) -> str:
-    """`listed` of remarks (part, what, place), of which the part of it stands once: `seed 1 of FedAvg, Ditto in A`."""
-    parts = grouped((part, (what, place)) for part, what, place in remarks)
-    said = "; ".join(f"{part} of {_joined(several, places)}" for part, several in parts.items())
-    return f"{title}: {said}." if said else ""
-
-
-def _joined(remarks: Remarks, places: Collection[str]) -> str:
-    alike = grouped((tuple(columns), what) for what, columns in grouped(remarks).items())
+def _rows(rows: Sequence[tuple[str, str]], places: Collection[str]) -> str:
+    alike = grouped((tuple(columns), row) for row, columns in grouped(rows).items())
     return "; ".join(
         comma_list(several) + ("" if set(columns) >= set(places) else f" in {comma_list(columns)}")
         for columns, several in alike.items()
@@ -92,12 +98,10 @@ def settings(table: Expansion) -> list[str]:
     return [column.setting for column in table.columns]
 
 
-def said_of(table: Expansion, seeds: Iterable[int], drawn: Iterable[Cell]) -> list[str]:
-    """What the last notes say: the paper and what is followed, then the suite's own notes on what is drawn."""
-    return [
-        f"Paper: {table.paper}. Protocol: {table.protocol}. Seeds: {ranges(seeds)}.",
-        *table.notes_on(drawn),
-    ]
+def facts_of(table: Expansion, seeds: Iterable[int], drawn: Iterable[Cell]) -> list[Fact]:
+    """Last facts of a figure: its paper and protocol, then the suite's own notes on its cells."""
+    first = f"Paper: {table.paper}. Protocol: {table.protocol}. Seeds: {ranges(seeds)}."
+    return [Fact("protocol", first), *facts("note", *table.notes_on(drawn))]
 
 
 def in_panels(table: Expansion) -> dict[str, ColumnHead]:
@@ -109,20 +113,18 @@ def in_panels(table: Expansion) -> dict[str, ColumnHead]:
 
 def drawn_in(table: Expansion, heads: Iterable[ColumnHead], panels: Iterable[Panel]) -> list[Cell]:
     """The cells that these panels show; `heads`: one for each panel."""
-    titles = [row.title for row in table.rows]
     return [
-        cells_of(table, head)[title]
+        cell
         for head, panel in zip(heads, panels, strict=True)
-        for title in rows_of(titles, [series.like or series.label for series in panel.series])
-        if title in cells_of(table, head)
+        for title, cell in cells_of(table, head).items()
+        if title in {series.row for series in panel.series}
     ]
 
 
 def in_order(table: Expansion, panels: Iterable[Panel]) -> tuple[str, ...]:
     """The labels of a legend in the order of the rows, where these have lines for each seed, too."""
-    labels = [series.label for panel in panels for series in panel.series]
-    of_rows = {row.title: [one for one in labels if one.startswith(f"{row.title}, seed ")] for row in table.rows}
-    return tuple(dict.fromkeys(label for title, several in of_rows.items() for label in (title, *several)))
+    labels = grouped((series.row, series.label) for panel in panels for series in panel.series)
+    return tuple(dict.fromkeys(label for row in table.rows for label in (row.title, *labels.get(row.title, ()))))
 
 
 def unadapted(cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
@@ -146,7 +148,8 @@ def meta_learned(cell: Cell, places: Mapping[str, Places]) -> bool:
     return cell.stage == "finetuned" and bool(declared("methods", name, "meta_learned", False))
 
 
-def mixed(table: Expansion, shelf: Shelf) -> list[str]:
-    """Warnings of columns whose runs saw different data, or are of different versions of a method; what came along."""
-    used = shown_runs(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
-    return [*mixtures(table, used).values(), *filter(None, [packaged(used)])]
+def mixed(table: Expansion, shelf: Shelf) -> list[Fact]:
+    """Warnings on columns whose runs saw different data or versions of a method; and which runs are packaged."""
+    shown = shown_runs(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
+    warnings = facts("mixed", *mixtures(table, shown).values(), severity="warning")
+    return [*warnings, *facts("progress", packaged(shown))]
