@@ -33,8 +33,9 @@ class Series:
 
     `width` is that of bars. The mark "spike" is a density of values that are all the same: a line at `x`; "printed" are
     the paper's numbers; "stacked" are bars that stand on those of the series before; a "violin" is the density of its
-    points' values; "dots" have no line; a "rank" is a mean rank. `like`: the label of the series whose color it
-    has. `row`: title of the row that it shows. `hues`: for a cloud, the number that each point's color stands for. `numbers`: further numbers, by name.
+    points' values; "dots" have no line; a "rank" is a mean rank.
+    `like`: the label of the series whose color it has. `row`: title of the row that it shows. `hues`: for a cloud, the
+    number that each point's color stands for. `numbers`: further numbers, by name.
     """
 
     label: str
