@@ -77,8 +77,7 @@ def _method(what: str, name: str) -> int:
 
 
 def _runs(wanted: Wanted, format: str, results: Path) -> int:
-    from pflbench.report.runs import Listed, lines
-    from pflbench.report.stored import select
+    from pflbench.report.stored import Listed, lines, select
     from pflbench.report.text import in_csv
 
     store = ShownStore(results, packaged=False)

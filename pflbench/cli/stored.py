@@ -102,8 +102,7 @@ def rm(
     With --suite: the runs of its tables, also those of your own methods. `pflbench ls runs` with the same options lists
     what would be removed.
     """
-    from pflbench.report.runs import lines
-    from pflbench.report.stored import to_remove
+    from pflbench.report.stored import lines, to_remove
     from pflbench.store.removal import remove
 
     store = Store(results)

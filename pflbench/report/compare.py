@@ -19,11 +19,11 @@ from pflbench.names import without_folder
 from pflbench.report.cells import Read, read
 from pflbench.report.extra_rows import EXTRA, extra_rows, variant
 from pflbench.report.reading import EVERYBODY, Shelf, averaged, readable
-from pflbench.report.runs import commit
+from pflbench.report.rivals import clients
 from pflbench.report.statistics import Interval, Paired, paired
+from pflbench.report.stored import commit
 from pflbench.report.tables import with_results
 from pflbench.report.text import ranges
-from pflbench.report.versus import clients
 from pflbench.result import CLOSE
 from pflbench.selection import Selection
 from pflbench.store import OutdatedRuns, ShownStore, Store, shown

@@ -9,7 +9,7 @@ from pflbench.report.explain import Explanation
 from pflbench.report.facts import Fact, facts, over_rounds
 from pflbench.report.holdings import FederationSummary
 from pflbench.report.reading import WINDOW
-from pflbench.report.runs import commit
+from pflbench.report.stored import commit
 from pflbench.report.text import apart, limits, number, ranges
 from pflbench.report.verdict import ENOUGH_SEEDS, Label
 from pflbench.units import count

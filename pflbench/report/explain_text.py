@@ -11,7 +11,7 @@ from pflbench.report.conclusion import KINDS, conclude, difference
 from pflbench.report.explain import Explanation, Setting, written
 from pflbench.report.holdings import FederationSummary
 from pflbench.report.reading import WINDOW
-from pflbench.report.runs import commit
+from pflbench.report.stored import commit
 from pflbench.report.text import ranges
 from pflbench.report.trials import doubts
 from pflbench.report.verdict import SUSPECT

@@ -9,18 +9,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pflbench.report.beside import compared, protocol_of
 from pflbench.report.cells import Read, read, settle, value
 from pflbench.report.compact import rows_of
 from pflbench.report.extra_rows import extra
 from pflbench.report.facts import facts, missing, table_facts
 from pflbench.report.fairness import fairness
-from pflbench.report.provenance import ShownRun, shown_runs
+from pflbench.report.provenance import ShownRun, apart, mixtures, outdated, shown_runs
 from pflbench.report.reading import Shelf
+from pflbench.report.rivals import compared, held_against, protocol_of
 from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
 from pflbench.report.verdict import MARGIN
-from pflbench.report.versions import apart, mixtures, outdated
-from pflbench.report.versus import held_against
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import Askers, askers

@@ -16,9 +16,9 @@ from pflbench.report.html.render import page as rendered
 from pflbench.report.layout import Filled, fill, finished, reread
 from pflbench.report.methods import MethodDescription, described
 from pflbench.report.reading import Shelf
+from pflbench.report.rivals import rival
 from pflbench.report.table import Versus
 from pflbench.report.tables import asked_for, counted_rows, names
-from pflbench.report.versus import rival
 from pflbench.selection import Selection, selection
 from pflbench.store import Store
 from pflbench.store.asked import Askers, askers

@@ -17,8 +17,8 @@ from rich.text import Text
 from pflbench.console import Console
 from pflbench.output import plain
 from pflbench.report import appendix, text
-from pflbench.report.beside import side_by_side
 from pflbench.report.latex import latex
+from pflbench.report.rivals import side_by_side
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import View, in_csv, views
 from pflbench.suite.cells import ColumnHead

@@ -14,9 +14,9 @@ from pflbench.report.compact import check_known, names_of, rows_of
 from pflbench.report.dataset_table import lay_out_counts
 from pflbench.report.extra_rows import EXTRA, extra, extra_rows
 from pflbench.report.layout import Filled, fill, finished
+from pflbench.report.provenance import instead, outdated
 from pflbench.report.reading import Shelf
 from pflbench.report.table import Table
-from pflbench.report.versions import instead, outdated
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pflbench.report.figures.curves import curves
-from pflbench.report.figures.over_seeds import over_seeds
 from pflbench.report.figures.panels import Point, Series
+from pflbench.report.figures.parts import over_seeds
 from pflbench.report.reading import Shelf
 from pflbench.result import RunResult, Score
 from pflbench.store import Store

@@ -13,7 +13,7 @@ from pflbench.names import locate
 from pflbench.report.explain import explain
 from pflbench.report.explain_text import text
 from pflbench.report.layout import lay_out
-from pflbench.report.runs import lines
+from pflbench.report.stored import lines
 from pflbench.running.estimate import gradient_rows
 from pflbench.running.planning import ELSEWHERE, MEASURED, Times
 from pflbench.running.task import Done, Place, Task, run_task

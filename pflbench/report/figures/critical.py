@@ -12,12 +12,11 @@ from pflbench.report.cells import read, value
 from pflbench.report.facts import facts
 from pflbench.report.figures.panels import DIFFERENCE, Drawing, Panel, Point, Series
 from pflbench.report.figures.parts import comma_list, facts_of, mixed
-from pflbench.report.provenance import shown_runs
+from pflbench.report.provenance import mixtures, shown_runs
 from pflbench.report.ranking import Ranking, chosen, independent, shared
 from pflbench.report.reading import Shelf
 from pflbench.report.statistics import Floats, critical_difference, friedman, rank_intervals, ranks
 from pflbench.report.text import grouped
-from pflbench.report.versions import mixtures
 from pflbench.suite.cells import Expansion
 from pflbench.units import count
 

@@ -16,10 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from pflbench.report.figures.labels import MANY, Names, at_ends, legend, legend_beside
-from pflbench.report.figures.marks import fill, looks, numbers
+from pflbench.report.figures.marks import draw_ranks, fill, looks, numbers, of_ranks
 from pflbench.report.figures.panels import Drawing, Panel, plain_texts
 from pflbench.report.figures.parts import in_a_line
-from pflbench.report.figures.ranks import draw, of_ranks
 
 METADATA: Mapping[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -173,7 +172,7 @@ class _Grid:
             ax = figure.add_axes((0.1, 0.1, 0.75 * width / figure.get_figwidth(), self._height))  # about as it will be
             ax.set_title(panel.title)
             if of_ranks(panel):
-                draw(ax, panel, self._looks)
+                draw_ranks(ax, panel, self._looks)
             else:
                 fill(ax, panel, drawing, self._looks)
             if i + across >= len(panels):

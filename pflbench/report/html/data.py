@@ -14,17 +14,16 @@ from typing import Any, NamedTuple
 from pflbench.commands import DEFAULT_RESULTS, command, folder_option
 from pflbench.report import text
 from pflbench.report.appendix import versus_notes
-from pflbench.report.beside import side_by_side
 from pflbench.report.cells import Read
 from pflbench.report.extra_rows import EXTRA, short_name
 from pflbench.report.facts import over_rounds
-from pflbench.report.fairness import fairness
-from pflbench.report.html.clients import Clients, clients, drawn
+from pflbench.report.fairness import Clients, clients, fairness, thinned
 from pflbench.report.html.equal import COSTS, AtEqualCost, at_equal_cost
 from pflbench.report.html.escape import discreet
 from pflbench.report.html.grid import Place, keys, places
 from pflbench.report.layout import Filled
 from pflbench.report.provenance import beside, costs
+from pflbench.report.rivals import side_by_side
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
 from pflbench.selection import Selection, selection
@@ -267,7 +266,7 @@ def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, A
         at = {name: some[of] for name, some in equal.cells.items() if of in some}
         if at:
             cell["equal"] = {name: [one.text, one.rounds, *[1] * one.best] for name, one in at.items()}
-        if walks := drawn(equal.walks.get(of, {})):
+        if walks := thinned(equal.walks.get(of, {})):
             cell["curve"] = [[seed, *walk] for seed, walk in walks.items()]
             paces = equal.paces[of]
             cell["paces"] = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from pflbench.report import text
 from pflbench.report.cells import Read, summarize
-from pflbench.report.figures.pace import AXES
+from pflbench.report.figures.curves import AXES
 from pflbench.report.layout import Filled
 from pflbench.report.reading import by_round
 from pflbench.report.table import CellValue

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pflbench.commands import command
 from pflbench.package import __version__
 from pflbench.report import text
-from pflbench.report.beside import side_by_side
-from pflbench.report.html.board import boards
-from pflbench.report.html.clients import QUANTILES
+from pflbench.report.fairness import QUANTILES
+from pflbench.report.html.board import boards, sections
 from pflbench.report.html.data import Pool, Sheet, sheet_data
 from pflbench.report.html.escape import discreet, embedded, link
 from pflbench.report.html.grid import Block, blocks
-from pflbench.report.html.methods import sections
 from pflbench.report.methods import MethodDescription
 from pflbench.report.provenance import COUNTED
+from pflbench.report.rivals import side_by_side
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.verdict import RULE
 from pflbench.suite.cells import ReadAs
