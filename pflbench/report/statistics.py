@@ -149,6 +149,7 @@ def smallest_detectable(sd: float | None, n: int, power: float = POWER, level: f
 @cache
 def _shift(n: int, power: float, level: float) -> float:
     """How many standard errors of n values a mean must be off 0 for a two-sided t-test to find it with this power."""
+    from scipy.optimize import brentq
     from scipy.special import nctdtr
 
     bound = _quantile(n - 1, level)
@@ -156,13 +157,10 @@ def _shift(n: int, power: float, level: float) -> float:
     def found(shift: float) -> float:
         return float(1 - nctdtr(n - 1, shift, bound))  # the other tail is below 1e-6 where this is the power
 
-    low, high = 0.0, 1.0
+    high = 1.0
     while found(high) < power:
         high *= 2
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if found(middle) < power else (low, middle)
-    return high
+    return float(brentq(lambda shift: found(shift) - power, 0.0, high))
 
 
 def difference_interval(ours: Sample, theirs: Sample, level: float = LEVEL) -> Interval | None:
@@ -280,10 +278,9 @@ class Friedman(NamedTuple):
 
 def ranks(scores: npt.ArrayLike) -> Floats:
     """The rank of each method in each column of `scores` ["columns", "methods"]: 1 for the best, ties share theirs."""
-    table = np.atleast_2d(np.asarray(scores, np.float64))
-    above = (table[:, None, :] > table[:, :, None]).sum(-1)
-    alike = (table[:, None, :] == table[:, :, None]).sum(-1)
-    return np.asarray(above + (alike + 1) / 2, np.float64)
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(-np.atleast_2d(np.asarray(scores, np.float64)), axis=1))
 
 
 def friedman(scores: npt.ArrayLike) -> Friedman | None:
@@ -297,18 +294,12 @@ def friedman(scores: npt.ArrayLike) -> Friedman | None:
     """
     table = np.atleast_2d(np.asarray(scores, np.float64))
     columns, methods = table.shape
-    if columns < 2 or methods < 3:
+    if columns < 2 or methods < 3 or (table == table[:, :1]).all():
         return None
-    found = ranks(table)
-    ties = sum(float((counts**3 - counts).sum()) for row in table for counts in [np.unique(row, return_counts=True)[1]])
-    correction = 1 - ties / (columns * methods * (methods**2 - 1))
-    if correction <= 0:
-        return None
-    from scipy.special import chdtrc
+    from scipy.stats import friedmanchisquare
 
-    spread = float((found.sum(0) ** 2).sum())
-    statistic = (12 / (columns * methods * (methods + 1)) * spread - 3 * columns * (methods + 1)) / correction
-    return Friedman(statistic, float(chdtrc(methods - 1, statistic)), tuple(map(float, found.mean(0))))
+    found = friedmanchisquare(*table.T)
+    return Friedman(float(found.statistic), float(found.pvalue), tuple(map(float, ranks(table).mean(0))))
 
 
 def rank_intervals(scores: npt.ArrayLike, rng: np.random.Generator, draws: int = 2000) -> list[Interval] | None:
