@@ -26,8 +26,8 @@ settings.register_profile("pflbench", deadline=None)  # a busy machine is no bug
 settings.load_profile("pflbench")
 torch.set_num_threads(1)
 
-FIRST = 10
-"""So many calls of each function are checked in each test."""
+FIRST = 3
+"""Number of calls of each function that each test checks."""
 calls: Counter[CodeType] = Counter()
 jaxtyped = jaxtyping.jaxtyped
 

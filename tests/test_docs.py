@@ -21,18 +21,24 @@ DOCUMENTS = ["README.md", "results/README.md", *(p.relative_to(ROOT).as_posix() 
 PAPERS = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "papers").glob("*.md")}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_a_link_into_the_repository_leads_somewhere(document: str) -> None:
-    here = ROOT / document
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", here.read_text(encoding="utf-8"))
-    assert [link for link in links if ":" not in link and not (here.parent / link).exists()] == []
+def test_a_link_into_the_repository_leads_somewhere() -> None:
+    dead = [
+        f"{document}: {link}"
+        for document in DOCUMENTS
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / document).read_text(encoding="utf-8"))
+        if ":" not in link and not ((ROOT / document).parent / link).exists()
+    ]
+    assert dead == []
 
 
-@pytest.mark.parametrize("name", sorted(available()))
-def test_the_page_of_its_paper_names_a_suite(name: str) -> None:
-    paper = load(name).document().suite.paper
-    pages = [page for page in PAPERS.values() if paper == "none" or paper.removeprefix("arXiv:") in page]
-    assert any(f"`{name}`" in page for page in pages)
+def test_the_page_of_its_paper_names_a_suite() -> None:
+    papers = {name: load(name).document().suite.paper.removeprefix("arXiv:") for name in available()}
+    unnamed = [
+        name
+        for name, paper in papers.items()
+        if not any(f"`{name}`" in page for page in PAPERS.values() if paper == "none" or paper in page)
+    ]
+    assert papers and unnamed == []
 
 
 def test_papers_pages_name_no_other_suites() -> None:
@@ -42,13 +48,15 @@ def test_papers_pages_name_no_other_suites() -> None:
     assert named <= available().keys() | rows
 
 
-@pytest.mark.parametrize("name", sorted(available()))
-def test_no_note_has_a_measured_number_typed_in(name: str) -> None:
-    suite = load(name)
-    notes = [note.text for profile in suite.profiles for note in suite.document(profile).suite.notes]
-    printed = str(suite.document().reference)
-    measured = [number for note in notes for number in re.findall(r"\d\d\.\d+|[\d.]+ ?%|[\d.]+ ±", note)]
-    assert [number for number in measured if number.rstrip(" %±") not in printed] == []
+def test_no_note_has_a_measured_number_typed_in() -> None:
+    typed: dict[str, list[str]] = {}
+    for name in available():
+        suite = load(name)
+        notes = [note.text for profile in suite.profiles for note in suite.document(profile).suite.notes]
+        printed = str(suite.document().reference)
+        measured = [number for note in notes for number in re.findall(r"\d\d\.\d+|[\d.]+ ?%|[\d.]+ ±", note)]
+        typed[name] = [number for number in measured if number.rstrip(" %±") not in printed]
+    assert typed and not {name: numbers for name, numbers in typed.items() if numbers}
 
 
 READINGS = {
@@ -86,8 +94,8 @@ TRIALS = sorted(
 )
 
 
-@pytest.mark.parametrize("command", TRIALS)
-def test_the_trials_that_a_page_cites_are_stored(command: str) -> None:
+def stored(command: str, store: Store) -> bool:
+    """True if all trials of a `pflbench tune` command are in the store."""
     words = shlex.split(command)
     pairs = list(zip(words[::2], words[1::2], strict=True))
     given, grid = dict(pairs), [value for name, value in pairs if name == "--grid"]
@@ -101,10 +109,13 @@ def test_the_trials_that_a_page_cites_are_stored(command: str) -> None:
         grid=grid,
         read_as=given.pop("--read", "last"),  # type: ignore[arg-type]
     )
+    assert not given.keys() - {"--grid"}, command
+    return all(store.status(trial.run.id) != "missing" for one in searched for trial in one.trials)
+
+
+def test_the_trials_that_a_page_cites_are_stored() -> None:
     store = Store(ROOT / "results")
-    assert not given.keys() - {"--grid"} and all(
-        store.status(trial.run.id) != "missing" for one in searched for trial in one.trials
-    )
+    assert TRIALS and [command for command in TRIALS if not stored(command, store)] == []
 
 
 def block(document: str, language: str) -> str:
@@ -146,17 +157,25 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_the_files_of_the_architecture_are_there(path: str) -> None:
-    assert any((root / path).exists() for root in (PACKAGE, PACKAGE.parent, ROOT))
+def test_the_files_of_the_architecture_are_there() -> None:
+    roots = (PACKAGE, PACKAGE.parent, ROOT)
+    assert FILES and [path for path in FILES if not any((root / path).exists() for root in roots)] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_functions_of_the_architecture_are_there(name: str) -> None:
+def is_there(name: str) -> bool:
+    """True if `room.module.function` can be imported from pflbench."""
     first, *parts = name.split(".")
-    found = importlib.import_module(f"pflbench.{first}")
-    for part in parts:
-        found = getattr(found, part, None) or importlib.import_module(f"{found.__name__}.{part}")
+    try:
+        found = importlib.import_module(f"pflbench.{first}")
+        for part in parts:
+            found = getattr(found, part, None) or importlib.import_module(f"{found.__name__}.{part}")
+    except ImportError:
+        return False
+    return True
+
+
+def test_the_functions_of_the_architecture_are_there() -> None:
+    assert NAMES and [name for name in NAMES if not is_there(name)] == []
 
 
 def test_the_pages_of_the_methods_are_what_their_sources_and_results_say(monkeypatch: pytest.MonkeyPatch) -> None:

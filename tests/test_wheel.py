@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 MOST = 15_000_000
 """Bytes of a wheel. Beyond that, packaged results hold the per-client scores of the last round alone."""

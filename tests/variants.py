@@ -58,6 +58,78 @@ OPTIONS = {
     "fedala layers": ("fedala", {**DECAYING, "eta": 0.5, "layers": 2}),
     "per-fedavg-split batch": ("per-fedavg-split", {"epochs": 2, "batch": 6, "personal_epochs": 2}),
 }
+CHANGED = {
+    "per-fedavg exact": ("rule",),
+    "cafeme exact": ("rule",),
+    "fedavg momentum": ("rule",),
+    "ifca shared": ("server", "state"),
+    "fedavg adam": ("rule",),
+    "local adam": ("rule", "state"),
+    "fedavg steps": ("draws",),
+    "ifca steps": ("draws",),
+    "cafeme reset": ("state",),
+    "cafeme context": ("draws",),
+    "cafeme labels": ("draws",),
+    "ditto stale": ("state",),
+    "fedrep-averaged local": ("state",),
+    "fedrep-averaged reset": ("state",),
+    "per-fedavg personal": ("draws",),
+    "fedrep-averaged sgd": ("rule",),
+    "local kept": ("state",),
+    "fedavg adapted": ("draws",),
+    "scaffold released": ("server", "state"),
+    "pfedme adapted": ("draws", "state"),
+    "fedper private": ("state",),
+    "fedrep features": ("rule",),
+    "fedrep private": ("state",),
+    "lg-fedavg private": ("state",),
+    "apfl momentum": ("rule",),
+    "apfl adaptive": ("rule",),
+    "fedrep one optimizer": ("rule",),
+    "lg-fedavg reverse": ("state",),
+    "apfl released": ("state",),
+    "fedec momentum": ("server", "draws"),
+    "fedec l2": ("rule",),
+    "fedec none": ("rule",),
+    "reptile steps": ("draws", "server"),
+    "fo-maml steps": ("draws",),
+    "fo-maml batch": ("draws",),
+    "per-fedavg-split momentum": ("rule",),
+    "fedadam momentum": ("server",),
+    "fedbabu head": ("draws",),
+    "fedala layers": ("state",),
+    "per-fedavg-split batch": ("draws",),
+}
+"""Aspects of the method that each variant changes: the rule of a local step, the minibatches and phases that are drawn,
+the states of clients, the server's step. A name that is missing is checked in full."""
 FEATURES = ("fedrep features", "fedrep private")
 """On a network that has features to train on; by default the head is trained on the minibatches' images here."""
+CHECKED = {
+    "rule": ("vectorized = loop in float32", "it learns"),
+    "draws": ("vectorized = loop with augmentation and dropout", "chunk size changes nothing"),
+    "state": ("vectorized = loop with stragglers", "a seed alone = together with others"),
+    "server": ("vectorized = loop in float32", "vectorized = loop with stragglers", "clients are exchangeable"),
+}
+"""Checks of the contract that look at such an aspect. They train whole runs: the method itself keeps all of them, and a
+variant those of what it changes. All others are made for every variant."""
+COSTLY = frozenset(check for checks in CHECKED.values() for check in checks)
 METHODS = {**{name: (name, {}) for name in names.BUILT_IN["methods"]}, **OPTIONS, "fednova (example)": (EXAMPLE, {})}
+
+
+def concerns(check: str, name: str) -> bool:
+    """True if a check of the contract looks at what a variant changes, or the name is a method's."""
+    return check not in COSTLY or name not in CHANGED or any(check in CHECKED[aspect] for aspect in CHANGED[name])
+
+
+CAPTURED = (
+    *(name for name in METHODS if name not in CHANGED),
+    *("per-fedavg exact", "fedavg momentum", "fedavg adam", "fedavg adapted", "fedavg steps", "cafeme labels"),
+    *("scaffold released", "apfl adaptive", "fedrep features", "fedec l2", "ifca shared"),
+)
+"""Methods whose stacks are captured as a GPU's graphs, and the variants with an operation that no method has by default:
+second derivatives, optimizers' buffers, decay, a personal phase, indexed rows, clipping, features, norms."""
+LOST = ("fedavg", "scaffold", "ditto", "cafeme", "fedrep", "pfedme", "pfedvem", "pfedbayes", "apfl", "ifca")
+"""Methods that also have graphs when uploads get lost: one for each form of state and of model that is scored."""
+STARVED = (*LOST, "local", "per-fedavg", "fedec", "fedadam", "l2gd", "fedavg adapted")
+"""Methods that run out of memory: one for each form of upload, server state and phases. Stacks are halved by the engine,
+which knows no method."""

@@ -6,9 +6,13 @@ import csv
 import math
 from pathlib import Path
 
+import pytest
+
 from pflbench.suite.expand import expand
 from pflbench.suite.figure import Classes, Curve, Histogram, Kde
 from pflbench.suite.load import figures, load
+
+pytestmark = pytest.mark.slow
 
 SHARED = "rmnist-shards"
 """A column that several figures of CAFeMe's setting have: it is run in place of their first one."""

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "suites.md"
 CHAPTER = "### An example from beginning to end"
 

@@ -18,6 +18,8 @@ from pflbench.cli import main as program
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 STORE = ("--results", str(ROOT / "results"))
 TABLE = "pfedvem-table1.paper"

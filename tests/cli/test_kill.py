@@ -25,7 +25,10 @@ PRELOADED = (
     "sklearn.datasets",
 )
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"),
+]
 
 
 def child(arguments: tuple[str, ...], folder: Path, moment: float, within_write: bool) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from cli_kit import SUITE, start
 
+pytestmark = pytest.mark.slow
+
 PLUGIN = Path(__file__).parents[1] / "plugin"
 
 

@@ -21,6 +21,8 @@ from pflbench.running.local import cores
 from pflbench.store import Store
 from pflbench.units import count
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("ray")
 SHARDS = ("run", "-s", "tiny.toml", "--column", "shards")
 LOGGED = METHOD.replace(

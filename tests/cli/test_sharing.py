@@ -20,6 +20,8 @@ from pflbench.store.process import Process
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
+pytestmark = pytest.mark.slow
+
 SHARDS = ("run", "-s", "tiny.toml", "--column", "shards")
 LOGGING = """
 import os, sys

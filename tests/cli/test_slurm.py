@@ -15,6 +15,8 @@ from cli_kit import METHOD, stored
 from pflbench.running import slurm
 from pflbench.store import Store
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("submitit")
 SHARDS = ("run", "-s", "tiny.toml", "--column", "shards")
 

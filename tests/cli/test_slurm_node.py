@@ -13,6 +13,8 @@ from cli_kit import METHOD, start
 
 from pflbench.store import Store
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("submitit")
 if "ONE_NODE_SLURM" not in os.environ:
     pytest.skip("not under benchmarks/machines/slurm.sh, which sets a Slurm of one node up", allow_module_level=True)

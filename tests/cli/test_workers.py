@@ -11,6 +11,8 @@ from pflbench.running import local
 from pflbench.running.task import Place, Task
 from pflbench.testing import tiny_spec
 
+pytestmark = pytest.mark.slow
+
 ROW = """
 [[row]]
 id = "foo"

@@ -1,13 +1,13 @@
-"""Kind (d): every method where the GPU's memory runs out, and under a limit."""
+"""Kind (d): methods of every form where the GPU's memory runs out, and under a limit."""
 
 from __future__ import annotations
 
 import pytest
-from variants import METHODS
+from variants import STARVED
 
 from gpu.kinds import starved
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", STARVED)
 def test_too_little_memory_changes_no_score(name: str) -> None:
     starved(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from variants import EXAMPLE, FEATURES, METHODS
+from variants import CHANGED, COSTLY, EXAMPLE, FEATURES, METHODS, concerns
 
 from pflbench import names
 from pflbench.engine.batches import support_streams
@@ -33,19 +34,25 @@ from pflbench.testing import (
 )
 
 
-@pytest.fixture(scope="module", params=METHODS)
-def case(request: pytest.FixtureRequest) -> Case:
+@functools.lru_cache(maxsize=1)
+def case(name: str) -> Case:
     """A method, for all of its checks one after the other: they share what they compare with, mostly a looped run."""
-    reference, options = METHODS[request.param]
+    reference, options = METHODS[name]
     found = Case(names.resolve("methods", reference)(**options))
-    if request.param in FEATURES:
+    if name in FEATURES:
         found.plain = tiny_features()
     return found
 
 
-@pytest.mark.parametrize("check", CHECKS)
-def test_contract(case: Case, check: str) -> None:
-    CHECKS[check](case)
+@pytest.mark.parametrize(("name", "check"), [(n, c) for n in METHODS for c in CHECKS if concerns(c, n)])
+def test_contract(name: str, check: str) -> None:
+    CHECKS[check](case(name))
+
+
+def test_each_check_is_made_of_every_method_and_of_a_variant() -> None:
+    assert COSTLY < CHECKS.keys() and CHANGED.keys() < METHODS.keys()
+    assert all(concerns(check, name) for check in CHECKS for name in METHODS if name not in CHANGED)
+    assert all(any(concerns(check, name) for name in CHANGED) for check in CHECKS)
 
 
 # Broken methods: FedAvg with one thing wrong each.

@@ -222,6 +222,7 @@ def off_the_page(said: str) -> list[str]:
     return re.findall(r".*(?:Float too large|Overfull \\vbox).*", said)
 
 
+@pytest.mark.slow
 def test_pdflatex_compiles_every_shipped_table(shipped: dict[str, str], table: Table, tmp_path: Path) -> None:
     """With the worst of texts at the end, which need not look well."""
     nasty = replace(
@@ -238,6 +239,7 @@ def test_pdflatex_compiles_every_shipped_table(shipped: dict[str, str], table: T
     assert off_the_page(said) == []
 
 
+@pytest.mark.slow
 def test_pdflatex_prints_all_committed_results_and_nothing_runs_off_a_page(tmp_path: Path) -> None:
     store = ShownStore(Path(__file__).parents[2] / "results", remembered=False, packaged=False)
     tables = reported(EVERYTHING, store, Own()).tables

@@ -18,6 +18,8 @@ from pflbench.models.network import Network
 from pflbench.suite.load import folder
 from pflbench.testing import assert_same, nudged
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = ("workloads", "protocol", "careful", "engine", "matmul", "pfl_research")
 NETWORKS = ("cnn2", "lenet", "mlp", "cnn3")
 

@@ -12,6 +12,8 @@ import torch
 
 from pflbench.suite.load import folder
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = folder() / "speed" / "gpu.py"
 
 

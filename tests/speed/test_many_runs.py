@@ -6,6 +6,8 @@ from pathlib import Path
 from pflbench.store import Store
 from pflbench.suite.load import folder
 
+pytestmark = pytest.mark.slow
+
 
 def test_it_makes_up_packed_runs_and_measures_a_report(tmp_path: Path) -> None:
     script = runpy.run_path(str(folder() / "speed" / "many_runs.py"))

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def test_one_tree_is_about_as_fast_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ small = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3)"])
 subprocess.run([sys.executable, "-c", "import time; block = bytearray(b'x') * 200_000_000; time.sleep(2)"], check=True)
 """
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="asks /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="asks /proc")]
 
 
 def test_it_measures_the_largest_process_that_a_command_starts() -> None:
