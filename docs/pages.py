@@ -14,7 +14,7 @@ from suite_pages import HEADS, line, results_of, suite_pages
 
 from pflbench import names
 from pflbench.classes import lineage
-from pflbench.report.methods import described
+from pflbench.report.methods import describe_method
 from pflbench.suite.load import available
 
 ROOT = Path(__file__).parents[1]
@@ -27,14 +27,14 @@ def pages() -> dict[str, str]:
     """The text of every page, by its path below `FOLDER`."""
     results = compared()
     made = {f"{name}.md": page(name, results[name]) for name in sorted(names.BUILT_IN["methods"])}
-    lines = [f"- [{name}]({name}.md): {described(name).info.doc}" for name in sorted(names.BUILT_IN["methods"])]
+    lines = [f"- [{name}]({name}.md): {describe_method(name).info.doc}" for name in sorted(names.BUILT_IN["methods"])]
     head = "# The built-in methods\n\nWritten by `docs/pages.py` from their sources and from the committed results.\n\n"
     return {"README.md": head + "\n".join(lines) + "\n", **made}
 
 
 def page(name: str, results: list[str]) -> str:
     """One method's page."""
-    found = described(name)
+    found = describe_method(name)
     module, attribute = names.split_reference(found.info.reference)
     source = f"pflbench/{'/'.join(module.split('.')[1:])}.py"
     link = f"[`{source}`](../../{source})"

@@ -177,9 +177,9 @@ def table(
         raise none_there(part, store, own)
 
     def page() -> str:
-        from pflbench.report.page import page
+        from pflbench.report.page import tables_page
 
-        return page(whole, store, own, **how)
+        return tables_page(whole, store, own, **how)
 
     return FinishedTable(table, page)
 
@@ -197,7 +197,7 @@ def scores(part: Selection | None = None, results: Where = "results", *, package
     """
     import pyarrow as pa
 
-    from pflbench.report.scores import scores as tables
+    from pflbench.report.scores import score_tables as tables
 
     wanted = Wanted(**vars(part or Selection()))
     store = ShownStore(Path(results), packaged=packaged)
@@ -233,12 +233,14 @@ def explain(
     Raises:
         UsageError: Something is unknown.
     """
-    from pflbench.report.explain import explain
-    from pflbench.running.federations import facts
+    from pflbench.report.explain import explain_cell
+    from pflbench.running.federations import summarize_federation
 
     root = data_root(data_dir) if data else None
     store = ShownStore(Path(results), packaged=packaged)
-    return Explained(explain(suite, row, column, store, selection(**choices), stage=stage, root=root, look=facts))
+    return Explained(
+        explain_cell(suite, row, column, store, selection(**choices), stage=stage, root=root, look=summarize_federation)
+    )
 
 
 def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Where | None = None) -> Compared:
@@ -253,7 +255,7 @@ def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Wher
     Raises:
         UsageError: A place cannot be read, something is unknown, or neither has results of what is asked for.
     """
-    from pflbench.report.compare import compare as compared
+    from pflbench.report.compare import compare_folders as compared
 
     return Compared(compared(str(a), str(b), part or Selection(), data_dir))
 
@@ -416,9 +418,9 @@ class Compared:
         """A line per cell, with both means, the difference, its interval, and what became of it."""
         import pandas as pd
 
-        from pflbench.report.compare_text import CSV_COLUMNS, chosen, records
+        from pflbench.report.compare_text import CSV_COLUMNS, pair_records, pairs_shown
 
-        return pd.DataFrame(list(records(chosen(self.content))), columns=list(CSV_COLUMNS))
+        return pd.DataFrame(list(pair_records(pairs_shown(self.content))), columns=list(CSV_COLUMNS))
 
     def to_markdown(self) -> str:
         """As `pflbench compare --format markdown` prints it."""
@@ -429,9 +431,9 @@ class Compared:
         return [str(one.name) for one in self.content.pairs if one.drops(points)]
 
     def _as(self, format: Any) -> str:
-        from pflbench.report.compare_text import text
+        from pflbench.report.compare_text import comparison_text
 
-        return text(self.content, format)
+        return comparison_text(self.content, format)
 
     def __str__(self) -> str:
         return self._as("terminal")
@@ -444,9 +446,9 @@ class Explained:
     content: Explanation
 
     def __str__(self) -> str:
-        from pflbench.report.explain_text import text
+        from pflbench.report.explain_text import explanation_text
 
-        return text(self.content)
+        return explanation_text(self.content)
 
 
 def _execution(execution: Execution, how: dict[str, Any]) -> Execution:

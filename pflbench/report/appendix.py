@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Row, Table, Versus
-from pflbench.report.text import NONE, apart, between, cell, number, ranges
+from pflbench.report.text import NONE, between, cell, difference_text, number, ranges
 from pflbench.report.verdict import COMPARED, RULE, SUSPECT, Verdict
 from pflbench.suite.cells import ColumnHead
 
@@ -55,7 +55,9 @@ def _comparison(table: Table) -> Appendix:
         if printed is not None:
             spread = "" if printed.spread is None else f" ± {printed.spread:.{table.decimals}f}"
             paper = (printed.text or number(printed.mean, None, table.decimals)) + spread
-        difference = NONE if value.difference is None else apart(value.difference, value.verdict, table.decimals)
+        difference = (
+            NONE if value.difference is None else difference_text(value.difference, value.verdict, table.decimals)
+        )
         verdict = _judged(value, value.verdict, None if table.brief else notes) if value.verdict else NONE
         lines.append((row.name or row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
     judged = not table.brief and any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)

@@ -16,10 +16,10 @@ import numpy as np
 
 from pflbench.errors import UsageError, unknown
 from pflbench.names import without_folder
-from pflbench.report.cells import Read, read
+from pflbench.report.cells import SeedScores, read_seeds
 from pflbench.report.extra_rows import EXTRA, extra_rows, variant
 from pflbench.report.reading import EVERYBODY, Shelf, averaged, readable
-from pflbench.report.rivals import clients
+from pflbench.report.rivals import client_accuracies
 from pflbench.report.statistics import Interval, Paired, paired
 from pflbench.report.stored import commit
 from pflbench.report.tables import with_results
@@ -177,11 +177,11 @@ class Comparison:
         return sum(pair.interval is not None and not pair.alike for pair in self.pairs)
 
 
-class Found(NamedTuple):
+class CellRuns(NamedTuple):
     """What a results folder has of a cell, by seed; at least one."""
 
     cell: Cell
-    reads: Mapping[int, Read]
+    reads: Mapping[int, SeedScores]
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -200,10 +200,10 @@ class Found(NamedTuple):
         """Of a seed, the accuracy in percent of each client that counts."""
         one = self.reads[seed]
         counted = {client for *_, client in averaged(one.result, self.cell.reading)}
-        return {client: value for client, value in clients(one).items() if client in counted - {EVERYBODY}}
+        return {client: value for client, value in client_accuracies(one).items() if client in counted - {EVERYBODY}}
 
 
-def pair(name: Name, a: Found | None, b: Found | None, note: str = "") -> Pair:
+def pair(name: Name, a: CellRuns | None, b: CellRuns | None, note: str = "") -> Pair:
     """A cell in A and in B, of which at least one has it. `note`: what there is to know of both."""
     if a is not None and b is not None:
         return _both(name, a, b, note)
@@ -213,7 +213,7 @@ def pair(name: Name, a: Found | None, b: Found | None, note: str = "") -> Pair:
     return Pair(name, None, b.mean(b.reads), (), tuple(b.reads), (), b.runs, note=note)
 
 
-def _both(name: Name, a: Found, b: Found, note: str) -> Pair:
+def _both(name: Name, a: CellRuns, b: CellRuns, note: str) -> Pair:
     seeds_a, seeds_b = tuple(a.reads), tuple(b.reads)
     shared = [seed for seed in seeds_a if seed in seeds_b]
     means = a.mean(shared or seeds_a), b.mean(shared or seeds_b)
@@ -235,7 +235,7 @@ def _both(name: Name, a: Found, b: Found, note: str) -> Pair:
     )
 
 
-def _differences(a: Found, b: Found, shared: Sequence[int]) -> list[float]:
+def _differences(a: CellRuns, b: CellRuns, shared: Sequence[int]) -> list[float]:
     """B minus A of each seed or, where that is one, of each client that both score."""
     if len(shared) > 1:
         return [b.of(seed) - a.of(seed) for seed in shared]
@@ -254,11 +254,11 @@ def _unshared(a: Sequence[int], b: Sequence[int], shared: Sequence[int]) -> str:
     return "" if a == b else f"seeds {ranges(a)} in A, {ranges(b)} in B"
 
 
-def _data(one: Read) -> str:
+def _data(one: SeedScores) -> str:
     return str(one.result.provenance.get("data_hash") or "unknown")
 
 
-def _alike(a: Read, b: Read) -> bool:
+def _alike(a: SeedScores, b: SeedScores) -> bool:
     """Whether everything that the cell reads of a seed is the same to the last bit."""
     return len(a.rounds) == len(b.rounds) and all(
         (x.clients, x.round, x.steps) == (y.clients, y.round, y.steps) and np.array_equal(x.values, y.values)
@@ -266,7 +266,7 @@ def _alike(a: Read, b: Read) -> bool:
     )
 
 
-def _rounding(a: Found, b: Found, seed: int) -> bool:
+def _rounding(a: CellRuns, b: CellRuns, seed: int) -> bool:
     return a.reads[seed].runs == b.reads[seed].runs and abs(a.of(seed) - b.of(seed)) <= CLOSE
 
 
@@ -286,7 +286,7 @@ class _Folder(NamedTuple):
     own: Own
 
 
-def compare(a: str, b: str, part: Selection, data_dir: str | Path | None = None) -> Comparison:
+def compare_folders(a: str, b: str, part: Selection, data_dir: str | Path | None = None) -> Comparison:
     """The cells that either of two places of results has a number for, paired by seed and client.
 
     Args:
@@ -298,7 +298,7 @@ def compare(a: str, b: str, part: Selection, data_dir: str | Path | None = None)
     Raises:
         UsageError: A place cannot be read, something is unknown, or neither has a cell of what is asked for.
     """
-    with opened(a) as store_a, opened(b) as store_b:
+    with open_results(a) as store_a, open_results(b) as store_b:
         sides = [_open(*one, part.but(methods=None), data_dir) for one in ((a, store_a), (b, store_b))]
         keys = dict.fromkeys(key for side in sides for key in side.tables)
         pairs = [one for key in keys for one in _of_table(key, *sides)]
@@ -353,43 +353,46 @@ def _common(table: Expansion, *sides: _Folder) -> set[int]:
     return set.intersection(*seeds)
 
 
-def _further(table: Expansion, side: _Folder, seeds: Collection[int]) -> dict[_Place, Found]:
+def _further(table: Expansion, side: _Folder, seeds: Collection[int]) -> dict[_Place, CellRuns]:
     """The table's cells there over these seeds alone."""
     return _cells_of(expand(read_suite(table.part.suites[0], side.own), table.part, seeds=sorted(seeds)), side)
 
 
 def _with_seeds(
-    a: Mapping[_Place, Found], b: Mapping[_Place, Found], more_a: Mapping[_Place, Found], more_b: Mapping[_Place, Found]
-) -> tuple[dict[_Place, Found], dict[_Place, Found]]:
+    a: Mapping[_Place, CellRuns],
+    b: Mapping[_Place, CellRuns],
+    more_a: Mapping[_Place, CellRuns],
+    more_b: Mapping[_Place, CellRuns],
+) -> tuple[dict[_Place, CellRuns], dict[_Place, CellRuns]]:
     """The cells of both with the further seeds that both have of a cell."""
     both = {place: more_a[place].reads.keys() & more_b[place].reads.keys() for place in more_a.keys() & more_b.keys()}
 
-    def joined(cells: Mapping[_Place, Found], more: Mapping[_Place, Found]) -> dict[_Place, Found]:
+    def joined(cells: Mapping[_Place, CellRuns], more: Mapping[_Place, CellRuns]) -> dict[_Place, CellRuns]:
         found = dict(cells)
         for place, seeds in both.items():
             if seeds:
                 reads = {**(found[place].reads if place in found else {}), **{s: more[place].reads[s] for s in seeds}}
-                found[place] = Found(more[place].cell, dict(sorted(reads.items())))
+                found[place] = CellRuns(more[place].cell, dict(sorted(reads.items())))
         return found
 
     return joined(a, more_a), joined(b, more_b)
 
 
-def _cells_of(table: Expansion, side: _Folder) -> dict[_Place, Found]:
+def _cells_of(table: Expansion, side: _Folder) -> dict[_Place, CellRuns]:
     """The table's cells that have a number there, with those of extra rows."""
     extra, _ = extra_rows(table, side.shelf.specs, askers(side.store))
     table = replace(table, cells=tuple(cell for cell in table.cells if cell.has_scores))
     found = {}
     for place, cell in (table.places | {table.place(cell): cell for cell in extra}).items():
-        if reads := {one.result.spec.seed: one for one in read(cell, side.shelf)}:
-            found[place] = Found(cell, reads)
+        if reads := {one.result.spec.seed: one for one in read_seeds(cell, side.shelf)}:
+            found[place] = CellRuns(cell, reads)
     return found
 
 
-def _others(a: Mapping[_Place, Found], b: Mapping[_Place, Found]) -> dict[_Place, _Place]:
+def _others(a: Mapping[_Place, CellRuns], b: Mapping[_Place, CellRuns]) -> dict[_Place, _Place]:
     """For cells of A that B lacks, the one of B that has another version of the same method, if there is just one."""
 
-    def lone(mine: Mapping[_Place, Found], other: Collection[_Place]) -> dict[object, list[_Place]]:
+    def lone(mine: Mapping[_Place, CellRuns], other: Collection[_Place]) -> dict[object, list[_Place]]:
         found: dict[object, list[_Place]] = {}
         for place, one in mine.items():
             if place not in other:
@@ -427,7 +430,7 @@ _PARTS = ("runs", "packs")
 
 
 @contextlib.contextmanager
-def opened(name: str) -> Iterator[ShownStore]:
+def open_results(name: str) -> Iterator[ShownStore]:
     """The runs of a results folder, of `git:COMMIT`, or of `packaged`, while they are read.
 
     Raises:

@@ -26,7 +26,7 @@ SORTS: dict[str, Callable[[Pair], object]] = {
 _HEADER = ("Table", "Row", "Column", "A", "B", "B - A", "95 % interval", "Factor", "Seeds", "")
 
 
-def chosen(
+def pairs_shown(
     found: Comparison, *, factor: float = 1.0, only_changed: bool = False, sort: str | None = None
 ) -> list[tuple[State, Pair]]:
     """The cells to show with their states, in the order of `SORTS`, or in that of the tables."""
@@ -35,7 +35,7 @@ def chosen(
     return sorted(shown, key=lambda two: SORTS[sort](two[1])) if sort else shown  # type: ignore[arg-type, return-value]
 
 
-def text(
+def comparison_text(
     found: Comparison,
     format: Format = "terminal",
     *,
@@ -54,9 +54,9 @@ def text(
         sort: One of `SORTS`; None: as in the tables.
         split: Whether what is worse, better, the same and so on stands in lists of their own.
     """
-    shown = chosen(found, factor=factor, only_changed=only_changed, sort=sort)
+    shown = pairs_shown(found, factor=factor, only_changed=only_changed, sort=sort)
     if format == "csv":
-        return "".join(f"{in_csv(line)}\n" for line in (CSV_COLUMNS, *records(shown, factor)))
+        return "".join(f"{in_csv(line)}\n" for line in (CSV_COLUMNS, *pair_records(shown, factor)))
     marked = format == "markdown"
     parts = [_sides(found, marked)]
     for title, pairs in _grouped(shown, split).items():
@@ -135,7 +135,7 @@ def _number(value: float | None, sign: str = "") -> str:
     return NONE if value is None else f"{round(value, 2) + 0.0:{sign}.2f}"
 
 
-def records(shown: Sequence[tuple[State, Pair]], factor: float = 1.0) -> Iterator[Sequence[object]]:
+def pair_records(shown: Sequence[tuple[State, Pair]], factor: float = 1.0) -> Iterator[Sequence[object]]:
     """Values of `CSV_COLUMNS` for each cell."""
     for state, one in shown:
         name, interval = one.name, one.interval

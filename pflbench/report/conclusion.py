@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from pflbench.commands import command
 from pflbench.report.explain import Explanation
-from pflbench.report.facts import Fact, facts, over_rounds
+from pflbench.report.facts import Fact, facts
 from pflbench.report.holdings import FederationSummary
 from pflbench.report.reading import WINDOW
 from pflbench.report.stored import commit
-from pflbench.report.text import apart, limits, number, ranges
+from pflbench.report.table_facts import over_rounds
+from pflbench.report.text import difference_text, limits, number, ranges
 from pflbench.report.verdict import ENOUGH_SEEDS, Label
 from pflbench.units import count
 
@@ -248,11 +249,12 @@ def _swing(of: Explanation) -> Iterator[str]:
         )
 
 
-def difference(of: Explanation) -> str:
+def difference_line(of: Explanation) -> str:
     """The difference to the paper's number with its interval; empty without one."""
     if of.value.difference is None:
         return ""
-    return f"pflbench minus paper, in points: {apart(of.value.difference, of.value.verdict, of.table.layout.decimals)}."
+    text = difference_text(of.value.difference, of.value.verdict, of.table.layout.decimals)
+    return f"pflbench minus paper, in points: {text}."
 
 
 def _beside(of: Explanation, difference: float) -> str:

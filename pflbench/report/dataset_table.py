@@ -9,8 +9,9 @@ import numpy as np
 
 from pflbench.commands import command, public_folder
 from pflbench.report.cells import spread_word, summarize
-from pflbench.report.facts import Fact, facts, paper, shortfall
+from pflbench.report.facts import Fact, facts
 from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.table_facts import paper_line, shortfall_text
 from pflbench.report.text import ranges
 from pflbench.store import Store
 from pflbench.store.counts import Counts, read_counts
@@ -45,8 +46,8 @@ def _facts(table: CountTable, found: Mapping[str, Sequence[Counts]], results: Pa
     varies = any(len({one[:-1] for one in counts}) > 1 for counts in found.values())
     there = [f"{found[one.id][0].data[:12]} ({one.title})" for one in table.datasets if found[one.id]]
     missing = ", ".join(one.title for one in table.datasets if not found[one.id])
-    yield from facts("shortfall", shortfall(table))
-    yield from facts("protocol", paper(table))
+    yield from facts("shortfall", shortfall_text(table))
+    yield from facts("protocol", paper_line(table))
     counted = "Counted: train, the clients' support images; test, their query images; classes, the labels of both."
     yield Fact("scores", counted)
     pm = f" ± is the {spread_word(table.spread)} over seeds." if table.shows_spread else ""

@@ -12,7 +12,7 @@ from pflbench import catalog
 from pflbench.catalog import MethodInfo
 from pflbench.errors import PflbenchError, UsageError, unknown
 from pflbench.names import Places, is_reference, split_reference, without_folder
-from pflbench.report import facts
+from pflbench.report import table_facts
 from pflbench.report.extra_rows import extra
 from pflbench.report.holdings import FederationSummary
 from pflbench.report.layout import lay_out
@@ -20,7 +20,7 @@ from pflbench.report.methods import Docstring, of_method, of_source
 from pflbench.report.reading import Shelf, readable
 from pflbench.report.table import CellValue
 from pflbench.report.text import number
-from pflbench.report.trials import Tried, tried
+from pflbench.report.trials import StoredSearch, stored_searches
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
@@ -131,14 +131,14 @@ class Explanation:
         """How the number is read from the scores, in sentences."""
         table, grid = self.table, dict.fromkeys(self.table.places, self.value)
         lines = [
-            facts.selection(table.cells),
-            facts.clients(table),
-            facts.seeds(table.cells, [self.value], table.spread if table.shows_spread else None),
-            facts.rounds(table),
-            facts.chains(table),
-            facts.plain(table, grid),
-            facts.left_out(table, grid),
-            *facts.choices(table),
+            table_facts.scored_models(table.cells),
+            table_facts.scored_clients(table),
+            table_facts.seed_line(table.cells, [self.value], table.spread if table.shows_spread else None),
+            table_facts.rounds_trained(table),
+            table_facts.chains(table),
+            table_facts.unweighted_means(table, grid),
+            table_facts.left_out(table, grid),
+            *table_facts.choices(table),
         ]
         return [line for line in lines if line]
 
@@ -153,7 +153,7 @@ class Explanation:
         found = []
         for link in self.run.after:
             name, sources = link.method.name, self.cell.sources
-            settings = [Setting(k, written(v), sources.get(f"{name}.{k}", "")) for k, v in link.method.hyper.items()]
+            settings = [Setting(k, value_text(v), sources.get(f"{name}.{k}", "")) for k, v in link.method.hyper.items()]
             found.append((f"{name}, {count(link.rounds, 'round')}", settings))
         return found
 
@@ -171,9 +171,9 @@ class Explanation:
         return [one.name for one in (*self.hyper, *self.settings) if one.source == source]
 
     @cached_property
-    def trials(self) -> list[Tried]:
+    def trials(self) -> list[StoredSearch]:
         """Those behind the tuned values."""
-        return tried(self.cell, [cell.stage for cell in self.cells], self.of_source("tuned"), self.shelf)
+        return stored_searches(self.cell, [cell.stage for cell in self.cells], self.of_source("tuned"), self.shelf)
 
     @cached_property
     def followed(self) -> bool:
@@ -236,7 +236,7 @@ def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Setting]:
     points = [choice.run.method.hyper for choice in cell.choices[0]] if cell.choices else []
     found = []
     for key in cell.needed[0].method.hyper:
-        values = dict.fromkeys(written(point.get(key)) for point in points or [cell.needed[0].method.hyper])
+        values = dict.fromkeys(value_text(point.get(key)) for point in points or [cell.needed[0].method.hyper])
         meaning = fields[key].doc if key in fields else ""
         found.append(Setting(key, " or ".join(values), cell.sources.get(key, ""), meaning))
     return found
@@ -251,19 +251,19 @@ def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Setting]:
     if run.draws != "shared":
         found["draws"] = run.draws
     if run.after:
-        found["after"] = facts.before(run)
+        found["after"] = table_facts.chain_in_words(run)
     if cell.stage == "finetuned" and run.scoring.finetune is not None:
         rule = run.scoring.finetune
         found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
     unread = origins.unread(run, method)
     return [
-        Setting(key, written(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
+        Setting(key, value_text(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
         for key, value in found.items()
         if key not in unread
     ]
 
 
-def explain(
+def explain_cell(
     suite: str,
     row: str,
     column: str,
@@ -338,6 +338,6 @@ def _cells_of(table: Expansion, row: str, extra: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in extra if cell.row == alike[0]]
 
 
-def written(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as it is printed."""
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -6,14 +6,14 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from pflbench.report import facts
-from pflbench.report.conclusion import KINDS, conclude, difference
-from pflbench.report.explain import Explanation, Setting, written
+from pflbench.report import table_facts
+from pflbench.report.conclusion import KINDS, conclude, difference_line
+from pflbench.report.explain import Explanation, Setting, value_text
 from pflbench.report.holdings import FederationSummary
 from pflbench.report.reading import WINDOW
 from pflbench.report.stored import commit
 from pflbench.report.text import ranges
-from pflbench.report.trials import doubts
+from pflbench.report.trials import doubts_of
 from pflbench.report.verdict import SUSPECT
 from pflbench.store import Stored
 from pflbench.suite.origins import PROFILE
@@ -35,7 +35,7 @@ _OPTION = re.compile(r"(?:\d+\. )?With `(\w+)`")
 """How a method's departure begins that is about an option."""
 
 
-def text(of: Explanation, width: int = 100) -> str:
+def explanation_text(of: Explanation, width: int = 100) -> str:
     """The explanation in plain text of at most so many characters per line, where words allow."""
     found = list(conclude(of))
     short = [(fact.text, "") for fact in found if fact.severity == "decisive"]
@@ -86,7 +86,7 @@ def _head(of: Explanation) -> str:
         f"{of.table.title} ({paper}), profile {of.table.profile}{whole}",
         f"Row     {of.cell.row.title}" + (f" ({of.cell.row.id})" if of.named else " (not in the suite)"),
         f"Column  {of.head.column.setting} ({of.head.column.id})",
-        f"Scored  {stage}: {facts.described(of.cell.stage, of.run)}",
+        f"Scored  {stage}: {table_facts.models_at(of.cell.stage, of.run)}",
     ]
     if further := [of.whole.head(cell).label or cell.stage for cell in of.cells if cell is not of.cell]:
         lines.append(f"Also shown: {', '.join(further)} (name it with --stage).")
@@ -110,7 +110,7 @@ def _numbers(of: Explanation) -> list[str]:
         later = value.judged.removeprefix(value.verdict.label)
         lines.append(f"Verdict of the report: {value.verdict.label}{suspect} ({value.verdict.reason}){later}.")
         lines.append(f"But {value.verdict.at_best}." if value.verdict.at_best else "")
-    lines.append(difference(of))
+    lines.append(difference_line(of))
     lines.append(_beside(of))
     if reference is not None and reference.spread is not None and of.table.spread.paper:
         lines.append(f"The paper's ± is {of.table.spread.paper}.")
@@ -187,15 +187,15 @@ def _trials(of: Explanation) -> Iterator[Passage]:
         run = one.run
         other = f"{run.dataset.name}, {run.clients} clients, {count(run.rounds, 'round')}"
         where = "in this column's setting" if one.same else f"in another setting ({other})"
-        models = facts.described(one.stage, of.run.model_copy(update={"validation": run.validation}))
+        models = table_facts.models_at(one.stage, of.run.model_copy(update={"validation": run.validation}))
         share = f"{100 * run.validation:g} % of each client's training images"
         when = f"after round {run.rounds}" if one.read_as == "last" else f"mean over the last {WINDOW} scored rounds"
         yield f"Seed {run.seed}, {where}: {models}; scored on a held-out {share}, {when}:", ""
         for trial in one.trials:
-            values = ", ".join(f"{key} = {written(value)}" for key, value in trial.values.items())
+            values = ", ".join(f"{key} = {value_text(value)}" for key, value in trial.values.items())
             accuracy = "failed" if trial.accuracy is None else f"{trial.accuracy:.2f} %"
             yield f"{accuracy}  {values}{'  <- used here' if trial.chosen else ''}", "  "
-    found = doubts(of.trials, tuned)
+    found = doubts_of(of.trials, tuned)
     for edge in found.edges:
         yield f"{edge} that was tried: a better one may lie beyond.", ""
     if found.noise:

@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from pflbench.data.federation import split_clients
 from pflbench.errors import PflbenchError
-from pflbench.report.cells import Read, of_seed
+from pflbench.report.cells import SeedScores, of_seed
 from pflbench.report.reading import Floats, smallest_first, support
 from pflbench.report.statistics import DEVIATION, WORST_TENTH, Interval, deviation, two_level, worst_tenth
 from pflbench.report.table import Fairness
 from pflbench.suite.cells import Reading
 
 
-def fairness(done: Sequence[Read], reading: Reading) -> Fairness | None:
+def fairness(done: Sequence[SeedScores], reading: Reading) -> Fairness | None:
     """How the finished seeds of a cell are spread over clients; None where clients were not scored one by one.
 
     What is drawn depends on the runs' ids alone, so that a report is the same every time.
@@ -76,12 +76,12 @@ def _mean(seeds: Sequence[float | None]) -> float | None:
     return float(np.mean(there)) if len(there) == len(seeds) else None
 
 
-def _parts(one: Read) -> tuple[float | None, float | None, float | None]:
+def _parts(one: SeedScores) -> tuple[float | None, float | None, float | None]:
     """The means of a seed's smallest clients, of those that train and of those that do not; None where nobody is."""
     return _of_the_smallest(one), *(_by_training(one) or (None, None))
 
 
-def _of_the_smallest(one: Read) -> float | None:
+def _of_the_smallest(one: SeedScores) -> float | None:
     """The mean of the tenth of a seed's clients with the fewest support images; ties: the lower client."""
     clients, values = one.each
     try:
@@ -91,7 +91,7 @@ def _of_the_smallest(one: Read) -> float | None:
     return float(values[smallest_first(held, clients)[: max(1, len(held) // 10)]].mean())
 
 
-def _by_training(one: Read) -> tuple[float, float] | None:
+def _by_training(one: SeedScores) -> tuple[float, float] | None:
     """The means of a seed's clients that train and of those that do not; None unless both are scored."""
     run, (clients, values) = one.result.spec, one.each
     trains = _trains(run.clients, run.training_clients, run.seed)[list(clients)]
@@ -113,7 +113,7 @@ _POINTS = 60
 """Rounds of a curve at most; of more, some are left out."""
 
 
-class Clients(NamedTuple):
+class ClientSpread(NamedTuple):
     """A cell's clients. Each number is the mean over seeds of what one seed's clients say.
 
     `quantiles`: those of `QUANTILES`. `counts`: how many clients of all seeds lie in each twentieth of 0 to 100.
@@ -127,7 +127,7 @@ class Clients(NamedTuple):
     number: tuple[int, int]
 
 
-def clients(done: Sequence[Read], reading: Reading) -> Clients | None:
+def spread_over_clients(done: Sequence[SeedScores], reading: Reading) -> ClientSpread | None:
     """What the clients of a cell's finished seeds say; None where clients were not scored one by one."""
     seeds = [values for one in done if len(values := of_seed(one, reading))]
     if not seeds:
@@ -136,7 +136,7 @@ def clients(done: Sequence[Read], reading: Reading) -> Clients | None:
     each = [np.stack(seeds)] if alike else [values[None] for values in seeds]
     quantiles = np.concatenate([np.quantile(some, list(QUANTILES), axis=1) for some in each], axis=1).mean(1)
     counts, _ = np.histogram(np.concatenate(seeds), bins=_BINS, range=(0.0, 100.0))
-    return Clients(
+    return ClientSpread(
         worst=mean_over_seeds(seeds, worst_tenth),
         median=float(quantiles[list(QUANTILES).index(0.5)]),
         quantiles=tuple(quantiles.tolist()),

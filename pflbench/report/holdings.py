@@ -151,13 +151,13 @@ class Holdings:
             f"Content: data {self.hash}, split {self.split}.",
         )
 
-    def shown(self, *, query: bool = False, every: bool = False) -> Shown:
+    def shown(self, *, query: bool = False, every: bool = False) -> HoldingsTable:
         """As a table; `query`: of the rows that clients are scored on. `every`: each client, however many there are."""
-        return Shown(self, query, every)
+        return HoldingsTable(self, query, every)
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class HoldingsTable:
     """Holdings as a table, for rich's consoles and as text."""
 
     of: Holdings

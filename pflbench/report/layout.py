@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from pflbench.report.cells import Read, read, settle, value
+from pflbench.commands import public_folder
+from pflbench.report import provenance, table_facts
+from pflbench.report.cells import SeedScores, fill_cell, read_seeds, settle
 from pflbench.report.compact import rows_of
 from pflbench.report.extra_rows import extra
-from pflbench.report.facts import facts, missing, table_facts
+from pflbench.report.facts import Fact, facts
 from pflbench.report.fairness import fairness
-from pflbench.report.provenance import ShownRun, apart, mixtures, outdated, shown_runs
+from pflbench.report.provenance import ShownRun, differing_versions, mixtures, outdated, shown_runs
 from pflbench.report.reading import Shelf
-from pflbench.report.rivals import compared, held_against, protocol_of
+from pflbench.report.rivals import held_against, suite_beside, with_other_suite
 from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
+from pflbench.report.text import grouped
+from pflbench.report.trials import cautions
 from pflbench.report.verdict import MARGIN
 from pflbench.spec import RunSpec
 from pflbench.store import Store
@@ -51,7 +55,7 @@ class Filled:
 
     table: Expansion
     cells: Mapping[tuple[str, str], Cell]
-    found: Mapping[tuple[str, str], list[Read]]
+    found: Mapping[tuple[str, str], list[SeedScores]]
     grid: Grid
     guests: dict[str, str]
     runs: Sequence[ShownRun]
@@ -165,7 +169,7 @@ def fill(
     table = replace(table, cells=tuple(cell.read(read_as) for cell in table.cells if cell.has_scores))
     cells = table.places | {table.place(cell): cell.read(read_as) for cell in beside.cells}
     shelf.fetch(run for cell in cells.values() for run in cell.needed)
-    found = {place: read(cell, shelf) for place, cell in cells.items()}
+    found = {place: read_seeds(cell, shelf) for place, cell in cells.items()}
     # After the reading: only then are damaged files known.
     guests = {cell.row.id: cell.row.title for cell in beside.cells}
     used = shown_runs(cells, {row.id: row.title for row in table.rows} | guests, shelf.stored)
@@ -184,7 +188,7 @@ def fill(
         beside.notes,
         shelf,
         read_as,
-        other=protocol_of(table),
+        other=suite_beside(table),
     )
 
 
@@ -192,13 +196,13 @@ def reread(of: Filled, read_as: ReadAs) -> Filled:
     """The table in other rounds. A cell of whose scores the same are read has in `found` what it had."""
     table = replace(of.table, cells=tuple(cell.read(read_as) for cell in of.table.cells))
     cells = {place: cell.read(read_as) for place, cell in of.cells.items()}
-    found = {place: _same_or_new(of.found[place], read(cell, of.shelf)) for place, cell in cells.items()}
+    found = {place: _same_or_new(of.found[place], read_seeds(cell, of.shelf)) for place, cell in cells.items()}
     return replace(
         of, table=table, cells=cells, found=found, grid=_grid(table, cells, found, of.mixed, of.shelf), read_as=read_as
     )
 
 
-def _same_or_new(before: list[Read], now: list[Read]) -> list[Read]:
+def _same_or_new(before: list[SeedScores], now: list[SeedScores]) -> list[SeedScores]:
     """Those of before, which know already what was made of them, if they are what is read now."""
     unchosen = all(one.on_test is None for one in before)
     alike = [(one.runs, one.moments) for one in before] == [(one.runs, one.moments) for one in now]
@@ -208,13 +212,14 @@ def _same_or_new(before: list[Read], now: list[Read]) -> list[Read]:
 def _grid(
     table: Expansion,
     cells: Mapping[tuple[str, str], Cell],
-    found: Mapping[tuple[str, str], list[Read]],
+    found: Mapping[tuple[str, str], list[SeedScores]],
     mixed: Mapping[str, str],
     shelf: Shelf,
 ) -> Grid:
     """The numbers of the cells; `mixed`: of which columns they cannot be compared."""
     grid: Grid = {
-        place: value(cell, found[place], shelf, table, mixed=cell.column.id in mixed) for place, cell in cells.items()
+        place: fill_cell(cell, found[place], shelf, table, mixed=cell.column.id in mixed)
+        for place, cell in cells.items()
     }
     if table.layout.bold == "best-per-column":
         _mark_best(grid, table)
@@ -234,7 +239,7 @@ def finished(
             rivals are those of the whole table.
     """
     against = of.against(versus) if versus else None
-    grid, told = compared(of.table, of.other, of.grid, of.shelf, of.read_as)
+    grid, told = with_other_suite(of.table, of.other, of.grid, of.shelf, of.read_as)
     columns, differences = derive(of.table, list(of.guests), grid)
     named = {row.id: row.title for row in of.table.rows}
     names = {row.id: row.name for row in of.table.rows}
@@ -254,14 +259,61 @@ def finished(
         extra=extra,
         decimals=table.layout.decimals,
         blocks=table.layout.blocks == "group",
-        facts=(*table_facts(of), *facts("scores", *told, severity="warning")),
-        missing=missing(table, of.grid, of.shelf.root, of.shelf.failed),
+        facts=(*_facts(of), *facts("scores", *told, severity="warning")),
+        missing=table_facts.missing_runs(table, of.grid, of.shelf.root, of.shelf.failed),
         comparable=not table.shortfall.runs,
         read_as=of.read_as,
         versus=against,
         fairness=of.fairness if over_clients else None,
         beside=bool(told),
     )
+
+
+def _facts(of: Filled) -> Iterator[Fact]:
+    """Everything to be said of a table, in the order of its footer."""
+    table, grid, runs, results = of.table, of.grid, of.runs, public_folder(of.shelf.root)
+    titles = {row.id: row.title for row in table.rows} | of.guests
+    done = list({one.stored.spec.id: one.stored for one in runs if one.done}.values())
+    stages = grouped((value.stage, titles[row]) for (row, _), value in grid.items())
+    alike = len(stages) == 1 or table.stages  # or stages head the columns
+    precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
+    yield from facts("mixed", *of.mixed.values(), severity="warning")
+    yield from facts("failed", *provenance.failures(runs), severity="warning")
+    yield from facts("shortfall", table_facts.shortfall_text(table), severity="warning")
+    warning, gaps = table_facts.other_rounds(table, grid)
+    yield from facts("rounds", warning, severity="warning")
+    yield from facts("protocol", f"{table_facts.paper_line(table)} Protocol: {table.protocol}.")
+    yield from facts("departures", table_facts.departure_count(table, results))
+    yield from facts("scores", table_facts.scored_models(table.cells, None if alike else stages))
+    yield from facts(
+        "seeds", table_facts.seed_line(table.cells, grid.values(), table.spread if table.shows_spread else None)
+    )
+    yield from facts("scores", table_facts.unlike_seeds(table, grid), severity="warning")
+    yield from facts(
+        "scores",
+        table_facts.scored_clients(table),
+        table_facts.unweighted_means(table, grid),
+        table_facts.left_out(table, grid),
+    )
+    yield from facts(
+        "rounds", table_facts.rounds_trained(table), table_facts.chains(table), *gaps, *table_facts.recent(table, grid)
+    )
+    yield from facts("scores", *table_facts.choices(table), *table_facts.chosen_on_test(table, grid))
+    yield from facts("sources", *table_facts.unprinted(grid, titles))
+    yield from facts("scores", *table_facts.differences(table), table_facts.by_chance(grid))
+    yield from facts("runs", f"Precision: {precision}." if precision else "")
+    yield from facts("progress", provenance.progress(table.cells, runs), provenance.packaged(runs))
+    yield from facts("runs", provenance.environments(done))
+    yield from facts("runs", *provenance.doubtful_runs(table, runs, done), severity="warning")
+    yield from facts("data", provenance.shared_images(done), provenance.data_hashes(table, runs))
+    yield from facts("runs", *provenance.spare(table.cells, runs, of.spare))
+    yield from facts("runs", *(provenance.cost_lines(runs) if table.layout.costs else []))
+    yield from facts("note", *table.notes)
+    yield from facts("runs", *of.older, *of.notes.values(), severity="warning")
+    filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
+    there = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}
+    yield from facts("sources", *cautions(table.cells, there, of.shelf))
+    yield from facts("missing", table_facts.missing_runs(table, grid, results, of.shelf.failed))
 
 
 def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tuple[list[RunSpec], list[str]]:
@@ -271,7 +323,7 @@ def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tupl
     """
     asked = [run for cell in table.cells for run in cell.needed]
     done = {id: stored.spec for id, stored in shelf.stored.items() if stored.failure is None}
-    others = [run for run, what in apart(asked, done.values()) if not what]
+    others = [run for run, what in differing_versions(asked, done.values()) if not what]
     return [*(run for run in spare if run.id in done), *others], outdated(asked, done.values())
 
 

@@ -61,14 +61,14 @@ class MethodDescription:
     stages: tuple[str, ...]
 
 
-def described(name: str) -> MethodDescription:
+def describe_method(name: str) -> MethodDescription:
     """The method behind an id, `path/to/file.py:Class` or `module:Class`. Raises `UsageError` if it is unknown."""
     info = describe(name)
     text = _docstrings(syntax(source_file(info.reference)), split_reference(info.reference)[1])
     return MethodDescription(
         info=info,
         citation=" ".join(text.split("\n\n")[0].split()),
-        departures=tuple(departures(text)),
+        departures=tuple(departures_in(text)),
         special_cases=_special_cases(text),
         hyperparameters=tuple(_hyperparameter(key, field) for key, field in info.fields.items()),
         stages=tuple(_stages(info)),
@@ -114,7 +114,7 @@ def of_source(text: str, name: str) -> Docstring | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deeply
         return None
     text = _docstrings(tree, name)
-    return Docstring(text.partition("\n")[0], tuple(departures(text)))
+    return Docstring(text.partition("\n")[0], tuple(departures_in(text)))
 
 
 def _docstrings(tree: ast.Module, name: str) -> str:
@@ -124,7 +124,7 @@ def _docstrings(tree: ast.Module, name: str) -> str:
     return "\n\n".join(doc for node in nodes if (doc := ast.get_docstring(node)))
 
 
-def departures(doc: str) -> list[Departures]:
+def departures_in(doc: str) -> list[Departures]:
     """The departures that a docstring lists: under lines that begin so, numbered or as one sentence."""
     found: list[tuple[str, list[str]]] = []
     listed = False  # whether the lines still belong to a list

@@ -115,19 +115,19 @@ def packaged(used: Sequence[ShownRun]) -> str:
     return f"Packaged reference runs, which came with pflbench {__version__}: {len(came)} of {shown}{of}."
 
 
-def doubts(table: Expansion, used: Sequence[ShownRun], done: Iterable[Stored]) -> list[str]:
+def doubtful_runs(table: Expansion, used: Sequence[ShownRun], done: Iterable[Stored]) -> list[str]:
     """Whose method was not held against the contract, and whose numbers were not finite, and went on without them."""
     rows = ", ".join(dict.fromkeys(u.row for u in used if u.stored.provenance.get("unchecked")))
     fell = {(s.spec.method.name, s.spec.seed): s.provenance["guards"] for s in done if s.provenance.get("guards")}
     where = ", ".join(f"{name} seed {seed} ({count}×)" for (name, seed), count in fell.items())
     return [
         f"Trained with --unchecked, not held against the contract of methods: {rows}." if rows else "",
-        own_values(table, used),
+        values_outside_suite(table, used),
         f"Clients fell back on their last finite numbers in {where}." if where else "",
     ]
 
 
-def own_values(table: Expansion, used: Iterable[ShownRun]) -> str:
+def values_outside_suite(table: Expansion, used: Iterable[ShownRun]) -> str:
     """The hyperparameters of rows that the suite does not name: nobody has chosen them to compare with its rows."""
     suites = {row.title for row in table.rows}
     values = grouped(
@@ -141,14 +141,14 @@ def own_values(table: Expansion, used: Iterable[ShownRun]) -> str:
     return f"Chosen by who ran them, not by the suite: the hyperparameters of {told}." if told else ""
 
 
-def shared(done: Iterable[Stored]) -> str:
+def shared_images(done: Iterable[Stored]) -> str:
     """Which federations have images that several clients hold."""
     counts = grouped((s.spec.dataset.name, int(rows)) for s in done if (rows := s.provenance.get("shared_rows")))
     where = ", ".join(f"{ranges(numbers)} images of {name}" for name, numbers in counts.items())
     return f"Several clients hold the same {where} (by seed)." if where else ""
 
 
-def data(table: Expansion, used: Iterable[ShownRun]) -> str:
+def data_hashes(table: Expansion, used: Iterable[ShownRun]) -> str:
     """What identifies the data of each column."""
     hashes = grouped((u.column, (u.stored.spec.dataset.content or u.data_hash)[:12]) for u in used if u.done)
     line = per_column(table, {column: " / ".join(several) for column, several in hashes.items()})
@@ -184,12 +184,12 @@ def cost_lines(used: Iterable[ShownRun]) -> list[str]:
     for one in used:
         if one.done:
             done.setdefault((one.row, one.column), []).append(one.stored)
-    found = [(row, costs(runs)) for (row, _), runs in done.items()]
-    lines = [f"A round of {row}: {words}." for row, words in beside(found).items()]
+    found = [(row, round_costs(runs)) for (row, _), runs in done.items()]
+    lines = [f"A round of {row}: {words}." for row, words in costs_in_words(found).items()]
     return [*lines, unknown_costs(found), COUNTED] if found else []
 
 
-def costs(runs: Sequence[RunResult | Stored]) -> dict[str, float]:
+def round_costs(runs: Sequence[RunResult | Stored]) -> dict[str, float]:
     """What a round costs, as far as it is known, by the names of `COSTS`: the means over the runs that tell."""
     told: dict[str, list[float]] = {name: [] for name in COSTS}
     for run in runs:
@@ -201,7 +201,7 @@ def costs(runs: Sequence[RunResult | Stored]) -> dict[str, float]:
     return {name: float(np.mean(numbers)) for name, numbers in told.items() if numbers}
 
 
-def beside(found: Costs) -> dict[str, str]:
+def costs_in_words(found: Costs) -> dict[str, str]:
     """The costs of each row in words: from least to most where its columns differ."""
     told = grouped(((label, name), value) for label, numbers in found for name, value in numbers.items())
     return {
@@ -336,10 +336,10 @@ def instead(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> str:
 
 def _counted(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Iterable[tuple[str, int]]:
     """How stored runs that differ from those asked for in hashes alone were made, and how many of them."""
-    return Counter(f"with another version of {what}" for _, what in apart(asked, stored) if what).items()
+    return Counter(f"with another version of {what}" for _, what in differing_versions(asked, stored) if what).items()
 
 
-def apart(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Iterator[tuple[RunSpec, str]]:
+def differing_versions(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Iterator[tuple[RunSpec, str]]:
     """Each stored run that differs from those asked for in hashes alone, with what has another version there.
 
     That is compared within a seed: what a seeded partition deals has another hash for each. Of a seed that is not asked

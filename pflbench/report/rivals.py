@@ -11,7 +11,7 @@ import numpy as np
 
 from pflbench.commands import command, public_folder
 from pflbench.errors import UsageError, unknown
-from pflbench.report.cells import Read, read, value
+from pflbench.report.cells import SeedScores, fill_cell, read_seeds
 from pflbench.report.reading import EVERYBODY, Shelf
 from pflbench.report.statistics import holm, paired
 from pflbench.report.table import Against, Beside, CellValue, Grid, Row, Table, Versus
@@ -27,7 +27,7 @@ THEIRS = "paper's protocol"
 RANK = "rank"
 
 
-def protocol_of(table: Expansion) -> Expansion | None:
+def suite_beside(table: Expansion) -> Expansion | None:
     """The suite that stands beside a table, if there is one: of the same profile, seeds, rounds and precision.
 
     Where it declares fewer seeds than the table has, its cells have the table's.
@@ -47,7 +47,7 @@ def _seeds(cell: Cell) -> set[int]:
     return {run.seed for run in cell.runs}
 
 
-def compared(
+def with_other_suite(
     table: Expansion, other: Expansion | None, grid: Grid, shelf: Shelf, read_as: ReadAs
 ) -> tuple[Grid, list[str]]:
     """The grid with what the `other` suite's runs gave in the same places, and lines that say so.
@@ -58,7 +58,7 @@ def compared(
     if other is None:
         return grid, []
     cells = {place: one.read(read_as) for place, one in other.places.items() if place in grid and one.runs}
-    theirs = {place: value(one, read(one, shelf), shelf, other, mixed=False) for place, one in cells.items()}
+    theirs = {place: fill_cell(one, read_seeds(one, shelf), shelf, other, mixed=False) for place, one in cells.items()}
     alike = _alike(grid, theirs)
     here, there = (_ranks(some, alike, table.layout.decimals) for some in (grid, theirs))
     found = dict(grid)
@@ -179,7 +179,7 @@ Place = tuple[str, str]
 """The ids of a row and of a column head."""
 
 
-def rival(table: Expansion, name: str) -> str:
+def rival_row(table: Expansion, name: str) -> str:
     """The id of the row that a rival's name means: a row's, or a method's that one row shows.
 
     Raises `UsageError` where it means none, or several.
@@ -195,7 +195,7 @@ def rival(table: Expansion, name: str) -> str:
     return found[0]
 
 
-def held_against(name: str, table: Expansion, grid: Grid, found: Mapping[Place, Sequence[Read]]) -> Versus:
+def held_against(name: str, table: Expansion, grid: Grid, found: Mapping[Place, Sequence[SeedScores]]) -> Versus:
     """Every cell against the rival's in its column, where both have a seed in common and data are not mixed.
 
     Args:
@@ -207,7 +207,7 @@ def held_against(name: str, table: Expansion, grid: Grid, found: Mapping[Place, 
     Raises:
         UsageError: The name means no row, or several.
     """
-    of = rival(table, name)
+    of = rival_row(table, name)
     compared: dict[Place, Against] = {}
     for head in table.heads:
         theirs = of, head.id
@@ -225,14 +225,16 @@ def held_against(name: str, table: Expansion, grid: Grid, found: Mapping[Place, 
     return Versus(title, compared)
 
 
-def _by_clients(place: Place, ours: Sequence[Read], theirs: Sequence[Read], seed: int) -> dict[Place, Against]:
+def _by_clients(
+    place: Place, ours: Sequence[SeedScores], theirs: Sequence[SeedScores], seed: int
+) -> dict[Place, Against]:
     """The cell against the rival's of one seed, over the clients that both score; empty where that is nobody."""
-    mine, other = (clients(one) for side in (ours, theirs) for one in side if one.result.spec.seed == seed)
+    mine, other = (client_accuracies(one) for side in (ours, theirs) for one in side if one.result.spec.seed == seed)
     common = [client for client in mine if client in other and client != EVERYBODY]
     return {place: Against(paired([mine[one] - other[one] for one in common], tested=False), seed)} if common else {}
 
 
-def clients(one: Read) -> dict[int, float]:
+def client_accuracies(one: SeedScores) -> dict[int, float]:
     """Each client's accuracy in percent, the mean over the rounds and fine-tuning steps that are read."""
     found, values = one.each
     return dict(zip(found, values.tolist(), strict=True))

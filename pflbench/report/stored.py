@@ -26,7 +26,7 @@ from pflbench.suite.select import all_known
 from pflbench.units import count
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """A cell of a suite's table under a profile. `row` is the row's id, or the title of one that the suite lacks.
 
     `shown`: whether the table reads the run there, as opposed to a trial of its hyperparameters, or another seed.
@@ -42,11 +42,11 @@ class Place(NamedTuple):
     asked: bool = True
 
 
-class Found(NamedTuple):
+class LocatedRun(NamedTuple):
     """A stored run and its places: in the order of the suites asked for, and within them of their tables."""
 
     run: Stored
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
 
 
 def to_remove(store: Store, beginnings: Sequence[str], wanted: Wanted) -> list[Stored]:
@@ -59,13 +59,13 @@ def to_remove(store: Store, beginnings: Sequence[str], wanted: Wanted) -> list[S
         raise UsageError("Name runs by their ids or by options, not both.")
     if not beginnings and wanted.everything:
         raise UsageError("Which runs? Name them by their ids or by options; for all of them, remove the folder.")
-    found = named(store, beginnings) if beginnings else [one.run for one in select(store, wanted)]
+    found = named(store, beginnings) if beginnings else [one.run for one in select_runs(store, wanted)]
     if not found:
         raise UsageError(f"No run in {str(store.root)!r} is what is asked for.")
     return found
 
 
-def select(store: Store, wanted: Wanted) -> list[Found]:
+def select_runs(store: Store, wanted: Wanted) -> list[LocatedRun]:
     """The runs asked for, sorted by id. Without suites their places are empty, see `placed`.
 
     Raises:
@@ -82,7 +82,7 @@ def select(store: Store, wanted: Wanted) -> list[Found]:
     all_known("dataset", wanted.datasets, {*known("datasets"), *(run.spec.dataset.name for run in stored)})
     all_known("partition", wanted.partitions, {*known("partitions"), *(run.spec.partition.name for run in stored)})
     ids = {run.spec.id for run in stored}
-    return [Found(run, ()) for run in stored if _has_names(run.spec, wanted) and _fits(run, wanted, ids)]
+    return [LocatedRun(run, ()) for run in stored if _has_names(run.spec, wanted) and _fits(run, wanted, ids)]
 
 
 def named(store: Store, beginnings: Iterable[str]) -> list[Stored]:
@@ -105,7 +105,7 @@ def named(store: Store, beginnings: Iterable[str]) -> list[Stored]:
     return list(found.values())
 
 
-def placed(found: Sequence[Found], store: Store) -> list[Found]:
+def placed(found: Sequence[LocatedRun], store: Store) -> list[LocatedRun]:
     """The same runs, each with its places in one suite and profile: the first that asks for it, if there is one.
 
     A suite that others extend goes before these, a table before a figure, and a suite's own rows before those that runs
@@ -114,7 +114,7 @@ def placed(found: Sequence[Found], store: Store) -> list[Found]:
     left = [one.run.spec for one in found]
     tables = list(chain.from_iterable(map(_in_first_seed, sorted({run.precision for run in left}))))
     asked = askers(store)
-    places: dict[str, tuple[Place, ...]] = {}
+    places: dict[str, tuple[Location, ...]] = {}
     for named, (table, seeds) in product((True, False), tables):
         alike = {run: run.model_copy(update={"seed": table.seeds[0]}) for run in left}
         of_first = {first.id: asked[run.id] for run, first in alike.items() if run.id in asked}
@@ -137,14 +137,14 @@ def _in_first_seed(precision: Precision) -> Iterator[tuple[Expansion, Mapping[st
             yield _table(suite, profile, Wanted(precision=precision), document.suite.seeds[:1]), seeds
 
 
-def other_seeds(store: Store, wanted: Wanted) -> tuple[int, ...]:
+def seeds_beyond(store: Store, wanted: Wanted) -> tuple[int, ...]:
     """Seeds of runs that would be asked for too, if the suites asked for their seeds. Empty where seeds are named."""
     if wanted.seeds or not wanted.suites:
         return ()
     stored = store.list()
     every = replace(wanted, seeds=tuple(sorted({run.spec.seed for run in stored})))
-    own = {one.run.spec.id for one in select(store, wanted)}
-    return tuple(sorted({one.run.spec.seed for one in select(store, every) if one.run.spec.id not in own}))
+    own = {one.run.spec.id for one in select_runs(store, wanted)}
+    return tuple(sorted({one.run.spec.seed for one in select_runs(store, every) if one.run.spec.id not in own}))
 
 
 def _has_name(spec: RunSpec, names: Iterable[str]) -> bool:
@@ -199,14 +199,14 @@ def _has_names(spec: RunSpec, wanted: Wanted) -> bool:
     )
 
 
-def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers) -> list[Found]:
+def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers) -> list[LocatedRun]:
     runs: dict[str, Stored] = {}
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[Location]] = {}
     for name in dict.fromkeys(wanted.suites):
         suite = load(name, own)
         if not suite.document().row:
             raise UsageError(f"{suite.name} has no runs: its numbers come from the datasets alone.")
-        mine: dict[str, tuple[Place, ...]] = {}
+        mine: dict[str, tuple[Location, ...]] = {}
         for profile in [wanted.profile] if wanted.profile else suite.profiles:
             for one in _in_table(suite, profile, stored, wanted, asked):
                 mine.setdefault(one.run.spec.id, one.places)  # profiles may share runs, which count once
@@ -214,10 +214,10 @@ def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers
         for id, where in mine.items():
             places.setdefault(id, []).extend(where)
     ids = {run.spec.id for run in stored}
-    return [Found(runs[id], tuple(places[id])) for id in sorted(runs) if _fits(runs[id], wanted, ids)]
+    return [LocatedRun(runs[id], tuple(places[id])) for id in sorted(runs) if _fits(runs[id], wanted, ids)]
 
 
-def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted, asked: Askers) -> list[Found]:
+def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted, asked: Askers) -> list[LocatedRun]:
     """Those of the stored runs that stand in a suite's table, with their places there."""
     table = _table(suite, profile, wanted, wanted.seeds)
     specs = [run.spec for run in stored]
@@ -229,7 +229,7 @@ def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Want
         for spec, where in places.items():
             method = _has_name(spec, set(wanted.methods) - rows)
             places[spec] = [one._replace(asked=method or one.row in rows) for one in where]
-    found = (Found(run, tuple(places[run.spec])) for run in stored if run.spec in places)
+    found = (LocatedRun(run, tuple(places[run.spec])) for run in stored if run.spec in places)
     return [one for one in found if any(place.asked for place in one.places)]
 
 
@@ -246,12 +246,12 @@ def _check_rows(table: Expansion, stored: Sequence[RunSpec], methods: Iterable[s
             raise unknown("method", name, rows | {run.method.name for run in runs})
 
 
-def _places(table: Expansion, stored: Sequence[RunSpec], asked: Askers | None) -> dict[RunSpec, list[Place]]:
+def _places(table: Expansion, stored: Sequence[RunSpec], asked: Askers | None) -> dict[RunSpec, list[Location]]:
     """The places of stored runs that the suite names or, where it is known who asked for runs, of all others.
 
     These stand in extra rows, or are trials of `pflbench tune` for a row's hyperparameters.
     """
-    there, found = set(stored), dict[RunSpec, list[Place]]()
+    there, found = set(stored), dict[RunSpec, list[Location]]()
     for cell in table.cells if asked is None else extra_rows(table, stored, asked)[0]:
         for run in dict.fromkeys(cell.needed):
             if run in there:
@@ -269,9 +269,9 @@ def _places(table: Expansion, stored: Sequence[RunSpec], asked: Askers | None) -
     return found
 
 
-def _place(table: Expansion, cell: Cell, *, shown: bool) -> Place:
+def _place(table: Expansion, cell: Cell, *, shown: bool) -> Location:
     row = cell.row.id if cell.row in table.rows else cell.row.title
-    return Place(table.suite, table.profile, row, cell.column.id, cell, shown)
+    return Location(table.suite, table.profile, row, cell.column.id, cell, shown)
 
 
 class Listed(NamedTuple):
@@ -315,7 +315,7 @@ _ALIKE = ("method", "dataset", "partition", "clients", "rounds", "validation")
 """What a list shows of every run, but for its seed."""
 
 
-def lines(runs: Sequence[Stored], store: Store) -> list[Listed]:
+def list_runs(runs: Sequence[Stored], store: Store) -> list[Listed]:
     """Runs of this store as a list: by method, dataset, partition, number of clients, rounds and seed."""
     ids = {run.spec.id for run in store.list()} if any(run.spec.validation for run in runs) else set[str]()
     alike: dict[tuple[object, ...], list[tuple[Listed, dict[str, str]]]] = {}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from pflbench.report.facts import Fact, Kind
 from pflbench.report.statistics import LEVEL, Interval, Paired
 from pflbench.report.verdict import Verdict
 from pflbench.suite.cells import ColumnHead, ReadAs, Reference
-
-if TYPE_CHECKING:
-    from pflbench.report.facts import Fact, Kind
 
 
 class Recent(NamedTuple):

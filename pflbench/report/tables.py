@@ -69,13 +69,13 @@ def reported(
     found = asked_for(part, store, own, spread=spread, newest=newest, read_as=read_as)
     shelf, asked = Shelf(store), askers(store)
     filled = [fill(one, shelf, asked, read_as, part.methods) for one in found.shown]
-    check_known(part.methods, names(found.counted.values(), filled))
+    check_known(part.methods, names_of_rows(found.counted.values(), filled))
     tables = [counted_rows(one, part.methods) for one in found.counted.values()]
     tables += [finished(one, versus, over_clients=over_clients, methods=part.methods) for one in filled]
     return Reported([table for table in tables if table.rows or table.extra], found.others)
 
 
-def names(counted: Iterable[Table], filled: Iterable[Filled]) -> set[str]:
+def names_of_rows(counted: Iterable[Table], filled: Iterable[Filled]) -> set[str]:
     """What the rows of these tables can be asked for by."""
     return set[str]().union(*(names_of(row) for table in counted for row in table.rows), *(one.names for one in filled))
 

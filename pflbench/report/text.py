@@ -119,7 +119,7 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     return {key: list(values) for key, values in found.items()}
 
 
-def apart(difference: float, verdict: Verdict | None, decimals: int) -> str:
+def difference_text(difference: float, verdict: Verdict | None, decimals: int) -> str:
     """`-0.14 (-0.50 to +0.22)`: a difference with its interval, as far as there is one.
 
     It has as many digits as it takes for the limits to say what the verdict says.

@@ -142,7 +142,7 @@ def split_hash(federation: Federation) -> str:
     return digest.hexdigest()[:16]
 
 
-def facts(run: RunSpec, root: Path, places: Places) -> FederationSummary | str:
+def summarize_federation(run: RunSpec, root: Path, places: Places) -> FederationSummary | str:
     """Build the federation of a run and count what is in it; without its data, a text with what is missing.
 
     `places`: paths of its user-supplied code.

@@ -9,7 +9,7 @@ import pytest
 from cli_kit import METHOD, SUITE, make_up
 
 from pflbench.report.conclusion import conclude
-from pflbench.report.explain import explain
+from pflbench.report.explain import explain_cell
 from pflbench.report.holdings import FederationSummary, Numbers
 from pflbench.result import RunResult, Score
 from pflbench.spec import MethodSpec
@@ -422,14 +422,14 @@ def test_a_table_of_no_paper_is_held_against_none(cli, results: Path) -> None:
 
 
 def test_what_a_departure_guesses_is_not_denied(tmp_path: Path) -> None:
-    found = list(conclude(explain("fedec-table2", "fedper", "cifar10-100-2", Store(tmp_path))))
+    found = list(conclude(explain_cell("fedec-table2", "fedper", "cifar10-100-2", Store(tmp_path))))
     listed = "what the suite lists as guessed or tuned is private parts at the start."
     assert any(listed in fact.text for fact in found if fact.kind == "sources")
 
 
 def test_files_that_are_not_the_official_ones_are_in_the_conclusion(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(Path(__file__).parents[2] / "results")
-    known = explain("fedec-table2", "fedper", "cifar10-100-2", store)
+    known = explain_cell("fedec-table2", "fedper", "cifar10-100-2", store)
     hashes = known.ran[0].provenance["data_hash"] if known.ran else ""
     if not hashes:
         pytest.skip("no run of the cell is committed")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pflbench.data.partitions.slicing import RandomSlicing, size_law
 from pflbench.errors import PflbenchError, unknown
-from pflbench.report.cells import Read
+from pflbench.report.cells import SeedScores
 from pflbench.report.figures.panels import Panel, Point, Series
 from pflbench.report.reading import Floats, by_client, support
 from pflbench.result import RunResult
@@ -23,7 +23,7 @@ _ALIKE = 1e-6
 _WHOLE = 1e-3
 
 
-def scatter(rows: Mapping[str, Sequence[Read]], bins: int) -> tuple[Series, ...]:
+def scatter(rows: Mapping[str, Sequence[SeedScores]], bins: int) -> tuple[Series, ...]:
     """A series for each row, by title. All rows have the same bins: quantiles of their clients' sizes together."""
     pools: dict[str, list[tuple[list[float], Floats]]] = {}
     everyone: dict[tuple[int, int], float] = {}  # a client of a seed counts once, however many rows have it

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pflbench.errors import UsageError
-from pflbench.report.cells import read, value
+from pflbench.report.cells import fill_cell, read_seeds
 from pflbench.report.facts import facts
 from pflbench.report.figures.panels import DIFFERENCE, Drawing, Panel, Point, Series
 from pflbench.report.figures.parts import comma_list, facts_of, mixed
 from pflbench.report.provenance import mixtures, shown_runs
-from pflbench.report.ranking import Ranking, chosen, independent, shared
+from pflbench.report.ranking import Ranking, choose_columns, independent, rows_in_common
 from pflbench.report.reading import Shelf
 from pflbench.report.statistics import Floats, critical_difference, friedman, rank_intervals, ranks
 from pflbench.report.text import grouped
@@ -31,7 +31,7 @@ def critical(table: Expansion, shelf: Shelf) -> Drawing:
         UsageError: Fewer than ten independent columns have three rows in common.
     """
     columns = _columns(table, shelf)
-    ranked_over = chosen(columns, FEWEST, ROWS)
+    ranked_over = choose_columns(columns, FEWEST, ROWS)
     if not ranked_over:
         raise UsageError(_too_few(table, columns))
     titles = {row.id: row.title for row in table.rows}
@@ -65,7 +65,7 @@ def _columns(table: Expansion, shelf: Shelf) -> list[Ranking]:
             row.id: cell for row in table.rows if (cell := table.places.get((row.id, head.id))) and cell.has_scores
         }
         values = {
-            row: value(cell, read(cell, shelf), shelf, table, mixed=cell.column.id in several)
+            row: fill_cell(cell, read_seeds(cell, shelf), shelf, table, mixed=cell.column.id in several)
             for row, cell in cells.items()
         }
         if cells:
@@ -76,7 +76,7 @@ def _columns(table: Expansion, shelf: Shelf) -> list[Ranking]:
 def _too_few(table: Expansion, columns: Sequence[Ranking]) -> str:
     """Why there is no picture, in a sentence."""
     fullest = independent(columns)
-    there = max((one.columns for one in shared(fullest) if len(one.rows) >= ROWS), default=0)
+    there = max((one.columns for one in rows_in_common(fullest) if len(one.rows) >= ROWS), default=0)
     said = (
         f"A critical-difference picture takes {FEWEST} independent columns in which the same {ROWS} rows have all "
         f"their seeds, and {table.suite} has {there} of {count(len(columns), 'column')}"

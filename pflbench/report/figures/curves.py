@@ -28,7 +28,7 @@ from pflbench.report.figures.parts import (
     in_a_line,
     in_order,
     in_panels,
-    missing,
+    missing_facts,
     mixed,
     not_done,
     over_seeds,
@@ -74,9 +74,9 @@ def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str =
     notes = (
         *mixed(table, shelf),
         *facts("scores", f"Mean over seeds; the band is the {spread_word(table.spread)}."),
-        *facts("scores", counting(against, drawn, table.locations)),
+        *facts("scores", axis_note(against, drawn, table.locations)),
         *_facts(remarks, more, list(heads), f"the stored runs do not tell their {against} ({axis.fill})", metric),
-        *missing(replace(table, rows=of_suite), every, shelf),
+        *missing_facts(replace(table, rows=of_suite), every, shelf),
         *facts_of(table, seeds, drawn),
     )
     shown = tuple(panel for panel in panels if panel.series)
@@ -265,7 +265,7 @@ AXES: Mapping[str, Axis] = {
 """By what `--against` calls them."""
 
 
-def counting(against: str, cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
+def axis_note(against: str, cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
     """What the axis counts, in sentences; `cells`: those that are drawn, `places`: as `Expansion.locations`."""
     if against == "seconds":
         return "Seconds are as measured of all clients together, evenly divided among the rounds."

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pflbench.errors import unknown
-from pflbench.report.cells import read
+from pflbench.report.cells import read_seeds
 from pflbench.report.extra_rows import EXTRA
 from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
@@ -19,7 +19,7 @@ from pflbench.report.figures.parts import (
     facts_of,
     in_a_line,
     in_panels,
-    missing,
+    missing_facts,
     mixed,
     not_done,
     remarked,
@@ -52,7 +52,7 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
         raise unknown("kind of distribution", kind, KINDS)
 
     def drawn(cell: Cell) -> Floats:
-        found = [_of_clients(one.rounds) for one in read(cell, shelf)]
+        found = [_of_clients(one.rounds) for one in read_seeds(cell, shelf)]
         return np.sort([value for clients in found for value in clients.values()])
 
     panels, remarks = list[Panel](), remarks_of()
@@ -222,7 +222,7 @@ def _drawing(
     notes = (
         *mixed(table, shelf),
         *told,
-        *missing(replace(table, rows=of_suite), table.heads, shelf),
+        *missing_facts(replace(table, rows=of_suite), table.heads, shelf),
         *facts_of(table, seeds, drawn),
     )
     return Drawing(

@@ -52,7 +52,7 @@ def at_ends(ax: Axes, panel: Panel, looks: Looks, renderer: RendererBase, room: 
     boxes = [text.get_window_extent(renderer) for text in texts]
     height, width = max(box.height for box in boxes), max(box.width for box in boxes) / dpi
     inside = ax.get_window_extent(renderer).height
-    places = apart([text.xy[1] * inside for text in texts], height, -height / 2, inside + height / 2)
+    places = spread_out([text.xy[1] * inside for text in texts], height, -height / 2, inside + height / 2)
     if places is None or width > _WIDEST * room:
         for text in texts:
             text.remove()
@@ -82,7 +82,7 @@ def _text(ax: Axes, label: str, color: str, y: float) -> Annotation:
     )  # fmt: skip
 
 
-def apart(wanted: Sequence[float], height: float, low: float, high: float) -> list[float] | None:
+def spread_out(wanted: Sequence[float], height: float, low: float, high: float) -> list[float] | None:
     """Places as near to those wanted as may be, at least a height from each other and between the bounds.
 
     None where one of them would stand farther than `_FARTHEST` heights from the one wanted.

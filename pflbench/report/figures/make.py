@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pflbench.report.cells import read, spread_word, summarize
+from pflbench.report.cells import read_seeds, spread_word, summarize
 from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.clients import Slicing, densities, histogram, scatter
 from pflbench.report.figures.panels import PRINTED, Drawing, Panel, Point, Series
@@ -19,7 +19,7 @@ from pflbench.report.figures.parts import (
     in_a_line,
     in_order,
     in_panels,
-    missing,
+    missing_facts,
     mixed,
     not_done,
     over_seeds,
@@ -30,7 +30,7 @@ from pflbench.report.figures.parts import (
 )
 from pflbench.report.figures.tsne import draw as draw_tsne
 from pflbench.report.holdings import Ints
-from pflbench.report.provenance import COUNTED, beside, costs, unknown_costs
+from pflbench.report.provenance import COUNTED, costs_in_words, round_costs, unknown_costs
 from pflbench.report.reading import Shelf, by_round, by_step
 from pflbench.report.text import ranges
 from pflbench.result import RunResult
@@ -61,7 +61,7 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
         *mixed(table, shelf),
         *facts("scores", how, unadapted(drawn, table.locations) if isinstance(figure, Steps) else ""),
         *remarked(remarks, {"uneven": UNEVEN, "unscored": _UNSCORED}, settings(table)),
-        *missing(table, places, shelf),
+        *missing_facts(table, places, shelf),
         *(facts("runs", f"{COUNTED} Device: {_devices(table, shelf)}.", unknown_costs(shown)) if shown else ()),
         *facts_of(table, seeds, drawn),
     )
@@ -70,7 +70,7 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
         *(table.suite, table.heading, table.profile, x, y, panels, across),
         notes,
         in_order(table, panels),
-        beside=beside(shown),
+        beside=costs_in_words(shown),
     )
 
 
@@ -94,7 +94,7 @@ def _against_columns(table: Expansion, figure: Across, shelf: Shelf) -> Drawing:
     notes = (
         *mixed(table, shelf),
         *facts("scores", f"Mean over seeds; the error bar is the {spread_word(table.spread)}.", begins),
-        *missing(table, table.heads, shelf),
+        *missing_facts(table, table.heads, shelf),
         *facts_of(table, seeds, drawn),
     )
     titles = tuple(row.title for row in table.rows)
@@ -143,7 +143,7 @@ def _series(table: Expansion, figure: FromRuns, head: ColumnHead, shelf: Shelf, 
     """What a panel shows: rows as far as they are done."""
     cells, where = cells_of(table, head), head.column.setting
     if isinstance(figure, Scatter):
-        return scatter({title: read(cell, shelf) for title, cell in cells.items()}, figure.bins)
+        return scatter({title: read_seeds(cell, shelf) for title, cell in cells.items()}, figure.bins)
     found: list[Series] = []
     rare: list[str] = []
     for title, cell in cells.items():
@@ -161,7 +161,7 @@ def _lines(
 ) -> tuple[Series, ...]:
     """A row's line over fine-tuning steps, else over rounds."""
     walks = {run.spec.seed: (by_step if steps else by_round)(run, cell.reading) for run in runs}
-    lines = over_seeds(title, walks, spread, costs(runs) if steps else None)
+    lines = over_seeds(title, walks, spread, round_costs(runs) if steps else None)
     where = cell.column.setting
     remarks["uneven"] += [(lines.left_out, title, where)] if lines.left_out else []
     places = {point.x for one in lines.series for point in one.points}
@@ -211,7 +211,7 @@ def across(table: Expansion, figure: Across, heads: Sequence[ColumnHead], shelf:
 
 def _point(cell: Cell, x: float, shelf: Shelf, table: Expansion) -> Point | None:
     """Mean and spread of a cell's finished seeds."""
-    done = read(cell, shelf)
+    done = read_seeds(cell, shelf)
     if not done:
         return None
     found = summarize(np.array([one.average(cell.reading) for one in done]), table.spread)

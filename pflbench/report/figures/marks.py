@@ -75,7 +75,7 @@ def looks(drawing: Drawing) -> Looks:
     return {label: Look.of(i, len(ordered) > len(_COLORS)) for i, label in enumerate(ordered)}
 
 
-def fill(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
+def draw_panel(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
     """Draw a panel's series, and number its axes."""
     hues = [hue for series in panel.series for hue in series.hues]
     for series in panel.series:

@@ -64,7 +64,7 @@ def not_done(table: Expansion, heads: Sequence[ColumnHead], shelf: Shelf) -> tup
     return lacking, seeds
 
 
-def missing(table: Expansion, heads: Sequence[ColumnHead], shelf: Shelf) -> list[Fact]:
+def missing_facts(table: Expansion, heads: Sequence[ColumnHead], shelf: Shelf) -> list[Fact]:
     """Facts on runs that are not done: of the columns that have some, and on which columns have none."""
     lacking, _ = not_done(table, heads, shelf)
     begun = {head.column.setting for head in heads for cell in cells_of(table, head).values() if _begun(cell, shelf)}

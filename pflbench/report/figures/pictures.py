@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from pflbench.report.figures.labels import MANY, Names, at_ends, legend, legend_beside
-from pflbench.report.figures.marks import draw_ranks, fill, looks, numbers, of_ranks
+from pflbench.report.figures.marks import draw_panel, draw_ranks, looks, numbers, of_ranks
 from pflbench.report.figures.panels import Drawing, Panel, plain_texts
 from pflbench.report.figures.parts import in_a_line
 
@@ -174,7 +174,7 @@ class _Grid:
             if of_ranks(panel):
                 draw_ranks(ax, panel, self._looks)
             else:
-                fill(ax, panel, drawing, self._looks)
+                draw_panel(ax, panel, drawing, self._looks)
             if i + across >= len(panels):
                 ax.set_xlabel(drawing.x)
             if i % across == 0:

@@ -13,10 +13,10 @@ import numpy as np
 from pflbench.commands import command
 from pflbench.report import text
 from pflbench.report.html.data import Sheet
-from pflbench.report.html.escape import discreet, link
-from pflbench.report.html.grid import places
+from pflbench.report.html.escape import discreet, web_link
+from pflbench.report.html.grid import grid_cells
 from pflbench.report.methods import MethodDescription
-from pflbench.report.ranking import Ranking, chosen
+from pflbench.report.ranking import Ranking, choose_columns
 from pflbench.report.rivals import side_by_side
 from pflbench.report.statistics import Floats, friedman, rank_intervals, ranks
 from pflbench.report.table import CellValue
@@ -78,7 +78,7 @@ def boards(sheets: Iterable[Sheet]) -> list[Board]:
 
 def _board(sheets: Sequence[Sheet]) -> Board | None:
     columns, titles = _columns(sheets)
-    ranked_over = chosen(columns, led=True)
+    ranked_over = choose_columns(columns, led=True)
     if not ranked_over:
         return None
     complete = [column.whole for column in ranked_over]
@@ -212,7 +212,7 @@ def sections(sheets: Iterable[Sheet], described: Mapping[str, MethodDescription]
     for name in sorted(found):
         about, key = described.get(name), re.sub(r"[^\w.-]+", "-", name)
         cited = re.findall(r"arXiv:? ?\d{4}\.\d{4,5}", about.citation) if about else []
-        links = [(one, link("arXiv:" + one[-10:].lstrip(": "))) for one in dict.fromkeys(cited)]
+        links = [(one, web_link("arXiv:" + one[-10:].lstrip(": "))) for one in dict.fromkeys(cited)]
         made.append(
             Section(discreet(name), key, about, tuple((one, to) for one, to in links if to), tuple(found[name]))
         )
@@ -222,13 +222,15 @@ def sections(sheets: Iterable[Sheet], described: Mapping[str, MethodDescription]
 def _results(sheet: Sheet) -> Iterable[tuple[str, Result]]:
     table = side_by_side(sheet.table)
     rows = (*table.rows, *table.extra)
-    for place in places(table):
+    for place in grid_cells(table):
         value, head = place.value, table.columns[place.column]
         if not value.there or value.told is not None or " - " in value.method:
             continue
         printed = value.reference
         paper = "" if printed is None else printed.text or text.number(printed.mean, printed.spread, table.decimals)
-        apart = "" if value.difference is None else text.apart(value.difference, value.verdict, table.decimals)
+        apart = (
+            "" if value.difference is None else text.difference_text(value.difference, value.verdict, table.decimals)
+        )
         yield (
             value.method,
             Result(

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 from pflbench.commands import DEFAULT_RESULTS, command, folder_option
 from pflbench.report import text
 from pflbench.report.appendix import versus_notes
-from pflbench.report.cells import Read
+from pflbench.report.cells import SeedScores
 from pflbench.report.extra_rows import EXTRA, short_name
-from pflbench.report.facts import over_rounds
-from pflbench.report.fairness import Clients, clients, fairness, thinned
+from pflbench.report.fairness import ClientSpread, fairness, spread_over_clients, thinned
 from pflbench.report.html.equal import COSTS, AtEqualCost, at_equal_cost
 from pflbench.report.html.escape import discreet
-from pflbench.report.html.grid import Place, keys, places
+from pflbench.report.html.grid import GridCell, grid_cells, keys
 from pflbench.report.layout import Filled
-from pflbench.report.provenance import beside, costs
+from pflbench.report.provenance import costs_in_words, round_costs
 from pflbench.report.rivals import side_by_side
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
+from pflbench.report.table_facts import over_rounds
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, Expansion, ReadAs
@@ -35,11 +35,11 @@ MADE = ("device", "torch", "numpy", "python", "pflbench")
 """What the page tells of a run's provenance beside its commit. Everything else may name somebody or their machine."""
 
 
-Known = dict[tuple[str, str], tuple[Sequence[Read], dict[str, Any]]]
+Known = dict[tuple[str, str], tuple[Sequence[SeedScores], dict[str, Any]]]
 """What was read of a cell in its first reading, and what is behind its place then."""
 
 
-class Told(NamedTuple):
+class CellSources(NamedTuple):
     """What a suite says of a cell: its values, each with where it comes from, and its departures from the paper."""
 
     given: Sequence[tuple[str, str, str]]
@@ -68,7 +68,7 @@ class Sheet:
     paper: str = "none"
     protocol: str = ""
     fills: Mapping[ReadAs, Filled] = field(default_factory=dict)
-    told: Mapping[tuple[str, str], Told] = field(default_factory=dict)
+    told: Mapping[tuple[str, str], CellSources] = field(default_factory=dict)
     versus: Mapping[ReadAs, Mapping[str, Versus]] = field(default_factory=dict)
     bibtex: str = ""
     number: int = 0
@@ -130,7 +130,7 @@ class Sheet:
         return f"{name}-{self.number}" if self.number else name
 
 
-def numbered(sheets: Sequence[Sheet]) -> list[Sheet]:
+def with_numbers(sheets: Sequence[Sheet]) -> list[Sheet]:
     """The tables with a number behind the names of those that would be called as one before them."""
     seen, found = Counter[str](), list[Sheet]()
     for sheet in sheets:
@@ -248,11 +248,11 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
     }
 
 
-def _located(table: Table) -> Iterator[tuple[Place, tuple[str, str], bool]]:
+def _located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
     """Each place of the page's table, its ids, and whether it holds a number of ours: not the paper's, nor a word."""
     wide = side_by_side(table)
     ids = [row.id for row in (*wide.rows, *wide.extra)]
-    for place in places(wide):
+    for place in grid_cells(wide):
         main = place.value.told is None and place.value.method != ""
         yield place, (ids[place.row], wide.columns[place.column].id), main
 
@@ -283,7 +283,7 @@ def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
         spread = "" if printed.spread is None else f" ± {printed.spread:.{decimals}f}"
         found |= {"paper": (printed.text or text.number(printed.mean, None, decimals)) + spread}
     if value.difference is not None:
-        found |= {"diff": text.apart(value.difference, value.verdict, decimals)}
+        found |= {"diff": text.difference_text(value.difference, value.verdict, decimals)}
     if value.verdict is not None:
         reasons = (value.verdict.reason, value.verdict.suspect, value.verdict.at_best)
         found |= {"verdict": value.verdict.label, "why": pool.add(tuple(one and discreet(one) for one in reasons))}
@@ -298,7 +298,9 @@ def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
     return {key: one for key, one in found.items() if one is not None}
 
 
-def _known(known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, pool: Pool) -> dict[str, Any]:
+def _known(
+    known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Pool
+) -> dict[str, Any]:
     """What is behind a place; as it is in the first reading where this one reads the same of all its runs."""
     done = filled.found.get(of)
     if done is None:
@@ -310,7 +312,7 @@ def _known(known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], plac
     return found
 
 
-def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, pool: Pool) -> dict[str, Any]:
+def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Pool) -> dict[str, Any]:
     """What the drawer shows of a place that has runs."""
     value, cell, decimals = place.value, filled.cells.get(of), sheet.table.decimals
     runs = [filled.shelf.stored[id] for ids in value.runs.values() for id in ids]
@@ -321,9 +323,9 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, poo
     if cell is None:  # a difference of two
         return found
     done = filled.found[of]
-    if found_costs := costs(runs):
-        found["cost"] = beside([("", found_costs)])[""]
-    found |= _of_clients(clients(done, cell.reading), fairness(done, cell.reading), value, decimals)
+    if found_costs := round_costs(runs):
+        found["cost"] = costs_in_words([("", found_costs)])[""]
+    found |= _of_clients(spread_over_clients(done, cell.reading), fairness(done, cell.reading), value, decimals)
     if cell.row.id.startswith(EXTRA):
         found["own"] = discreet(_own(cell))
     if (told := sheet.told.get(of)) is not None:
@@ -332,7 +334,7 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, poo
     return found
 
 
-def _of_clients(of: Clients | None, even: Fairness | None, value: CellValue, decimals: int) -> dict[str, Any]:
+def _of_clients(of: ClientSpread | None, even: Fairness | None, value: CellValue, decimals: int) -> dict[str, Any]:
     """How a cell is spread over its clients; nothing where they were not scored one by one."""
     if of is None or even is None:
         return {}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pflbench.report import text
-from pflbench.report.cells import Read, summarize
+from pflbench.report.cells import SeedScores, summarize
 from pflbench.report.figures.curves import AXES
 from pflbench.report.layout import Filled
 from pflbench.report.reading import by_round
@@ -81,12 +81,12 @@ def at_equal_cost(filled: Filled) -> AtEqualCost:
     return AtEqualCost(cells, budgets, paces, walks)
 
 
-def _single(done: Sequence[Read]) -> bool:
+def _single(done: Sequence[SeedScores]) -> bool:
     """Whether there are runs, and each seed is one: where clients choose among several, no round is a cell's."""
     return bool(done) and all(len(one.runs) == 1 for one in done)
 
 
-def _walks(done: Sequence[Read], filled: Filled, place: Spot) -> Walks:
+def _walks(done: Sequence[SeedScores], filled: Filled, place: Spot) -> Walks:
     """What each seed was scored; of one that was scored in the rounds of the cell alone its value, after all rounds."""
     reading, found = filled.cells[place].reading, dict[int, Mapping[int, float]]()
     for one in done:
@@ -99,7 +99,7 @@ def _walks(done: Sequence[Read], filled: Filled, place: Spot) -> Walks:
     return found
 
 
-def _paces(done: Sequence[Read], name: str) -> dict[int, float]:
+def _paces(done: Sequence[SeedScores], name: str) -> dict[int, float]:
     """What a round costs each seed; empty where one does not tell."""
     told = {one.result.spec.seed: AXES[name].pace(one.result) for one in done}
     found = {seed: pace for seed, pace in told.items() if pace is not None}

@@ -30,7 +30,7 @@ def _plain(data: Any) -> Any:
     return [_plain(one) for one in data] if isinstance(data, list | tuple) else data
 
 
-def link(text: str) -> str | None:
+def web_link(text: str) -> str | None:
     """Where a text leads: an http(s) address as it is, `arXiv:…` on arxiv.org; None for everything else."""
     if found := _ARXIV.fullmatch(text):
         return f"https://arxiv.org/abs/{found[1]}"

@@ -60,7 +60,7 @@ def keys(table: Table) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class GridCell:
     """A place of a table: its row and its column by number, and its value."""
 
     row: int
@@ -73,9 +73,9 @@ class Place:
         return f"{self.row},{self.column}"
 
 
-def places(table: Table) -> Iterator[Place]:
+def grid_cells(table: Table) -> Iterator[GridCell]:
     """Every place that has something, row by row, the suite's rows first."""
     for number, row in enumerate((*table.rows, *table.extra)):
         for column, value in enumerate(row.cells):
             if value is not None:
-                yield Place(number, column, value)
+                yield GridCell(number, column, value)

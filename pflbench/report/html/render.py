@@ -15,7 +15,7 @@ from pflbench.report import text
 from pflbench.report.fairness import QUANTILES
 from pflbench.report.html.board import boards, sections
 from pflbench.report.html.data import Pool, Sheet, sheet_data
-from pflbench.report.html.escape import discreet, embedded, link
+from pflbench.report.html.escape import discreet, embedded, web_link
 from pflbench.report.html.grid import Block, blocks
 from pflbench.report.methods import MethodDescription
 from pflbench.report.provenance import COUNTED
@@ -35,7 +35,7 @@ SCRIPTS = ("view.js", "table.js", "copy.js", "drawer.js", "main.js")
 _NO_PAPER = "Tables of no paper"
 
 
-class Shown(NamedTuple):
+class PageCell(NamedTuple):
     """A place as the template writes it: what stands there, its classes, and whether a drawer tells more of it."""
 
     text: str
@@ -43,7 +43,7 @@ class Shown(NamedTuple):
     opens: bool
 
 
-def page(
+def render_page(
     sheets: Sequence[Sheet],
     texts: str,
     described: Mapping[str, MethodDescription],
@@ -159,7 +159,7 @@ def _section(sheet: Sheet, others: Sequence[Sheet]) -> Mapping[str, Any]:
         "filled": f"{sum(1 for _ in sheet.table.shown)} of {sum(one is not None for row in rows for one in row.cells)}",
         "suite": table.suite,
         "paper": sheet.paper,
-        "link": link(sheet.paper),
+        "link": web_link(sheet.paper),
         "options": discreet(sheet.options),
         "named": discreet(_named(sheet)),
         "folder": sheet.folder,
@@ -187,13 +187,13 @@ def _block(table: Table, block: Block) -> Mapping[str, Any]:
     }
 
 
-def _cells(table: Table, block: Block, row: Row) -> list[Shown]:
+def _cells(table: Table, block: Block, row: Row) -> list[PageCell]:
     return [_shown(row.cells[column], table.decimals) for column in block.columns]
 
 
-def _shown(value: CellValue | None, decimals: int) -> Shown:
+def _shown(value: CellValue | None, decimals: int) -> PageCell:
     if value is None:
-        return Shown(text.NONE, "none", False)
+        return PageCell(text.NONE, "none", False)
     lacking = value.mean is None and value.told is None
     classes = [
         ("best", value.best),
@@ -202,7 +202,7 @@ def _shown(value: CellValue | None, decimals: int) -> Shown:
         ("failed", lacking and value.failed > 0),
     ]
     shown = " ".join(name for name, there in classes if there)
-    return Shown(text.cell(value, decimals), shown, value.there and value.method != "")
+    return PageCell(text.cell(value, decimals), shown, value.there and value.method != "")
 
 
 @cache
