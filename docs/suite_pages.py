@@ -9,13 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pflbench.report.explained import SOURCES
-from pflbench.report.explaining import Given, hyperparameters, shared_settings
-
 import pflbench as pb
 from pflbench import names
 from pflbench.catalog import describe
 from pflbench.errors import UsageError
+from pflbench.report.explain import Setting, hyperparameters, shared_settings
+from pflbench.report.explain_text import SOURCES
 from pflbench.report.reading import readable
 from pflbench.report.verdict import SUSPECT
 from pflbench.store import Store, Stored
@@ -277,7 +276,7 @@ def _hyperparameters(table: Expansion) -> str:
     return "| row | hyperparameter | value | from | columns |\n|---|---|---|---|---|\n" + "\n".join(lines)
 
 
-def _of_row(one: Given) -> bool:
+def _of_row(one: Setting) -> bool:
     """Whether a setting is a row's rather than a column's."""
     return one.name.startswith("finetune.") or one.name in ("after", "draws")
 

@@ -322,7 +322,7 @@ def _gap(one: Gap, read_as: ReadAs, decimals: int) -> str:
 def choices(table: Expansion) -> list[str]:
     """For rows in which each client chooses from a grid: the size of the grid, and the images the choice is made on."""
     lines: dict[str, None] = {}
-    for cell in table.places.values():
+    for cell in sorted(table.places.values(), key=lambda cell: table.rows.index(cell.row)):
         if cell.choices:
             points = cell.choices[0]
             how = f"each client has the one of {len(points)} grid points that is best for it (ties: the first) on "

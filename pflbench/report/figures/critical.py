@@ -9,7 +9,7 @@ import numpy as np
 
 from pflbench.errors import UsageError
 from pflbench.report.cells import fill_cell, read_seeds
-from pflbench.report.facts import facts
+from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.panels import DIFFERENCE, Drawing, Panel, Point, Series
 from pflbench.report.figures.parts import comma_list, facts_of, mixed
 from pflbench.report.provenance import mixtures, shown_runs
@@ -38,11 +38,10 @@ def critical(table: Expansion, shelf: Shelf) -> Drawing:
     rows = [row for row in titles if all(row in column.whole for column in ranked_over)]
     scores = np.array([[column.whole[row].mean for row in rows] for column in ranked_over], dtype=np.float64)
     cells = [table.places[row, column.head.id] for column in ranked_over for row in rows]
-    left = [titles[row] for row in titles if row not in rows]
     notes = (
         *mixed(table, shelf),
         *facts("scores", *_notes(scores, ranked_over, columns)),
-        *facts("left out", f"Left out, as they lack some of these columns: {comma_list(left)}." if left else ""),
+        *_left_out([titles[row] for row in titles if row not in rows]),
         *facts_of(table, {run.seed for cell in cells for run in cell.needed}, cells),
     )
     series = tuple(_series([titles[row] for row in rows], scores, ranked_over))
@@ -106,6 +105,11 @@ def _notes(scores: Floats, over: Sequence[Ranking], columns: Sequence[Ranking]) 
     alike = {column.kin for column in over}
     absent = [column.name for column in independent(columns) if column.kin not in alike]
     yield f"Not ranked over, as too few rows have them in full: {comma_list(absent)}." if absent else ""
+
+
+def _left_out(titles: Sequence[str]) -> list[Fact]:
+    text = f"Left out, as they lack some of these columns: {comma_list(titles)}."
+    return [Fact("left out", text)] if titles else []
 
 
 def _series(titles: Sequence[str], scores: Floats, columns: Sequence[Ranking]) -> Iterator[Series]:
