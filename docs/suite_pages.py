@@ -1,11 +1,11 @@
-"""The text of a page for each suite that comes with pflbench, from its file and the committed runs."""
+"""Pages of the site: one for each built-in suite, from its file and the committed runs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,50 +26,53 @@ from pflbench.suite.said import KNOWN
 from pflbench.units import duration, seed_text
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "docs" / "suites"
+REPOSITORY = "https://github.com/pflbench/pflbench/blob/main/"
 
 
 def suite_pages() -> dict[str, str]:
-    """The text of every page, by its path below `FOLDER`."""
+    """Text of every suite's page and of their list, by path below `docs/`."""
     store = Store(ROOT / "results")
     stored = {run.spec.id: run for run in store.list()}
     named = {path.resolve(): name for name, path in available().items()}
     pages, lines = dict[str, str](), ["# Every suite", ""]
-    lines += ["Written by `docs/pages.py` from the suite files and the committed runs.", ""]
+    lines += ["For readers who look for a table or figure: each suite, its size, and the committed runs of it.", ""]
     lines += ["| suite | table or figure | size | runs | done |", "|---|---|---|---|---|"]
     for name in sorted(available()):
-        one = _About(name, load(name, readable(store)), stored, named)
-        pages[f"{name}.md"] = one.page()
+        one = About(name, load(name, readable(store)), stored, named)
+        pages[f"suites/{name}.md"] = one.page()
         lines.append(f"| [`{name}`]({name}.md) | {one.suite.document().suite.title} | {one.counts()} |")
-    return {"all.md": "\n".join(lines) + "\n", **pages}
+    return {"suites/all.md": "\n".join(lines) + "\n", **pages}
 
 
 @dataclass(frozen=True)
-class _About:
-    """A suite, the stored runs by id, and what suites are called by their files."""
+class About:
+    """A suite, the stored runs by id, and the names of suites by their files."""
 
     name: str
     suite: Suite
     stored: Mapping[str, Stored]
     named: Mapping[Path, str]
 
+    @cached_property
+    def tables(self) -> Mapping[str, Expansion]:
+        """The suite's table under each profile."""
+        return {profile: expand(self.suite, profile=profile) for profile in self.suite.profiles}
+
     def page(self) -> str:
-        """Its page."""
+        """Text of the page."""
         document = self.suite.document()
         parts = [f"# {document.suite.title}", self._about()]
         if document.statistics is not None:
             datasets = ", ".join(f"`{column.dataset.name}`" for column in document.column)
-            parts += [
-                f"It trains nothing, but counts the images of {datasets}, and sets the paper's numbers beside them."
-            ]
-            return "\n\n".join([*parts, "## Commands", self._commands()]) + "\n"
-        table = expand(self.suite)
+            parts += [f"It trains nothing: it counts the images of {datasets}, and shows the paper's numbers beside."]
+            return "\n\n".join([*parts, "## Commands", self.commands()]) + "\n"
+        table = self.tables["paper"]
         if table.rows:
             parts += [f"It has {_size(table)}: {len(table.runs):,} runs. {_RUNS}"]
         parts += [f"Protocol: {table.protocol}."]
         if table.notes:
             parts += ["\n".join(f"- {note}" for note in table.notes)]
-        parts += ["## Commands", self._commands()]
+        parts += ["## Commands", self.commands()]
         if table.rows:
             parts += ["## Profiles", _PROFILES, self._profiles(), *self._shown()]
         parts += ["## Columns", self._columns(table)]
@@ -79,23 +82,24 @@ class _About:
         return "\n\n".join(parts) + "\n"
 
     def _about(self) -> str:
-        """What it is, of which paper, and where its file lies."""
+        """Kind, paper and file of the suite."""
         document, folder = self.suite.document(), self.suite.path.parent.name
         kind = "a figure" if document.figure else "a table of statistics" if document.statistics else "a table"
         paper = document.suite.paper
-        about = f"`{self.name}` is {kind}"
+        about = f"For readers who check or rerun `{self.name}`, {kind}"
         if (ROOT / "docs" / "papers" / f"{folder}.md").exists():
             title = document.suite.title.partition(",")[0]
             about += f" of [{title}](../papers/{folder}.md)" + (f" ({paper})" if paper != "none" else "")
         file = f"{self.suite.path.parent.name}/{self.suite.path.name}"
-        about += f". What follows is made from [its file](../../benchmarks/{file})"
+        about += f". The page is made from [the suite's file]({REPOSITORY}benchmarks/{file})"
         base = document.suite.extends
         if base is not None:
             other = self.named.get((self.suite.path.parent / base).resolve())
             about += f", which extends that of [`{other}`]({other}.md)" if other else ""
         return about + "."
 
-    def _commands(self) -> str:
+    def commands(self) -> str:
+        """Commands that make the table or figure, one a line."""
         document = self.suite.document()
         if document.statistics is not None:
             made = [f"pflbench run --suite {self.name}", f"pflbench report --suite {self.name}"]
@@ -111,13 +115,12 @@ class _About:
 
     def _profiles(self) -> str:
         head = "| profile | differs in | seeds | runs | rounds in all | done | they took |\n" + "|---" * 7 + "|\n"
-        tables = ((profile, expand(self.suite, profile=profile)) for profile in self.suite.profiles)
-        return head + "\n".join(_line(profile, table, self._done(table)) for profile, table in tables)
+        lines = (_line(profile, table, self._done(table)) for profile, table in self.tables.items())
+        return head + "\n".join(lines)
 
     def _shown(self) -> list[str]:
-        """What came of it: the cells of the whole protocol that are done, and where the site shows all of them."""
-        tables = {profile: expand(self.suite, profile=profile) for profile in self.suite.profiles}
-        there = [profile for profile, table in tables.items() if self._done(table)]
+        """Finished cells of the whole protocol, and links to the page of all tables."""
+        there = [profile for profile, table in self.tables.items() if self._done(table)]
         cells = results_of(self.name)
         said = (
             ["## Results", _CAME, f"| {HEADS} |\n{'|---' * (HEADS.count('|') + 1)}|\n" + _lines(cells)] if cells else []
@@ -139,9 +142,9 @@ class _About:
         return head + "\n".join(lines)
 
     def _done_by_column(self, profile: str) -> dict[str, str]:
-        """How many of a column's runs are done, of how many, by its id; columns without any are left out."""
+        """Finished runs of each column, as `n of m`, by id; columns without any are left out."""
         runs: dict[str, set[str]] = {}
-        for cell in expand(self.suite, profile=profile).cells:
+        for cell in self.tables[profile].cells:
             runs.setdefault(cell.column.id, set()).update(run.id for run in cell.needed)
         done = {run.spec.id for run in self.stored.values() if run.failure is None}
         return {column: f"{len(ids & done)} of {len(ids)}" for column, ids in runs.items() if ids & done}
@@ -151,35 +154,35 @@ class _About:
         return [run for run in found if run is not None and run.failure is None]
 
     def counts(self) -> str:
-        """The table's size, how many runs the paper's protocol has, and how many of them are committed: three cells."""
+        """Three cells of a table: size, number of runs of the paper's protocol, and number of committed ones."""
         document = self.suite.document()
         if document.statistics is not None or not document.row:
             return f"0 rows × {len(document.column)} columns | 0 | –"
-        table = expand(self.suite)
-        quick = len(self._done(expand(self.suite, profile="quick"))) if "quick" in self.suite.profiles else 0
+        table = self.tables["paper"]
+        quick = len(self._done(self.tables["quick"])) if "quick" in self.tables else 0
         done = f"{len(self._done(table))}" + (f", and {quick} at quick" if quick else "")
         return f"{_size(table)} | {len(table.runs):,} | {done}"
 
 
 _RUNS = (
-    "Rows that differ only in what is scored share theirs; a row whose clients choose among values has some of each."
+    "Rows that differ only in the scored model share runs. A row whose clients choose among values has runs of each."
 )
 _CAME = (
-    "Of the whole protocol, from the committed runs; ± is the standard deviation over seeds. "
-    "[Read a verdict](../tutorials/verdict.md) says what the last word means."
+    "Whole protocol, from the committed runs; ± is the standard deviation over seeds. "
+    "[Read a verdict](../tutorials/verdict.md) explains the last word."
 )
 _SOURCES = (
     "\n".join(f"- *{source}*: {meaning.partition(';')[0]}" for source, meaning in SOURCES.items() if source in KNOWN)
-    + "\n- –: the suite does not say where it comes from\n\n`pflbench explain` tells them of one cell, with the trials "
-    "behind what is tuned, and each departure from the paper's text."
+    + "\n- –: the suite names no source\n\n`pflbench explain` prints them for one cell, with the trials behind a tuned "
+    "value and each departure from the paper's text."
 )
 HEADS = "row | setting | stage | ours | seeds | the paper's | verdict"
-"""The heads of the cells that `line` writes."""
+"""Heads of the cells that `line` writes."""
 
 
 @cache
 def results_of(suite: str) -> Sequence[Mapping[str, Any]]:
-    """The cells of a suite's whole protocol that have committed runs, with the names of the table's CSV."""
+    """Cells of a suite's whole protocol with committed runs, under the names of the table's CSV."""
     try:
         cells = pb.table(pb.select(suite), results=ROOT / "results").to_frame()
     except UsageError:
@@ -188,7 +191,7 @@ def results_of(suite: str) -> Sequence[Mapping[str, Any]]:
 
 
 def line(cell: Mapping[str, Any]) -> str:
-    """A cell of `results_of` as a line of a table, without its ends."""
+    """Cell of `results_of` as a line of a Markdown table, without its ends."""
     ours = f"{cell['mean']:.2f}" + (f" ± {cell['std']:.2f}" if cell["n"] > 1 else "")
     paper = f"{cell['reference_mean']:g}" if cell["reference_mean"] else ""
     seeds = f"{cell['n']} of {cell['expected']}"
@@ -206,9 +209,8 @@ def _size(table: Expansion) -> str:
 
 
 _PROFILES = (
-    "*Rounds in all*: those of all runs together. *Done*: of these runs, those that are committed and come with "
-    "pflbench; *they took* so long together, as measured; `pflbench show` names the machine of each. `pflbench plan` "
-    "estimates the others on yours."
+    "*Rounds in all*: sum over all runs. *Done*: committed runs, which come with pflbench. *They took*: their measured "
+    "time together; `pflbench show` names the machine of each. `pflbench plan` estimates the time on yours."
 )
 
 
@@ -239,11 +241,11 @@ def _row(row: TableRow) -> str:
 
 
 _Places = dict[tuple[str, str], dict[str, None]]
-"""Ids of columns by a value and where it comes from."""
+"""Ids of columns by a value and its source."""
 
 
 def _settings(table: Expansion) -> str:
-    """What the rows of a column share."""
+    """Settings that the rows of a column share."""
     found: dict[str, _Places] = defaultdict(lambda: defaultdict(dict))
     for cell in table.cells:
         for one in shared_settings(cell, describe(cell.row.method)):
@@ -258,7 +260,7 @@ def _settings(table: Expansion) -> str:
 
 
 def _hyperparameters(table: Expansion) -> str:
-    """The hyperparameters of each row, and what else is its own; rows that have all in common stand together."""
+    """Hyperparameters and other settings of each row."""
     rows: dict[str, dict[str, _Places]] = {}
     for cell in table.cells:
         method = describe(cell.row.method)
@@ -277,12 +279,12 @@ def _hyperparameters(table: Expansion) -> str:
 
 
 def _of_row(one: Setting) -> bool:
-    """Whether a setting is a row's rather than a column's."""
+    """True for a setting of a row, False for one of a column."""
     return one.name.startswith("finetune.") or one.name in ("after", "draws")
 
 
 def _columns(some: Collection[str], table: Expansion) -> str:
-    """Columns by their ids, `all`, or which they are not."""
+    """Columns by their ids: `all`, a list, or `all but` a list."""
     left = [column.id for column in table.columns if column.id not in some]
     if not left:
         return "all"

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__version__ = "0.1.0"
+__version__ = "1.0.0.dev0"
 FOLDER = Path(__file__).parent

@@ -3,11 +3,15 @@
 import importlib
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli
+import typer
 
+from pflbench.cli.main import program
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
@@ -15,7 +19,7 @@ from pflbench.suite.tuning import searches
 from pflbench.testing import contract
 
 ROOT = Path(__file__).parents[1]
-
+GROUP: Any = typer.main.get_command(program())
 
 DOCUMENTS = ["README.md", "results/README.md", *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))]
 PAPERS = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "papers").glob("*.md")}
@@ -86,7 +90,7 @@ TRIALS = sorted(
     {
         " ".join(command.split())
         for document in DOCUMENTS
-        if document.startswith(("docs/papers/", "results/"))
+        if document.startswith(("docs/papers/", "docs/findings", "results/"))
         for command in re.findall(
             r"`pflbench tune (-[^`]+--column[^`]+)`", (ROOT / document).read_text(encoding="utf-8")
         )
@@ -116,6 +120,34 @@ def stored(command: str, store: Store) -> bool:
 def test_the_trials_that_a_page_cites_are_stored() -> None:
     store = Store(ROOT / "results")
     assert TRIALS and [command for command in TRIALS if not stored(command, store)] == []
+
+
+PLACEHOLDERS = re.compile(r"\b(VERB|FILE|SUITE|NAME|ID|ROW|COLUMN|SRC|DIR)\b|…")
+
+
+def shown_commands(document: str) -> Iterator[str]:
+    """Commands of a page, in blocks and in sentences, without comments and without what follows them."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    fenced = "\n".join(re.findall(r"^```(?:sh|bash)\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    lines = re.findall(r"^ {4}pflbench (\w.*)$", text, re.MULTILINE) + re.findall(
+        r"^pflbench (\w.*)$", fenced, re.MULTILINE
+    )
+    sentences = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    found = [*lines, *re.findall(r"`pflbench (\w[^`]*)`", sentences)]
+    for one in found:
+        command = re.split(r" +#| && | > ", " ".join(one.split()))[0]
+        if not PLACEHOLDERS.search(command) and not command.endswith("--help"):
+            yield command
+
+
+def test_every_command_of_a_page_parses() -> None:
+    for command in (one for document in DOCUMENTS for one in shown_commands(document)):
+        node, words = GROUP, shlex.split(command)
+        while hasattr(node, "commands") and words:
+            assert words[0] in node.commands, command
+            node = node.commands[words.pop(0)]
+        if words:  # a verb alone is spoken of
+            node.make_context(command, words)
 
 
 def block(document: str, language: str) -> str:
@@ -176,18 +208,3 @@ def is_there(name: str) -> bool:
 
 def test_the_functions_of_the_architecture_are_there() -> None:
     assert NAMES and [name for name in NAMES if not is_there(name)] == []
-
-
-def test_the_pages_of_the_methods_are_what_their_sources_and_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    pages = importlib.import_module("pages")
-    there = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.md")}
-    assert there == pages.pages(), "run: python docs/pages.py"
-
-
-def test_the_pages_of_the_suites_are_what_their_files_and_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    pages = importlib.import_module("suite_pages")
-    there = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.md")}
-    assert there == pages.suite_pages(), "run: python docs/pages.py"
-    assert {path.removesuffix(".md") for path in there} == {"all", *available()}

@@ -1,7 +1,8 @@
 """Measure the strength of the tests: one-line mutants of the package, and seeded faults that the tests hold.
 
     python benchmarks/mutants/mutants.py draw 5aac14f        # write drawn.json: 60 mutants of that commit
-    python benchmarks/mutants/mutants.py run COMMIT OUT.json  # run the tests on each; again: go on
+    python benchmarks/mutants/mutants.py run COMMIT OUT.json  # run the tests on each; go on where it ended
+    python benchmarks/mutants/mutants.py find                 # name the mutants that this checkout has no line for
     python benchmarks/mutants/mutants.py compare A.json B.json
 
 A mutant is a line of code with one expression replaced. It is known by file, function, text of the line and operator,
@@ -168,7 +169,10 @@ def pytest(root: Path, tests: list[str]) -> tuple[int | None, str]:
 def stages(root: Path, mutant: Mutant) -> Iterator[list[str]]:
     """Yield the tests for a mutant: files named like its module, the room's folder, the wider ones."""
     stem = Path(mutant["file"]).stem
-    own = [str(path) for path in sorted((root / TESTS[mutant["room"]][0][0]).glob(f"test_{stem.rstrip('s')}*.py"))]
+    own = [
+        path.relative_to(root).as_posix()
+        for path in sorted((root / TESTS[mutant["room"]][0][0]).glob(f"test_{stem.rstrip('s')}*.py"))
+    ]
     for more in ([own] if own else []) + TESTS[mutant["room"]]:
         if there := [one for one in more if (root / one).exists()]:
             yield there
@@ -208,7 +212,6 @@ def catch(root: Path, mutant: Mutant, sound: dict[str, bool]) -> Mutant:
 def run(commit: str, out: Path, most: int) -> None:
     """Run the mutants that `out` lacks, at most so many, then the tests that hold seeded faults; write after each."""
     written = json.loads(out.read_text()) if out.exists() else {"commit": commit, "mutants": {}}
-    moved = json.loads((HERE / "moved.json").read_text()) if (HERE / "moved.json").exists() else {}
     sound: dict[str, bool] = {}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         root = Path(folder)
@@ -217,9 +220,9 @@ def run(commit: str, out: Path, most: int) -> None:
         ).stdout
         subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-        todo = [m for m in json.loads((HERE / "drawn.json").read_text()) if m["id"] not in written["mutants"]]
+        todo = [mutant for mutant in known() if mutant["id"] not in written["mutants"]]
         for mutant in todo[:most]:
-            result = catch(root, mutant | moved.get(mutant["id"], {}), sound)
+            result = catch(root, mutant, sound)
             written["mutants"][mutant["id"]] = {key: result[key] for key in ("result", "by") if key in result}
             out.write_text(json.dumps(written, indent=1) + "\n")
             print(mutant["id"], result["result"], result.get("by", ""), flush=True)
@@ -229,6 +232,12 @@ def run(commit: str, out: Path, most: int) -> None:
                 sorted((b, a) for a, b in re.findall(r"^(PASSED|FAILED) (\S+.*?)(?: - .*)?$", output, re.M))
             )
             out.write_text(json.dumps(written, indent=1) + "\n")
+
+
+def known() -> list[Mutant]:
+    """Read the drawn mutants, with the new places of those that moved.json names."""
+    moved = json.loads((HERE / "moved.json").read_text()) if (HERE / "moved.json").exists() else {}
+    return [mutant | moved.get(mutant["id"], {}) for mutant in json.loads((HERE / "drawn.json").read_text())]
 
 
 def compare(before: Path, after: Path) -> None:
@@ -252,5 +261,9 @@ if __name__ == "__main__":
             (HERE / "drawn.json").write_text(json.dumps(draw(Path(folder)), indent=1) + "\n")
     elif verb == "run":
         run(words[0], Path(words[1]), int(words[2]) if len(words) > 2 else 1000)
+    elif verb == "find":
+        for mutant in known():
+            if place(HERE.parents[1], mutant) is None:
+                print(mutant["id"], mutant["file"], mutant["function"], mutant["line"], sep=": ")
     else:
         compare(Path(words[0]), Path(words[1]))

@@ -3,7 +3,7 @@
     pflbench report --all --full --format csv -o report.csv
     python benchmarks/statistics/recompute.py report.csv
 
-Written from docs/statistics.md and results/README.md with pandas, numpy and scipy alone. Of the report it takes what a
+Written from docs/statistics.md and docs/results.md with pandas, numpy and scipy alone. Of the report it takes what a
 cell is: its suite, row, column, stage, run ids and the printed number. The packs give each client's accuracy; the suite
 files say how they are averaged: fine-tuning steps, weights, smallest clients, and what a printed ± is. From these it
 computes the seeds, mean, standard deviation, standard error, difference, interval and verdict, and lists what differs.

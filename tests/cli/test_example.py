@@ -1,4 +1,4 @@
-"""The example of docs/suites.md, a network, a dataset and a partition of one's own, does what is said beside it."""
+"""The example of docs/code.md, a network, a dataset and a partition of one's own, does what is said beside it."""
 
 import re
 import shlex
@@ -6,14 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 pytestmark = pytest.mark.slow
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "suites.md"
-CHAPTER = "### An example from beginning to end"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "code.md"
+CHAPTER = "## An example from beginning to end"
 
 
 def test_the_example_of_an_own_network_dataset_and_partition(cli, folder: Path) -> None:
-    text = DOCUMENT.read_text(encoding="utf-8").split(CHAPTER)[1].split("\n### ")[0]
+    text = DOCUMENT.read_text(encoding="utf-8").split(CHAPTER)[1].split("\n## ")[0]
     blocks = re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL)
     for language, block in blocks:
         if language != "sh":

@@ -1,8 +1,7 @@
-"""The tutorials of the documentation, command by command, and the site that they stand in."""
+"""The tutorials of the documentation, command by command."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import subprocess
@@ -50,39 +49,3 @@ def test_every_command_of_a_tutorial_works(cli: Any, folder: Path, tutorial: Pat
         _, _, _, against, _, ditto, _, stripes = (one.out for one in shown)
         assert "Against FedAvg" in against and "3 seeds" in against
         assert "| ditto" in ditto and "Stripes" in stripes and "FedRep" in stripes
-
-
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--site-dir",
-        str(tmp_path / "site"),
-        "-f",
-        str(ROOT / "mkdocs.yml"),
-    ]
-    built = subprocess.run(command, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-    page = (tmp_path / "site" / "methods" / "fedavg" / "index.html").read_text(encoding="utf-8")
-    assert 'href="https://github.com/pflbench/pflbench/blob/main/pflbench/methods/fedavg.py"' in page
-
-
-@pytest.mark.parametrize(
-    ("link", "led"),
-    [
-        ("../data.md", "../data.md"),
-        ("../../pflbench/spec.py#L3", "https://github.com/pflbench/pflbench/blob/main/pflbench/spec.py#L3"),
-        ("../../README.md", "https://github.com/pflbench/pflbench/blob/main/README.md"),
-        ("../pages.py", "https://github.com/pflbench/pflbench/blob/main/docs/pages.py"),
-        ("https://example.org/x", "https://example.org/x"),
-        ("#below", "#below"),
-    ],
-)
-def test_links_out_of_the_documentation_lead_to_the_repository(link: str, led: str) -> None:
-    spec = importlib.util.spec_from_file_location("site_of_docs", ROOT / "docs" / "site.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.outward(f"See [it]({link}).", "papers/cafeme.md") == f"See [it]({led})."

@@ -3,6 +3,8 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
 from pflbench.store import Store
 from pflbench.suite.load import folder
 

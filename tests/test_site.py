@@ -1,0 +1,149 @@
+"""Site of the documentation: its generated pages, and its links."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from pflbench.catalog import describe
+from pflbench.cli.main import program
+from pflbench.names import BUILT_IN
+from pflbench.store import Store
+from pflbench.suite.document import Document
+from pflbench.suite.load import available, load
+
+ROOT = Path(__file__).parents[1]
+REPOSITORY = "https://github.com/pflbench/pflbench/blob/main/"
+
+
+def page_program(name: str) -> Any:
+    """Module of docs/, imported from there."""
+    folder = str(ROOT / "docs")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(name)
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        str(site),
+        "-f",
+        str(ROOT / "mkdocs.yml"),
+    ]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    names = [f"suites/{name}" for name in available()] + [f"methods/{name}" for name in BUILT_IN["methods"]]
+    pages = {name: (site / name / "index.html").read_text(encoding="utf-8") for name in names}
+    assert f'href="{REPOSITORY}pflbench/methods/fedavg.py"' in pages["methods/fedavg"]
+    assert f'href="{REPOSITORY}benchmarks/cafeme/table1.toml"' in pages["suites/cafeme-table1"]
+    for page in ("suites/cafeme-table1", "methods/cafeme"):  # from the committed runs
+        assert "98.68 ± 0.13" in pages[page] and "98.82" in pages[page] and "agrees" in pages[page]
+    start = (site / "index.html").read_text(encoding="utf-8")
+    assert 'href="suites/all/"' in start
+
+
+def test_a_methods_page_has_its_algorithm_and_hyperparameters() -> None:
+    for name in BUILT_IN["methods"]:
+        text = page_program("method_pages").page(name, [])
+        code = text.split("```python\n")[1].split("```")[0]
+        compile(code, name, "exec")
+        assert "def client(" in code, name
+        table = text.split("## Hyperparameters")[1]
+        assert [key for key in describe(name).fields if f"| `{key}` |" not in table] == [], name
+
+
+def test_the_page_of_a_suite_without_runs() -> None:
+    pages = page_program("suite_pages")
+    text = pages.About("pfedvem-fig4", load("pfedvem-fig4"), {}, {}).page()
+    assert f"[the suite's file]({REPOSITORY}benchmarks/pfedvem/fig4.toml)" in text
+    assert "    pflbench plot pfedvem-fig4 -o figure.png" in text
+    assert "| `cifar10-100` | CIFAR10 100 Clients | `cifar10` | `random-slicing` | 100 |" in text
+
+
+def test_the_commands_of_every_suites_page_parse() -> None:
+    about, verbs = page_program("suite_pages").About, typer.main.get_command(program()).commands  # type: ignore[attr-defined]
+    for name in available():
+        for line in about(name, load(name), {}, {}).commands().splitlines():
+            called, verb, *words = shlex.split(line)
+            context = verbs[verb].make_context(verb, [*words])
+            assert called == "pflbench" and name in words and not context.args, line
+
+
+def every_verb(command: Any, before: str) -> Iterator[tuple[str, Any]]:
+    for name, one in command.commands.items():
+        yield from every_verb(one, f"{before} {name}") if hasattr(one, "commands") else [(f"{before} {name}", one)]
+
+
+def test_the_reference_has_every_option() -> None:
+    text = page_program("reference_pages").options_page()
+    sections = {part.split("\n")[0]: part for part in text.split("\n## ")[1:]}
+    for name, verb in every_verb(typer.main.get_command(program()), "pflbench"):
+        for option in verb.params:
+            assert (
+                f"`{option.opts[0] if option.param_type_name == 'option' else option.name.upper()}`" in sections[name]
+            )
+    assert "| `--rounds` | integer ≥ 1 |" in sections["pflbench run"]
+
+
+def test_the_reference_has_every_key() -> None:
+    schema = Document.model_json_schema()
+    text = page_program("reference_pages").keys_page()
+    keys = [key for table in (schema, *schema["$defs"].values()) for key in table.get("properties", {})]
+    assert [key for key in keys if f"| `{key}` |" not in text] == []
+    sections = re.findall(r"^## (.+)", text, re.MULTILINE)
+    assert len(sections) == len(set(sections)) == 1 + len(schema["$defs"])
+    assert (
+        "| `arrival` | number > 0, ≤ 1 |" in text
+        and '| `global_on` | `"clients"`, `"test-set"` | `"clients"` |' in text
+    )
+
+
+def test_the_table_of_results_counts_every_finished_run() -> None:
+    page = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+    counted = re.findall(r"(\d+) (?:runs; suites|trials of|runs with settings)", page)
+    done = [run for run in Store(ROOT / "results").list() if run.failure is None and run.path.parent.name == "packs"]
+    assert sum(map(int, counted)) == len(done), "run: python docs/results_table.py"
+    named = {(suite, profile) for suite, profile in re.findall(r"^\| `([\w-]+)` \| (\w+) \| `", page, re.MULTILINE)}
+    assert len(named) > 30 and all(profile in load(suite).profiles for suite, profile in named)
+
+
+@pytest.mark.slow
+def test_the_table_of_results_is_current() -> None:
+    page = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+    assert page == page_program("results_table").with_table(page), "run: python docs/results_table.py"
+
+
+@pytest.mark.parametrize(
+    ("link", "led"),
+    [
+        ("../data.md", "../data.md"),
+        ("../../pflbench/spec.py#L3", f"{REPOSITORY}pflbench/spec.py#L3"),
+        ("../../README.md", f"{REPOSITORY}README.md"),
+        ("../hooks.py", f"{REPOSITORY}docs/hooks.py"),
+        ("../../benchmarks/cafeme/table1.toml", "../suites/cafeme-table1.md"),
+        ("../../benchmarks", "../suites/all.md"),
+        ("../../pflbench/methods/per_fedavg.py", "../methods/per-fedavg.md"),
+        ("../../pflbench/suite/document.py", "../reference/keys.md"),
+        ("https://example.org/x", "https://example.org/x"),
+        ("#below", "#below"),
+    ],
+)
+def test_links_out_of_the_documentation_lead_to_generated_pages_and_the_repository(link: str, led: str) -> None:
+    assert page_program("hooks").outward(f"See [it]({link}).", "papers/cafeme.md") == f"See [it]({led})."
