@@ -169,7 +169,7 @@ def _check(asked: Mapping[str, bool], with_one: Mapping[str, tuple[str, str | No
 def _of_any_runs(
     part: Selection, draw: Callable[[Expansion, Shelf], Drawing], store: Store, data_dir: Path | None
 ) -> Drawing:
-    """What is drawn of stored runs, whatever suite or selection asks for them."""
+    """Drawing of stored runs, whatever suite or selection asks for them."""
     from pflbench.report.figures.curves import often
     from pflbench.report.reading import Shelf, readable
     from pflbench.report.tables import one_table

@@ -37,7 +37,7 @@ LEFT = ("Row", "Column", "Verdict")
 
 
 def appendices(table: Table, compare: bool) -> list[Appendix]:
-    """What follows the table: cells beside the paper's (`compare`), against a rival's, and over their clients."""
+    """Appendices of a table: cells beside the paper's (`compare`), against a rival's, and over their clients."""
     found = [_comparison(table)] if compare and table.compared else []
     found = [one for one in found if one.lines]
     found += [_versus(table, table.versus)] if table.versus else []
@@ -90,7 +90,7 @@ def _held(table: Table, versus: Versus) -> Iterator[tuple[Row, ColumnHead, Again
 
 
 def versus_notes(table: Table, versus: Versus) -> list[str]:
-    """What the lines against a rival say."""
+    """Notes on the lines against a rival."""
     alone = [one.seed for *_, one in _held(table, versus)]
     seeds = sorted({seed for seed in alone if seed is not None})
     said = [] if alone else [f"No row has a seed in common with {versus.rival}."]

@@ -60,7 +60,7 @@ class SeedScores:
 
     @property
     def moments(self) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
-        """Which of its scores are read: rounds, and in each of them steps and clients."""
+        """Scores that are read: rounds, and in each of them steps and clients."""
         return [(one.round, one.steps, one.clients) for one in self.rounds]
 
 
@@ -245,7 +245,7 @@ def summarize(values: Floats, spread: Spread) -> Summary:
 
 
 def spread_word(spread: Spread) -> str:
-    """What stands behind the ±."""
+    """Name of the number behind the ±."""
     return "standard error of the mean" if spread.kind == "sem" else "standard deviation"
 
 

@@ -83,7 +83,7 @@ def _runs(row: Row) -> set[str]:
 
 
 def names_of(row: Row) -> set[str]:
-    """What a row can be asked for by: its id, and the methods of its runs."""
+    """Names that select a row: its id, and the methods of its runs."""
     return {row.id, *(value.method for value in row.cells if value is not None)}
 
 
@@ -105,7 +105,7 @@ def _scored(rows: Sequence[Row], unit: str) -> str:
 
 
 def _against(table: Table) -> list[str]:
-    """How many cells have which verdict, the farthest first, and the largest differences of those that differ."""
+    """Number of cells by verdict, the farthest first, and the largest differences of those that differ."""
     told: dict[Label, list[tuple[float, str]]] = {}
     suspect = 0
     for row, head, value in table.shown if table.compared else ():

@@ -50,7 +50,7 @@ MOVED: tuple[State, ...] = ("worse", "better")
 
 
 class Name(NamedTuple):
-    """Which cell it is: ids of suite, profile, row and column, the titles of the last two, and the stage."""
+    """Name of a cell: ids of suite, profile, row and column, the titles of the last two, and the stage."""
 
     suite: str
     profile: str
@@ -115,11 +115,11 @@ class Pair:
 
     @property
     def beyond_noise(self) -> bool:
-        """Whether the interval excludes 0, and the difference is more than rounding."""
+        """True if the interval excludes 0 and the difference is more than rounding."""
         return not self.rounding and self.interval is not None and 0 not in self.interval
 
     def state(self, factor: float = 1.0) -> State:
-        """What became of it; a change by less than this `factor`, up or down, counts as none."""
+        """State of the cell; a change by less than this `factor`, up or down, counts as none."""
         if self.b is None or self.a is None:
             return "only-a" if self.b is None else "only-b"
         if self.alike or self.rounding:
@@ -142,7 +142,7 @@ class Pair:
         return ", ".join(filter(None, (said, on, self.note)))
 
     def drops(self, points: float) -> bool:
-        """Whether its mean falls by more than so many points, beyond noise."""
+        """True if its mean falls by more than this number of points, beyond noise."""
         return self.beyond_noise and self.difference is not None and self.difference < -points
 
 
@@ -173,12 +173,12 @@ class Comparison:
 
     @cached_property
     def tested(self) -> int:
-        """How many cells have an interval and other runs or scores, so that noise could move them."""
+        """Number of cells with an interval and other runs or scores, which noise could move."""
         return sum(pair.interval is not None and not pair.alike for pair in self.pairs)
 
 
 class CellRuns(NamedTuple):
-    """What a results folder has of a cell, by seed; at least one."""
+    """Scores that a results folder has of a cell, by seed; at least one seed."""
 
     cell: Cell
     reads: Mapping[int, SeedScores]
@@ -259,7 +259,7 @@ def _data(one: SeedScores) -> str:
 
 
 def _alike(a: SeedScores, b: SeedScores) -> bool:
-    """Whether everything that the cell reads of a seed is the same to the last bit."""
+    """True if all scores that the cell reads of a seed are the same to the last bit."""
     return len(a.rounds) == len(b.rounds) and all(
         (x.clients, x.round, x.steps) == (y.clients, y.round, y.steps) and np.array_equal(x.values, y.values)
         for x, y in zip(a.rounds, b.rounds, strict=True)
@@ -424,7 +424,7 @@ def _summary(side: _Folder, runs: object) -> Side:
 
 
 COMMIT = "git:"
-"""What a commit's results are named by: `git:COMMIT`, or `git:COMMIT:FOLDER` for another folder than `results`."""
+"""Prefix of a commit's results: `git:COMMIT`, or `git:COMMIT:FOLDER` for another folder than `results`."""
 PACKAGED = "packaged"
 _PARTS = ("runs", "packs")
 

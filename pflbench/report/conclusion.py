@@ -21,7 +21,7 @@ _WORDS = {
     "model": "the network",
     "batch": "the batch size",
 }
-"""What the settings are called of which a source speaks as a whole."""
+"""Names of settings that have one source as a whole."""
 KINDS = {
     "text": "Other than the paper's text",
     "silence": "What the paper does not say, and how it is filled",
@@ -140,7 +140,7 @@ def _compared(of: Explanation) -> str:
 
 
 def _meaning(of: Explanation) -> str:
-    """What the agreement or difference shows, given where the run's values come from."""
+    """Sentence on what the agreement or difference shows, given the sources of the run's values."""
     label = of.value.verdict.label if of.value.verdict else None
     guesses = _in_words(of, "guess") or [one.what for one in of.departures if one.source == "guess"]
     if guesses:
@@ -194,7 +194,7 @@ def _sources(of: Explanation) -> Iterator[str]:
 
 
 def _trials(of: Explanation) -> str:
-    """What the stored trials say of the tuned values."""
+    """Clause on the stored trials of the tuned values."""
     own = [one for one in of.trials if one.same]
     if own := [one for one in own if one.read_as == of.cell.tuned_by] or own:
         no = "" if all(one.trials[0].chosen for one in own) else "not "

@@ -61,7 +61,7 @@ def _facts(table: CountTable, found: Mapping[str, Sequence[Counts]], results: Pa
 
 
 def _counted(dataset: ToCount, store: Store) -> list[Counts]:
-    """What is stored of a dataset for each seed; empty where one is missing."""
+    """Stored counts of a dataset for each seed; empty if one is missing."""
     counts = [read_counts(store.root, run) for run in dataset.federations]
     found = [one for one in counts if one is not None]
     return found if len(found) == len(counts) else []

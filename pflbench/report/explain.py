@@ -45,7 +45,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is known of a cell.
+    """Explanation of a cell.
 
     Attributes:
         suite: The suite that it stands in.
@@ -81,7 +81,7 @@ class Explanation:
 
     @property
     def named(self) -> bool:
-        """Whether the suite names the row, as opposed to an extra row."""
+        """True if the suite names the row; False for an extra row."""
         return self.cell.row in self.whole.rows
 
     @property
@@ -121,14 +121,14 @@ class Explanation:
 
     @property
     def sends(self) -> bool:
-        """Whether clients send anything to the server, as far as the method and the runs' costs tell."""
+        """True if clients send something to the server, as far as the method and the runs' costs tell."""
         if self.method is not None and self.method.stages.global_model in ("initial", "none"):
             return False
         return all(one.provenance.get("floats_up") != 0 for one in self.ran)
 
     @cached_property
     def reading(self) -> list[str]:
-        """How the number is read from the scores, in sentences."""
+        """Sentences on how the number is read from the scores."""
         table, grid = self.table, dict.fromkeys(self.table.places, self.value)
         lines = [
             table_facts.scored_models(table.cells),
@@ -159,7 +159,7 @@ class Explanation:
 
     @cached_property
     def settings(self) -> list[Setting]:
-        """What all methods of the column share, and test-time fine-tuning where the cell is read after it."""
+        """Settings of the column, and of test-time fine-tuning if the cell is read after it."""
         return shared_settings(self.cell, self.method)
 
     def printed(self, mean: float, spread: float | None = None) -> str:
@@ -172,12 +172,12 @@ class Explanation:
 
     @cached_property
     def trials(self) -> list[StoredSearch]:
-        """Those behind the tuned values."""
+        """Stored searches behind the tuned values."""
         return stored_searches(self.cell, [cell.stage for cell in self.cells], self.of_source("tuned"), self.shelf)
 
     @cached_property
     def followed(self) -> bool:
-        """Whether federation, network and batches are those of the suite's whole protocol.
+        """True if federation, network and batches are those of the suite's whole protocol.
 
         Of others its departures do not hold, and none is listed.
         """
@@ -190,7 +190,7 @@ class Explanation:
 
     @cached_property
     def departures(self) -> list[Departure]:
-        """Those from the paper's text, as the suite lists them."""
+        """Departures from the paper's text, as the suite lists them."""
         return self.whole.departures_of(self.cell) if self.named and self.followed else []
 
     @property
@@ -231,7 +231,7 @@ def stored_source(cell: Cell, shelf: Shelf) -> str | None:
 
 
 def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Setting]:
-    """Those of a cell's method, with where they come from. A grid has all of its values."""
+    """Hyperparameters of a cell's method with their sources. A grid has all of its values."""
     fields = method.fields if method else {}
     points = [choice.run.method.hyper for choice in cell.choices[0]] if cell.choices else []
     found = []
@@ -243,7 +243,7 @@ def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Setting]:
 
 
 def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Setting]:
-    """What all methods of a cell's column share, and test-time fine-tuning where it is read after it."""
+    """Settings of a cell's column, and of test-time fine-tuning if the cell is read after it."""
     run, sources, found = cell.needed[0], cell.sources, dict[str, Any]()
     for kind, named in (("dataset", run.dataset), ("partition", run.partition)):
         found |= {kind: named.name, **{f"{kind}.{key}": value for key, value in named.options.items()}}
@@ -274,7 +274,7 @@ def explain_cell(
     root: Path | None = None,
     look: Callable[[RunSpec, Path, Places], FederationSummary | str] | None = None,
 ) -> Explanation:
-    """What is known of a cell.
+    """Explanation of a cell.
 
     Args:
         suite: A suite's name, or its file.

@@ -28,11 +28,11 @@ SOURCES = {
     PROFILE: "the profile that was chosen sets it, which runs less than the whole protocol",
     "": "the suite does not say where it comes from",
 }
-"""What the sources of values mean, in the order in which they are told."""
+"""Meanings of the sources of values, in the order in which they are shown."""
 _PREPARED = {"dataset": "how the {}, {}, is prepared", "partition": "how the {}, {}, is drawn"}
 """Settings whose source is not that of their name."""
 _OPTION = re.compile(r"(?:\d+\. )?With `(\w+)`")
-"""How a method's departure begins that is about an option."""
+"""Beginning of a method's departure that is about an option."""
 
 
 def explanation_text(of: Explanation, width: int = 100) -> str:
@@ -123,7 +123,7 @@ def _numbers(of: Explanation) -> list[str]:
 
 
 def _beside(of: Explanation) -> str:
-    """What stands beside the number in its table; empty where nothing does."""
+    """Sentence on the number beside it in its table; empty without one."""
     other = of.value.beside
     if other is None or other.value.mean is None:
         return ""

@@ -33,7 +33,7 @@ EXTRA = "extra:"
 
 
 class Variant(NamedTuple):
-    """What runs of one row have in common in a column: everything but the seed."""
+    """Identity of the runs of one row in a column: everything but the seed."""
 
     name: str
     version: str
@@ -93,7 +93,7 @@ def _admitted(
 
 
 def belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:
-    """Whether the table's suite asked for a run.
+    """True if the table's suite asked for a run.
 
     Of older runs nobody knows who did. Then it belongs here if the method is a user's, or if the suite has a row with
     these hyperparameters (`named`).
@@ -104,7 +104,7 @@ def belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:
 
 
 def variant(spec: RunSpec, alike: Alike = NOTHING) -> Variant:
-    """What a run has in common with the others of its row."""
+    """Variant of a run, the same for all runs of its row."""
     options: dict[str, Any] = dict(spec.method.hyper)
     if spec.scoring.finetune is not None:
         options["finetune lr"] = spec.scoring.finetune.lr
@@ -116,7 +116,7 @@ def variant(spec: RunSpec, alike: Alike = NOTHING) -> Variant:
 
 
 class _Column:
-    """What a column of the suite holds: its cells, their variants, and the settings of their runs."""
+    """Column of the suite: its cells, their variants, and the settings of their runs."""
 
     def __init__(self, cells: Sequence[Cell], alike: Alike) -> None:
         self.cells, self.alike, rounds = cells, alike, cells[0].column.rounds
@@ -135,7 +135,7 @@ class _Column:
         self._settings = {(run.setting(), "" if run.rounds == rounds else run.method.name) for run in runs}
 
     def has_as_point(self, run: RunSpec) -> bool:
-        """Whether a run is a point of a row's grid, with other settings than the row's."""
+        """True for a run that is a point of a row's grid, with other settings than the row's."""
         return variant(run, self.alike) not in self.named and any(
             run.method.name == name and _at(run, keys) == at for name, keys, at in self._points
         )
@@ -180,7 +180,7 @@ def _row(table: Expansion, group: list[Variant], found: _Runs, columns: Mapping[
 
 
 def _sources(column: _Column, stage: Shown, run: RunSpec) -> dict[str, str]:
-    """Where the values of an extra row's run come from.
+    """Sources of the values of an extra row's run.
 
     Settings are the column's, whoever trains in it. A hyperparameter has a source where a row of the same method has
     the same value; any other value is its user's own, who knows where it comes from.
@@ -194,7 +194,7 @@ def _sources(column: _Column, stage: Shown, run: RunSpec) -> dict[str, str]:
 
 
 def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
-    """Whether two runs of a column have this value in common, and from the same hand."""
+    """True if two runs of a column have this value in common, and from the same source."""
     setting, links = key.partition(".")[0], [link.method.name for link in other.after]
     hyper = setting not in (*SETTINGS, "finetune", "after", *links)  # one at its default is in no run's `hyper`
     if hyper or key in other.method.hyper or key in run.method.hyper:
@@ -210,7 +210,7 @@ def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
 
 
 def _reading(head: ColumnHead, column: _Column, runs: Sequence[RunSpec]) -> Reading | None:
-    """How the runs are read there: as the suite's rows at that stage, if there are such."""
+    """Reading of the runs there: as of the suite's rows at that stage, if there are such."""
     stages = [s for s in PREFERRED if any(s in _stages(run) for run in runs)]
     stages = [s for s in stages if (s in column.stages if head.stage is None else s == head.stage)]
     if not stages:
@@ -242,7 +242,7 @@ def _of_seeds(runs: Iterable[RunSpec], seeds: Sequence[int]) -> tuple[RunSpec, .
 
 
 def _title(group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -> str:
-    """What the row of these variants is called: its method, and the options that set it apart."""
+    """Title of the row of these variants: its method, and the options that set it apart."""
     name, version, _ = group[0]
     everyone = {*found, *(one for column in columns.values() for one in column.named)}
     short = short_name(name)

@@ -1,4 +1,4 @@
-"""How a cell's mean is spread over its clients, from the stored scores alone. All in percent."""
+"""Spread of a cell over its clients, from the stored scores alone. All in percent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pflbench.suite.cells import Reading
 
 
 def fairness(done: Sequence[SeedScores], reading: Reading) -> Fairness | None:
-    """How the finished seeds of a cell are spread over clients; None where clients were not scored one by one.
+    """Spread of a cell's finished seeds over clients; None if clients were not scored one by one.
 
     What is drawn depends on the runs' ids alone, so that a report is the same every time.
     """
@@ -107,7 +107,7 @@ QUANTILES = {
     0.9: "90 % quantile",
     1.0: "best client",
 }
-"""What is told of a cell's clients, by share."""
+"""Quantiles of a cell's clients that are shown, by share."""
 _BINS = 20
 _POINTS = 60
 """Rounds of a curve at most; of more, some are left out."""
@@ -128,7 +128,7 @@ class ClientSpread(NamedTuple):
 
 
 def spread_over_clients(done: Sequence[SeedScores], reading: Reading) -> ClientSpread | None:
-    """What the clients of a cell's finished seeds say; None where clients were not scored one by one."""
+    """Distribution of the clients of a cell's finished seeds; None if clients were not scored one by one."""
     seeds = [values for one in done if len(values := of_seed(one, reading))]
     if not seeds:
         return None

@@ -71,7 +71,7 @@ class FederationSummary:
 
 
 class Overlaps(NamedTuple):
-    """How many rows several clients adapt on; one adapts and another is scored on; several are scored on."""
+    """Numbers of rows that several clients adapt on; one adapts and another is scored on; several are scored on."""
 
     support: int
     leaked: int
@@ -90,7 +90,7 @@ class Overlaps(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """What the clients of a federation have.
+    """Rows of the clients of a federation.
 
     Attributes:
         title: Suite, column, profile and seed.
@@ -123,17 +123,17 @@ class Holdings:
 
     @property
     def clients(self) -> int:
-        """How many there are."""
+        """Number of clients."""
         return len(self.support)
 
     @property
     def classes(self) -> int:
-        """How many there are."""
+        """Number of classes."""
         return int(self.support.shape[1])
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
-        """What is to be said beside the table."""
+        """Sentences beside the table."""
         held_out = np.flatnonzero(~self.training).tolist()
         who = f"{len(held_out)} held out: {ranges(held_out)}" if held_out else "nobody held out"
         kinds = [f"kinds {_spread(self.kinds)}"] if self.kinds is not None else []
@@ -208,7 +208,7 @@ class HoldingsTable:
         return captured.get().rstrip("\n")
 
     def _clients(self) -> Sequence[int | None]:
-        """Those to show; None where some are left out."""
+        """Clients to show; None where some are left out."""
         n = self.of.clients
         if self.every or n <= MOST:
             return range(n)
@@ -220,7 +220,7 @@ def _name(of: Holdings, client: int) -> str:
 
 
 def _most(numbers: Ints, often: int) -> list[str]:
-    """How many classes there are, and so many of those with most rows."""
+    """Number of classes, and this number of those with most rows."""
     order = np.argsort(-numbers, kind="stable")[: int((numbers > 0).sum())]
     if len(order) > often and len(set(numbers[order].tolist())) == 1:
         return [str(len(order)), f"{numbers[order[0]]} of each"]

@@ -30,7 +30,7 @@ from pflbench.suite.cells import Cell, ColumnHead, Derived, Expansion, ReadAs, R
 
 V = TypeVar("V")
 _READ: dict[ReadAs, str] = {"last": "", "last-10": " [last ten scored rounds]", "best": " [best round: optimistic]"}
-"""What the title says of the rounds that a table is read in."""
+"""Suffix of the title for the rounds that a table is read in."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Filled:
 
     @property
     def fairness(self) -> dict[tuple[str, str], Fairness]:
-        """How the cells are spread over their clients, where these were scored one by one."""
+        """Spread of the cells over their clients, where these were scored one by one."""
         each = {place: fairness(done, self.cells[place].reading) for place, done in self.found.items()}
         return {place: one for place, one in each.items() if one is not None}
 
     @property
     def names(self) -> set[str]:
-        """What its rows can be asked for by: their ids, and the methods of their runs."""
+        """Names that select its rows: their ids, and the methods of their runs."""
         derived = {one.id for one in self.table.derived if one.axis == "rows"}
         return {row for row, _ in self.grid} | {value.method for value in self.grid.values()} | derived
 
@@ -135,7 +135,7 @@ def lay_out(
 
 
 def _of_rows(some: Mapping[tuple[str, str], V], rows: Collection[str]) -> dict[tuple[str, str], V]:
-    """What stands in the places of these rows, by their ids."""
+    """Values in the places of these rows, by their ids."""
     return {place: one for place, one in some.items() if place[0] in rows}
 
 
@@ -203,7 +203,7 @@ def reread(of: Filled, read_as: ReadAs) -> Filled:
 
 
 def _same_or_new(before: list[SeedScores], now: list[SeedScores]) -> list[SeedScores]:
-    """Those of before, which know already what was made of them, if they are what is read now."""
+    """Scores of before, with what was computed of them, if the same are read now."""
     unchosen = all(one.on_test is None for one in before)
     alike = [(one.runs, one.moments) for one in before] == [(one.runs, one.moments) for one in now]
     return before if unchosen and alike else now

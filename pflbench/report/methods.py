@@ -98,7 +98,7 @@ def _stages(info: MethodInfo) -> list[str]:
 
 
 def of_method(name: str) -> Docstring | None:
-    """What the docstring of a method says, by its id; None if its source cannot be found."""
+    """Docstring of a method, by its id; None if its source cannot be found."""
     try:
         reference = locate("methods", name)
         text = source_file(reference).read_text(encoding="utf-8")
@@ -108,7 +108,7 @@ def of_method(name: str) -> Docstring | None:
 
 
 def of_source(text: str, name: str) -> Docstring | None:
-    """What the docstrings of a module and of its class of this name say; None if it is no Python."""
+    """Docstrings of a module and of its class of this name; None if it is no Python."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deeply
@@ -118,7 +118,7 @@ def of_source(text: str, name: str) -> Docstring | None:
 
 
 def _docstrings(tree: ast.Module, name: str) -> str:
-    """Those of a module and of its class of this name, one below the other; empty if there are none."""
+    """Texts of the docstrings of a module and of its class of this name; empty if there are none."""
     own = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
     nodes: list[ast.Module | ast.ClassDef] = [tree, *own]
     return "\n\n".join(doc for node in nodes if (doc := ast.get_docstring(node)))

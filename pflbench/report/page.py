@@ -96,7 +96,7 @@ def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sh
 
 
 def _told(filled: Filled) -> dict[tuple[str, str], CellSources]:
-    """What the suite says of each cell that has a run. Its departures hold for the whole protocol alone."""
+    """Values and departures of each cell that has a run. Departures hold for the whole protocol alone."""
     table, found = filled.table, dict[tuple[str, str], CellSources]()
     for place, cell in filled.cells.items():
         if filled.grid[place].there:
@@ -115,13 +115,13 @@ def _rivals(filled: Filled) -> dict[str, Versus]:
 
 
 def _called(table: Expansion) -> str:
-    """How the command line names its suite; of a file of one's own without its folder, which is nobody's business."""
+    """Name of its suite on the command line; a user's file without its folder, which stays private."""
     name = table.part.suites[0]
     return Path(name).name if name.endswith(".toml") else name
 
 
 def scored_often(filled: Filled) -> bool:
-    """Whether a run of the table was scored in several rounds at its cell's stage, so that readings differ."""
+    """True if a run was scored in several rounds at its cell's stage, so that the choice of rounds matters."""
     return any(
         len(scores_of(one.result.scores).at(filled.cells[place].stage)) > 1
         for place, done in filled.found.items()

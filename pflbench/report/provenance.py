@@ -22,7 +22,7 @@ GRADIENTS, SECONDS, UP, DOWN = "gradients", "client seconds", "floats uploaded",
 COSTS = {GRADIENTS: "gradients", SECONDS: "s", UP: "floats up", DOWN: "floats down"}
 """The costs of a round, by name, with their units."""
 STORED = {GRADIENTS: "client_gradients", UP: "floats_up", DOWN: "floats_down"}
-"""What of them a run's provenance has, by name."""
+"""Keys of the costs in a run's provenance, by name."""
 COUNTED = (
     "Beside each row what a round costs: gradients that a client which takes part in it is asked for, on average (of "
     "minibatches of the suite's size; a forward pass counts 1/3, a Hessian-vector product 3), seconds of all clients' "
@@ -44,12 +44,12 @@ class ShownRun(NamedTuple):
 
     @property
     def data_hash(self) -> str:
-        """What identifies the data it was computed on."""
+        """Content hash of the data that it was computed on."""
         return str(self.stored.provenance.get("data_hash") or "unknown")
 
     @property
     def done(self) -> bool:
-        """Whether it is finished."""
+        """True if it is finished."""
         return self.stored.failure is None
 
 
@@ -70,7 +70,7 @@ def shown_runs(
 
 
 def progress(cells: Iterable[Cell], used: Iterable[ShownRun]) -> str:
-    """How many of the suite's runs are done and failed."""
+    """Number of the suite's runs that are done, and that failed."""
     asked = {run.id for cell in cells for run in cell.needed}
     done = {u.stored.spec.id: u.done for u in used if u.stored.spec.id in asked}
     failed = list(done.values()).count(False)
@@ -105,7 +105,7 @@ def environments(done: Sequence[Stored]) -> str:
 
 
 def packaged(used: Sequence[ShownRun]) -> str:
-    """Which of the runs came with pflbench, so that they were not made here."""
+    """Sentence on the runs that came with pflbench, which were not made here."""
     came = {u.stored.spec.id for u in used if u.stored.packaged}
     if not came:
         return ""
@@ -142,14 +142,14 @@ def values_outside_suite(table: Expansion, used: Iterable[ShownRun]) -> str:
 
 
 def shared_images(done: Iterable[Stored]) -> str:
-    """Which federations have images that several clients hold."""
+    """Sentence on federations with images that several clients hold."""
     counts = grouped((s.spec.dataset.name, int(rows)) for s in done if (rows := s.provenance.get("shared_rows")))
     where = ", ".join(f"{ranges(numbers)} images of {name}" for name, numbers in counts.items())
     return f"Several clients hold the same {where} (by seed)." if where else ""
 
 
 def data_hashes(table: Expansion, used: Iterable[ShownRun]) -> str:
-    """What identifies the data of each column."""
+    """Content hashes of the data of each column."""
     hashes = grouped((u.column, (u.stored.spec.dataset.content or u.data_hash)[:12]) for u in used if u.done)
     line = per_column(table, {column: " / ".join(several) for column, several in hashes.items()})
     return f"Data: {line}." if line else ""
@@ -164,7 +164,7 @@ def per_column(table: Expansion, texts: Mapping[str, str]) -> str:
 
 
 def spare(cells: Iterable[Cell], used: Iterable[ShownRun], runs: Iterable[RunSpec]) -> list[str]:
-    """How many of these stored runs no column shows, and why."""
+    """Number of stored runs that no column shows, and why."""
     asked, shown = {run.seed for cell in cells for run in cell.needed}, {one.stored.spec.id for one in used}
     left = {run.id: run for run in runs if run.id not in shown}.values()
     further = [run for run in left if run.seed not in asked]
@@ -179,7 +179,7 @@ def spare(cells: Iterable[Cell], used: Iterable[ShownRun], runs: Iterable[RunSpe
 
 
 def cost_lines(used: Iterable[ShownRun]) -> list[str]:
-    """What a round costs each row: from least to most where its columns differ."""
+    """Costs of a round of each row: from least to most where its columns differ."""
     done: dict[tuple[str, str], list[Stored]] = {}
     for one in used:
         if one.done:
@@ -190,7 +190,7 @@ def cost_lines(used: Iterable[ShownRun]) -> list[str]:
 
 
 def round_costs(runs: Sequence[RunResult | Stored]) -> dict[str, float]:
-    """What a round costs, as far as it is known, by the names of `COSTS`: the means over the runs that tell."""
+    """Costs of a round, as far as they are known, by the names of `COSTS`: means over the runs that tell."""
     told: dict[str, list[float]] = {name: [] for name in COSTS}
     for run in runs:
         if (seconds := run.provenance.get("client_seconds")) is not None:
@@ -226,7 +226,7 @@ def _span(values: Sequence[float]) -> str:
 _KINDS = ("dataset", "partition", "model")
 _BARE = {"version": None, "content": None}
 _Shares = Mapping[str, Sequence[tuple[str, int]]]
-"""Who has which version of something: by version, rows and seeds."""
+"""Rows and seeds that have a version, by version."""
 
 
 def mixtures(table: Expansion, used: Sequence[ShownRun]) -> dict[str, str]:
@@ -287,13 +287,13 @@ def _own(done: Sequence[ShownRun], alike: Mapping[tuple[str, str], str]) -> list
 
 
 def _shares(told: Iterable[tuple[str, str, ShownRun]]) -> dict[str, _Shares]:
-    """Who has which version of what; `told`: what, the version, and a run that has it."""
+    """Rows and seeds by thing and version; `told`: the thing, its version, and a run that has it."""
     found = grouped((what, (version, (one.row, one.stored.spec.seed))) for what, version, one in told)
     return {what: grouped(versions) for what, versions in found.items()}
 
 
 def _mixed(shares: _Shares) -> bool:
-    """Whether some seed has several contents, or seeds share some contents but not all."""
+    """True if some seed has several contents, or seeds share some contents but not all."""
     seeds = [{seed for _, seed in places} for places in shares.values()]
     return len(shares) > 1 and (any(len(several) > 1 for several in seeds) or len(set().union(*seeds)) < len(seeds))
 
@@ -335,7 +335,7 @@ def instead(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> str:
 
 
 def _counted(asked: Iterable[RunSpec], stored: Iterable[RunSpec]) -> Iterable[tuple[str, int]]:
-    """How stored runs that differ from those asked for in hashes alone were made, and how many of them."""
+    """Stored runs that differ from those asked for in hashes alone: how they were made, and their number."""
     return Counter(f"with another version of {what}" for _, what in differing_versions(asked, stored) if what).items()
 
 
@@ -363,7 +363,7 @@ def _seedless(runs: Iterable[RunSpec]) -> set[tuple[str, str | None]]:
 
 
 def _others(run: RunSpec, asked: Sequence[RunSpec], seedless: set[tuple[str, str | None]]) -> str:
-    """What a run has another version of than those asked for; `seedless`: what reads the same with every seed."""
+    """Things of which a run has another version than those asked for; `seedless`: those read alike with every seed."""
     same = [other for other in asked if other.seed == run.seed]
     pairs = list(zip(_parts(run), _parts((same or asked)[0]), strict=True))
     code = [old.name for old, new in pairs if old.version != new.version]

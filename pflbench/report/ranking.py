@@ -1,4 +1,4 @@
-"""Which columns rows are ranked over: independent ones, and those that the most rows have in full."""
+"""Columns that rows are ranked over: independent ones, and those that the most rows have in full."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _markdown(table: Table, compare: bool) -> str:
 
 
 def markdown_appendix(of: appendix.Appendix) -> list[str]:
-    """What follows a table, as Markdown: parts with an empty line between them."""
+    """Appendix of a table as Markdown: parts with an empty line between them."""
     fields = [list(map(text.in_pipes, line)) for line in of.lines]
     shown = _tabulated(of.header, fields, "pipe") if fields else ""
     parts = [f"#### {text.in_pipes(of.title)}", shown, "\n".join(f"- {text.in_markdown(note)}" for note in of.notes)]
@@ -275,7 +275,7 @@ def _terminal(table: Table, compare: bool, width: int | None, color: bool) -> st
 
 
 class _Column(NamedTuple):
-    """What stands above a column in lines, and in each of its rows, the ones outside of the suite last."""
+    """Texts of a column: the lines above it, and its cells, the rows outside of the suite last."""
 
     above: tuple[str, ...]
     cells: tuple[str, ...]

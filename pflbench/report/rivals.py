@@ -80,7 +80,7 @@ def _lines(
     lacks: bool,
     results: Path,
 ) -> list[str]:
-    """What stands beside the numbers, in words, and the command that makes the runs which these columns lack.
+    """Sentences on the numbers beside the table's, and the command that makes the runs which these columns lack.
 
     `columns`: none where all of them do. `lacks`: whether one does.
     """

@@ -132,7 +132,7 @@ def _entries(result: RunResult, places: Sequence[Location], readings: _Readings,
 
 
 class _Readings:
-    """Which of a run's scores a cell averages. Choices of clients from a grid are computed once."""
+    """Scores of a run that a cell averages. Choices of clients from a grid are computed once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -148,12 +148,12 @@ def seeds_beyond(store: Store, wanted: Wanted) -> tuple[int, ...]:
 
 
 def _has_name(spec: RunSpec, names: Iterable[str]) -> bool:
-    """Whether a run's method is called so, see `Wanted`. Raises `UsageError` for a path where there is no file."""
+    """True if a run's method has one of these names, see `Wanted`. Raises `UsageError` for a path without a file."""
     return any(_is_called(spec, *_versioned(name)) for name in names)
 
 
 def is_trial(spec: RunSpec, ids: Collection[str]) -> bool:
-    """Whether a run is a trial of `pflbench tune`; `ids`: of all stored runs.
+    """True for a trial of `pflbench tune`; `ids`: of all stored runs.
 
     Runs that hold a validation share out are also made where a row's clients choose their hyperparameters on it. Then
     the run that is trained on all is stored as well.
@@ -178,7 +178,7 @@ def _is_called(spec: RunSpec, name: str, version: str) -> bool:
 
 
 def _fits(run: Stored, wanted: Wanted, ids: Collection[str]) -> bool:
-    """Whether a run is one of those that are asked for by what it is, not by its place or names; `ids`: of all runs."""
+    """True for a run that is selected by its kind, whatever its place and names; `ids`: of all runs."""
     return (wanted.trials is None or wanted.trials == is_trial(run.spec, ids)) and (
         wanted.failed is None or wanted.failed == (run.failure is not None)
     )
@@ -218,7 +218,7 @@ def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers
 
 
 def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted, asked: Askers) -> list[LocatedRun]:
-    """Those of the stored runs that stand in a suite's table, with their places there."""
+    """Stored runs that stand in a suite's table, with their places there."""
     table = _table(suite, profile, wanted, wanted.seeds)
     specs = [run.spec for run in stored]
     places = _places(table, specs, None)
@@ -312,7 +312,7 @@ class Listed(NamedTuple):
 
 
 _ALIKE = ("method", "dataset", "partition", "clients", "rounds", "validation")
-"""What a list shows of every run, but for its seed."""
+"""Columns of a list of runs, but for the seed."""
 
 
 def list_runs(runs: Sequence[Stored], store: Store) -> list[Listed]:
@@ -334,7 +334,7 @@ def list_runs(runs: Sequence[Stored], store: Store) -> list[Listed]:
 
 
 def _differs(parts: Mapping[str, str], differing: Sequence[str]) -> str:
-    """What to tell of a run, `differing` being where it is unlike others; what was trained before it always."""
+    """Values that set a run apart (`differing`), and always the training before it."""
     told = dict.fromkeys([*differing, *(["after"] if parts["after"] else [])])
     return ", ".join(f"{key}={parts.get(key, 'none')}" for key in told)
 
@@ -345,7 +345,7 @@ _TOLD: dict[str, object] = {"seed": True, "model_version": True, "dataset": _COD
 
 
 def _parts(spec: RunSpec) -> dict[str, str]:
-    """What else a run's identity holds, by name: `lr` of the method, `scoring.finetune.lr`, `cohort`."""
+    """Other parts of a run's identity, by name: `lr` of the method, `scoring.finetune.lr`, `cohort`."""
     told = spec.model_dump(mode="json", exclude=_TOLD)  # type: ignore[arg-type]
     told["after"] = _before(spec)
     found = dict(_flat(told, ""))
@@ -355,7 +355,7 @@ def _parts(spec: RunSpec) -> dict[str, str]:
 
 
 def _before(spec: RunSpec) -> str:
-    """What is trained before a run's own method: `per-fedavg (1000 rounds), fedavg (1000 rounds)`."""
+    """Trainings before a run's own method: `per-fedavg (1000 rounds), fedavg (1000 rounds)`."""
     return ", ".join(f"{link.method.name} ({count(link.rounds, 'round')})" for link in spec.after)
 
 

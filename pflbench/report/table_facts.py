@@ -32,7 +32,7 @@ _MODELS = {
     "sampled": "the models that a round's training leaves its cohort with, before the server aggregates",
     "finetuned": "fine-tuned on each client's support",
 }
-"""Which models are scored at the stages where that is the same for all runs."""
+"""Models that are scored, for stages where that is the same for all runs."""
 _UNPRINTED = {"guess": "values that no paper or code gives, guessed", "tuned": "values that we tuned"}
 NO_PAPER = "No paper has this table."
 SWINGING = (
@@ -45,7 +45,7 @@ _NAMED = 4
 
 
 def departure_count(table: Expansion, results: Path = DEFAULT_RESULTS) -> str:
-    """How many departures from the paper's text there are, and the first few by name."""
+    """Number of departures from the paper's text, and the names of the first few."""
     names = list(dict.fromkeys(departure.what for departure in table.departures))
     more = ", …" if len(names) > _NAMED else ""
     how = f"in {count(len(names), 'point')} ({', '.join(names[:_NAMED])}{more})"
@@ -54,7 +54,7 @@ def departure_count(table: Expansion, results: Path = DEFAULT_RESULTS) -> str:
 
 
 def scored_models(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | None = None) -> str:
-    """Which models' scores the cells show; `rows`: the titles of the rows at each stage, where they are to be named."""
+    """Models whose scores the cells show; `rows`: titles of the rows at each stage, if they are to be named."""
     rules: dict[str, None] = {}
     for cell in cells:
         stage, run = cell.stage, cell.needed[0]
@@ -75,7 +75,7 @@ def scored_models(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | N
 
 
 def shortfall_text(table: Caption) -> str:
-    """What of the paper's protocol the runs leave out or change; for that reason no cell is compared."""
+    """Parts of the paper's protocol that the runs leave out or change, so that no cell is compared."""
     if not table.shortfall.runs:
         return ""
     so = ", so nothing compares with the paper" if table.published else ""
@@ -83,12 +83,12 @@ def shortfall_text(table: Caption) -> str:
 
 
 def paper_line(table: Caption) -> str:
-    """Which paper has the table."""
+    """Paper that has the table."""
     return f"Paper: {table.paper}." if table.published else NO_PAPER
 
 
 def models_at(stage: str, run: RunSpec) -> str:
-    """Which models are scored at a stage of a run."""
+    """Models that are scored at a stage of a run."""
     if stage == "global":
         return "the server's model" + (", on the test set" if _on_test_set(stage, run) else "")
     if stage == "personalized":
@@ -102,7 +102,7 @@ def _on_test_set(stage: str, run: RunSpec) -> bool:
 
 
 def seed_line(cells: Sequence[Cell], values: Iterable[CellValue], spread: Spread | None) -> str:
-    """How many seeds there are and what stands after the ± (None: there is none)."""
+    """Seeds of the cells, and the meaning of the ± (`spread` None: there is none)."""
     values = list(values)
     done = {(value.done, value.expected) for value in values}
     line = f"Seeds: {_asked(cells)}."
@@ -132,7 +132,7 @@ def _asked(cells: Sequence[Cell]) -> str:
 
 
 def unlike_seeds(table: Expansion, grid: Grid) -> str:
-    """Where cells of a column are done for different seeds: which each has, so that nobody compares their means."""
+    """Seeds of the cells of a column that are done for different ones, since their means do not compare."""
     found: dict[str, dict[str, set[int]]] = {}
     for row, head, value in _filled(table, grid):
         found.setdefault(head.name, {})[row.title] = set(value.seeds)
@@ -161,7 +161,7 @@ def _by_column(found: Mapping[str, Iterable[str]]) -> str:
 
 
 def scored_clients(table: Expansion) -> str:
-    """Which clients are scored, and how their accuracies are averaged."""
+    """Clients that are scored, and how their accuracies are averaged."""
     cells = [cell for cell in table.cells if not _on_test_set(cell.stage, cell.needed[0])]
     lines = grouped(
         ((_WEIGHTS[cell.reading.mean], _AVERAGES[cell.needed[0].scoring.average]), _who(cell.needed[0]))
@@ -181,7 +181,7 @@ def _who(run: RunSpec) -> str:
 
 
 def unweighted_means(table: Expansion, grid: Grid) -> str:
-    """Where cells weight clients: the means in which each counts the same, for the cells that would print otherwise."""
+    """Means in which each client counts the same, for cells that weight clients and would print otherwise."""
     found: dict[str, list[str]] = {}
     for row, head, value in _filled(table, grid):
         if value.mean is None or value.plain is None or math.isclose(value.mean, value.plain):
@@ -193,7 +193,7 @@ def unweighted_means(table: Expansion, grid: Grid) -> str:
 
 
 def left_out(table: Expansion, grid: Grid) -> str:
-    """How many clients have no stored model to score, since they never took part."""
+    """Number of clients without a stored model to score, since they never took part."""
     settings = {head.id: head.column.setting for head in table.heads}
     found = grouped((settings[head], value.left_out) for (_, head), value in grid.items() if value.left_out)
     said = "; ".join(f"{name}: {' or '.join(map(str, sorted(numbers)))}" for name, numbers in found.items())
@@ -212,7 +212,7 @@ def rounds_trained(table: Expansion) -> str:
 
 
 def chains(table: Expansion) -> str:
-    """Which rows go on from what other methods left."""
+    """Rows that start from the models of other methods."""
     found = grouped(
         (f"what {chain_in_words(run)} left", cell.row.title) for cell in table.cells if (run := cell.needed[0]).after
     )
@@ -221,12 +221,12 @@ def chains(table: Expansion) -> str:
 
 
 def chain_in_words(run: RunSpec) -> str:
-    """What is trained before a run's own method: `per-fedavg in 1000 rounds, then fedavg in 1000 rounds`."""
+    """Trainings before a run's own method: `per-fedavg in 1000 rounds, then fedavg in 1000 rounds`."""
     return ", then ".join(f"{link.method.name} in {count(link.rounds, 'round')}" for link in run.after)
 
 
 def recent(table: Expansion, grid: Grid) -> list[str]:
-    """Where the last round alone is shown: what the scored rounds before it say, from the stored runs."""
+    """Means and ranges over the last scored rounds of cells that show the last one alone."""
     means: dict[str, list[str]] = {}
     steps: list[tuple[float, str]] = []
     spans: dict[str, None] = {}
@@ -322,12 +322,12 @@ def _gap(one: Gap, read_as: ReadAs, decimals: int) -> str:
 def choices(table: Expansion) -> list[str]:
     """For rows in which each client chooses from a grid: the size of the grid, and the images the choice is made on."""
     lines: dict[str, None] = {}
-    for cell in sorted(table.places.values(), key=lambda cell: table.rows.index(cell.row)):
+    for row, cell in ((row, cell) for row in table.rows for cell in table.places.values() if cell.row.id == row.id):
         if cell.choices:
             points = cell.choices[0]
             how = f"each client has the one of {len(points)} grid points that is best for it (ties: the first) on "
             share = f"{100 * points[0].validation.validation:g} %"
-            lines[f"{cell.row.title}: {how}{share} of its support, left out of separate trainings."] = None
+            lines[f"{row.title}: {how}{share} of its support, left out of separate trainings."] = None
     return list(lines)
 
 
@@ -344,7 +344,7 @@ def chosen_on_test(table: Expansion, grid: Grid) -> list[str]:
 
 
 def unprinted(grid: Grid, titles: Mapping[str, str]) -> list[str]:
-    """What the marked cells rest on: a line for each mark, with the settings and hyperparameters of the rows.
+    """Sources behind the marked cells: a line for each mark, with the settings and hyperparameters of the rows.
 
     `titles`: those of all rows, by id, extra ones included.
     """
@@ -365,7 +365,7 @@ def unprinted(grid: Grid, titles: Mapping[str, str]) -> list[str]:
 
 
 def by_chance(grid: Grid) -> str:
-    """How many of the cells that are held against the paper would not hold 0 if all were the paper's."""
+    """Expected number of compared cells whose interval would not hold 0 by chance alone."""
     compared = sum(value.verdict is not None and value.verdict.label in COMPARED for value in grid.values())
     expected = number((1 - LEVEL) * compared, None, 1)
     said = f"Of {count(compared, 'cell')} held against the paper, {expected} would be close or differ by chance alone."

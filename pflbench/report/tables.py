@@ -56,7 +56,7 @@ def reported(
     versus: str | None = None,
     over_clients: bool = False,
 ) -> Reported:
-    """What a report shows; the methods asked for choose among the rows.
+    """Tables of a report; the methods asked for choose among the rows.
 
     Where nothing is asked for and `newest`, it is only the table that was run last. `spread`: whether the spread over
     seeds stands behind each number; None: as the suite says. `read_as`: in which of the scored rounds they are read.
@@ -76,7 +76,7 @@ def reported(
 
 
 def names_of_rows(counted: Iterable[Table], filled: Iterable[Filled]) -> set[str]:
-    """What the rows of these tables can be asked for by."""
+    """Names that select rows of these tables."""
     return set[str]().union(*(names_of(row) for table in counted for row in table.rows), *(one.names for one in filled))
 
 
@@ -86,7 +86,7 @@ def counted_rows(table: Table, methods: Sequence[str]) -> Table:
 
 
 class AskedFor(NamedTuple):
-    """What a report is about: tables of statistics, suites whose tables are shown, and others that have results."""
+    """Content of a report: tables of statistics, suites whose tables are shown, and others that have results."""
 
     counted: dict[str, Table]
     shown: list[Expansion]
@@ -102,7 +102,7 @@ def asked_for(
     newest: bool = False,
     read_as: ReadAs = "last",
 ) -> AskedFor:
-    """What `reported` shows, before it is laid out. Raises as it does."""
+    """Content of `reported`, before it is laid out. Raises as it does."""
     if read_as not in get_args(ReadAs):
         raise unknown("reading", read_as, get_args(ReadAs))
     counted = counted_tables(part, store, own, spread)
@@ -273,7 +273,7 @@ def _of_suite(suite: Suite, part: Selection, stored: _Stored) -> list[Expansion]
 
 
 def _has_results(table: Expansion, stored: _Stored) -> bool:
-    """Whether a run of it is stored, or one of an extra row, or one of its rows with another seed."""
+    """True if a run of it is stored, or one of an extra row, or one of its rows with another seed."""
     return any(run.id in stored.specs for run in table.runs) or any(
         extra_rows(table, stored.specs.values(), stored.asked)
     )

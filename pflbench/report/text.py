@@ -19,14 +19,14 @@ from pflbench.units import consecutive
 NONE = "–"
 OUTSIDE = "not in the suite"
 MARKS = {"guess": "ᵍ", "tuned": "ᵗ"}
-"""What stands behind the number of a cell that rests on such values."""
+"""Mark behind the number of a cell that rests on values of this source."""
 SWINGS = "ˢ"
 """Mark of a cell whose last scored rounds vary more than its seeds."""
 _WIDEST = 16
 """Characters of a group in one line above its columns."""
 _ASCII = dict(zip("–—·×†²ᵍᵗˢ┃│━─╇┼", "--*x*2gts||=-=+", strict=True))
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a text begins that spreadsheets compute."""
+"""Beginnings of texts that spreadsheets compute."""
 _TAG, _ENTITY, _LINK = re.compile("<(?=[A-Za-z/!?])"), re.compile(r"&(?=#?\w+;)"), re.compile(r"\]\(")
 _ASCII |= {"±": "+-", "√": "sqrt", "→": "->", "…": "..."}
 K = TypeVar("K")
@@ -112,7 +112,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """What stands beside each first of these pairs: everything once, in order."""
+    """Second parts of these pairs by their first: each once, in order."""
     found: dict[K, dict[V, None]] = {}
     for key, value in pairs:
         found.setdefault(key, {})[value] = None

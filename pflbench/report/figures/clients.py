@@ -1,4 +1,4 @@
-"""What a figure shows of clients: accuracy against their size, densities of a metric, sizes in many partitions."""
+"""Figures of clients: accuracy against their size, densities of a metric, sizes in many partitions."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def density(label: str, values: Floats) -> Series:
 
 
 def dimension(run: RunResult, round: int) -> int:
-    """How many parameters a head has, from pFedVEM's metrics: tau * (trace + deviation) is that number."""
+    """Number of parameters of a head, from pFedVEM's metrics: tau * (trace + deviation)."""
     tau, trace, deviation = (_metric(run, name, round) for name in ("tau", "trace", "deviation"))
     products = tau * (trace + deviation)
     d = round_to_whole(products[np.isfinite(products)])
@@ -132,7 +132,7 @@ class Slicing(NamedTuple):
 
     @property
     def held(self) -> int:
-        """How many types a client holds."""
+        """Number of types that a client holds."""
         return {"labels": self.classes // 2, "concepts": self.classes, "none": self.types}[self.partition.skew]
 
     def sizes(self, seeds: Sequence[int]) -> npt.NDArray[np.int64]:

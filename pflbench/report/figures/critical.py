@@ -85,7 +85,7 @@ def _too_few(table: Expansion, columns: Sequence[Ranking]) -> str:
 
 
 def _merged(columns: Sequence[Ranking]) -> str:
-    """Which columns count as one, in words."""
+    """Columns that count as one, in words."""
     kin = grouped((column.kin, column.name) for column in columns).values()
     return "; and ".join(comma_list(names) for names in kin if len(names) > 1)
 

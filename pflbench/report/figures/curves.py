@@ -191,7 +191,7 @@ MEGA = 1e6
 
 
 class Axis(NamedTuple):
-    """What curves may stand against: the axis's name, how much of it a run makes in a round (None: it does not tell).
+    """Axis of curves: its name, and its amount in a round of a run (None: the run does not tell).
 
     `fill`: what to do where a run does not tell.
     """
@@ -213,7 +213,7 @@ def seconds(run: RunResult) -> float | None:
 
 
 def megabytes(run: RunResult) -> float | None:
-    """What a client which takes part in a round sends, and what it is sent."""
+    """Megabytes that a client of a round's cohort sends and receives."""
     told = [run.provenance.get(key) for key in ("bytes_up", "bytes_down")]
     return None if told == [None, None] else sum(one for one in told if one is not None) / MEGA
 
@@ -266,7 +266,7 @@ AXES: Mapping[str, Axis] = {
 
 
 def axis_note(against: str, cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
-    """What the axis counts, in sentences; `cells`: those that are drawn, `places`: as `Expansion.locations`."""
+    """Sentences on the unit of the axis; `cells`: those that are drawn, `places`: as `Expansion.locations`."""
     if against == "seconds":
         return "Seconds are as measured of all clients together, evenly divided among the rounds."
     if against == "bytes":
@@ -298,6 +298,6 @@ def _expected(cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
 
 
 def _trains_all(run: RunSpec, places: Mapping[str, Places]) -> bool:
-    """Whether clients train though their upload does not arrive, by what the method declares."""
+    """True if the method declares that clients train though their upload does not arrive."""
     name = places.get(run.id, {}).get("methods", run.method.name)
     return bool(declared("methods", name, "commits", "arrived") == "trained")

@@ -1,4 +1,4 @@
-"""What stored runs say of each client: distributions of accuracy, and before against after personalization."""
+"""Figures of each client of stored runs: distributions of accuracy, and before against after personalization."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Clients = Mapping[int, float]
 
 
 def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawing:
-    """How accurate the models are for each client: a panel for each column and stage, a curve or violin for each row.
+    """Distribution of accuracy over clients: a panel for each column and stage, a curve or violin for each row.
 
     `kind`: "sorted", the accuracies of all seeds' clients from the least to the most, over their share; or "violins",
     their densities.
@@ -169,7 +169,7 @@ _BEFORE: Mapping[str, Callable[[RunResult, Cell], list[tuple[float, float]]]] = 
     "finetuned": _fine_tuning,
     "personalized": _personal,
 }
-"""How each client's accuracies before and after are read, by the stage that a cell shows."""
+"""Readers of each client's accuracies before and after, by the stage that a cell shows."""
 
 
 def _paired(before: _Clients, after: _Clients) -> list[tuple[float, float]]:

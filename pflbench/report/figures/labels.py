@@ -1,4 +1,4 @@
-"""Where the names of lines stand: at their ends, if they fit there without covering each other, else in a legend."""
+"""Places of the names of lines: at their ends, if they fit there without covering each other, else in a legend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AWAY = 0.04
 _WIDEST = 0.45
 """The share of a panel's width that names may take."""
 _FARTHEST = 1.6
-"""How far a name may stand from its line's end, in its heights."""
+"""Largest distance of a name from its line's end, in its heights."""
 _CHARACTERS = 17
 """Of a legend's entry in an inch."""
 _HANDLE = 0.35
@@ -64,7 +64,7 @@ def at_ends(ax: Axes, panel: Panel, looks: Looks, renderer: RendererBase, room: 
 
 
 def _end_together(lines: Sequence[Series], length: float) -> bool:
-    """Whether there are lines alone, and they end at about the same place of an axis that is so long."""
+    """True if all series are lines that end at about the same place of an axis of this length."""
     if not lines or any(one.mark != "line" or len(one.points) < 2 for one in lines):
         return False
     ends = [one.points[-1].x for one in lines]
@@ -146,7 +146,7 @@ def legend_beside(
 
 
 def _handles(figure: Figure) -> dict[str, Any]:
-    """What a legend draws for each label: as in the first panel that has it."""
+    """Handle of a legend for each label: as in the first panel that has it."""
     found = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in reversed(figure.axes)]
     return {label: handle for of_panel in found for handle, label in of_panel}
 

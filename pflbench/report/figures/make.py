@@ -140,7 +140,7 @@ def draw_sizes(table: Expansion, figure: Histogram, columns: Sequence[Slicing], 
 
 
 def _series(table: Expansion, figure: FromRuns, head: ColumnHead, shelf: Shelf, remarks: Remarks) -> tuple[Series, ...]:
-    """What a panel shows: rows as far as they are done."""
+    """Series of a panel: rows as far as they are done."""
     cells, where = cells_of(table, head), head.column.setting
     if isinstance(figure, Scatter):
         return scatter({title: read_seeds(cell, shelf) for title, cell in cells.items()}, figure.bins)
@@ -171,7 +171,7 @@ def _lines(
 
 
 def _said(figure: FromRuns, spread: Spread) -> tuple[str, str, str]:
-    """What the axes are called, and how the marks are made."""
+    """Names of the axes, and a sentence on how the marks are made."""
     if isinstance(figure, Scatter):
         bins = f"The clients of all seeds in up to {figure.bins} bins of equally many; mean and standard error"
         return "training images of a client", "accuracy (%)", f"{bins} over those in a bin."

@@ -1,4 +1,4 @@
-"""How series look: colors, lines, markers and hatches that are told apart by color-blind readers, and in gray."""
+"""Looks of series: colors, lines, markers and hatches that are told apart by color-blind readers, and in gray."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STACKED = ("", "////")
 _LEGIBLE = 0.075
 """The share of the highest bar that a part of one needs for a number in it."""
 _STEPS = (1, 2, 5, 10)
-"""What numbers along an axis rise by, times a power of ten."""
+"""Steps of the numbers along an axis, times a power of ten."""
 _BESIDE = 0.6
 """The room left of the first and right of the last of what stands 1 apart."""
 _MARKED = 8
@@ -43,14 +43,14 @@ MANY = 10_000
 
 
 class Look(NamedTuple):
-    """How the series of a label look: in gray, lines, markers and hatches still tell them apart."""
+    """Look of a label's series: in gray, lines, markers and hatches still tell them apart."""
 
     color: str
     marker: str
     line: Any
     hatch: str
     marked: bool = False
-    """Whether lines have markers, too, as there are more of them than colors."""
+    """True if lines have markers, too, as there are more of them than colors."""
 
     @classmethod
     def of(cls, i: int, marked: bool = False) -> Look:
@@ -68,7 +68,7 @@ Looks = Mapping[str, Look]
 
 
 def looks(drawing: Drawing) -> Looks:
-    """How each label's series look, in the rows' order; the paper's numbers look as the row does that they are of."""
+    """Look of each label's series, in the rows' order; the paper's numbers look like their row."""
     everything = [series for panel in drawing.panels for series in panel.series]
     there = dict.fromkeys(series.like or series.label for series in everything)
     ordered = dict.fromkeys((*(label for label in drawing.order if label in there), *there))
@@ -134,7 +134,7 @@ def _add(ax: Axes, series: Series, look: Look, hues: Sequence[float]) -> None:
 
 
 def _numbers(series: Series) -> tuple[list[float], list[float], list[float]]:
-    """Where the points are, and their spreads."""
+    """Coordinates of the points, and their spreads."""
     y = [float("nan") if point.y is None else point.y for point in series.points]
     return [point.x for point in series.points], y, [point.spread or 0.0 for point in series.points]
 
@@ -245,13 +245,13 @@ def _printed(ax: Axes, series: Series, look: Look) -> None:
 _HEAD, _STEP, _BAR = 2.6, 1.0, 0.42
 """Room over the axis, between names, and between bars; a name is about 1 high."""
 _OUT = 0.03
-"""How far beyond the axis names begin, in its lengths."""
+"""Distance of names from the axis, in its lengths."""
 _SMALL = 7
 """Points of names and numbers."""
 
 
 def of_ranks(panel: Panel) -> bool:
-    """Whether a panel shows mean ranks."""
+    """True for a panel of mean ranks."""
     return any(series.mark == "rank" for series in panel.series)
 
 

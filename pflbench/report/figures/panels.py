@@ -1,4 +1,4 @@
-"""What a figure shows, as plain numbers: panels of series of points. One shape for all kinds of figures."""
+"""Content of a figure as plain numbers: panels of series of points. One shape for all kinds of figures."""
 
 from __future__ import annotations
 

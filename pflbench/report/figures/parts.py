@@ -41,7 +41,7 @@ UNEVEN = Fact("left out", "Left out, so that all points of a line are of the sam
 
 
 def in_a_line(panels: int) -> int:
-    """How many of so many panels stand beside each other."""
+    """Number of panels in a line, of this number of panels."""
     return panels if panels <= 3 else 2 if panels == 4 else 3
 
 
@@ -99,7 +99,7 @@ def comma_list(names: Iterable[str]) -> str:
 
 
 def settings(table: Expansion) -> list[str]:
-    """What the columns are called."""
+    """Names of the columns."""
     return [column.setting for column in table.columns]
 
 
@@ -147,7 +147,7 @@ def unadapted(cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
 
 
 def meta_learned(cell: Cell, places: Mapping[str, Places]) -> bool:
-    """Whether the method of a fine-tuned cell says that its model is trained to be adapted."""
+    """True if the method of a fine-tuned cell declares that its model is trained to be adapted."""
     run = cell.needed[0]
     name = places.get(run.id, {}).get("methods", run.method.name)
     return cell.stage == "finetuned" and bool(declared("methods", name, "meta_learned", False))
@@ -163,7 +163,7 @@ def mixed(table: Expansion, shelf: Shelf) -> list[Fact]:
 Walk = Mapping[int, float]
 """A run's numbers, by round or by fine-tuning step."""
 _FEW = 3
-"""So many rounds are named; of more their number is said."""
+"""Most rounds that are named; of more the number is given."""
 
 
 class Lines(NamedTuple):

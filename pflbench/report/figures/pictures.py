@@ -65,7 +65,7 @@ _SLANT = 30
 _WIDEST = 0.45
 """The share of a picture's width that a legend beside the panels may take."""
 _TALLER = 1.6
-"""How much higher panels may be for a legend beside them."""
+"""Factor by which panels may be higher for a legend beside them."""
 _PAD, _GAP, _LINE = 0.04, 0.12, 0.15
 """Inches around the figure, between panels, and of a line of the caption."""
 
@@ -120,7 +120,7 @@ def _legends(figure: Figure, drawing: Drawing, grid: _Grid, renderer: Any) -> tu
 
 
 def _entries(drawing: Drawing) -> dict[str, str]:
-    """What a legend writes for each label."""
+    """Entry of a legend for each label."""
     beside = drawing.beside
     return {label: f"{label}: {beside[label]}" if label in beside else label for label in drawing.labels}
 
@@ -149,7 +149,7 @@ def _turn(ax: Axes, boxes: Sequence[Any]) -> None:
 
 
 def _slim(panel: Panel, across: int, many: bool) -> bool:
-    """Whether a panel stands alone and is read in the width of one column; `many`: with a legend beside it."""
+    """True for a panel that stands alone and fits the width of one column; `many`: with a legend beside it."""
     return (
         across == 1
         and not many
@@ -249,7 +249,7 @@ class _Grid:
         return left, right, below, above
 
     def crowded(self, renderer: Any) -> bool:
-        """Where numbers along a first axis cover each other take fewer, and turn names; whether any did."""
+        """Take fewer numbers, or turn names, where they cover each other along a first axis; True if any did."""
         found = False
         for ax, panel in zip(self.axes, self._panels, strict=True):
             boxes = [label.get_window_extent(renderer) for label in ax.get_xticklabels() if label.get_text()]

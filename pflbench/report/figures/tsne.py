@@ -102,7 +102,7 @@ def features(run: RunResult) -> dict[int, Walk]:
 
 
 def fluctuation(walk: Floats) -> float | None:
-    """How far features move in a round, next to how large they are: mean ||e_t - e_(t-1)|| / mean ||e_t||.
+    """Movement of features in a round, relative to their size: mean ||e_t - e_(t-1)|| / mean ||e_t||.
 
     `walk` ["rounds", "features"]; our measure of what FedEC's Figure 2 shows. None where that is no number: one
     round, or nothing but zeros.

@@ -55,7 +55,7 @@ def alone(table: Table, compare: bool, lines: Pool) -> Packed:
 
 
 def against(table: Table, lines: Pool) -> Packed:
-    """What a rival adds to the texts of a table."""
+    """Texts that a rival adds to those of a table."""
     last = appendices(table, compare=False)[-1]
     return {
         "markdown": _numbers(["", *"\n\n".join(markdown_appendix(last)).split("\n"), ""], lines),

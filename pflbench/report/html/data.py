@@ -1,4 +1,4 @@
-"""What the page's scripts are handed of a table: texts and numbers of every place, for every reading and rival."""
+"""Data of a table for the page's scripts: texts and numbers of every cell, for each choice of rounds and each rival."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from pflbench.suite.cells import Cell, Expansion, ReadAs
 from pflbench.suite.said import Departure
 
 MADE = ("device", "torch", "numpy", "python", "pflbench")
-"""What the page tells of a run's provenance beside its commit. Everything else may name somebody or their machine."""
+"""Keys of a run's provenance that the page shows beside its commit. All others may name a person or a machine."""
 
 
 Known = dict[tuple[str, str], tuple[Sequence[SeedScores], dict[str, Any]]]
-"""What was read of a cell in its first reading, and what is behind its place then."""
+"""Scores and drawer of each cell as first read, by place."""
 
 
 class CellSources(NamedTuple):
-    """What a suite says of a cell: its values, each with where it comes from, and its departures from the paper."""
+    """Values of a cell, each with its source, and its departures from the paper, as its suite lists them."""
 
     given: Sequence[tuple[str, str, str]]
     departures: Sequence[Departure]
@@ -81,7 +81,7 @@ class Sheet:
 
     @property
     def has_rows(self) -> bool:
-        """Whether anything is left of it."""
+        """True if it has a row."""
         return bool(self.table.rows or self.table.extra)
 
     @property
@@ -105,7 +105,7 @@ class Sheet:
 
     @property
     def is_main(self) -> bool:
-        """Whether it is a paper's own table, that extends no other."""
+        """True for a paper's own table, which extends no other."""
         return self._expansion is not None and self._expansion.extends is None and self.paper != "none"
 
     @property
@@ -125,7 +125,7 @@ class Sheet:
 
     @property
     def key(self) -> str:
-        """What it is called in an address."""
+        """Name in an address."""
         name = re.sub(r"[^\w.-]+", "-", f"{self.table.suite}.{self.table.profile}")
         return f"{name}-{self.number}" if self.number else name
 
@@ -178,7 +178,7 @@ def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
 
 
 def _budgets(equal: AtEqualCost | None, head: str, pool: Pool) -> list[dict[str, Any]]:
-    """What is equal in a column, if anything, by the name of a cost: a number to draw at, in words, and in short."""
+    """Equal costs of a column, by name: a number to draw at, in words, and in short; empty if none is equal."""
     if equal is None:
         return []
     of = {name: some[head] for name, some in equal.budgets.items() if head in some}
@@ -277,7 +277,7 @@ def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, A
 
 
 def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
-    """What stands in a place, as text; nothing that is not there."""
+    """Texts of a cell, without those that it lacks."""
     found: dict[str, Any] = {"ours": text.cell(value, decimals), "best": value.best or None}
     if (printed := value.reference) is not None:
         spread = "" if printed.spread is None else f" ± {printed.spread:.{decimals}f}"
@@ -301,7 +301,7 @@ def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
 def _known(
     known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Pool
 ) -> dict[str, Any]:
-    """What is behind a place; as it is in the first reading where this one reads the same of all its runs."""
+    """Drawer of a cell; the one of the first reading if this one reads the same scores."""
     done = filled.found.get(of)
     if done is None:
         return _behind(sheet, filled, of, place, pool)
@@ -313,7 +313,7 @@ def _known(
 
 
 def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Pool) -> dict[str, Any]:
-    """What the drawer shows of a place that has runs."""
+    """Content of the drawer of a cell with runs."""
     value, cell, decimals = place.value, filled.cells.get(of), sheet.table.decimals
     runs = [filled.shelf.stored[id] for ids in value.runs.values() for id in ids]
     found: dict[str, Any] = {
@@ -335,7 +335,7 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, 
 
 
 def _of_clients(of: ClientSpread | None, even: Fairness | None, value: CellValue, decimals: int) -> dict[str, Any]:
-    """How a cell is spread over its clients; nothing where they were not scored one by one."""
+    """Spread of a cell over its clients; empty if clients were not scored one by one."""
     if of is None or even is None:
         return {}
 

@@ -15,7 +15,7 @@ OURS = "ours"
 
 
 class Head(NamedTuple):
-    """What stands above several columns, or above one: then `column` is its number in the table."""
+    """Text above several columns, or above one: then `column` is its number in the table."""
 
     text: str
     wide: int
@@ -53,7 +53,7 @@ def _levels(table: Table, columns: Sequence[int]) -> Iterator[tuple[Head, ...]]:
 
 
 def keys(table: Table) -> list[str]:
-    """What each column is called in an address: its head's id, and a number behind it where that is not the first."""
+    """Names of the columns in an address: the head's id, with a number behind it if it is not the first."""
     ids = [head.id for head in table.columns]
     before = (ids[:i].count(id) for i, id in enumerate(ids))
     return [f"{id}~{again}" if again else id for id, again in zip(ids, before, strict=True)]
@@ -69,7 +69,7 @@ class GridCell:
 
     @property
     def key(self) -> str:
-        """What it is called in the page."""
+        """Name in the page."""
         return f"{self.row},{self.column}"
 
 

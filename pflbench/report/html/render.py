@@ -121,7 +121,7 @@ def _first(sheets: Sequence[Sheet]) -> Sheet:
 
 
 def _filled(sheet: Sheet) -> tuple[bool, int, int]:
-    """What makes a table one to open: the whole protocol, how many cells the paper has too, and how many there are."""
+    """Rank of a table as the one to open: whole protocol, number of cells with a paper's number, number of cells."""
     shown = [value for *_, value in sheet.table.shown]
     return sheet.table.profile == "paper", sum(value.verdict is not None for value in shown), len(shown)
 
