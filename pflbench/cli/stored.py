@@ -55,7 +55,7 @@ def show(
 
 
 @asking(wanted=[name for name in WANTED if name not in ("failed", "trials")])
-def score_tables(
+def scores(
     wanted: Wanted,
     trials: Annotated[bool, option("--trials", help="The trials of `pflbench tune` instead.")] = False,
     output: Annotated[
