@@ -43,8 +43,12 @@ def page(name: str, results: Sequence[str]) -> str:
         parts += [f"## Departures {listed.scope}".rstrip(), "\n".join(listed.items)]
     if found.special_cases:
         parts += ["## Special cases", found.special_cases[0].upper() + found.special_cases[1:]]
-    rows = [f"| `{h.name}` | {h.default} | {h.allowed} | {h.meaning} |" for h in found.hyperparameters]
-    parts += ["## Hyperparameters", "| name | default | allowed | meaning |\n|---|---|---|---|\n" + "\n".join(rows)]
+    declared = declarations(f"{module}:{attribute}")
+    rows = [
+        f"| `{h.name}` | {h.default} | {h.allowed} | {h.meaning} | {declared[h.name]} |" for h in found.hyperparameters
+    ]
+    head = "| name | default | allowed | meaning | declared in |\n|---|---|---|---|---|\n"
+    parts += ["## Hyperparameters", head + "\n".join(rows)]
     if results:
         head = f"| suite | {HEADS} |\n{'|---' * (HEADS.count('|') + 2)}|\n"
         about = "From the committed runs; ± is the standard deviation over seeds. `pflbench explain` has the rest."
@@ -64,6 +68,16 @@ def algorithm(reference: str) -> str:
                 code = ast.get_source_segment(text, item, padded=True) or ""
                 chosen[item.name] = "\n".join(line[4:] for line in code.splitlines())
     return "```python\n" + "\n\n\n".join(chosen[name] for name in SHOWN if name in chosen) + "\n```"
+
+
+def declarations(reference: str) -> dict[str, str]:
+    """Links to the classes that declare a method's hyperparameters, by name: itself, or a base."""
+    found: dict[str, str] = {}
+    for one in lineage(reference) or ():
+        module, attribute = names.split_reference(one.reference)
+        link = f"[`{attribute}`](../../{'/'.join(module.split('.'))}.py)"
+        found |= {ast.unparse(node.target): link for node in one.node.body if isinstance(node, ast.AnnAssign)} | found
+    return found
 
 
 def compared() -> dict[str, list[str]]:

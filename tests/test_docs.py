@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import tomli
 import typer
+from shipped import load
 
 from pflbench.cli.main import program
 from pflbench.store import Store
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, load
+from pflbench.suite.load import available
+from pflbench.suite.load import load as loaded
 from pflbench.suite.tuning import searches
 from pflbench.testing import contract
 
@@ -78,7 +80,7 @@ def test_a_papers_page_names_the_rows_and_columns_of_its_readings(paper: str) ->
     for name in READINGS[paper]:
         file = available()[name]
         extended = tomli.loads(file.read_text(encoding="utf-8"))["suite"]["extends"]
-        own, base = load(name).document(), load(str(file.parent / extended)).document()
+        own, base = load(name).document(), loaded(str(file.parent / extended)).document()
         new = ({one.id for one in own.row} - {one.id for one in base.row}) | (
             {one.id for one in own.column} - {one.id for one in base.column}
         )
@@ -156,7 +158,7 @@ def block(document: str, language: str) -> str:
 
 def test_the_suite_of_the_docs_loads(tmp_path: Path) -> None:
     (tmp_path / "demo.toml").write_text(block("docs/suites.md", "toml"), encoding="utf-8")
-    suite = load(str(tmp_path / "demo.toml"))
+    suite = loaded(str(tmp_path / "demo.toml"))
     assert len(expand(suite, profile="tiny").runs) == 2
 
 

@@ -40,7 +40,7 @@ def test_importing_torch_is_not_interrupted() -> None:
     """`AT_START` is more than all that is there when training starts."""
     code = (
         "import gc\nfrom pflbench import garbage\nbefore = sum(one['collections'] for one in gc.get_stats())\n"
-        "with garbage.seldom():\n    import pflbench.running.training, pflbench.running.measuring, torchvision\n"
+        "with garbage.seldom():\n    import pflbench.running.training, pflbench.running.estimate, torchvision\n"
         "    print(sum(one['collections'] for one in gc.get_stats()) - before)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

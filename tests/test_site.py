@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 import typer
+from shipped import load
 
 from pflbench.catalog import describe
 from pflbench.cli.main import program
 from pflbench.names import BUILT_IN
 from pflbench.store import Store
 from pflbench.suite.document import Document
-from pflbench.suite.load import available, load
+from pflbench.suite.load import available
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/pflbench/pflbench/blob/main/"
@@ -31,6 +32,10 @@ def page_program(name: str) -> Any:
     if folder not in sys.path:
         sys.path.append(folder)
     return importlib.import_module(name)
+
+
+def test_generated_pages_are_not_in_the_repository() -> None:
+    assert [name for name in ("methods", "suites", "reference") if (ROOT / "docs" / name).exists()] == []
 
 
 @pytest.mark.slow

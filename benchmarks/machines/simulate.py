@@ -1,4 +1,4 @@
-"""How well runs are spread over slots: the project's own ordering and claims under a clock that is only counted.
+"""How well runs are spread over slots: the project's own ordering and leases under a clock that is only counted.
 
     python benchmarks/machines/simulate.py            # the ratios; ends with 1 if one is above 1.15
     python benchmarks/machines/simulate.py --count    # write costs.json again, from what was measured on this machine
@@ -27,7 +27,7 @@ from typing import NamedTuple
 from pflbench.running.sharing import Shared, longest_first
 from pflbench.running.task import Done, Task
 from pflbench.spec import RunSpec
-from pflbench.store.claims import Claims, Files, Pace
+from pflbench.store.leases import Files, Leases, Pace
 from pflbench.store.process import Process
 from pflbench.testing import tiny_spec
 
@@ -41,7 +41,7 @@ HOURS_BETWEEN = 8.0
 """Between two preemptions of a slot, on average."""
 CHECKPOINT = 600.0
 """Seconds between two checkpoints of a run."""
-PACE = Pace(beat=300.0, look=900.0, patience=1800.0, poll=300.0)
+PACE = Pace(beat=300.0, patience=1800.0, poll=300.0)
 """Fifteen times as patient as outside: the dead are found later, and there are fewer looks to simulate."""
 RESTART = 60.0
 """Seconds from a preemption to the next process in the slot."""
@@ -127,7 +127,7 @@ class Slot:
 
     number: int
     lives: int = 0
-    claims: Claims | None = None
+    leases: Leases | None = None
     shared: Shared | None = None
     task: Task | None = None
     began: float = 0.0
@@ -171,9 +171,9 @@ class Cluster:
     def _begin(self, slot: Slot) -> None:
         slot.lives += 1
         process = Process(f"machine{slot.number}", f"{slot.number}.{slot.lives}", "pid:[1]", slot.lives, "1")
-        slot.claims = Claims(Path("results"), self.shelf, self.clock, self.clock.sleep, process, PACE)
+        slot.leases = Leases(Path("results"), self.shelf, self.clock, self.clock.sleep, process, PACE)
         left = [task for task in self.tasks if task.specs[0] not in self.stored]
-        slot.shared, slot.task = Shared(left, slot.claims, self._settled), None
+        slot.shared, slot.task = Shared(left, slot.leases, self._settled), None
         if self.between < float("inf"):
             self._at(self.chance.expovariate(1 / self.between), "preempt", slot)
         self._at(self.chance.uniform(0, PACE.look), "look", slot)
@@ -200,19 +200,19 @@ class Cluster:
         self._take(slot)
 
     def _look(self, slot: Slot) -> None:
-        assert slot.claims is not None
-        slot.claims.look()
+        assert slot.leases is not None
+        slot.leases.look()
         self._at(PACE.look, "look", slot)
 
     def _preempt(self, slot: Slot) -> None:
-        assert slot.claims is not None
+        assert slot.leases is not None
         self.preempted += 1
         if slot.task is not None:
             took, (spec,) = self.clock.now - slot.began, slot.task.specs
             kept = took - took % self.checkpoint if self.checkpoint < float("inf") else 0.0
             self.kept[spec] = self.kept.get(spec, 0.0) + kept
             self.destroyed += took - kept
-        self.shelf.living.discard(f"{slot.claims.token}.beat")
+        self.shelf.living.discard(f"{slot.leases.token}.beat")
         slot.lives += 1
         self._at(RESTART, "begin", slot)
 
@@ -247,8 +247,7 @@ def count_costs() -> None:
     """Write what every run takes, by what was measured on this machine."""
     from pflbench import names
     from pflbench.running.estimate import seconds, timed_as
-    from pflbench.running.machine import processor
-    from pflbench.running.records import seconds_per_example
+    from pflbench.running.machine import processor, seconds_per_example
     from pflbench.selection import Selection
     from pflbench.suite.expand import parts
     from pflbench.suite.load import load

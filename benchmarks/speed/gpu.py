@@ -310,8 +310,7 @@ def speed(context: Context) -> None:
 
 def cafeme(context: Context) -> None:
     """CAFeMe's round, first order, on cnn2: milliseconds of one run's round."""
-    from pflbench.speed.processes import Contender, Program
-    from pflbench.speed.timing import time_all
+    from pflbench.speed.timing import Contender, Program, time_all
 
     o = context.options
     common = ["--network", "cnn2", "--method", "cafeme", "--device", o.device, "--precision", o.precision]

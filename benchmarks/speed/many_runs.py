@@ -26,7 +26,7 @@ from pflbench.result import Metric, RunResult, Score
 from pflbench.selection import selection
 from pflbench.spec import RunSpec
 from pflbench.stages import canonical, of_reference, of_run
-from pflbench.store import Store, Stored, packfile, schema
+from pflbench.store import Store, Stored, runfile, schema
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
@@ -59,7 +59,7 @@ def make(store: Store, number: int) -> int:
         listed = [
             Stored(one.spec, one.provenance, None, store.path(id), len(schema.rows(one))) for id, one in runs.items()
         ]
-        packfile.write(store.packs.folder, listed, runs.__getitem__)
+        runfile.write_pack(store.packs.folder, listed, runs.__getitem__)
     return len(ids)
 
 

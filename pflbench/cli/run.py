@@ -98,7 +98,7 @@ def plan(
     most four times their rounds. What nothing tells is measured on one core, and kept.
     """
     from pflbench.running.planning import plan
-    from pflbench.running.sbatch import script
+    from pflbench.running.slurm import script
     from pflbench.suite.expand import parts
     from pflbench.suite.load import loaded
     from pflbench.units import parse_shard

@@ -42,7 +42,7 @@ def speed(
     """
     from pflbench.running import local
     from pflbench.speed.contenders import NETWORKS, Options
-    from pflbench.speed.measuring import document, how_long, measure
+    from pflbench.speed.results import document, how_long, measure
 
     options = Options(
         networks=tuple(dict.fromkeys(network or NETWORKS)),

@@ -14,24 +14,31 @@ minibatches would send.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Empty, Method, Objective, Round
-from pflbench.methods.local_sgd import Adapted, LocalSGDOrAdam, PersonalRate
+from pflbench.methods.base import Batches, Draw, Empty, Method, Objective, Round, hyper
+from pflbench.methods.local_sgd import LocalEpochs, SGDOptions
+from pflbench.optim import Optimizer
 from pflbench.typing import Params
 
 
 @dataclass(frozen=True)
-class FedAvg(LocalSGDOrAdam, Adapted, PersonalRate, Method[Params, Empty, Params]):
+class FedAvg(LocalEpochs, SGDOptions, Method[Params, Empty, Params]):
     """Federated averaging: local SGD epochs from the global model, then a mean."""
 
     version: ClassVar[int] = 1
     personal_needs = "personal_epochs"
+    lr: float = hyper(1e-3, "Local learning rate.", least=0)
+    personal_epochs: int | None = hyper(None, "Epochs that make a personal model; none: there are none.", least=0)
+    personal_lr: float | None = hyper(None, "Learning rate of personal models; none: the local one.", least=0)
+    optimizer: Literal["sgd", "adam"] = hyper(
+        "sgd", "Optimizer of local updates, at rest when each begins; adam has no `momentum`.", added=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_optimizer()
+        self.local_optimizer(self.lr)  # refuses a momentum of Adam
         if self.personal_lr is not None and self.personal_epochs is None:
             raise UsageError(f"{type(self).__name__}: personal_lr needs personal_epochs.")
 
@@ -40,8 +47,14 @@ class FedAvg(LocalSGDOrAdam, Adapted, PersonalRate, Method[Params, Empty, Params
     ) -> tuple[Params, Empty]:
         return self.sgd(f, server, *batches, lr=self.lr), state
 
+    def local_optimizer(self, lr: float) -> Optimizer:
+        return self.sgd_or_adam(self.optimizer, lr)
+
     def local_model(self, upload: Params, state: Empty) -> Params:
         return upload
 
+    def personal_draws(self) -> tuple[Draw, ...]:
+        return () if self.personal_epochs is None else (Draw(epochs=self.personal_epochs, batch=self.batch),)
+
     def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
-        return self.sgd(f, server, *batches, lr=self.personal_rate(self.lr))
+        return self.sgd(f, server, *batches, lr=self.lr if self.personal_lr is None else self.personal_lr)

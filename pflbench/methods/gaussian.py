@@ -16,8 +16,8 @@ Samples = Float[Tensor, "samples part"]
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Initial width of posteriors."""
+class PosteriorScale:
+    """Hyperparameter `scale`, the initial width of posteriors."""
 
     scale: float = hyper(1.0, "Initial standard deviation, of every entry.", above=0)
 

@@ -22,8 +22,8 @@ import torch
 
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Weights, descend_on, hyper
-from pflbench.methods.local_sgd import LocalSGDOrAdam
-from pflbench.optim import SGD
+from pflbench.methods.local_sgd import LocalSGD
+from pflbench.optim import SGD, Optimizer
 from pflbench.typing import Float, Params, Scalar, Tensor
 
 
@@ -39,7 +39,7 @@ Own = Params | Moving
 
 
 @dataclass(frozen=True)
-class Local(LocalSGDOrAdam, Method[Params, Own, Scalar], epochs=20):
+class Local(LocalSGD, Method[Params, Own, Scalar], epochs=20):
     """Every client on its own, from the common initial model."""
 
     version: ClassVar[int] = 1
@@ -47,13 +47,16 @@ class Local(LocalSGDOrAdam, Method[Params, Own, Scalar], epochs=20):
     personal = "local"
     global_model = "initial"
     personal_of = "training"
+    optimizer: Literal["sgd", "adam"] = hyper(
+        "sgd", "Optimizer of local updates, at rest when each begins; adam has no `momentum`.", added=True
+    )
     keep_momentum: bool | None = hyper(
         None, "One training of all clients over all rounds: momentum is kept between them, and no cohort is sampled."
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_optimizer()
+        self.local_optimizer(self.lr)  # refuses a momentum of Adam
         if self.keep_momentum and self.momentum is None:
             raise UsageError("Local: keep_momentum needs a momentum.")
 
@@ -76,6 +79,9 @@ class Local(LocalSGDOrAdam, Method[Params, Own, Scalar], epochs=20):
     def server(self, server: Params, uploads: Float[Tensor, "cohort"], n: Weights, round: Round) -> Params:
         """The initial model, which never changes."""
         return server
+
+    def local_optimizer(self, lr: float) -> Optimizer:
+        return self.sgd_or_adam(self.optimizer, lr)
 
     def local_model(self, upload: Scalar, state: Own) -> Params:
         return state if isinstance(state, Tensor) else state.w

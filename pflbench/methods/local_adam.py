@@ -16,7 +16,7 @@ Memory = TypeVar("Memory")
 
 @dataclass(frozen=True)
 class LocalAdam:
-    """Clients that keep their optimizer's state over rounds (CAFeMe's code), or begin each local update at rest."""
+    """Hyperparameter `optimizer_state`: clients keep Adam's state over rounds (CAFeMe's code), or reset it."""
 
     optimizer_state: Literal["kept", "reset"] = hyper(
         "kept", "A client's Adam state over rounds: kept, or reset in each local update.", added=True

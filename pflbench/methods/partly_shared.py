@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Weights, hyper, mean
-from pflbench.methods.local_sgd import LocalRate, OwnBatch, SGDOptions
+from pflbench.methods.local_sgd import LocalRate, SGDOptions
 from pflbench.typing import Float, Params, Scalar, Tensor
 
 Shared = Float[Tensor, "shared"]
@@ -34,7 +34,7 @@ Private = Own | Kept
 
 @dataclass(frozen=True)
 class PrivateStart:
-    """Private part of a client that never took part."""
+    """Hyperparameter `private_init`, the private part of a client that never took part."""
 
     private_init: Literal["server"] | None = hyper(
         None, "The private part before a client's first round: the initial one, or \"server\": the last cohort's mean."
@@ -56,7 +56,7 @@ def kept(state: Private, part: Own) -> Private:
 
 
 @dataclass(frozen=True)
-class PartlyShared(OwnBatch, LocalRate, SGDOptions, PrivateStart, Method[Params, Private, Sent]):
+class PartlyShared(LocalRate, SGDOptions, PrivateStart, Method[Params, Private, Sent]):
     """Base of FedPer, FedRep and LG-FedAvg. A subclass says which part is shared, and how both are trained.
 
     The server's state is a whole model, whose private part stays the initial one; with `private_init="server"` whole

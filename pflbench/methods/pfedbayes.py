@@ -24,7 +24,7 @@ import torch
 from pflbench.methods.base import Batch, Batches, Draw, Empty, Initializer, Method, Objective, Round, hyper, steps
 from pflbench.methods.gaussian import (
     Gaussian,
-    Spread,
+    PosteriorScale,
     divergence_by_first,
     divergence_by_second,
     gaussian,
@@ -57,7 +57,7 @@ class PFedBayes(
     LocalSteps,
     LocalRate,
     Pull,
-    Spread,
+    PosteriorScale,
     Method[Gaussian, PFedBayesClient, Gaussian],
     steps=10,
     lam=1.0,

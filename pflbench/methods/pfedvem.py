@@ -34,9 +34,9 @@ import torch
 from torch import Tensor
 
 from pflbench.methods.base import Batches, Draw, Initializer, Method, Objective, Round, Weights, hyper, mean
-from pflbench.methods.gaussian import Gaussian, Spread, gaussian
+from pflbench.methods.gaussian import Gaussian, PosteriorScale, gaussian
 from pflbench.methods.gaussian_head import Prior, fit_base, fit_head
-from pflbench.methods.local_sgd import BaseEpochs, HeadApart, Momentum
+from pflbench.methods.local_sgd import BaseEpochs, HeadApart
 from pflbench.optim import SGD
 from pflbench.typing import Float, Params, Part, Scalar
 from pflbench.vector import replace
@@ -68,9 +68,7 @@ class PFedVEMUpload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PFedVEM(
-    HeadApart, BaseEpochs, Momentum, Spread, Method[Params, PFedVEMClient, PFedVEMUpload], head_steps=10, momentum=0.9
-):
+class PFedVEM(HeadApart, BaseEpochs, PosteriorScale, Method[Params, PFedVEMClient, PFedVEMUpload], head_steps=10):
     """Variational expectation maximization: posteriors at the clients, the prior's mean at the server.
 
     `head_steps` are full-batch ones on the posterior; `scale` is the root of the paper's initial rho².
@@ -81,6 +79,7 @@ class PFedVEM(
     personal = "local"
     personal_of = "training"
     needs_features = True
+    momentum: float | None = hyper(0.9, "Momentum of the local SGD, fresh in each update; none: without.", least=0)
     samples: int = hyper(5, "Samples K of the head per step.", least=1)
     confidence: Literal["full", "uncertainty", "deviation", "deviation-prior"] = hyper(
         "full",

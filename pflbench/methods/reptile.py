@@ -18,27 +18,28 @@ import torch
 
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Draw, Empty, Method, Objective, Round, Weights, hyper
-from pflbench.methods.local_sgd import SGDOptions, StepsInstead, TwoRates
+from pflbench.methods.local_sgd import OwnBatch, SGDOptions, TwoRates
 from pflbench.typing import Float, Params, Tensor
 
 
 @dataclass(frozen=True)
-class EpochsOrSteps(StepsInstead):
-    """Inner updates of epochs or of steps."""
+class EpochsOrSteps(OwnBatch):
+    """Hyperparameters `epochs`, `steps` and `batch` of inner updates that are passes or a number of minibatches."""
 
+    steps: int | None = hyper(None, "Minibatches of a local update, in place of epochs; none: epochs.", least=0)
     epochs: int | None = hyper(
         None, "Epochs of an inner update; none: the method's own, unless `steps` are given.", least=0
     )
 
     def __post_init__(self) -> None:
-        super().__post_init__()  # type: ignore[misc]  # the method's
+        super().__post_init__()  # type: ignore[misc]  # of the method
         if self.epochs is not None and self.steps is not None:
             raise UsageError(
                 f"An inner update has either epochs or steps, not {self.epochs} epochs and {self.steps} steps."
             )
 
     def inner(self, default: int) -> Draw:
-        """The minibatches of one inner update: `default` epochs where nothing is said."""
+        """Draw of one inner update; `default` epochs where neither is set."""
         if self.steps is not None:
             return Draw(steps=self.steps, batch=self.batch)
         return Draw(epochs=default if self.epochs is None else self.epochs, batch=self.batch)

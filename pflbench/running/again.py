@@ -13,7 +13,7 @@ Moment = tuple[str, int, int]
 
 
 def apart(stored: RunResult, again: RunResult) -> str | None:
-    """Where mean accuracies at shared moments differ most, in words, if that is by more than `CLOSE`; else None.
+    """Largest difference of mean accuracies at shared moments, in words, if it is more than `CLOSE`; else None.
 
     A mean is over the clients that were scored then. Two results that share no moment are not held against each other.
     """
@@ -30,7 +30,7 @@ def apart(stored: RunResult, again: RunResult) -> str | None:
 
 
 def scored_often(provenance: Mapping[str, Any], spec: RunSpec, every: int | None) -> bool:
-    """Whether a finished run of this provenance was scored after every so many rounds, if that is asked for."""
+    """True if a finished run of this provenance was scored as often as `every` requests (None: no request)."""
     if not every or every >= spec.rounds:
         return True
     was = provenance.get("evaluate_every")

@@ -26,7 +26,7 @@ from pflbench.models.network import Network
 from pflbench.spec import Named, RunSpec
 
 NOWHERE: names.Places = {}
-"""Where nothing is the user's own."""
+"""Places of runs without user-supplied code."""
 
 
 def dataset(named: Named, places: names.Places = NOWHERE) -> Dataset:

@@ -32,7 +32,7 @@ from pflbench.errors import Diverged, PflbenchError
 from pflbench.package import FOLDER
 from pflbench.running import provenance, stopping
 from pflbench.spec import RunSpec
-from pflbench.store.files import sync_folder
+from pflbench.store.files import error_text, sync_folder
 from pflbench.units import Interval
 
 NAME = "checkpoint.json"
@@ -65,7 +65,7 @@ class Checkpoints:
     seconds: float = 0.0
     """Spent before this process took the runs up."""
     resumed: int = 0
-    """How often they were taken up."""
+    """Number of times that they were taken up."""
     _begun: float = field(init=False)
     _last: tuple[int, float] = field(init=False)
     _found: tuple[Path, dict[str, Any]] | None = field(default=None, init=False)
@@ -77,13 +77,13 @@ class Checkpoints:
 
     @classmethod
     def of(cls, folder: Path, specs: Sequence[RunSpec], every: Interval, conditions: Mapping[str, Any]) -> Checkpoints:
-        """Those of these runs in their folder (`folder_of`), the latest one looked up."""
+        """Checkpoints of these runs in their folder (`folder_of`), the latest one looked up."""
         made = cls(folder, every, {"runs": [spec.id for spec in specs], **conditions})
         made._find()
         return made
 
     def walked(self, runs: int) -> Walked:
-        """How far the trainings before the runs' own were, where the checkpoint is; else the beginning."""
+        """Progress of the trainings before the runs' own at the checkpoint; without one, the beginning."""
         if self._found is None:
             return Walked([None] * runs, [[] for _ in range(runs)])
         path, told = self._found
@@ -126,7 +126,7 @@ class Checkpoints:
                 told = json.loads((path / NAME).read_text())
                 other = [name for name, value in told["conditions"].items() if value != self.conditions.get(name)]
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                _warn(f"The checkpoint {str(path)!r} is unusable, and training begins anew: {_said(error)}.")
+                _warn(f"The checkpoint {str(path)!r} is unusable, and training begins anew: {error_text(error)}.")
                 continue
             if other:
                 are = " and ".join(
@@ -161,7 +161,7 @@ class Checkpoints:
                 shutil.rmtree(temporary, ignore_errors=True)
         except (OSError, SafetensorError, PflbenchError) as error:
             if not self._failed:
-                _warn(f"No checkpoint after round {rounds}: {_said(error)}. Training goes on.")
+                _warn(f"No checkpoint after round {rounds}: {error_text(error)}. Training goes on.")
             self._failed = True
             return
         for path in self.folder.iterdir():
@@ -170,7 +170,7 @@ class Checkpoints:
 
 
 def folder_of(results: Path, specs: Sequence[RunSpec]) -> Path:
-    """Where the checkpoints of these runs lie in a results folder."""
+    """Folder of the checkpoints of these runs in a results folder."""
     ids = [spec.id for spec in specs]
     key = ids[0] if len(ids) == 1 else hashlib.sha256("".join(ids).encode()).hexdigest()[:16]
     return results / "checkpoints" / key
@@ -199,7 +199,7 @@ def code() -> str:
 
 
 def conditions(device: str) -> dict[str, Any]:
-    """What of this process must be the same where a checkpoint is read: code, versions, kind of device."""
+    """Code, versions and kind of device, which must be the same where a checkpoint is read."""
     versions = provenance.versions()
     return {
         "commit": provenance.checkout()["commit"],
@@ -272,7 +272,3 @@ def _reading(path: Path) -> Iterator[Callable[[str], Tensor]]:
 
 def _warn(message: str) -> None:
     warnings.warn(message, Unusable, stacklevel=4)
-
-
-def _said(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error).splitlines()[0].rstrip(".")

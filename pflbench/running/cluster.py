@@ -1,7 +1,7 @@
 """`--executor ray`: actors of a Ray cluster train, and this process stores what they send.
 
-Runs are claimed here (`store.claims`), so other terminals and jobs may share the folder. Nodes need no folder in common
-with this process: code and settings go to them as JSON, results come back as the bytes of Parquet files.
+This process takes the leases on runs (`store.leases`), so other terminals and jobs may share the folder. Nodes need no
+folder in common with it: code and settings go to them as JSON, results come back as the bytes of Parquet files.
 """
 
 from __future__ import annotations
@@ -23,23 +23,21 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from pflbench.data.root import data_root
 from pflbench.errors import UsageError
 from pflbench.running import local, provenance, stopping, training
+from pflbench.running.actor import Order, Slot
 from pflbench.running.checkpoint import code
 from pflbench.running.events import Note, OnEvent, Training
 from pflbench.running.execution import Execution
 from pflbench.running.sharing import Shared, longest_first
-from pflbench.running.slot import Order, Slot
-from pflbench.running.task import Done, Place, Task, keep
-from pflbench.store import claims
-from pflbench.store.claims import Claims
+from pflbench.running.task import Done, Environment, Task, keep
+from pflbench.store import leases
 from pflbench.store.header import Unfit
 from pflbench.store.runfile import RunFile
 from pflbench.units import count
 
 TRIES = 3
-"""How often a task is handed out whose actors die."""
+"""Tries of a task whose actors die."""
 PATIENCE = 300.0
 """Seconds without any actor that answers, after which no more is waited."""
 LOCALHOST = ("127.0.0.1", "::1")
@@ -56,27 +54,16 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
         KeyboardInterrupt: Passes through; the actors end, and what is finished is stored.
     """
     work, results, execution, on_event, _, settled = handed
-    share = execution.gpus_per_task or 0.0
     ray, ours = _connected(execution)
     try:
-        place = Place(
-            results,
-            data_root(execution.data_dir),  # an actor has its own
-            "cuda:0" if share else "cpu",
-            "vectorized" if share else "loop",
-            memory_limit=execution.memory_limit,
-            deterministic=execution.deterministic,
-            evaluate_every=execution.evaluate_every,
-            replace=execution.redo == "always",
-            checkpoint_every=execution.checkpoint_every,
-        )
-        tasks = training.tasks(work.specs, work, place, execution.unchecked)
+        env = Environment.of(results, execution, "cuda:0" if execution.gpus_per_task else "cpu")
+        tasks = training.tasks(work.specs, work, env, execution.unchecked)
         number = min(_slots(ray, execution, ours and execution.ray_address is None, on_event), len(tasks))
         every = Training(tuple(tasks), work.names, f"{count(number, 'actor')} of Ray, each with {_each(execution)}")
         on_event(every)
-        with Claims(results) as held:
+        with leases.Leases(results) as held:
             shared = Shared(longest_first(tasks, every.work), held, settled)
-            driver = _Driver(ray, shared, place, execution, on_event)
+            driver = _Driver(ray, shared, env, execution, on_event)
             try:
                 driver.run(number)
             finally:
@@ -153,7 +140,7 @@ def _check_address(address: str | None) -> None:
 
 
 def _slots(ray: Any, execution: Execution, own: bool, on_event: OnEvent) -> int:
-    """How many actors to start. A Ray of one's `own` never has more room; a cluster may, and then gets all asked for.
+    """Number of actors to start. A Ray of our `own` gets no more room; a cluster may, and gets all requested.
 
     Raises:
         UsageError: There is no room for one, and none is to come.
@@ -170,7 +157,7 @@ def _slots(ray: Any, execution: Execution, own: bool, on_event: OnEvent) -> int:
 
 
 def _room(ray: Any, execution: Execution) -> int:
-    """How many actors the cluster has room for."""
+    """Number of actors that the cluster has room for."""
     resources = ray.cluster_resources()
     if execution.gpus_per_task:
         # A share of a GPU is a share of one.
@@ -209,7 +196,7 @@ class _Driver:
 
     ray: Any
     shared: Shared
-    place: Place
+    env: Environment
     execution: Execution
     on_event: OnEvent
     dones: list[Done] = field(default_factory=list)
@@ -223,7 +210,7 @@ class _Driver:
         self.again: list[Task] = []
         """Tasks whose actors died."""
         self.deaths: dict[Task, list[int]] = {}
-        """Which actors died of a task."""
+        """Numbers of the actors that died of a task."""
         self.heard = self.clock()
         self.told: set[str] = set()
         self.stopped: set[int] = set()
@@ -239,9 +226,9 @@ class _Driver:
                 break
             ready = []
             if busy or answers:
-                ready, _ = self.ray.wait([*busy, *answers], num_returns=1, timeout=claims.PACE.poll)
+                ready, _ = self.ray.wait([*busy, *answers], num_returns=1, timeout=leases.PACE.poll)
             else:
-                time.sleep(claims.PACE.poll)
+                time.sleep(leases.PACE.poll)
             for one in ready:
                 self.heard = self.clock()
                 self._hear(busy[one]) if one in busy else self._answered(answers[one])
@@ -258,11 +245,11 @@ class _Driver:
         if share := self.execution.gpus_per_task:
             needs = {"num_cpus": 0, "num_gpus": share}
         made = self.ray.remote(Slot).options(max_restarts=-1, max_concurrency=2, **needs)
-        place = TypeAdapter(Place).dump_json(replace(self.place, results=Path(), data_root=Path())).decode()
+        env = TypeAdapter(Environment).dump_json(replace(self.env, results=Path(), data_root=Path())).decode()
         data_dir = self.execution.data_dir and str(self.execution.data_dir)
         if data_dir and not data_dir.startswith("~"):
             data_dir = str(Path(data_dir).absolute())  # actors have folders of their own to begin at
-        actor = _Actor(number, made.remote(place, data_dir, self.execution.jobs or 1))
+        actor = _Actor(number, made.remote(env, data_dir, self.execution.jobs or 1))
         self._ask(actor)
         return actor
 
@@ -304,7 +291,7 @@ class _Driver:
             self.ray.kill(actor.handle, no_restart=True)
 
     def _goes_on(self, answers: bool) -> bool:
-        """Whether anything is still to come where nothing is under way. Notes what cannot be trained."""
+        """True if more is to come while nothing is under way. Notes tasks that cannot be trained."""
         left = [*self.again, *self.shared.waiting]
         if not left:
             return False
@@ -411,7 +398,7 @@ class _Driver:
         self.on_event(done)
 
     def _stored(self, task: Task, told: Sequence[Mapping[str, str]], files: Mapping[str, bytes]) -> list[Done]:
-        """What became of a task's runs, now that those that have a file are stored."""
+        """Store those of a task's runs that have a file; return the outcome of each."""
         specs, dones = {spec.id: spec for spec in task.specs}, []
         for one in told:
             id, message, detail = one["id"], one["message"], one["detail"]
@@ -422,14 +409,14 @@ class _Driver:
                 with tempfile.TemporaryDirectory(prefix="pflbench-") as folder:
                     path = Path(folder) / f"{id}.parquet"
                     path.write_bytes(files[id])
-                    dones.append(keep(RunFile(path).read(id), self.place, detail))
+                    dones.append(keep(RunFile(path).read(id), self.env, detail))
             except (Unfit, OSError, KeyError) as error:
                 dones.append(Done(specs[id], "error", f"what its actor sent cannot be read: {error}"))
         return dones
 
 
 def _sample(task: Task) -> str:
-    """What of a task says which data it needs."""
+    """Text that is equal for tasks with the same data."""
     spec = task.specs[0]
     places = {key: value for key, value in task.places.items() if key.partition(".")[0] in ("datasets", "partitions")}
     return f"{spec.dataset!r} {spec.partition!r} {sorted(places.items())}"

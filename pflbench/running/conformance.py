@@ -47,7 +47,7 @@ class _Subject(NamedTuple):
 
     @property
     def file(self) -> Path:
-        """Where the verdict on it is remembered, on this pflbench and torch."""
+        """File of the verdict on it, for this pflbench and torch."""
         known = [self.reference.rpartition(":")[2], self.version, dict(self.hyper), __version__]
         text = json.dumps([*known, version("torch")], sort_keys=True)
         return cache_folder() / "checks" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
@@ -96,7 +96,7 @@ def _judged(subject: _Subject, findings: list[Finding]) -> Conformance:
 
 
 def _examined(subject: _Subject) -> Iterator[Finding]:
-    """What the checks find, in a process that own code may end, print from, or leave threads in."""
+    """Findings of the checks, made in a subprocess: user code may end it, print, or leave threads."""
     with serving(_serve, subject) as (pipe, process):
         for check in CHECKS:
             try:

@@ -1,4 +1,4 @@
-"""What datasets runs need: whether they are there, and how many images they have, for suites of statistics."""
+"""Datasets of runs: check that they are there, and count their images for suites of statistics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DataCheck:
         self._known: dict[str, tuple[str, ...]] = {}
 
     def problems(self, spec: RunSpec, places: Places) -> tuple[str, ...]:
-        """What is missing for a run, in sentences; empty if nothing is. `places`: where the user's own code is."""
+        """Return sentences on data that a run lacks; empty if it lacks none. `places`: its user-supplied code."""
         key = f"{spec.dataset!r} {spec.partition!r} {sorted(places.items())}"
         if key not in self._known:
             self._known[key] = self._look(spec, places)

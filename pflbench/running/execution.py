@@ -94,9 +94,9 @@ class Execution:
     def check(self, precision: Precision | None) -> None:
         """Check that the devices exist here and have the precision, and that `follow` can be. Raises `UsageError`."""
         if self.follow:
-            from pflbench.running import looking
+            from pflbench.running import follow
 
-            looking.check(str(self.follow))
+            follow.check(str(self.follow))
         if self.executor != "local":
             return  # whose machines may have others
         if self.device != "auto" or precision == "tf32":

@@ -1,4 +1,4 @@
-"""Train what has no result yet, by the executor that was chosen: from part of some suites, or from specs."""
+"""Executors: train the runs without a result, of a selection or given by specs, here, by Slurm or by Ray."""
 
 from __future__ import annotations
 

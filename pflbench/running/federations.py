@@ -107,7 +107,7 @@ def classes(suite: Suite, profile: str, figure: Classes, seed: int | None, data_
 
 
 def holdings(federation: Federation, spec: RunSpec, title: str) -> Holdings:
-    """What the clients of a federation hold, as plain numbers."""
+    """Holdings of the clients of a federation, as plain numbers."""
     own = f"; the split is {spec.drawn_for[0]}'s own" if spec.drawn_for else ""
     support, query = np.concatenate(federation.support), np.concatenate(federation.query)
     adapted, scored = (np.unique(rows, return_counts=True) for rows in (support, query))

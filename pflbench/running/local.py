@@ -23,8 +23,8 @@ from pflbench.running import stopping
 from pflbench.running.allocator import tune_allocator
 from pflbench.running.process import cause_of_death, serving
 from pflbench.running.sharing import Shared
-from pflbench.running.task import Done, Place, Task, run_task
-from pflbench.store import claims
+from pflbench.running.task import Done, Environment, Task, run_task
+from pflbench.store import leases
 from pflbench.units import count
 
 ROUND_INTERVAL = 0.2  # seconds between two progress messages of one worker
@@ -45,7 +45,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Waiting:
-    """So many runs are left, all of which others train: `holders`, in words."""
+    """All `runs` that are left are trained by others: `holders`, in words."""
 
     runs: int
     holders: tuple[str, ...]
@@ -67,7 +67,7 @@ def cores() -> int:
 
 def execute(
     tasks: Sequence[Task] | Shared,
-    place: Place,
+    env: Environment,
     *,
     jobs: int,
     on_event: OnEvent,
@@ -93,16 +93,22 @@ def execute(
         on_event(done)
 
     shared.on_done = on_done
-    places = [replace(place, device=device) for device in devices] or [place]
+    envs = [replace(env, device=device) for device in devices] or [env]
     if jobs <= 1 or len(shared.waiting) <= 1:
-        _in_process(shared, dones, places[0], jobs, on_event, fail_fast, waits)
+        _in_process(shared, dones, envs[0], jobs, on_event, fail_fast, waits)
     else:
-        _Pool(shared, dones, places, jobs, on_event, fail_fast, waits).run()
+        _Pool(shared, dones, envs, jobs, on_event, fail_fast, waits).run()
     return dones
 
 
 def _in_process(
-    shared: Shared, dones: list[Done], place: Place, jobs: int, on_event: OnEvent, fail_fast: bool, waits: bool
+    shared: Shared,
+    dones: list[Done],
+    env: Environment,
+    jobs: int,
+    on_event: OnEvent,
+    fail_fast: bool,
+    waits: bool,
 ) -> None:
     garbage.as_usual()
     tune_allocator()
@@ -116,7 +122,7 @@ def _in_process(
             continue
         says.trains(task)
         throttle = Throttle(lambda n, task=task: on_event(Progress(task, n)))  # type: ignore[misc]
-        for done in run_task(task, place, throttle, lambda: jobs):
+        for done in run_task(task, env, throttle, lambda: jobs):
             shared.on_done(done)
         shared.release(task)
 
@@ -137,11 +143,11 @@ class _Says:
             if not self.told:
                 self.on_event(Waiting(shared.runs, tuple(shared.holders())))
             self.told = True
-            wait(claims.PACE.poll)
+            wait(leases.PACE.poll)
 
 
 def is_over(dones: list[Done], fail_fast: bool) -> bool:
-    """Whether nothing more is to start."""
+    """True if nothing more is to start."""
     return stopping.requested() or any(d.fatal or (fail_fast and d.status != "done") for d in dones)
 
 
@@ -172,18 +178,18 @@ class _Pool:
         self,
         shared: Shared,
         dones: list[Done],
-        places: Sequence[Place],
+        envs: Sequence[Environment],
         jobs: int,
         on_event: OnEvent,
         fail_fast: bool,
         waits: bool,
     ):
-        self.shared, self.dones, self.places, self.jobs = shared, dones, places, jobs
+        self.shared, self.dones, self.envs, self.jobs = shared, dones, envs, jobs
         self.on_event, self.fail_fast, self.waits, self.says = on_event, fail_fast, waits, _Says(on_event)
         self.died: dict[Task, int] = {}
         """Tasks whose worker died, and in which slot it was."""
         self.again: list[Task] = []
-        """Those of them that are to be tried once more."""
+        """Tasks that are to be tried once more."""
         self.lanes = multiprocessing.get_context("spawn").Value("i", 1)
         """Cores for each task; workers read it before every round."""
 
@@ -203,7 +209,7 @@ class _Pool:
             self.lanes.value = max(1, self.jobs // len(busy))
             # Where others have what is left, it is looked at again: they may have died.
             idle = self.shared.waiting and len(busy) < len(workers)
-            for pipe in wait(list(busy), claims.PACE.poll if idle else None):
+            for pipe in wait(list(busy), leases.PACE.poll if idle else None):
                 self._hear(busy[pipe], workers)  # type: ignore[index]
 
     def _hand_out(self, workers: list[_Worker]) -> None:
@@ -260,13 +266,13 @@ class _Pool:
             worker.task = None
 
     def _start(self, slot: int) -> _Worker:
-        place = self.places[slot % len(self.places)]
-        pipe, process = self.running.enter_context(serving(_serve_tasks, place, self.lanes, stopping.flag()))
+        env = self.envs[slot % len(self.envs)]
+        pipe, process = self.running.enter_context(serving(_serve_tasks, env, self.lanes, stopping.flag()))
         return _Worker(slot, process, pipe)
 
 
-def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int], stop: Any) -> None:
-    """What a worker does: receive a task, send round numbers and warnings, send the list of `Done`, and again."""
+def _serve_tasks(pipe: Connection, env: Environment, lanes: Synchronized[int], stop: Any) -> None:
+    """Loop of a worker: receive a task, send round numbers and warnings, send the list of `Done`."""
     tune_allocator()
     stopping.heed(stop)
     one_at_a_time = threading.Lock()  # any thread may warn
@@ -282,4 +288,4 @@ def _serve_tasks(pipe: Connection, place: Place, lanes: Synchronized[int], stop:
     with contextlib.suppress(EOFError, OSError):
         while True:
             task: Task = pipe.recv()
-            send(run_task(task, place, Throttle(send), lambda: lanes.value))
+            send(run_task(task, env, Throttle(send), lambda: lanes.value))

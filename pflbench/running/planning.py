@@ -1,4 +1,4 @@
-"""What training part of some suites would take, as far as measurements and finished runs tell. Trains nothing."""
+"""Plan of a training: the time that missing runs take, by measurements and finished runs. Trains nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from pflbench.console import Console
 from pflbench.errors import UsageError
 from pflbench.names import Places
 from pflbench.running.datasets import DataCheck, to_count
-from pflbench.running.events import OnEvent, unheard
-from pflbench.running.machine import processor
-from pflbench.running.records import seconds_per_example, trial_key, trials
+from pflbench.running.events import Note, OnEvent, unheard
+from pflbench.running.machine import processor, seconds_per_example, trial_key, trials
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
@@ -35,14 +34,14 @@ LONG_ENOUGH = 4
 """A finished run speaks for runs of at most so many times its rounds."""
 BYTES_PER_RUN = 21_000  # a stored run of 20 clients × 51 points, measured
 MEASURED, RUNS, ELSEWHERE = "measured", "runs", "another machine"
-"""What a time is known from: measurements and finished runs on this machine, finished runs of another one."""
+"""Sources of a time: measurements and finished runs on this machine, finished runs of another one."""
 WIDTH = 100
 """Of a plan as text, in characters."""
 NOT_MEASURED = "Unknown times can be measured: leave out --no-measure (in Python, measure=False)."
 
 
 class Estimate(NamedTuple):
-    """What one run takes on one core or device, in seconds, and where that is known from."""
+    """Seconds that one run takes on one core or device, and their source."""
 
     seconds: float
     source: str
@@ -74,25 +73,25 @@ class Line(NamedTuple):
 
     @property
     def time(self) -> str:
-        """What its missing runs take together; empty if there are none."""
+        """Time that its missing runs take together; empty if there are none."""
         return "unknown" if self.unknown else duration(_total(self.known)) if self.missing else ""
 
     @property
     def sources(self) -> str:
-        """Where their times are known from, separated by commas."""
+        """Sources of their times, separated by commas."""
         return ", ".join(sorted({one.source for one in self.known}))
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a table's runs would take. `str` and rich's consoles show it as a table."""
+    """Time that a table's runs take. `str` and rich's consoles show it as a table."""
 
     table: Expansion
     lines: tuple[Line, ...]
 
     @property
     def total(self) -> str:
-        """What it costs in all, in a sentence."""
+        """Total cost, in a sentence."""
         known = [one for line in self.lines for one in line.known]
         to_do, unknown = sum(len(line.missing) for line in self.lines), sum(len(line.unknown) for line in self.lines)
         costs = [f"{duration(_total(known))} of computing on one core or device"] if known else []
@@ -131,7 +130,7 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What training would take.
+    """Time that the missing runs of some tables take.
 
     Attributes:
         tables: The tables that have runs.
@@ -163,7 +162,7 @@ def plan(
     on_event: OnEvent = unheard,
     shard: Shard | None = None,
 ) -> Plan:
-    """What the missing runs of these suites would take, as `pflbench.plan` tells it, whose arguments these are.
+    """Plan the missing runs of these suites, as `pflbench.plan` does, whose arguments these are.
 
     `root`: the data root; `shard`: only this part of the runs.
 
@@ -219,7 +218,7 @@ def _remarks(suite: Suite, part: Selection, results: Path, data: DataCheck) -> I
 
 def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tuple[str, ...]:
     """Measure what unknown times depend on. Returns why others stay unknown, in sentences."""
-    from pflbench.running.measuring import Unknown, measure  # which imports torch
+    from pflbench.running.estimate import Unknown, measure  # which imports torch
 
     kinds: dict[str, tuple[str, Unknown]] = {}
     for table in tables:
@@ -229,7 +228,7 @@ def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tup
                 for piece, where in _pieces(spec, places):
                     one = Unknown(piece, where, line.lacks)
                     kinds.setdefault(piece.group(), (f"{line.column} · {line.label}", one))
-    reasons = measure([one for _, one in kinds.values()], root, on_event)
+    reasons = measure([one for _, one in kinds.values()], root, lambda text: on_event(Note(text)))
     named = {one.spec.id: name for name, one in kinds.values()}
     return tuple(f"The time of {named[id]} is unknown: {why}." for id, why in reasons.items())
 
@@ -258,7 +257,7 @@ History = Mapping[tuple[str, bool], tuple[int, float]]
 
 
 class Times:
-    """What is known now of how long runs take.
+    """Times of runs, as far as they are known.
 
     What was measured on this machine, by `pflbench speed` or a plan; else finished runs that this machine's processor
     made; else those of others. Runs tell of runs of their `_kind`, and of at most four times their rounds.
@@ -269,7 +268,7 @@ class Times:
         self.known: dict[str, Estimate | None] = {}
 
     def of(self, spec: RunSpec, places: Places) -> Estimate | None:
-        """What one run takes; None if nothing tells. Seeds differ in nothing that costs time."""
+        """Time of one run; None if it is unknown. Seeds differ in nothing that costs time."""
         if spec.group() not in self.known:
             self.known[spec.group()] = self._of(spec, places) if not spec.after else self._chained(spec, places)
         return self.known[spec.group()]
@@ -307,13 +306,13 @@ def _pieces(spec: RunSpec, places: Places) -> Iterator[tuple[RunSpec, Places]]:
 
 
 def _kind(spec: RunSpec) -> str:
-    """What a run has in common with those that it tells the time of, in canonical form: stored runs sort their keys."""
+    """Key that is equal for runs whose rounds take the same time, in canonical form: stored runs sort their keys."""
     same = ("method", "model", "batch", "cohort", "dataset", "precision", "scoring")
     return json.dumps(spec.model_dump(mode="json", include=set(same)), sort_keys=True)
 
 
 def _history(store: Store) -> History:
-    """What finished runs took, scoring included: the median of the longest ones, as loading weighs on short ones."""
+    """Times of finished runs, scoring included: the median of the longest ones, as loading weighs on short ones."""
     found: dict[tuple[str, bool], list[tuple[int, float]]] = {}
     for run in store.list():
         if run.failure is None and not run.spec.after and (took := run.provenance.get("wall_seconds")):

@@ -66,7 +66,7 @@ def _die_with_parent() -> None:
 
 
 def cause_of_death(code: int) -> str:
-    """What the exit code of a worker that ended by itself says."""
+    """Describe the exit code of a worker that ended by itself."""
     if code == -signal.SIGKILL:
         return "its worker process was killed: probably the machine ran out of memory (fewer --jobs need less)."
     return f"its worker process ended unexpectedly, with exit code {code}."

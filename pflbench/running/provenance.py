@@ -1,4 +1,4 @@
-"""Where a number came from: code, versions, machine, cost. Recorded beside every run, never part of its identity."""
+"""Provenance of a run: code, versions, machine, cost. Recorded with every run, never part of its identity."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def device_name(device: str) -> str:
 
 
 def has_bf16() -> bool:
-    """Whether this processor computes in bfloat16 itself; True where that cannot be read."""
+    """True if this processor has bfloat16 instructions, or that cannot be read."""
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():
         return True
@@ -65,7 +65,7 @@ def has_bf16() -> bool:
 
 
 def bf16_rate() -> float:
-    """How many times as fast as in fp32 one core multiplies matrices in bf16: instructions alone promise nothing."""
+    """Speed of matrix products in bf16 on one core, relative to fp32: instructions alone promise nothing."""
     a = torch.ones(512, 512)
     b = a.bfloat16()
 
@@ -81,7 +81,7 @@ def bf16_rate() -> float:
 
 
 def record(device: torch.device, data_hash: str) -> dict[str, Any]:
-    """What is known of a run that ends now but for its costs: code, versions, device, time and data. JSON-ready."""
+    """Record of a run that ends now, without its costs: code, versions, device, time and data. JSON-ready."""
     return {
         **checkout(),
         **versions(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from pflbench.running.datasets import DataCheck
 from pflbench.running.events import OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_device
 from pflbench.running.provenance import device_name
-from pflbench.running.task import Place, Task
+from pflbench.running.task import Environment, Task
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 from pflbench.suite.expand import expand
@@ -30,7 +30,7 @@ from pflbench.suite.own import Own
 from pflbench.units import count, parse_seeds
 
 _TOLD = ("commit", "pflbench", "torch", "torchvision", "numpy", "python", "device", "execution")
-"""What of a run's provenance is told beside the outcome."""
+"""Entries of a run's provenance that are shown beside the outcome."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Rerun:
 
     @property
     def same(self) -> bool:
-        """Whether both end alike, and every score at the moments of both is the same to the last bit."""
+        """True if both end alike, and every score at the moments of both is the same to the last bit."""
         before, now = _by_place(self.stored), _by_place(self.again)
         shared = before.keys() & now.keys()
         alike = self.stored.failure == self.again.failure and all(before[one] == now[one] for one in shared)
@@ -50,7 +50,7 @@ class Rerun:
 
     @property
     def good(self) -> bool:
-        """Whether they are the same but for rounding: means over clients differ by at most 0.1 points."""
+        """True if they are the same but for rounding: means over clients differ by at most 0.1 points."""
         if self.same:
             return True
         finished = self.stored.failure is None and self.again.failure is None
@@ -69,7 +69,7 @@ class Rerun:
 
     @property
     def outcome(self) -> str:
-        """How they compare, in a sentence or two."""
+        """Comparison of both, in a sentence or two."""
         if self.stored.failure is not None or self.again.failure is not None:
             told = [one.failure or "finished" for one in (self.stored, self.again)]
             return f"It failed again: {told[0]}" if self.same else f"Stored: {told[0]}. Made again: {told[1]}."
@@ -137,16 +137,10 @@ def rerun(
     task = Task((spec,), places)
     on_event(Training((task,), {spec.id: spec.method.name}, f"{device} ({device_name(device)}, {count(jobs, 'core')})"))
     with tempfile.TemporaryDirectory(prefix="pflbench-") as folder:
-        place = Place(
-            Path(folder),
-            root,
-            device,
-            "vectorized" if device.startswith("cuda") else "loop",
-            memory_limit=execution.memory_limit,
-            deterministic=execution.deterministic,
-            evaluate_every=result.provenance.get("evaluate_every"),
-        )
-        (done,) = local.execute([task], place, jobs=jobs, on_event=on_event)
+        env = Environment.of(Path(folder), execution, device)
+        env = replace(env, evaluate_every=result.provenance.get("evaluate_every"), checkpoint_every=None)
+        env = replace(env, replace=False, follow=None, keep_models=False)  # nothing of it is kept
+        (done,) = local.execute([task], env, jobs=jobs, on_event=on_event)
         if done.status == "error":
             raise PflbenchError(f"Run {spec.id} cannot be made again: {done.message}")
         return Rerun(result, Store(Path(folder), remembered=False).read(spec.id))
@@ -161,7 +155,7 @@ def own_places(run: Stored, root: Path, code: Path | None) -> Places:
     Raises `UsageError` if something is missing, lies elsewhere, or has another version.
     """
     spec = run.spec
-    found = {key: place for key, place in _of_suite(run, root).items() if "." in key}
+    found = {key: env for key, env in _of_suite(run, root).items() if "." in key}
     for kind, name, version in _named(spec):
         if names.is_reference(name) and names.is_users(name):
             found[kind] = _user_code(spec, name, version, code)
@@ -225,7 +219,7 @@ def _check_installed(spec: RunSpec, kind: names.Kind, name: str, version: str | 
 
 
 def _of_suite(run: Stored, root: Path) -> Mapping[str, Any]:
-    """What the suite that asked for the run says, if its file is here."""
+    """Locations of user-supplied code and data in the suite that requested the run, if its file is here."""
     asked = run.provenance.get("asked")
     if not isinstance(asked, dict):
         return {}

@@ -12,7 +12,7 @@ from pflbench.spec import RunSpec
 from pflbench.units import Shard
 
 Work = Callable[[RunSpec, str], "float | None"]
-"""What a run whose method's code is there costs next to others; None where that cannot be counted."""
+"""Relative cost of a run with the method of this reference; None where that cannot be counted."""
 
 
 def in_shard(

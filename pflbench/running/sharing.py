@@ -14,31 +14,31 @@ Settled = Callable[[RunSpec], "Done | None"]
 """The outcome of a run that another process has stored since this one began; None: it is still to do."""
 
 
-class Claiming(Protocol):
-    """What is needed of `store.claims.Claims`."""
+class Leasing(Protocol):
+    """Part of `store.leases.Leases` that `Shared` needs."""
 
     def take(self, ids: Sequence[str], partly: bool = False) -> list[str]:
-        """Claim all these runs or none; `partly`: those that nobody else has. Returns those that are claimed."""
+        """Take leases on all these runs or none; `partly`: on those that are free. Return the ids taken."""
 
     def release(self, ids: Collection[str]) -> None:
-        """Give runs back."""
+        """Give leases back."""
 
     def holders(self, ids: Collection[str]) -> list[str]:
-        """Who else claims some of these runs, in words."""
+        """Return the holders of leases on these runs, in words."""
 
 
 class Alone:
-    """Claims where nobody else is: everything is to be had."""
+    """Leases of a process that shares its runs with no other."""
 
     def take(self, ids: Sequence[str], partly: bool = False) -> list[str]:
-        """As in `Claiming`."""
+        """Return all these runs."""
         return list(ids)
 
     def release(self, ids: Collection[str]) -> None:
-        """As in `Claiming`."""
+        """Do nothing."""
 
     def holders(self, ids: Collection[str]) -> list[str]:
-        """As in `Claiming`."""
+        """Return nobody."""
         return []
 
 
@@ -48,14 +48,14 @@ class Shared:
     def __init__(
         self,
         tasks: Iterable[Task],
-        claims: Claiming | None = None,
+        leases: Leasing | None = None,
         settled: Settled = lambda _: None,
         on_done: Callable[[Done], None] = lambda _: None,
     ) -> None:
-        self.waiting, self.claims, self.settled, self.on_done = list(tasks), claims or Alone(), settled, on_done
+        self.waiting, self.leases, self.settled, self.on_done = list(tasks), leases or Alone(), settled, on_done
 
     def take(self, fits: Callable[[Task], bool] = lambda _: True) -> Task | None:
-        """The first task that nobody else has, claimed; None if there is none now. Raises `StoreError`.
+        """The first task that nobody else has, with its leases; None if there is none now. Raises `StoreError`.
 
         Seeds that train as one stack are taken together, but where nothing else is left, as many as are free.
         `fits`: whether a task may be taken now.
@@ -69,20 +69,20 @@ class Shared:
 
     def release(self, task: Task) -> None:
         """Give a task back that was taken: its results are stored, or it has none."""
-        self.claims.release([spec.id for spec in task.specs])
+        self.leases.release([spec.id for spec in task.specs])
 
     def holders(self) -> list[str]:
-        """Who has the tasks that wait, in words."""
-        return self.claims.holders([spec.id for task in self.waiting for spec in task.specs])
+        """Holders of the tasks that wait, in words."""
+        return self.leases.holders([spec.id for task in self.waiting for spec in task.specs])
 
     @property
     def runs(self) -> int:
-        """How many runs wait."""
+        """Number of runs that wait."""
         return sum(len(task.specs) for task in self.waiting)
 
     def _take(self, task: Task, partly: bool) -> Task | None:
-        """What is to be done of a task, claimed; None: it is another's, or done."""
-        taken = set(self.claims.take([spec.id for spec in task.specs], partly))
+        """The part of a task that is to do, with its leases; None: it is another's, or done."""
+        taken = set(self.leases.take([spec.id for spec in task.specs], partly))
         if not taken:
             return None
         # Only now is it sure that no other stores one of them meanwhile.
@@ -92,7 +92,7 @@ class Shared:
             [replace(task, specs=left)] if left else []
         )
         there = [done for done in outcomes.values() if done]
-        self.claims.release([done.spec.id for done in there])
+        self.leases.release([done.spec.id for done in there])
         for done in there:
             self.on_done(done)
         todo = tuple(spec for spec, done in outcomes.items() if done is None)

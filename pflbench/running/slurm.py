@@ -1,16 +1,19 @@
-"""`--executor slurm`: jobs of a Slurm cluster, through submitit, share the runs of one results folder.
+"""Slurm: jobs that share the runs of one results folder (`--executor slurm`), and an array script (`plan --sbatch`).
 
-Every job of an array does what a terminal does: it takes the longest run that no other has (`store.claims`), and ends
-when nothing is left to take. What is submitted is one function with JSON text; results reach the folder as Parquet.
+Every job of an array does what a terminal does: it takes the longest run on which no other has a lease
+(`store.leases`), and ends when nothing is left to take. What is submitted is one function with JSON text: a job starts
+in another process. Results reach the folder as Parquet.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,30 +29,30 @@ from pflbench.output import plain
 from pflbench.running import stopping, training
 from pflbench.running.events import Event, Note, Training
 from pflbench.running.execution import Execution
+from pflbench.running.follow import absolute
 from pflbench.running.local import Progress
-from pflbench.running.looking import absolute
 from pflbench.running.task import Done, Task, headline
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
 from pflbench.units import Interval, count
 
 JOBS = 8
-"""How many are submitted where nobody says."""
+"""Default number of jobs."""
 MINUTES = 240
-"""How long a job may take where nobody says; it is put back into the queue then, and goes on from its checkpoints."""
+"""Default time of a job; then it is put back into the queue, and goes on from its checkpoints."""
 CLUSTER = "slurm"
 """Submitit's name of what takes the jobs."""
 PAUSE = 10.0
 """Seconds between two looks at what the jobs did."""
 TIMEOUTS = 100
-"""How often it may run out of time."""
+"""Number of times that it may run out of time."""
 CHECKPOINTS = Interval(seconds=600)
-"""How often jobs write checkpoints where nobody says."""
+"""Default interval of checkpoints."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a job is told: the fields of `training.Work`, where results go, and how to train.
+    """Input of a job: the fields of `training.Work`, the results folder, and the execution.
 
     `before`: by run id, the provenance of what was stored when the jobs were submitted: what differs from it was made
     by one of them, also of one that starts for the second time.
@@ -66,7 +69,7 @@ class Order:
 
 @dataclass
 class Jobs:
-    """What was submitted. `folder`: where submitit keeps what it was given and the jobs' logs."""
+    """Submitted jobs. `folder`: submitit's folder of their input and logs."""
 
     several: Sequence[Any]
     folder: Path
@@ -81,7 +84,7 @@ class Jobs:
 
     @property
     def over(self) -> bool:
-        """Whether none of them runs or waits any more. What cannot be asked now is asked again."""
+        """True if none of them runs or waits any more; False while Slurm does not answer."""
         if CLUSTER != "slurm":
             return all(job.done() for job in self.several)
         # submitit asks `sacct`, which not every cluster has, and only every ten minutes.
@@ -99,7 +102,7 @@ class Jobs:
 
 
 def drain(text: str) -> None:
-    """What a job does: train what no other has. `text`: an `Order`.
+    """Train, in a job, the runs on which no other has a lease. `text`: an `Order` as JSON.
 
     SIGUSR2, which Slurm sends before a job's time is up, and SIGTERM, before it takes a machine back, end the round
     that is under way; its checkpoint is written. After SIGUSR2 submitit puts the job back into the queue.
@@ -126,7 +129,7 @@ def drain(text: str) -> None:
 
 
 def _again(text: str) -> Any:
-    """What a job does that was put back: the same."""
+    """Return the same call for a job that is put back."""
     import submitit
 
     return submitit.helpers.DelayedSubmission(drain, text)
@@ -204,7 +207,7 @@ def _executor(folder: Path, execution: Execution) -> Any:
 
 
 def _in_job(execution: Execution) -> Execution:
-    """How a job trains: as a terminal that does not wait for others."""
+    """Execution of a job: that of a terminal which does not wait for others."""
     return replace(
         execution,
         executor="local",
@@ -264,8 +267,46 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
 
 
 def _told(done: Done, store: Store) -> Done:
-    """The same with what the run came to."""
+    """Add the outcome of the stored run."""
     result = store.read(done.spec.id)
     seconds = float(result.provenance.get("wall_seconds") or 0.0)
     resumed = int(result.provenance.get("resumed") or 0)
     return replace(done, elsewhere=False, headline=headline(result.scores), seconds=seconds, resumed=resumed)
+
+
+def script(options: str, results: Path) -> str:
+    """The text of a script whose jobs share what these options of `pflbench run` ask for.
+
+    A job whose time is nearly up ends the round under way, writes its checkpoint, and is put back into the queue.
+
+    Args:
+        options: Of `run`, each with a blank before it, quoted for a shell.
+        results: The results folder, which all nodes see.
+    """
+    python = shlex.quote(sys.executable)
+    folder = shlex.quote(str(results.absolute()))
+    return f"""#!/bin/bash
+# As many jobs as the array has share the runs: each takes the longest that no other has. Add what your cluster needs:
+# --partition, --account, and on GPUs --gpus-per-task=1. More cores for each: --cpus-per-task, and --jobs below.
+#SBATCH --job-name=pflbench
+#SBATCH --array=1-{JOBS}
+#SBATCH --cpus-per-task=1
+#SBATCH --time=04:00:00
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=B:TERM@120
+
+{python} -m pflbench run{options} --results {folder} --jobs 1 --checkpoint-every 10m --no-wait &
+child=$!
+trap 'kill -TERM "$child"' TERM
+wait "$child"
+code=$?
+while kill -0 "$child" 2>/dev/null; do # the signal ended the wait, not the program
+  wait "$child"
+  code=$?
+done
+if [ "$code" = 75 ]; then # stopped, with its checkpoint written
+  scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
+fi
+exit "$code"
+"""

@@ -16,9 +16,9 @@ from typing import Any
 _flag: Any = None
 """A shared byte, which holds what asked for an end; None where nobody listens."""
 _signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
-"""What is listened to."""
+"""Signals that ask for an end."""
 ASKED = 127
-"""What the byte holds where no signal asked."""
+"""Value of the byte for a request without a signal."""
 
 
 @contextlib.contextmanager
@@ -53,17 +53,17 @@ def heard() -> int:
 
 
 def requested() -> bool:
-    """Whether an end was asked for."""
+    """True if an end was requested."""
     return _flag is not None and bool(_flag.value)
 
 
 def signals() -> tuple[signal.Signals, ...]:
-    """What this process hears as a request: worker processes, to which it may be sent, too, ignore it."""
+    """Signals that this process takes as requests. Worker processes, which may get them too, ignore them."""
     return _signals if _flag is not None else ()
 
 
 def flag() -> Any:
-    """What a worker process is given, to `heed` there."""
+    """Flag that a worker process needs for `heed`."""
     return _flag
 
 

@@ -16,8 +16,9 @@ import torch
 
 from pflbench import names, trust
 from pflbench.data.federation import Federation
-from pflbench.engine import blame, chain, memory
-from pflbench.engine.client_map import Execution, one_lane
+from pflbench.data.root import data_root
+from pflbench.engine import blame, chain, client_map, memory
+from pflbench.engine.client_map import one_lane
 from pflbench.engine.evaluate import before_aggregation
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import PflbenchError, StoreError, UsageError
@@ -27,9 +28,9 @@ from pflbench.result import RunResult, Score
 from pflbench.running import build, checkpoint, provenance
 from pflbench.running.again import apart, scored_often
 from pflbench.running.allocator import limited, tidy
-from pflbench.running.follow import Follower
-from pflbench.running.keeping import Models
-from pflbench.running.looking import destination
+from pflbench.running.execution import Execution
+from pflbench.running.follow import Follower, destination
+from pflbench.running.models import Models
 from pflbench.spec import RunSpec
 from pflbench.store import models as kept
 from pflbench.store.header import DIGEST, Stored
@@ -45,7 +46,7 @@ class Task:
     specs: tuple[RunSpec, ...]
     places: names.Places = field(default_factory=dict, compare=False)
     unchecked: bool = False
-    """Whether a user's method trains without having been held against the contract: provenance."""
+    """True if a user-supplied method was not held against the contract: provenance."""
     asked: Mapping[str, Mapping[str, object]] = field(default_factory=dict, compare=False)
     """By run id, which suite, profile, row and column asked for it, and for how many rounds: provenance."""
 
@@ -55,7 +56,7 @@ class Task:
 
     @property
     def reference(self) -> str:
-        """Where their method's code is."""
+        """Reference of their method's code."""
         return names.place("methods", self.specs[0].method.name, self.places)
 
     @property
@@ -73,13 +74,13 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where and how to run: folders, device, execution, threads."""
+class Environment:
+    """Folders, device and settings of tasks."""
 
     results: Path
     data_root: Path
     device: str = "cpu"
-    execution: Execution = "loop"
+    execution: client_map.Execution = "loop"
     memory_limit: int | None = None
     """Bytes that stacks of clients may bring one process to on the device."""
     deterministic: bool = False
@@ -87,15 +88,32 @@ class Place:
     evaluate_every: int | None = None
     """Score after every so many rounds, too."""
     replace: bool = False
-    """Whether a finished result is replaced by whatever the run made again has, instead of only by the same."""
+    """True: a finished result is replaced by any repeated one; else only by an equal one."""
     checkpoint_every: Interval | None = None
-    """How often a run under way is written down, to go on from there."""
+    """Interval of checkpoints, from which a stopped run goes on."""
     follow: str | None = None
-    """Where every round adds a line, see `looking.destination`."""
+    """Target to which every round adds a line, see `follow.destination`."""
     keep_models: bool = False
-    """Whether the models that the last scores are of are kept beside the results."""
+    """True: the models of the last scores are kept beside the results."""
     checkpoints: Path | None = None
     """The folder that has the folder of checkpoints; None: that of the results."""
+
+    @classmethod
+    def of(cls, results: Path, execution: Execution, device: str) -> Environment:
+        """The environment that `execution` describes, on a device. A GPU trains stacks of clients."""
+        return cls(
+            results,
+            data_root(execution.data_dir),
+            device,
+            "vectorized" if device.startswith("cuda") else "loop",
+            memory_limit=execution.memory_limit,
+            deterministic=execution.deterministic,
+            evaluate_every=execution.evaluate_every,
+            replace=execution.redo == "always",
+            checkpoint_every=execution.checkpoint_every,
+            follow=str(execution.follow) if execution.follow else None,
+            keep_models=execution.keep_models,
+        )
 
 
 @dataclass(frozen=True)
@@ -109,13 +127,13 @@ class Done:
     detail: str = ""
     seconds: float = 0.0
     fatal: bool = False
-    """Whether results cannot be written any more, so that no other run can succeed."""
+    """True if results cannot be written any more, so that no other run can succeed."""
     headline: str = ""
     """Mean accuracy over the scored clients at the last moment scored: what a progress line shows."""
     elsewhere: bool = False
-    """Whether another process trained it meanwhile."""
+    """True if another process trained it meanwhile."""
     resumed: int = 0
-    """How often it went on from a checkpoint."""
+    """Number of times it went on from a checkpoint."""
 
     def __str__(self) -> str:
         outcome = self.headline or self.message
@@ -131,7 +149,7 @@ _OTHER_MODELS = (
 Lanes = Callable[[], int]
 
 
-def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: Lanes = one_lane) -> list[Done]:
+def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lanes: Lanes = one_lane) -> list[Done]:
     """Run one task and store its results; never raises for what a run did wrong.
 
     `lanes`: how many cores a single run may use now, for several of its clients at a time.
@@ -143,41 +161,41 @@ def run_task(task: Task, place: Place, on_round: OnRound | None = None, lanes: L
     trust.grant_places(task.places)  # in a worker, too: whoever made the task has the right to train it
     provenance.checkout()  # remembered now: the checkout may change while this runs
     try:
-        federations, method, network = _build(task, place)
-        before = _before(task, place, federations)
+        federations, method, network = _build(task, env)
+        before = _before(task, env, federations)
         source = _sources(task)  # now: the file may be edited or gone before this ends
     except Exception as error:
-        return _not_trained(error, task, place, on_round, lanes)
+        return _not_trained(error, task, env, on_round, lanes)
     setup = Setup(
-        execution=place.execution,
-        device=torch.device(place.device),
-        memory_limit=place.memory_limit,
+        execution=env.execution,
+        device=torch.device(env.device),
+        memory_limit=env.memory_limit,
         lanes=lanes,
-        evaluate_every=place.evaluate_every,
+        evaluate_every=env.evaluate_every,
         on_round=on_round,
     )
     memory.reset_peak(setup.device)
     trained = _Trained(chain.Walked([None] * len(task.specs), [[] for _ in task.specs]))
     detail = ""
     try:
-        trained.under = _checkpoints(task, place, federations[0].hash, source)
-        outcomes = _train(task, place, setup, federations, before, method, network, trained)
+        trained.under = _checkpoints(task, env, federations[0].hash, source)
+        outcomes = _train(task, env, setup, federations, before, method, network, trained)
     except checkpoint.Stopped:
         return []
     except (Exception, SystemExit) as error:
         if len(task.specs) == 1 and (isinstance(error, PflbenchError) or memory.out_of_memory(error)):
-            return _not_trained(error, task, place, on_round, lanes)
+            return _not_trained(error, task, env, on_round, lanes)
         outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
     if detail and len(task.specs) > 1:  # out here, where nothing holds on to what the group had in memory
         del trained, setup, federations, before
-        return _one_by_one(task, place, on_round, lanes)
-    record = provenance.record(setup.device, federations[0].hash) | _cost(task, place, started, trained) | source
-    return _store_all(task, place, outcomes, federations, trained, record, detail)
+        return _one_by_one(task, env, on_round, lanes)
+    record = provenance.record(setup.device, federations[0].hash) | _cost(task, env, started, trained) | source
+    return _store_all(task, env, outcomes, federations, trained, record, detail)
 
 
 @dataclass
 class _Trained:
-    """How far a group's training is: what went before the runs' own, their own once it began, their checkpoints."""
+    """Progress of a group: the trainings before its own, its own once it began, and its checkpoints."""
 
     walked: chain.Walked
     simulation: Simulation | None = None
@@ -187,7 +205,7 @@ class _Trained:
 
 def _train(
     task: Task,
-    place: Place,
+    env: Environment,
     setup: Setup,
     federations: list[Federation],
     before: list[chain.Training],
@@ -196,16 +214,16 @@ def _train(
     trained: _Trained,
 ) -> list[RunOutcome]:
     """Train and score. Raises what a method raises, `Stopped`, and `UsageError` for a limit that leaves no room."""
-    if (limit := place.memory_limit) is not None and limit <= (used := memory.in_use(setup.device)):
+    if (limit := env.memory_limit) is not None and limit <= (used := memory.in_use(setup.device)):
         less = f"{limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use"
         raise UsageError(f"--memory-limit: {less} before training begins.")
     under = trained.under
-    if place.follow:
-        setup = replace(setup, on_round=_followed(task, place.follow, setup.on_round, trained))
-    with limited(place.memory_limit, setup.device):
+    if env.follow:
+        setup = replace(setup, on_round=_followed(task, env.follow, setup.on_round, trained))
+    with limited(env.memory_limit, setup.device):
         trained.walked = walked = chain.walk(before, len(task.specs), network, setup, under)
-        if place.keep_models:
-            trained.models = Models(place.results, task.specs, method.network(network).layout)
+        if env.keep_models:
+            trained.models = Models(env.results, task.specs, method.network(network).layout)
         heard = replace(
             setup,
             on_round=_after(setup.on_round, walked.rounds),
@@ -226,7 +244,7 @@ def _train(
 
 
 def _is_past_models(simulation: Simulation) -> bool:
-    """Whether the last round, whose training makes models to keep, is over: as a checkpoint says, before it began."""
+    """True if the last round, which makes the models to keep, was over at the checkpoint that training began from."""
     spec = simulation.runs[0].spec
     return simulation.rounds == spec.rounds and before_aggregation(simulation.method, spec.scoring)
 
@@ -241,22 +259,24 @@ def _written(under: checkpoint.Checkpoints, walked: chain.Walked, keeps: bool) -
     return written
 
 
-def _checkpoints(task: Task, place: Place, data_hash: str, source: Mapping[str, Any]) -> checkpoint.Checkpoints | None:
+def _checkpoints(
+    task: Task, env: Environment, data_hash: str, source: Mapping[str, Any]
+) -> checkpoint.Checkpoints | None:
     """The group's checkpoints, if it is to have some. Also found where an earlier command wrote them."""
-    folder = checkpoint.folder_of(place.checkpoints or place.results, task.specs)
-    if place.checkpoint_every is None:
+    folder = checkpoint.folder_of(env.checkpoints or env.results, task.specs)
+    if env.checkpoint_every is None:
         checkpoint.tell_unread(folder)
         return None
     texts = {key: text for key, text in source.items() if key != DIGEST}
     conditions = {
-        **checkpoint.conditions(place.device),
+        **checkpoint.conditions(env.device),
         "data": data_hash,
-        "execution": place.execution,
-        "evaluate_every": place.evaluate_every,
-        "deterministic": place.deterministic,
+        "execution": env.execution,
+        "evaluate_every": env.evaluate_every,
+        "deterministic": env.deterministic,
         "own code": hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:16] if texts else None,
     }
-    return checkpoint.Checkpoints.of(folder, task.specs, place.checkpoint_every, conditions)
+    return checkpoint.Checkpoints.of(folder, task.specs, env.checkpoint_every, conditions)
 
 
 def _followed(task: Task, follow: str, on_round: OnRound | None, trained: _Trained) -> OnRound:
@@ -273,15 +293,15 @@ def _followed(task: Task, follow: str, on_round: OnRound | None, trained: _Train
     return heard
 
 
-def _before(task: Task, place: Place, federations: list[Federation]) -> list[chain.Training]:
-    """What is trained before the runs' own method, with federations of its own where each method draws its own."""
+def _before(task: Task, env: Environment, federations: list[Federation]) -> list[chain.Training]:
+    """Trainings before the runs' own method, with their own federations where each method draws one."""
     found = []
     for specs, method in zip(
         zip(*(spec.links for spec in task.specs), strict=True), build.chain(task.specs[0]), strict=True
     ):
         own = federations
         if task.specs[0].drawn_for:
-            own = [build.federation(spec, place.data_root, task.places) for spec in specs]
+            own = [build.federation(spec, env.data_root, task.places) for spec in specs]
         found.append(chain.Training(specs, own, method))
     return found
 
@@ -290,28 +310,28 @@ def _after(on_round: OnRound | None, before: int) -> OnRound | None:
     return None if on_round is None else lambda rounds: on_round(before + rounds)
 
 
-def _cost(task: Task, place: Place, started: float, trained: _Trained) -> dict[str, Any]:
-    """What each run of a group took, and how it was computed, for its record.
+def _cost(task: Task, env: Environment, started: float, trained: _Trained) -> dict[str, Any]:
+    """Costs of each run of a group, and the way it was computed, for its record.
 
     `client_seconds`: of the wall seconds, those spent training and scoring clients, in the runs' own rounds; what went
     before these counts in all else. `padding`: rows computed over rows asked for. `peak_memory` is in bytes of this
     process on the host, `peak_device_memory` on a GPU. `resumed`: how often a run that was stopped went on from its
     checkpoint; its seconds are added up, but for those after a checkpoint that were lost.
     """
-    number, on_gpu = len(task.specs), place.device.startswith("cuda")
+    number, on_gpu = len(task.specs), env.device.startswith("cuda")
     simulation, walked, under = trained.simulation, trained.walked, trained.under
     seconds = (time.perf_counter() - started + (under.seconds if under else 0.0)) / number
     highest = max(walked.highest, simulation.clients.room.highest if simulation else 0)
     rounds = walked.rounds + (simulation.rounds if simulation else 0)
     return {
-        "execution": place.execution,
+        "execution": env.execution,
         "seeds_together": ",".join(str(spec.seed) for spec in task.specs),
         "wall_seconds": round(seconds, 3),
         "client_seconds": round(simulation.clients.seconds / number if simulation else 0.0, 3),
         "rounds_per_second": round(rounds / seconds, 4),
         "padding": round(simulation.clients.padding if simulation else 1.0, 4),
-        "deterministic": place.deterministic,
-        "evaluate_every": place.evaluate_every,
+        "deterministic": env.deterministic,
+        "evaluate_every": env.evaluate_every,
         "peak_memory": memory.peak(torch.device("cpu")) if on_gpu else highest,
         "peak_device_memory": highest if on_gpu else None,
         **({"resumed": under.resumed} if under and under.resumed else {}),
@@ -331,35 +351,35 @@ def _sources(task: Task) -> dict[str, Any]:
 
 
 def _file(reference: str) -> Path:
-    """Where a user's code is, or was."""
+    """Path of user-supplied code, which may be gone."""
     path, _ = names.split_reference(reference)
     return Path(path) if path.endswith(".py") else names.source_file(reference)
 
 
-def _build(task: Task, place: Place) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
+def _build(task: Task, env: Environment) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
     torch.set_num_threads(1)  # cores are for runs and for clients
-    if place.device.startswith("cuda"):
-        torch.cuda.set_device(place.device)  # where graphs are captured
+    if env.device.startswith("cuda"):
+        torch.cuda.set_device(env.device)  # where graphs are captured
     # fp32 means fp32: TF32 convolutions, PyTorch's default on recent GPUs, ruin Per-FedAvg's finite differences.
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = task.specs[0].precision == "tf32"
-    if place.deterministic:
+    if env.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with it
-    if torch.are_deterministic_algorithms_enabled() != place.deterministic:  # to say so imports a compiler
-        torch.use_deterministic_algorithms(place.deterministic)
-    federations = [build.federation(spec, place.data_root, task.places) for spec in task.specs]
+    if torch.are_deterministic_algorithms_enabled() != env.deterministic:  # to say so imports a compiler
+        torch.use_deterministic_algorithms(env.deterministic)
+    federations = [build.federation(spec, env.data_root, task.places) for spec in task.specs]
     tidy()
     return federations, build.method(task.specs[0], task.places), build.network(task.specs[0], task.places)
 
 
 def _not_trained(
-    error: Exception | SystemExit, task: Task, place: Place, on_round: OnRound | None, lanes: Lanes
+    error: Exception | SystemExit, task: Task, env: Environment, on_round: OnRound | None, lanes: Lanes
 ) -> list[Done]:
     """The runs of a group one by one, or the error of a single run."""
     if len(task.specs) > 1:
-        return _one_by_one(task, place, on_round, lanes)
+        return _one_by_one(task, env, on_round, lanes)
     message = str(error)
     if memory.out_of_memory(error):
-        under = " under the --memory-limit" if place.memory_limit else ""
+        under = " under the --memory-limit" if env.memory_limit else ""
         message = f"out of memory{under}: {message}" if message else f"out of memory{under}"
     elif not isinstance(error, PflbenchError | OSError):
         files = {_file(reference) for reference in task.own.values()}
@@ -367,13 +387,13 @@ def _not_trained(
     return [Done(task.specs[0], "error", message, traceback.format_exc())]
 
 
-def _one_by_one(task: Task, place: Place, on_round: OnRound | None, lanes: Lanes) -> list[Done]:
-    return [done for spec in task.specs for done in run_task(replace(task, specs=(spec,)), place, on_round, lanes)]
+def _one_by_one(task: Task, env: Environment, on_round: OnRound | None, lanes: Lanes) -> list[Done]:
+    return [done for spec in task.specs for done in run_task(replace(task, specs=(spec,)), env, on_round, lanes)]
 
 
 def _store_all(
     task: Task,
-    place: Place,
+    env: Environment,
     outcomes: list[RunOutcome],
     federations: list[Federation],
     trained: _Trained,
@@ -388,35 +408,40 @@ def _store_all(
         shared: dict[str, Any] = {"shared_rows": rows} if (rows := federation.shared) else {}
         shared |= {"before": told} if told else {}
         whole = record | asked | shared | dict(outcome.costs)
-        dones.append(_store(spec, outcome, place, whole, detail, trained.models))
+        dones.append(_store(spec, outcome, env, whole, detail, trained.models))
     if trained.models:
         trained.models.discard()
     if not any(done.fatal for done in dones):
-        checkpoint.remove(checkpoint.folder_of(place.checkpoints or place.results, task.specs))
+        checkpoint.remove(checkpoint.folder_of(env.checkpoints or env.results, task.specs))
     return dones
 
 
 def _store(
-    spec: RunSpec, outcome: RunOutcome, place: Place, record: dict[str, Any], detail: str, models: Models | None
+    spec: RunSpec,
+    outcome: RunOutcome,
+    env: Environment,
+    record: dict[str, Any],
+    detail: str,
+    models: Models | None,
 ) -> Done:
     failure = None if outcome.failure is None else str(outcome.failure)
     if guards := sum(m.value for m in outcome.metrics if m.name == "guards" and m.round == spec.rounds):
         record = record | {"guards": int(guards)}
     result = RunResult(spec, outcome.scores, record, failure, outcome.metrics)
-    return keep(result, place, detail, None if failure else models)
+    return keep(result, env, detail, None if failure else models)
 
 
-def keep(result: RunResult, place: Place, detail: str = "", models: Models | None = None) -> Done:
+def keep(result: RunResult, env: Environment, detail: str = "", models: Models | None = None) -> Done:
     """Store a run that was trained, here or elsewhere, unless a finished result is there that is not to be replaced.
 
     With its models, a finished result always stays, and they are kept only if its scores are the same to the last bit.
     """
-    spec, failure, store = result.spec, result.failure, Store(place.results)
+    spec, failure, store = result.spec, result.failure, Store(env.results)
     shown, seconds = headline(result.scores), float(result.provenance["wall_seconds"])
     try:
         # Asked now: another may have stored it meanwhile.
-        there = None if place.replace and models is None else store.find(spec.id)
-        if there is not None and there.failure is None and (settled := _beside(result, there, store, place, models)):
+        there = None if env.replace and models is None else store.find(spec.id)
+        if there is not None and there.failure is None and (settled := _beside(result, there, store, env, models)):
             return settled
         old = None if models is not None else _outdated(result, store)
         _write(result, store, models)
@@ -430,16 +455,16 @@ def keep(result: RunResult, place: Place, detail: str = "", models: Models | Non
     return Done(spec, "failed" if failure else "done", failure or "", detail, seconds, headline=shown, resumed=resumed)
 
 
-def _beside(result: RunResult, there: Stored, store: Store, place: Place, models: Models | None) -> Done | None:
-    """What becomes of a result where a finished one stays; None where it takes its place, as it has more rounds."""
+def _beside(result: RunResult, there: Stored, store: Store, env: Environment, models: Models | None) -> Done | None:
+    """Outcome of a result where a finished one stays; None where it takes its place, as it has more rounds."""
     if models is not None:
-        return _keep_models(result, store.fetch(there), place, models)
+        return _keep_models(result, store.fetch(there), env, models)
     if result.failure is not None:
         return None
     if different := apart(store.fetch(there), result):
         stays = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
         return Done(result.spec, "error", stays)
-    if scored_often(there.provenance, result.spec, place.evaluate_every):
+    if scored_often(there.provenance, result.spec, env.evaluate_every):
         return Done(result.spec, "done", headline=headline(result.scores), elsewhere=True)
     return None
 
@@ -463,15 +488,15 @@ def _write(result: RunResult, store: Store, models: Models | None) -> None:
         store.write(result)
 
 
-def _keep_models(result: RunResult, there: RunResult, place: Place, models: Models) -> Done:
+def _keep_models(result: RunResult, there: RunResult, env: Environment, models: Models) -> Done:
     """Keep the models of a run that is finished already, if they are those of its scores.
 
     Scores of more rounds, where they are asked for, are added to those that it has. Raises `StoreError`.
     """
     if different := bits_apart(result, there):
         return Done(result.spec, "error", _OTHER_MODELS.format(different))
-    if not scored_often(there.provenance, result.spec, place.evaluate_every):
-        _write(result, Store(place.results), models)
+    if not scored_often(there.provenance, result.spec, env.evaluate_every):
+        _write(result, Store(env.results), models)
     models.publish(result.spec, result.provenance)
     seconds = float(result.provenance["wall_seconds"])
     return Done(result.spec, "done", seconds=seconds, headline=headline(result.scores))
@@ -489,7 +514,7 @@ def headline(scores: Sequence[Score]) -> str:
 
 
 def _raised(error: BaseException, task: Task) -> PflbenchError:
-    """What a method's code raised, or the user's network in training."""
+    """Error that a method's code raised, or a user-supplied network in training."""
     files = {kind: _file(reference) for kind, reference in task.own.items()}
     own = files.pop("methods", None) or names.source_file(task.reference)
     return PflbenchError(blame.blame(error, own, task.reference, set(files.values()) - {own}))

@@ -1,4 +1,4 @@
-"""Train what of some runs has no result yet, on this machine or elsewhere, and say what became of it."""
+"""Training of the runs that have no result yet, on this machine or by another executor, and its outcome."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from pflbench.running.execution import Execution, check_on_device, choose_device
 from pflbench.running.provenance import device_name
 from pflbench.running.shards import in_shard
 from pflbench.running.sharing import Settled, Shared, longest_first
-from pflbench.running.task import Done, Place, Task
+from pflbench.running.task import Done, Environment, Task
 from pflbench.spec import RunSpec
 from pflbench.store import models
 from pflbench.store.asked import Asker, remember
-from pflbench.store.claims import Claims
 from pflbench.store.files import fresh
+from pflbench.store.leases import Leases
 from pflbench.store.store import Store
 from pflbench.units import count
 
 
 class Outcome(NamedTuple):
-    """What there was to train, and what became of it. What is runnable and not among `dones` was not started.
+    """Runs to train and their outcome. A runnable run that is not among `dones` was not started.
 
     `problems`: what is missing, so that runs were left out or nothing was counted; `earlier`: by run that was left out
     since it failed before, why; `names`: by run id, its column and what it is called there. `str` says it all.
@@ -44,24 +44,24 @@ class Outcome(NamedTuple):
     names: Mapping[str, str]
     dones: Sequence[Done] = ()
     stopped: bool = False
-    """Whether an end was asked for, by SIGTERM, so that what was under way has its checkpoint."""
+    """True if SIGTERM asked for an end; the runs under way have their checkpoint."""
     waited: bool = True
-    """Whether what others train was waited for."""
+    """True if the runs that others train were waited for."""
 
     @property
     def finished(self) -> int:
-        """How many runs have a result only now."""
+        """Number of runs that have a result only now."""
         return sum(one.status == "done" for one in self.dones)
 
     @property
     def good(self) -> bool:
-        """Whether everything asked for has a result now, or, where others were not waited for, nothing went wrong."""
+        """True if every requested run has a result, or, where others were not waited for, nothing went wrong."""
         to_be = len(self.runnable) if self.waited else len(self.dones)
         return not self.problems and not self.earlier and self.finished == to_be
 
     @property
     def summary(self) -> str:
-        """How many runs finished, in a sentence."""
+        """Numbers of finished and failed runs, in a sentence."""
         idle, others = len(self.runnable) - len(self.dones), sum(one.elsewhere for one in self.dones)
         rest = (f", {idle} not started" if idle else "") + (f"; {others} of them by others" if others else "")
         return f"{count(self.finished, 'run')} finished, {len(self.dones) - self.finished} failed{rest}."
@@ -110,7 +110,7 @@ class Work(NamedTuple):
 
 
 class Handed(NamedTuple):
-    """What is left to train, for an executor that does not train here.
+    """Work that is left to train, for an executor.
 
     Attributes:
         work: The runs; all can be built.
@@ -130,7 +130,7 @@ class Handed(NamedTuple):
 
 
 Elsewhere = Callable[[Handed], "tuple[list[Done], list[str]]"]
-"""Trains on other machines; returns what is finished, and what to say of the rest."""
+"""Function that trains on other machines; it returns what is finished, and what to say of the rest."""
 
 
 def train(
@@ -144,7 +144,7 @@ def train(
 ) -> Outcome:
     """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
 
-    Of several processes that train into one folder, each takes the runs that no other has claimed, the longest first.
+    Of several processes that train into one folder, each takes the longest run on which no other has a lease.
     With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
 
     `dry`: say what there is to do, and stop. `elsewhere`: trains instead of this process and its workers.
@@ -206,17 +206,20 @@ def _here(handed: Handed) -> tuple[list[Done], list[str]]:
     """Train in this process and its workers."""
     work, results, execution, on_event, _, settled = handed
     devices = choose_devices(execution.device)
-    place = _place(results, execution, work.specs, devices)
-    made = tasks(work.specs, work, place, execution.unchecked)
-    on_gpu = place.device.startswith("cuda")
+    for precision in sorted({spec.precision for spec in work.specs}):
+        for device in devices:
+            check_on_device(precision, device)
+    env = Environment.of(results, execution, devices[0])
+    made = tasks(work.specs, work, env, execution.unchecked)
+    on_gpu = env.device.startswith("cuda")
     jobs = execution.jobs or (len(devices) if on_gpu else local.cores())
     with_cores = "" if on_gpu else f", {count(jobs, 'core')}"
-    training = Training(tuple(made), work.names, f"{', '.join(devices)} ({device_name(place.device)}{with_cores})")
+    training = Training(tuple(made), work.names, f"{', '.join(devices)} ({device_name(env.device)}{with_cores})")
     on_event(training)
-    with Claims(results) as claims:
+    with Leases(results) as leases:
         dones = local.execute(
-            Shared(longest_first(made, training.work), claims, settled),
-            place,
+            Shared(longest_first(made, training.work), leases, settled),
+            env,
             jobs=jobs,
             on_event=on_event,
             fail_fast=execution.fail_fast,
@@ -243,7 +246,7 @@ def _settled(store: Store, before: Mapping[str, Mapping[str, object] | None], ex
 
 
 def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) -> Outcome:
-    """What of this work is to be trained now. Raises `PflbenchError` where the store cannot be read."""
+    """Runs of this work that are to be trained now. Raises `PflbenchError` where the store cannot be read."""
     store.list()  # names what is there and not taken: it would be trained again
     by_id = {spec.id: spec for spec in work.specs}
     states = {id: _state(store, spec, execution.evaluate_every) for id, spec in by_id.items()}
@@ -276,7 +279,7 @@ def _tell_bare(ids: Iterable[str], store: Store, execution: Execution, on_event:
 
 
 def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict[RunSpec, tuple[str, ...]]:
-    """What data each of these runs lacks, in sentences. The nodes of a Ray cluster have data of their own."""
+    """Data that each of these runs lacks, in sentences. The nodes of a Ray cluster have data of their own."""
     if execution.executor == "ray":
         return dict.fromkeys(specs, ())
     data = DataCheck(data_root(execution.data_dir))
@@ -284,39 +287,19 @@ def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict
 
 
 def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
-    """As the store says; a finished run that was scored less often than asked now counts as missing."""
+    """State in the store; a finished run that was scored less often than requested now counts as missing."""
     state = store.status(spec.id)
     if state == "done" and evaluate_every:
         return state if scored_often(store.read(spec.id).provenance, spec, evaluate_every) else "missing"
     return state
 
 
-def _place(results: Path, execution: Execution, specs: Sequence[RunSpec], devices: Sequence[str]) -> Place:
-    for precision in sorted({spec.precision for spec in specs}):
-        for device in devices:
-            check_on_device(precision, device)
-    device = devices[0]
-    return Place(
-        results,
-        data_root(execution.data_dir),
-        device,
-        "vectorized" if device.startswith("cuda") else "loop",
-        memory_limit=execution.memory_limit,
-        deterministic=execution.deterministic,
-        evaluate_every=execution.evaluate_every,
-        replace=execution.redo == "always",
-        checkpoint_every=execution.checkpoint_every,
-        keep_models=execution.keep_models,
-        follow=str(execution.follow) if execution.follow else None,
-    )
-
-
-def tasks(specs: Sequence[RunSpec], work: Work, place: Place, unchecked: bool) -> list[Task]:
+def tasks(specs: Sequence[RunSpec], work: Work, env: Environment, unchecked: bool) -> list[Task]:
     """Single runs on a CPU; on a GPU, all seeds of a cell together."""
     made_for = {id: several[0] for id, several in work.asked.items()}
     groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        groups.setdefault(spec.group() if place.execution == "vectorized" else spec.id, []).append(spec)
+        groups.setdefault(spec.group() if env.execution == "vectorized" else spec.id, []).append(spec)
     made = []
     for group in groups.values():
         own = work.places.get(group[0].id, {})

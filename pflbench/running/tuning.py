@@ -57,18 +57,18 @@ class Tuning:
 
     @property
     def title(self) -> str:
-        """What was searched, in a line."""
+        """Column, row and seeds of the search, in a line."""
         seeds = [run.seed for run in self.search.trials[0].rungs[0]]
         return f"{self.search.column.id} · {self.label} · seed{'s' if len(seeds) > 1 else ''} {seed_text(seeds)}"
 
     @property
     def missing(self) -> int:
-        """How many of the trials that came furthest have neither a result nor a failure."""
+        """Number of trials in the last rung that have neither a result nor a failure."""
         return sum(verdict == Verdict(None) for verdict in self.rungs[-1].values())
 
     @property
     def complete(self) -> bool:
-        """Whether every rung is there, and nothing in it is missing."""
+        """True if every rung is there, and nothing in it is missing."""
         return len(self.rungs) == len(self.search.trials[0].rungs) and not self.missing
 
     @property
@@ -128,7 +128,7 @@ class Tuning:
         return []
 
     def _found(self, best: int) -> list[str]:
-        """How the best trial was found, as comments."""
+        """Comments on the search that found the best trial."""
         search, (first, *more) = self.search, self.search.trials[best].rungs[-1]
         failed = sum(bool(verdict.failure) for rung in self.rungs for verdict in rung.values())
         trials = count(len(search.trials), "trial")

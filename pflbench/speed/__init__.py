@@ -1,1 +1,1 @@
-"""How fast training is on this machine, next to other programs that do the same work."""
+"""Speed of training on this machine, beside other programs that do the same work."""

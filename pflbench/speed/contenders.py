@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pflbench.errors import UsageError, unknown
-from pflbench.speed.processes import Contender, Program
+from pflbench.speed.timing import Contender, Program
 
 NETWORKS = ("cnn2", "lenet", "mlp", "cnn3")
 PEERS = ("pfl",)
@@ -63,7 +63,7 @@ class Options:
 
     @property
     def stacked(self) -> bool:
-        """Whether the engine runs seeds as a stack on one device, instead of one process per core."""
+        """True if the engine runs seeds as a stack on one device, instead of one process per core."""
         return (self.execution or ("loop" if self.device == "cpu" else "vectorized")) == "vectorized"
 
     @property
@@ -73,7 +73,7 @@ class Options:
 
     @property
     def rehearsal(self) -> bool:
-        """Whether the numbers say nothing about this machine, so that `pflbench plan` must not know of them."""
+        """True if the numbers say nothing about this machine, so that `pflbench plan` must not know of them."""
         return self.scale != "full" or self.execution is not None
 
 

@@ -1,4 +1,4 @@
-"""Rates and ratios from the timings of one network, and the table of them.
+"""Measurement of networks, one after the other: rates and ratios from the timings, and the table of them.
 
 A ratio is formed within a pass, and is the median of the passes' ratios; its spread is their range. Where a program may
 use several thread counts it is given several, and the best (by its median) stands for it.
@@ -6,18 +6,22 @@ use several thread counts it is given several, and the best (by its median) stan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE
 from rich.table import Table
 
+from pflbench.errors import UsageError
+from pflbench.running import local, machine, provenance
 from pflbench.running.machine import processor
-from pflbench.speed.contenders import ALONE, COUNTED, Field, Options, Pairing
-from pflbench.speed.processes import Answer
-from pflbench.speed.timing import Timing
+from pflbench.speed.contenders import ALONE, COUNTED, Field, Options, Pairing, competing
+from pflbench.speed.timing import Answer, Timing, expected_seconds, time_all
+from pflbench.suite.load import folder
 from pflbench.units import count
 
 FOREIGN = 0.1
@@ -67,7 +71,7 @@ def compared(row: Pairing, rates: Mapping[str, Sequence[float]]) -> Comparison:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured on one network. `load`: the machine's load average before anything was started."""
+    """Measurements on one network. `load`: the machine's load average before anything was started."""
 
     network: str
     options: Options
@@ -88,7 +92,7 @@ class Result:
 
     @property
     def ready(self) -> Answer:
-        """What the engine with one run said before it started."""
+        """First answer of the engine with one run."""
         return self.timings[ALONE].ready
 
     @property
@@ -113,7 +117,7 @@ class Result:
         return None if one is None else [one * rate for rate in self.timings[id].rates]
 
     def share(self, id: str) -> Range | None:
-        """What part it is of the rate at which the same cores multiply matrices; None for who is not the engine."""
+        """Share of the rate at which the same cores multiply matrices; None for others than the engine."""
         beside = self.field.matmul.get(id)
         mine, limit = self.operations(id), self.operations(beside) if beside else None
         return spread([a / b for a, b in zip(mine, limit, strict=True)]) if mine and limit else None
@@ -194,3 +198,88 @@ class Result:
 
 def _short(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+BUSY = 0.5
+"""Load average above which the machine counts as busy."""
+Say = Callable[[str], None]
+
+
+def how_long(options: Options) -> float:
+    """About how many seconds `measure` takes."""
+    fields = [competing(network, options) for network in options.networks]
+    return sum(expected_seconds(f.contenders, passes=options.passes, seconds=options.seconds) for f in fields)
+
+
+def measure(
+    options: Options, *, on_block: Say = lambda _: None, warn: Say = lambda _: None, scripts: Path | None = None
+) -> Iterator[Result]:
+    """Time all contenders on each network; yields what a network came to once it is measured, and keeps it for `plan`.
+
+    `on_block` hears what is being timed, `warn` what makes the numbers untrustworthy and what could not be kept. The
+    contenders' programs are in `scripts` (default: those of pflbench).
+
+    Raises:
+        UsageError: The machine has fewer cores, or a contender cannot start.
+        PflbenchError: A contender died.
+    """
+    if options.cores > local.cores():
+        raise UsageError(f"--cores {options.cores}: this machine has {local.cores()}, and each gets a run of its own.")
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    if load is not None and load > BUSY:
+        warn(f"Warning: this machine is busy (load average {load:.1f}); do not trust these numbers.")
+    for network in options.networks:
+        field = competing(network, options)
+        timings = time_all(
+            field.contenders,
+            scripts or folder() / "speed",
+            passes=options.passes,
+            seconds=options.seconds,
+            on_block=lambda text, network=network: on_block(f"{network} · {text}"),  # type: ignore[misc]
+        )
+        result = Result(network, options, field, timings, load)
+        if not options.rehearsal:
+            _keep(result, warn)
+        yield result
+
+
+def document(results: Sequence[Result]) -> dict[str, Any]:
+    """All that was measured, JSON-ready, with the machine and the versions. Floating-point operations as they are."""
+    first = results[0]
+    options = first.options
+    return {
+        "schema": 1,
+        "what": "training only, equal client-steps",
+        "machine": {
+            "device": first.machine,
+            "processor": processor(),
+            "cores": options.cores,
+            "load_before": first.load,
+        },
+        "versions": provenance.versions(),
+        **provenance.checkout(),
+        "options": {
+            "device": options.device,
+            "precision": options.precision,
+            "against": list(options.peers),
+            "passes": options.passes,
+            "seconds": options.seconds,
+            "scale": options.scale,
+            "execution": "vectorized" if options.stacked else "loop",
+        },
+        "networks": {result.network: result.document() for result in results},
+    }
+
+
+def _keep(result: Result, warn: Say) -> None:
+    """Keep what `plan` goes by, unless the machine was busy."""
+    if (result.foreign_cores or 0) > FOREIGN:
+        warn(f"Not kept for `pflbench plan`: {result.network} was measured on a busy machine.")
+        return
+    batch, seconds = result.ready["workload"]["batch"], result.seconds_per_client_step
+    try:
+        measured = machine.Gradient(batch=batch, seconds_per_client_step=seconds)
+        machine.keep(result.machine, {result.network: measured})
+    except OSError as error:
+        file = str(machine.file())
+        warn(f"Warning: `plan` will not know of this: {file!r} cannot be written ({error.strerror}).")

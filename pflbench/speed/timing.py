@@ -1,19 +1,131 @@
-"""Timing programs in turn: how many local steps each does in a second. Imports no torch: the programs do.
+"""Timing of programs in turn: local steps a second of each. Imports no torch: the programs do.
 
-A machine's speed changes over minutes, so contenders take turns, and two are compared within a pass only.
+A machine's speed changes over minutes, so contenders take turns, and two are compared within a pass only. A contender
+is one process, or several that go at the same moment. They wait for numbers of rounds (`benchmarks/speed/protocol.py`),
+and their output is one JSON line per answer.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import os
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from pflbench.errors import PflbenchError
-from pflbench.speed.processes import Answer, Contender, Process, Program, started
+from pflbench.errors import PflbenchError, UsageError
+from pflbench.package import FOLDER
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Program:
+    """One process to start: a script of the contenders' folder, and its options."""
+
+    script: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Contender that is timed: programs that run at the same moment. Contenders with one program share its process."""
+
+    id: str
+    title: str
+    programs: tuple[Program, ...]
+
+
+class RunningProgram:
+    """A running program."""
+
+    def __init__(self, program: Program, folder: Path):
+        self.program = program
+        self.errors = tempfile.TemporaryFile()  # closed by `stop`
+        self.popen = subprocess.Popen(
+            [sys.executable, str(folder / program.script), *program.options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=_environment(),
+            start_new_session=True,  # Ctrl-C is the parent's to handle
+        )
+
+    def tell(self, rounds: int, limit: float) -> None:
+        """Let it run, for `limit` seconds or little more; `hear` waits for the end."""
+        assert self.popen.stdin is not None
+        with contextlib.suppress(OSError):  # dead: heard of by `hear`
+            self.popen.stdin.write(f"{rounds} {limit}\n".encode())
+            self.popen.stdin.flush()
+
+    def hear(self) -> Answer:
+        """Its next answer.
+
+        Raises:
+            UsageError: It says why it cannot start.
+            PflbenchError: It died, or said something else.
+        """
+        assert self.popen.stdout is not None
+        line = self.popen.stdout.readline()
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            name = " ".join([self.program.script, *self.program.options])
+            raise PflbenchError(f"The contender {name} {self._fate(line)}")
+        if "error" in answer:
+            raise UsageError(str(answer["error"]))
+        return answer
+
+    def stop(self) -> None:
+        """Kill it."""
+        self.popen.kill()
+        self.popen.wait()
+        for pipe in (self.popen.stdin, self.popen.stdout, self.errors):
+            with contextlib.suppress(OSError):  # what it was never told
+                if pipe is not None:
+                    pipe.close()
+
+    def _fate(self, line: bytes) -> str:
+        if line:
+            return f"said {line.decode(errors='replace').strip()!r}, which is no answer."
+        code = self.popen.wait()
+        self.errors.seek(0)
+        said = self.errors.read().decode(errors="replace").strip().splitlines()
+        reason = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        return f"died ({reason}){': ' + said[-1] if said else '.'}"
+
+
+@contextlib.contextmanager
+def started(contenders: Sequence[Contender], folder: Path) -> Iterator[dict[Program, RunningProgram]]:
+    """Every program of the contenders, running; all are killed at the end."""
+    processes: dict[Program, RunningProgram] = {}
+    try:
+        for program in (p for contender in contenders for p in contender.programs):
+            if program not in processes:
+                processes[program] = RunningProgram(program, folder)
+        yield processes
+    finally:
+        for process in processes.values():
+            process.stop()
+
+
+def _environment() -> dict[str, str]:
+    """A contender imports the pflbench that started it, also from a checkout that is not installed."""
+    root = FOLDER.parent
+    if not (root / "pyproject.toml").is_file():
+        return dict(os.environ)
+    before = os.environ.get("PYTHONPATH")
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(root), *([before] if before else [])])}
+
 
 PAUSE = 0.25
 """Seconds between blocks, in which the last contender's threads fall asleep."""
@@ -51,7 +163,7 @@ def time_all(
 ) -> dict[str, Timing]:
     """Start all contenders, then time them in turn: in each pass every one gets one block of about `seconds`.
 
-    Raises as `Process.hear`.
+    Raises as `RunningProgram.hear`.
     """
     on_block("starting")
     with started(contenders, folder) as processes:
@@ -92,8 +204,8 @@ def _check_equal(ready: Mapping[Program, Answer]) -> None:
         raise PflbenchError(f"The contenders train different numbers of parameters: {said}.")
 
 
-def _calibrate(team: Sequence[Process], seconds: float) -> int:
-    """How many rounds take about so many seconds."""
+def _calibrate(team: Sequence[RunningProgram], seconds: float) -> int:
+    """Number of rounds that take about so many seconds."""
     rounds = 1
     while True:
         done, took = _block(team, rounds, seconds)
@@ -103,7 +215,7 @@ def _calibrate(team: Sequence[Process], seconds: float) -> int:
         rounds = math.ceil(rounds * min(20.0, max(2.0, seconds / 6 / took)))
 
 
-def _block(team: Sequence[Process], rounds: int, limit: float) -> tuple[int, float]:
+def _block(team: Sequence[RunningProgram], rounds: int, limit: float) -> tuple[int, float]:
     """Rounds of all processes together, and seconds until the last of them is done."""
     for process in team:
         process.tell(rounds, limit)
@@ -112,7 +224,7 @@ def _block(team: Sequence[Process], rounds: int, limit: float) -> tuple[int, flo
 
 
 class Watch:
-    """How much time of this process's cores others took since it was made (Linux only); `pids` are ours."""
+    """Time of this process's cores that others took since it was made (Linux only); `pids` are ours."""
 
     def __init__(self, pids: Sequence[int], proc: Path = Path("/proc")):
         self.pids, self.proc = [os.getpid(), *pids], proc

@@ -1,4 +1,4 @@
-"""What runs left behind: Parquet files, one per run or packed, written atomically, shared by all suites."""
+"""Stored runs: Parquet files, one per run or packed, written atomically, shared by all suites."""
 
 from pflbench.store.files import CorruptFile, ForeignFile
 from pflbench.store.header import SCHEMA_VERSION, Stored

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pflbench.store.checked import check_id, parsed
-from pflbench.store.files import CorruptFile, said
+from pflbench.store.files import CorruptFile, error_text
 from pflbench.store.store import Store
 
 NAME = "asked.jsonl"
@@ -66,17 +66,17 @@ def remember(store: Store, asked: Mapping[str, Sequence[Asker]], made: Collectio
                 torn = file.read()[-1:] not in (b"", b"\n")  # a process was killed while it wrote a line
                 file.write((torn * "\n" + "".join(f"{line}\n" for line in lines)).encode())
     except OSError as error:
-        warnings.warn(f"Cannot note in {str(path)!r} which suite asked for stored runs: {said(error)}.", stacklevel=2)
+        warnings.warn(f"Cannot note the suites of stored runs in {str(path)!r}: {error_text(error)}.", stacklevel=2)
 
 
 def _later(store: Store) -> dict[str, set[Asker]]:
     found: dict[str, set[Asker]] = {}
     for folder in store.folders:
-        path = folder / NAME
+        path = folder.folder / NAME
         try:
             lines = path.read_bytes().splitlines() if path.is_file() else []
         except OSError as error:
-            warnings.warn(f"Cannot read {str(path)!r}: {said(error)}.", CorruptFile, stacklevel=3)
+            warnings.warn(f"Cannot read {str(path)!r}: {error_text(error)}.", CorruptFile, stacklevel=3)
             continue
         for number, line in ((n, line) for n, line in enumerate(lines, start=1) if line):
             try:

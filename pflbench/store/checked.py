@@ -48,7 +48,7 @@ def parsed(text: str | bytes) -> Any:
 
 
 def loaded(text: str | bytes) -> Any:
-    """The same with any characters. Raises `ValueError`."""
+    """Parse JSON that may hold any characters. Raises `ValueError`."""
     try:
         return json.loads(text)
     except RecursionError as error:

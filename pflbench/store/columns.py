@@ -78,7 +78,7 @@ class Rows(Sequence[Row]):
 
 
 class Metrics(Rows[Metric]):
-    """What methods reported of clients."""
+    """Metrics that methods reported of clients."""
 
     kind = Metric
 
@@ -91,7 +91,7 @@ class Metrics(Rows[Metric]):
 
 
 class Moment(NamedTuple):
-    """What was scored at a stage after a round: `accuracies[step, client]`, as shares, and examples in `counts`.
+    """Scores at a stage after a round: `accuracies[step, client]` in [0, 1], and examples in `counts`.
 
     `there`: which of these pairs were scored; None: all.
     """
@@ -120,7 +120,7 @@ class Scores(Rows[Score]):
         return {}
 
     def at(self, stage: str) -> Mapping[int, Moment]:
-        """What was scored at a stage, by round, the first one first."""
+        """Return the scores at a stage by round, in ascending order."""
         if stage not in self._moments:
             self._moments[stage] = self._grouped(stage)
         return self._moments[stage]
@@ -145,7 +145,7 @@ class Scores(Rows[Score]):
 
 
 class _Places:
-    """Where rows with these steps and clients lie in a matrix of all steps and clients."""
+    """Positions of rows with these steps and clients in a matrix of all steps and clients."""
 
     def __init__(self, step: Array, client: Array) -> None:
         steps, self._step = np.unique(step, return_inverse=True)

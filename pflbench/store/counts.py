@@ -1,4 +1,4 @@
-"""What was counted of datasets, in `counts/` of the results folder: a JSON file for each federation, by its id."""
+"""Counts of datasets, in `counts/` of the results folder: a JSON file for each federation, by its id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pflbench.store.checked import parsed
 
 
 class Counts(NamedTuple):
-    """What a federation's clients hold together; an image that several of them hold counts as often.
+    """Number of images that a federation's clients hold together; one that several hold counts as often.
 
     `train` are their support images, `test` their query images, `classes` the labels among both. `data` identifies the
     dataset's content.
@@ -36,7 +36,7 @@ def write_counts(results: Path, federation: RunSpec, counts: Counts) -> Path:
 
 
 def read_counts(results: Path, federation: RunSpec) -> Counts | None:
-    """What was counted of a run's federation; None if nothing was, or if the file is damaged."""
+    """Return the counts of a run's federation; None if there are none, or if the file is damaged."""
     try:
         found = Counts(**parsed(_path(results, federation).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -10,12 +10,12 @@ import stat
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from pflbench.errors import StoreError
-from pflbench.store.header import Foreign, Unfit
+from pflbench.store.header import Foreign
 from pflbench.store.process import host_name
 
 Identity = tuple[int, int, int]
@@ -48,7 +48,7 @@ def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
                 temporary.unlink()
     except OSError as error:
         raise StoreError(
-            f"Cannot write results to {str(path.parent)!r}: {said(error)}. "
+            f"Cannot write results to {str(path.parent)!r}: {error_text(error)}. "
             "Free it, or choose another folder with --results."
         ) from error
 
@@ -71,16 +71,16 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
-            raise StoreError(f"Cannot write to {str(folder)!r}: {said(error)}.") from error
+            raise StoreError(f"Cannot write to {str(folder)!r}: {error_text(error)}.") from error
 
 
 def identity(status: os.stat_result) -> Identity:
-    """What changes when another file takes the name, or the content changes."""
+    """Identity of a file, which changes with its content, and when another file takes the name."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def unchanged(path: Path, known: Identity) -> bool:
-    """Whether the file is there and still the same."""
+    """True if the file is there and still the same."""
     try:
         return identity(path.stat()) == known
     except FileNotFoundError:
@@ -92,13 +92,13 @@ def unlink(path: Path, note: str = "") -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise StoreError(f"Cannot remove {str(path)!r}: {said(error)}.{note}") from error
+        raise StoreError(f"Cannot remove {str(path)!r}: {error_text(error)}.{note}") from error
 
 
-def remove(path: Path, known: Identity, instead: Path) -> None:
-    """Remove a file whose runs are in the file `instead`, unless it was replaced meanwhile. Raises `StoreError`."""
+def remove(path: Path, known: Identity, instead: Path | None) -> None:
+    """Remove a file, unless it was replaced meanwhile; its runs are in the file `instead`. Raises `StoreError`."""
     if unchanged(path, known):
-        unlink(path, f" Its runs are in {str(instead)!r} too, so remove it.")
+        unlink(path, f" Its runs are in {str(instead)!r} too, so remove it." if instead else "")
 
 
 def fresh(folder: Path) -> None:
@@ -152,7 +152,7 @@ def set_aside(path: Path, what: str, reason: str) -> None:
         path.rename(aside)
         outcome = f"set aside as {aside.name!r}"
     except OSError as error:
-        outcome = f"ignored; it could not be set aside: {said(error)}"
+        outcome = f"ignored; it could not be set aside: {error_text(error)}"
     warn(path, what, reason, outcome)
 
 
@@ -161,24 +161,13 @@ def warn(path: Path, what: str, reason: str, outcome: str) -> None:
     warnings.warn(f"{str(path)!r} is not a readable {what}: {reason} ({outcome}).", CorruptFile, stacklevel=6)
 
 
-def check_place(path: Path, look: Callable[[Path], object]) -> None:
-    """Raise `StoreError` if a file is there that is not to be replaced; `look` reads its metadata, and says so."""
-    try:
-        if path.is_file():
-            look(path)
-    except Foreign as error:
-        raise StoreError(f"{str(path)!r} is not replaced: {error}. {error.advice}") from error
-    except (Unfit, OSError):
-        return  # damaged, so nothing to keep, or gone; what cannot be written says so itself
-
-
 def leave_out(what: str, why: Foreign) -> None:
     """Say of `what` ("'a file' is") that it stays and is not read, why, and what its owner can do."""
     warnings.warn(f"{what} left out: {why}. {why.advice}", ForeignFile, stacklevel=5)
 
 
 def damage(path: Path, error: Exception) -> str:
-    """What is wrong with a file, in a line. Raises `StoreError` where the file itself may be whole."""
+    """Describe the damage of a file in a line. Raises `StoreError` where the file itself may be whole."""
     # pyarrow reports damaged content as an OSError too, but without an error number.
     if isinstance(error, OSError) and error.errno is not None:
         raise unreadable(path, error) from error
@@ -187,12 +176,14 @@ def damage(path: Path, error: Exception) -> str:
 
 def unreadable(path: Path, error: OSError) -> StoreError:
     """The error for what the system does not let us read."""
-    return StoreError(f"Cannot read {str(path)!r}: {said(error)}.")
+    return StoreError(f"Cannot read {str(path)!r}: {error_text(error)}.")
 
 
-def said(error: OSError) -> str:
-    """The system's words, without number and path."""
-    return error.strerror or str(error)
+def error_text(error: Exception) -> str:
+    """The system's words of an `OSError`, without number and path; of another error the first line."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error).splitlines()[0].rstrip(".")
 
 
 def _stale(path: Path, host: str, pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""The two folders of runs in a results folder: which runs their files hold, and what becomes of a broken one."""
+"""A folder of run files: the runs in them, and the treatment of damaged files."""
 
 from __future__ import annotations
 
@@ -7,37 +7,62 @@ import errno
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Generic
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.store import files, packfile
+from pflbench.store import files, runfile
 from pflbench.store.footers import Footer, Footers
-from pflbench.store.header import Foreign, Unfit
-from pflbench.store.packfile import Pack
-from pflbench.store.runfile import File, RunFile
+from pflbench.store.header import Foreign, Stored, Unfit
+from pflbench.store.runfile import RunFile
 
 SECOND_LOOK = 0.2
 """Seconds after which a file that looks damaged is looked at again: a network may show it half-written, or stale."""
 
 
-class Folder(Generic[File]):
-    """The files of one kind in a folder. A footer is read once, and again only if its file became another.
+class Folder:
+    """The files in a folder of packs (`packed`), or of runs by themselves. A footer is read again only of a new file.
 
-    `known`: the files as they were when they were last looked into. `seen`: whether there are any, for whoever looks.
-    `mends`: whether a broken file is put out of the way; else it stays as it is, and nothing more is read of it.
+    `known`: the files at the last look. `seen`: False hides all files. `mends`: True puts damaged files out of the way;
+    else they stay, and nothing more is read of them.
     """
 
-    kind: type[File]
-
-    def __init__(self, folder: Path, footers: Footers, seen: bool = True, mends: bool = True) -> None:
-        self.folder, self._footers, self.seen, self.mends = folder, footers, seen, mends
-        self.known: dict[Path, File] = {}
+    def __init__(self, folder: Path, footers: Footers, packed: bool, seen: bool = True, mends: bool = True) -> None:
+        self.folder, self.packed, self.seen, self.mends = folder, packed, seen, mends
+        self.known: dict[Path, RunFile] = {}
+        self._footers = footers
         self._left: dict[Path, files.Identity] = {}
-        """Broken files that stay."""
+        """Damaged files that stay."""
 
-    def read(self, file: File, id: str) -> RunResult | None:
-        """One of a file's runs; None if it cannot be read there, or not any more. Raises `StoreError`."""
+    def all(self) -> list[RunFile]:
+        """Return every readable file, by name. A damaged one is set aside. Raises `StoreError`."""
+        found: list[RunFile] = []
+        for _ in range(3 if self.seen else 0):
+            try:
+                found = [file for path in files.parquet_files(self.folder) if (file := self._at(path)) is not None]
+                break
+            except FileNotFoundError:  # it was packed meanwhile: its runs are in a file that is not on our list
+                continue
+        return found
+
+    def find(self, id: str) -> Stored | None:
+        """Return a run; of several packs that hold it the first, but a finished run before a failed one.
+
+        Raises `StoreError`.
+        """
+        if self.packed:
+            holding = [file.entries[id] for file in self.all() if id in file.entries]
+            return min(holding, key=lambda run: run.failure is not None, default=None)
+        path = self.folder / f"{id}.parquet"
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file() and (file := self._at(path)) is not None:
+                return file.entries.get(id)
+        return None
+
+    def read(self, run: Stored) -> RunResult | None:
+        """Return the whole run; None if it cannot be read at its path, or not any more. Raises `StoreError`."""
+        file, id = self.known.get(run.path), run.spec.id
+        if file is None or id not in file.entries:
+            return None
         for look in (1, 2):
             try:
                 return file.read(id)
@@ -45,40 +70,19 @@ class Folder(Generic[File]):
                 return None
             except (Unfit, OSError) as error:
                 if not self._again(error, look):
-                    self._broken(file, files.damage(file.path, error), id)
+                    self._damaged(file, files.damage(run.path, error), id)
                     return None
         return None
 
-    def read_several(self, file: File, ids: Iterable[str]) -> dict[str, RunResult]:
-        """What can be read at once of a file's runs, by id: nothing if anything is wrong with it, which `read` says."""
+    def read_several(self, path: Path, ids: Iterable[str]) -> dict[str, RunResult]:
+        """Return those runs of a pack that can be read at once, by id; none if one is damaged, which `read` says."""
+        file = self.known.get(path)
         try:
-            return file.read_several(ids)
+            return file.read_several(file.entries.keys() & ids) if file is not None else {}
         except (Unfit, OSError):
             return {}
 
-    def _again(self, error: Exception, look: int) -> bool:
-        """Whether a file of which this was said is to be looked at once more; waits until then."""
-        if look > 1 or not (self.mends or getattr(error, "errno", None) == errno.ESTALE):
-            return False
-        time.sleep(SECOND_LOOK)
-        return True
-
-    def _broken(self, file: File, reason: str, id: str = "") -> File | None:
-        """Put a damaged file (`id`: one of its runs is) out of the way; the one that takes its place, if one does."""
-        self._put_away(file.path, reason)
-        return None
-
-    def _put_away(self, path: Path, reason: str) -> None:
-        """See to it that a broken file is not read again."""
-        if self.mends:
-            files.set_aside(path, self.kind.kind, reason)
-            return
-        self.known.pop(path, None)
-        with contextlib.suppress(OSError):
-            self._left[path] = files.identity(path.stat())
-        files.warn(path, self.kind.kind, reason, "left as it is")
-
-    def _at(self, path: Path) -> File | None:
+    def _at(self, path: Path) -> RunFile | None:
         """The file with this path; None if it cannot be read. Raises `FileNotFoundError` and `StoreError`."""
         known = self.known.pop(path, None)
         for look in (1, 2):
@@ -98,8 +102,8 @@ class Folder(Generic[File]):
             self.known[known.path] = known
         return known
 
-    def _now(self, path: Path, known: File | None) -> File | None:
-        """The file with this path, which was `known`; None if it stays broken. Raises `Unfit` and `OSError`."""
+    def _now(self, path: Path, known: RunFile | None) -> RunFile | None:
+        """The file with this path, which was `known`; None if it stays damaged. Raises `Unfit` and `OSError`."""
         if path in self._left and files.unchanged(path, self._left[path]):
             return None
         if known is not None and files.identity(path.stat()) == known.footer.identity:
@@ -108,73 +112,46 @@ class Folder(Generic[File]):
         if known.foreign:
             some = "1 run in {!r} is" if len(known.foreign) == 1 else f"{len(known.foreign)} runs in {{!r}} are"
             files.leave_out(some.format(str(path)), known.foreign[0])
-        return self._broken(known, known.unfit[0]) if known.unfit else known
+        return self._damaged(known, known.unfit[0]) if known.unfit else known
 
-    def _sound(self, path: Path, footer: Footer) -> File:
+    def _sound(self, path: Path, footer: Footer) -> RunFile:
         """The file with this footer. Raises `Unfit`, also if the footer is remembered and some of it cannot be read."""
-        file = self.kind(path, footer)
+        file = RunFile(path, footer)
+        if file.packed != self.packed:
+            raise Unfit(f"no pflbench metadata of a {self._kind}")
         if footer.parsed is None and (file.unfit or file.foreign):
             raise Unfit("the file itself has to say it")
         return file
 
+    @property
+    def _kind(self) -> str:
+        return "pack" if self.packed else "run"
 
-class Singles(Folder[RunFile]):
-    """Runs in files of their own, named by their ids."""
+    def _again(self, error: Exception, look: int) -> bool:
+        """Wait, and return True, if a file with this error is to be looked at once more."""
+        if look > 1 or not (self.mends or getattr(error, "errno", None) == errno.ESTALE):
+            return False
+        time.sleep(SECOND_LOOK)
+        return True
 
-    kind = RunFile
+    def _damaged(self, file: RunFile, reason: str, id: str = "") -> RunFile | None:
+        """Set a damaged file aside, and return what holds its other runs: a new pack, or the file where it must stay.
 
-    def path(self, id: str) -> Path:
-        """Where the run of this id is."""
-        return self.folder / f"{id}.parquet"
-
-    def find(self, id: str) -> RunFile | None:
-        """The file of this run; None if it has none that can be read. Raises `StoreError`."""
-        try:
-            return self._at(self.path(id)) if self.path(id).is_file() else None
-        except FileNotFoundError:
-            return None
-
-    def all(self) -> list[RunFile]:
-        """Every readable file, by name. A broken one is set aside. Raises `StoreError`."""
-        return [file for path in files.parquet_files(self.folder) if (file := self.find(path.stem)) is not None]
-
-
-class Packs(Folder[Pack]):
-    """Files of many runs."""
-
-    kind = Pack
-
-    def find(self, id: str) -> Pack | None:
-        """The pack that holds this run; of several the first, but one where it is finished before where it failed."""
-        holding = [pack for pack in self.all() if id in pack.entries]
-        finished = [pack for pack in holding if pack.entries[id].failure is None]
-        return next(iter(finished + holding), None)
-
-    def all(self) -> list[Pack]:
-        """Every readable pack, by name. A broken one is set aside. Raises `StoreError`."""
-        for _ in range(3 if self.seen else 0):
-            try:
-                return [pack for path in files.parquet_files(self.folder) if (pack := self._at(path)) is not None]
-            except FileNotFoundError:  # it was packed again meanwhile: its runs are in a file that is not on our list
-                continue
-        return []
-
-    def _broken(self, file: Pack, reason: str, id: str = "") -> Pack | None:
-        """Write what a damaged pack still holds as another pack, which is returned, and set the damaged one aside.
-
-        One with foreign runs stays, as any does where nothing is mended.
+        `id`: the damaged run. A pack with foreign runs stays, as any does where nothing is mended.
         """
+        if not self.packed:
+            self._put_away(file.path, reason)
+            return None
         reason = f"run {id}: {reason}" if id else reason
         if not self.mends:
             file.entries.pop(id, None)
         if file.foreign or not self.mends:
             files.warn(file.path, "pack", reason, "left as it is, its other runs are read")
             return file
-        readable = [id for id in file.entries if _is_readable(file, id)]
         rescued = None
-        if readable:
+        if readable := [run for run in file.entries.values() if _is_readable(file, run)]:
             try:
-                rescued = packfile.write(self.folder, [file.entries[id] for id in readable], file.read)
+                rescued = runfile.write_pack(self.folder, readable, file.read)
             except StoreError as error:
                 files.warn(file.path, "pack", reason, f"left as it is, its other runs are read; {error}")
                 return file
@@ -182,13 +159,23 @@ class Packs(Folder[Pack]):
         self._put_away(file.path, reason)
         return rescued
 
+    def _put_away(self, path: Path, reason: str) -> None:
+        """Set a damaged file aside, or remember not to read it again."""
+        if self.mends:
+            files.set_aside(path, self._kind, reason)
+            return
+        self.known.pop(path, None)
+        with contextlib.suppress(OSError):
+            self._left[path] = files.identity(path.stat())
+        files.warn(path, self._kind, reason, "left as it is")
 
-def _is_readable(pack: Pack, id: str) -> bool:
+
+def _is_readable(file: RunFile, run: Stored) -> bool:
     try:
-        pack.read(id)
+        file.read(run.spec.id)
     except FileNotFoundError:
         return False
     except (Unfit, OSError) as error:
-        files.damage(pack.path, error)  # raises if the file cannot be reached at all
+        files.damage(file.path, error)  # raises if the file cannot be reached at all
         return False
     return True

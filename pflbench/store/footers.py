@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Footer(NamedTuple):
-    """What a Parquet file's footer says: the entries of pflbench in its metadata, and the rows of each row group.
+    """Footer of a Parquet file: the entries of pflbench in its metadata, and the rows of each row group.
 
     `identity` tells the file from others of its name. `parsed` is the footer as Arrow reads it, if it was read now.
     """
@@ -69,7 +69,7 @@ class Footers:
         return footer
 
     def describe(self, path: Path, make: Callable[[Footer], T]) -> T:
-        """What `make` makes of a file's footer; it is asked again with the file's own if it refuses a remembered one.
+        """Call `make` with a file's footer, and again with the footer in the file if it refuses a remembered one.
 
         So a wrong memory never makes a good file look damaged. Raises what `make` raises, and `OSError`.
         """

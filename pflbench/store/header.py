@@ -1,4 +1,4 @@
-"""What the metadata of a Parquet file says of a run: its identity, its provenance, and why it failed if it did."""
+"""Header of a run in the metadata of a Parquet file: its spec, its provenance, and its failure, if it failed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Stored(NamedTuple):
 
 
 def metadata(run: RunResult | Stored) -> Texts:
-    """What `header` parses."""
+    """Return the metadata that `header` parses."""
     texts = {
         _VERSION: str(SCHEMA_VERSION),
         _SPEC: run.spec.canonical(),

@@ -11,14 +11,14 @@ from pflbench.result import RunResult
 from pflbench.store import files, models, runfile
 from pflbench.store.asked import askers, remember
 from pflbench.store.header import Stored
-from pflbench.store.packfile import Pack
+from pflbench.store.runfile import RunFile
 from pflbench.store.shown import ShownStore
 from pflbench.store.store import Store
 
 
 @dataclass
 class Merged:
-    """What became of the runs of some folders.
+    """Outcome of a merge.
 
     Attributes:
         added: How many runs are in the destination only now, or finished there only now.
@@ -34,7 +34,7 @@ class Merged:
 
     @property
     def good(self) -> bool:
-        """Whether the destination has everything now."""
+        """True if the destination has everything now."""
         return not self.others and not self.left
 
 
@@ -58,7 +58,7 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
     found, store = Merged(), Store(into, mends=False)
     store.check_writable()
     for folder in store.folders:
-        files.clean(folder)
+        files.clean(folder.folder)
     for source in sources:
         _merge(ShownStore(source, packaged=False), store, found)
     return found
@@ -97,7 +97,7 @@ def _unread(source: Store) -> set[Path]:
     """The files that cannot be read, or not all of them."""
     return {
         path
-        for folder in (source.singles, source.packs)
+        for folder in source.folders
         for path in files.parquet_files(folder.folder)
         if path not in folder.known or folder.known[path].foreign or folder.known[path].unfit
     }
@@ -113,23 +113,16 @@ def _digests(source: Store, runs: Collection[Stored]) -> dict[str, str]:
     """The `schema.digest` of each of these runs that can be read, by id."""
     from pflbench.store import schema
 
-    found = {}
-    for run in runs:
-        if pack := source.packs.known.get(run.path):
-            result = source.packs.read(pack, run.spec.id)
-        else:
-            result = source.singles.read(source.singles.known[run.path], run.spec.id)
-        if result is not None:
-            found[run.spec.id] = schema.digest(result)
-    return found
+    read = {run.spec.id: source.folder_of(run.path).read(run) for run in runs}
+    return {id: schema.digest(result) for id, result in read.items() if result is not None}
 
 
-def _is_new(pack: Pack, runs: Collection[Stored], into: Store) -> bool:
-    """Whether all of a pack is asked for and nothing of it is in the destination."""
+def _is_new(pack: RunFile, runs: Collection[Stored], into: Store) -> bool:
+    """True if all of a pack is selected and nothing of it is in the destination."""
     return len(pack.entries) == len(runs) and all(into.find(run.spec.id) is None for run in runs)
 
 
-def _copy(pack: Pack, digests: dict[str, str], into: Store) -> None:
+def _copy(pack: RunFile, digests: dict[str, str], into: Store) -> None:
     """Copy a pack. Raises `StoreError`."""
     try:
         content = pack.path.read_bytes()
@@ -138,7 +131,7 @@ def _copy(pack: Pack, digests: dict[str, str], into: Store) -> None:
     path = into.packs.folder / pack.path.name
     if path.exists():
         raise StoreError(f"{str(path)!r} cannot be read, and is not replaced. Move it away.")
-    runfile.publish(path, Pack, lambda file: file.write(content), digests)
+    runfile.publish(path, lambda file: file.write(content), digests)
 
 
 def _add(result: RunResult, path: Path, into: Store, found: Merged) -> bool:
@@ -158,7 +151,7 @@ def _add(result: RunResult, path: Path, into: Store, found: Merged) -> bool:
 
 
 def bits_apart(result: RunResult, there: RunResult) -> str:
-    """How the scores differ at the moments that both have, in words; empty if they do not, to the last bit."""
+    """Difference of the scores at the moments that both have, in words; empty if they are equal to the last bit."""
     mine, theirs = ({score[:4]: repr(score) for score in one.scores} for one in (result, there))
     shared = mine.keys() & theirs.keys()
     if not shared:

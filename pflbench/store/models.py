@@ -27,7 +27,7 @@ Files = Mapping[str, Mapping[int, str]]
 
 
 def folder(root: Path, id: str) -> Path:
-    """Where the models of a run are, in a results folder. Raises `ValueError` for what is no id."""
+    """Folder of the models of a run, in a results folder. Raises `ValueError` if the id is none."""
     return root / "models" / check_id(id)
 
 
@@ -139,4 +139,4 @@ def copy(source: Path, root: Path, id: str) -> None:
         finally:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
-        raise StoreError(f"The models in {str(source)!r} cannot be copied: {files.said(error)}.") from error
+        raise StoreError(f"The models in {str(source)!r} cannot be copied: {files.error_text(error)}.") from error

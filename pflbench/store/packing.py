@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from pflbench.result import RunResult
-from pflbench.store import files, packfile
-from pflbench.store.packfile import Pack
+from pflbench.store import files, runfile
+from pflbench.store.header import Stored
 from pflbench.store.runfile import RunFile
 from pflbench.store.store import MissingRun, OtherScores, Store
 
@@ -25,8 +26,7 @@ class Packed(NamedTuple):
 def pack(store: Store, ids: Collection[str] | None = None) -> list[Packed]:
     """Put the runs of these ids (None: all) into packs, one for each setting, together with what is packed already.
 
-    Every run is readable at every moment: a pack is read again and compared before it gets its name, and only then
-    the files that it replaces are removed. Raises `StoreError`.
+    Raises `StoreError`.
     """
     singles = _singles(store, ids)
     settings = set(singles)
@@ -35,33 +35,62 @@ def pack(store: Store, ids: Collection[str] | None = None) -> list[Packed]:
     done = []
     written: set[str] = set()
     for setting in sorted(settings):
-        own = singles.get(setting, {})
-        changed = _changed(store, own)
-        new, replaced = _write(store, setting, own)
+        single = singles.get(setting, {})
+        changed = _changed(store, single)
+        new = _rewritten(store, setting, single, written)
         if new is None:
             continue
         for id, old_path in changed.items():
             say = f"The scores of run {id} changed: {str(new.path)!r} replaces those in {str(old_path)!r}."
             warnings.warn(say, OtherScores, stacklevel=2)
         written |= new.entries.keys()
-        for old in replaced:
-            if old.path != new.path and old.entries.keys() <= written and not old.unfit:
-                files.remove(old.path, old.footer.identity, new.path)
-        files.sync_folder(store.packs.folder)  # a redone run goes before its packed self until that is gone for good
-        leaving = [own[id] for id in sorted(own.keys() & new.entries)]
-        for single in leaving:
-            files.remove(single.path, single.footer.identity, new.path)
-        done.append(Packed(new.path, len(new.entries), len(leaving)))
+        done.append(Packed(new.path, len(new.entries), len(single.keys() & new.entries)))
     files.clean(store.packs.folder)
     return sorted(done)
 
 
-def _changed(store: Store, own: Mapping[str, RunFile]) -> dict[str, Path]:
+def _rewritten(store: Store, setting: str, single: Mapping[str, RunFile], written: Collection[str]) -> RunFile | None:
+    """A new pack of this setting's runs, packed and `single`, in place of their files; None: nothing to change.
+
+    `written`: runs that are in other new packs. A pack of several settings goes with the last of them.
+    """
+    broken: set[str] = set()
+
+    def read(id: str) -> RunResult:
+        try:
+            return store.read(id)
+        except MissingRun:
+            broken.add(id)
+            raise
+
+    while True:  # until every run could be read: a damaged one was set aside, with a warning, and costs no other
+        packs = [old for old in _mergeable(store) if _of(old, setting)]
+        ids = {*single, *(id for old in packs for id in _of(old, setting))} - broken
+        if broken.issuperset(single) and len(packs) == 1 and packs[0].entries.keys() == ids:
+            return None
+        runs = {id: run for id in sorted(ids) if (run := store.find(id)) is not None}
+        with suppress(MissingRun):
+            return _in_place_of(store, runs, read, [*packs, *single.values()], {*runs, *written})
+
+
+def _in_place_of(
+    store: Store,
+    runs: Mapping[str, Stored],
+    read: Callable[[str], RunResult],
+    replaced: Iterable[RunFile],
+    written: Set[str],
+) -> RunFile | None:
+    """Write a pack of these runs, and remove the files all of whose runs are in this pack or in others (`written`)."""
+    leaving = [file for file in replaced if file.entries.keys() <= written and not file.unfit]
+    return runfile.rewrite(store.packs.folder, list(runs.values()), read, leaving) if runs else None
+
+
+def _changed(store: Store, single: Mapping[str, RunFile]) -> dict[str, Path]:
     """Finished runs that have other scores in a pack than in files of their own, by id, with the pack."""
     found = {}
     for old in store.packs.all():
-        for id in old.entries.keys() & own.keys():
-            runs = old.entries[id], own[id].entries[id]
+        for id in old.entries.keys() & single.keys():
+            runs = old.entries[id], single[id].entries[id]
             sums = {run.checksum for run in runs if run.failure is None}
             if len(sums - {None}) > 1:
                 found[id] = old.path
@@ -82,36 +111,11 @@ def _singles(store: Store, ids: Collection[str] | None) -> dict[str, dict[str, R
     return found
 
 
-def _write(store: Store, setting: str, own: Collection[str]) -> tuple[Pack | None, Sequence[Pack]]:
-    """A new pack of this setting's packed runs and `own`, and the packs it was made from; None: nothing to change."""
-    broken: set[str] = set()
-
-    def read(id: str) -> RunResult:
-        try:
-            return store.read(id)
-        except MissingRun:
-            broken.add(id)
-            raise
-
-    while True:  # until every run could be read: a broken one was set aside, with a warning, and costs no other
-        packs = [old for old in _mergeable(store) if _of(old, setting)]
-        ids = sorted({*own, *(id for old in packs for id in _of(old, setting))} - broken)
-        if broken.issuperset(own) and len(packs) == 1 and packs[0].entries.keys() == set(ids):
-            return None, packs
-        runs = [run for id in ids if (run := store.find(id)) is not None]
-        if not runs:
-            return None, packs
-        try:
-            return packfile.write(store.packs.folder, runs, read), packs
-        except MissingRun:
-            continue
-
-
-def _of(pack: Pack, setting: str) -> list[str]:
+def _of(pack: RunFile, setting: str) -> list[str]:
     return [id for id, run in pack.entries.items() if run.spec.setting() == setting]
 
 
-def _mergeable(store: Store) -> list[Pack]:
+def _mergeable(store: Store) -> list[RunFile]:
     """The packs that may be replaced.
 
     The others hold what is not read and would be lost, or a run that has other scores in another pack.

@@ -1,4 +1,4 @@
-"""Which process this is, on which machine, and whether a process that said the same of itself still lives.
+"""Identity of a process on a machine, by which others can tell if it still lives.
 
 A process id alone says nothing: it is given again, and containers count their own.
 """
@@ -32,21 +32,21 @@ class Process:
     pid: int
     started: str
 
-    def said(self) -> dict[str, Any]:
-        """What `read` reads."""
+    def fields(self) -> dict[str, Any]:
+        """Return the fields as a dictionary, which `read` takes."""
         return asdict(self)
 
     @classmethod
-    def read(cls, said: Any) -> Process | None:
-        """The process that said this of itself; None if this is nothing that one would say."""
-        fields = {"host": str, "boot": str, "space": str, "pid": int, "started": str}
-        if not isinstance(said, dict) or any(not isinstance(said.get(name), kind) for name, kind in fields.items()):
+    def read(cls, found: Any) -> Process | None:
+        """Parse the fields of a process; None if they are none."""
+        kinds = {"host": str, "boot": str, "space": str, "pid": int, "started": str}
+        if not isinstance(found, dict) or any(not isinstance(found.get(name), kind) for name, kind in kinds.items()):
             return None
-        return cls(**{name: said[name] for name in fields})
+        return cls(**{name: found[name] for name in kinds})
 
     @property
     def gone(self) -> bool:
-        """Whether it is sure to have ended. False also where that cannot be known from here."""
+        """True if it has certainly ended; False also where that cannot be known from here."""
         if not self.boot or not self.space or (self.boot, self.space) != (_boot(), _space()):
             return False
         return not self.started or _started(self.pid) != self.started
@@ -61,7 +61,7 @@ def here() -> Process:
 
 
 def host_name() -> str:
-    """What this machine's files are told by, in letters, digits and hyphens: containers of one name are several."""
+    """Name of this machine in file names, in letters, digits and hyphens; containers of one name differ."""
     space = re.sub(r"[^0-9]", "", _space())
     return re.sub(r"[^A-Za-z0-9-]", "-", _HOST) + (f"-{space}" if space else "")
 

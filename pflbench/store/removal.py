@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.store import files, models, packfile
-from pflbench.store.packfile import Pack
+from pflbench.store import files, models, runfile
+from pflbench.store.runfile import RunFile
 from pflbench.store.store import Store
 
 
@@ -56,18 +56,17 @@ def _meant(path: Path, only: Path | None) -> bool:
     return only is None or (only.exists() and path.samefile(only))
 
 
-def _without(store: Store, pack: Pack, leaving: Collection[str]) -> Path | None:
+def _without(store: Store, pack: RunFile, leaving: Collection[str]) -> Path | None:
     """Replace a pack by one without these runs; None if it has no others."""
     if unread := [*pack.foreign, *pack.unfit]:
         raise StoreError(f"{str(pack.path)!r} holds runs that cannot be read ({unread[0]}): it stays as it is.")
 
     def read(id: str) -> RunResult:
-        result = store.packs.read(pack, id)
+        result = store.packs.read(pack.entries[id])
         if result is None:
             raise StoreError(f"{str(pack.path)!r} is not what it was: nothing was removed from it. Try again.")
         return result
 
     staying = [run for id, run in pack.entries.items() if id not in leaving]
-    rest = packfile.write(store.packs.folder, staying, read).path if staying else None
-    files.unlink(pack.path)
-    return rest
+    rest = runfile.rewrite(store.packs.folder, staying, read, [pack])
+    return rest.path if rest else None

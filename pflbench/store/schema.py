@@ -30,7 +30,7 @@ from pflbench.store.columns import Metrics, Scores, Words, metrics_of, scores_of
 from pflbench.store.header import Stored, Unfit, encoded, metadata, sealed
 
 OPEN = 64
-"""How many packs are held open at a time, at most."""
+"""Packs that are held open at a time, at most."""
 SCORES = pa.schema(
     [
         ("stage", pa.string()),
@@ -161,7 +161,7 @@ def checksum(result: RunResult) -> str:
 
 _REAL = {"loss_sum", "accuracy", "value"}
 _ROUNDING = 1e-6
-"""How far outside of 0 to 1 an accuracy may lie: a mean over batches rounds."""
+"""Distance from [0, 1] that an accuracy may have: a mean over batches rounds."""
 
 
 def _check(run: Stored, result: RunResult) -> None:
@@ -175,7 +175,7 @@ def _check(run: Stored, result: RunResult) -> None:
 
 
 def _problem(scores: Mapping[str, Any], clients: int) -> str:
-    """What is wrong with a run's scores, by column; empty if nothing is."""
+    """Problem of a run's scores, given by column; empty if there is none."""
     accuracy, client, round, step = (scores[name] for name in ("accuracy", "client", "round", "step"))
     if not (accuracy.min() >= -_ROUNDING and accuracy.max() <= 1 + _ROUNDING):  # also of NaN
         return "an accuracy is no share"
@@ -232,7 +232,7 @@ def from_rows(table: pa.Table, runs: Sequence[Stored]) -> list[RunResult]:
 
 
 def belong(ids: pa.ChunkedArray, runs: Sequence[Stored]) -> bool:
-    """Whether rows with these run ids are those of these runs, one run's after the other's."""
+    """True if rows with these run ids are those of these runs, one run's after the other's."""
     coded = ids.combine_chunks().dictionary_encode()
     places = {id: place for place, id in enumerate(coded.dictionary.to_pylist())}
     expected = np.repeat([places.get(run.spec.id, -1) for run in runs], [run.rows for run in runs])

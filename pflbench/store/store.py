@@ -1,4 +1,4 @@
-"""Find, read and write runs. A crash leaves nothing or a whole file; a broken file is set aside and named."""
+"""Store of runs: find, read and write. A crash leaves nothing or a whole file; a damaged one is set aside and named."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import files, runfile
-from pflbench.store.folder import Packs, Singles
+from pflbench.store.folder import Folder
 from pflbench.store.footers import Footers
 from pflbench.store.header import Stored
-from pflbench.store.packfile import Pack
+from pflbench.store.runfile import RunFile
 
 _PROBE = bytes(64 * 1024)
 
@@ -40,27 +40,40 @@ StoredRuns = list[Stored]
 class Store:
     """The runs under a results folder: `<root>/runs/<id>.parquet` each, or many in `<root>/packs/*.parquet`.
 
-    A run in a file of its own goes before a packed one, but a finished run before a failed one. Creates nothing
-    before a write. `packed`: whether packs are looked into; else only runs in files of their own are there. `mends`:
-    whether broken files are renamed; `remembered`: whether footers are, for other processes.
+    A run by itself goes before a packed one, but a finished run before a failed one. Creates nothing before a write.
+
+    Args:
+        root: The results folder.
+        packed: Look into packs, too.
+        mends: Rename damaged files.
+        remembered: Remember footers for other processes.
+        packaged: A folder of packs that came with pflbench; its runs are there where the results folder has none.
     """
 
-    def __init__(self, root: Path, packed: bool = True, mends: bool = True, remembered: bool = True) -> None:
+    def __init__(
+        self,
+        root: Path,
+        packed: bool = True,
+        mends: bool = True,
+        remembered: bool = True,
+        packaged: Path | None = None,
+    ) -> None:
         self.root = Path(root)
         self.runs = self.root / "runs"
         self._footers = Footers(self.root, remembered)
-        self.singles = Singles(self.runs, self._footers, mends=mends)
-        self.packs = Packs(self.root / "packs", self._footers, packed, mends)
+        self.singles = Folder(self.runs, self._footers, packed=False, mends=mends)
+        self.packs = Folder(self.root / "packs", self._footers, packed=True, seen=packed, mends=mends)
+        self.folders = [self.singles] + [self.packs] * packed
+        self._packaged: Folder | None = None
+        if packaged is not None:
+            self._packaged_footers = Footers(packaged.parent)
+            self._packaged = Folder(packaged, self._packaged_footers, packed=True, mends=False)
+            self.folders.append(self._packaged)
         self._checksums: dict[tuple[Path, files.Identity, str], str | None] = {}
 
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Those that hold runs, beside which it is noted who asked for them."""
-        return (self.runs, self.packs.folder) if self.packs.seen else (self.runs,)
-
     def path(self, id: str) -> Path:
-        """Where a run of this id is written; it may be packed later."""
-        return self.singles.path(id)
+        """Path to which a run of this id is written; it may be packed later."""
+        return self.runs / f"{id}.parquet"
 
     def check_writable(self, ids: Iterable[str] = ()) -> None:
         """Create the folder and write a probe: hours of training must not end at a full or read-only disk.
@@ -76,10 +89,10 @@ class Store:
 
     def check_place(self, id: str) -> None:
         """Raise `StoreError` if a file that is not to be replaced has the place of the run of this id."""
-        files.check_place(self.path(id), runfile.RunFile)
+        runfile.check_place(self.path(id))
 
     def status(self, id: str) -> Literal["missing", "done", "failed"]:
-        """Whether the run is there, from its metadata alone. A corrupt file is set aside and counts as missing."""
+        """State of a run, from its metadata alone. A damaged file is set aside and counts as missing."""
         stored = self.find(id)
         if stored is None:
             return "missing"
@@ -99,18 +112,19 @@ class Store:
         return path
 
     def find(self, id: str) -> Stored | None:
-        """The run as its metadata describes it; None if there is none that can be read."""
-        file = self.singles.find(id)  # first: what is being packed leaves its file once the pack is there
-        single = file.entries[id] if file else None
+        """Return a run as its metadata describe it; None if there is none that can be read."""
+        single = self.singles.find(id)  # first: what is being packed leaves its file once the pack is there
         if single is not None and single.failure is None:
             return single
-        pack = self.packs.find(id)
-        packed = pack.entries[id] if pack else None
-        return single if packed is None or not _goes_before(packed, single) else packed
+        packed = self.packs.find(id)
+        found = packed if packed is not None and _goes_before(packed, single) else single
+        if found is None and self._packaged and (run := self._packaged.find(id)):
+            return run._replace(packaged=True)
+        return found
 
     def read(self, id: str) -> RunResult:
-        """The whole run. Raises `MissingRun` if there is none that can be read."""
-        for _ in range(3):  # between finding and reading it may be packed, and packed again; a broken one is set aside
+        """Return the whole run. Raises `MissingRun` if there is none that can be read."""
+        for _ in range(3):  # between finding and reading it may be packed, and packed again; a damaged one is set aside
             stored = self.find(id)
             if stored is None:
                 break
@@ -120,33 +134,28 @@ class Store:
         raise MissingRun(f"There is no run {id} in {str(self.root)!r}.")
 
     def fetch(self, stored: Stored) -> RunResult:
-        """The whole of a run that `list` described: from where it was then, without looking through all packs again.
+        """Return the whole of a run that `list` described, without looking through all packs again.
 
-        Raises `MissingRun` if it is not there any more, and nowhere else.
+        Raises `MissingRun` if it is gone from its file, and is nowhere else.
         """
         return self._read(stored) or self.read(stored.spec.id)
 
     def fetch_several(self, runs: Iterable[Stored]) -> dict[str, RunResult]:
-        """Those of these runs, as `list` described them, that lie in packs and can be read at once, by id."""
+        """Return those of these runs, as `list` described them, that lie in packs and can be read at once, by id."""
         of: dict[Path, list[str]] = {}
         for run in runs:
             of.setdefault(run.path, []).append(run.spec.id)
         found = dict[str, RunResult]()
         for path, ids in of.items():
-            found |= self._read_several(path, ids)
+            found |= self.folder_of(path).read_several(path, ids)
         return found
 
-    def _read_several(self, path: Path, ids: Sequence[str]) -> dict[str, RunResult]:
-        pack = self.packs.known.get(path)
-        return self.packs.read_several(pack, pack.entries.keys() & ids) if pack else {}
-
     def _read(self, stored: Stored) -> RunResult | None:
-        id = stored.spec.id
-        if stored.path == self.path(id):
-            file = self.singles.known.get(stored.path) or self.singles.find(id)
-            return self.singles.read(file, id) if file else None
-        pack = self.packs.known.get(stored.path) or self.packs.find(id)
-        return self.packs.read(pack, id) if pack and id in pack.entries else None
+        return self.folder_of(stored.path).read(stored)
+
+    def folder_of(self, path: Path) -> Folder:
+        """Return the folder that a file of runs lies in."""
+        return next(folder for folder in self.folders if folder.folder == path.parent)
 
     def list(self) -> StoredRuns:
         """Every readable run whose method still has the name it had then, sorted by id; warns of the others."""
@@ -158,10 +167,14 @@ class Store:
         return [run for run in every if renamed(run.spec) is None]
 
     def every(self) -> dict[str, Stored]:
-        """Every readable run by its id."""
-        found = {id: run for file in self.singles.all() for id, run in file.entries.items()}
-        for pack in self.packs.all():
-            found |= {id: run for id, run in pack.entries.items() if _goes_before(run, found.get(id))}
+        """Return every readable run by its id."""
+        found = dict[str, Stored]()
+        for file in (*self.singles.all(), *self.packs.all()):
+            found |= {id: run for id, run in file.entries.items() if _goes_before(run, found.get(id))}
+        if self._packaged:
+            for id, run in ((id, run) for pack in self._packaged.all() for id, run in pack.entries.items()):
+                found.setdefault(id, run._replace(packaged=True))
+            self._packaged_footers.keep()
         return found
 
     def conflicts(self) -> dict[str, Sequence[Path]]:
@@ -169,7 +182,7 @@ class Store:
 
         By id, these packs; the first is the one that is shown. All stay as they are until the user removes a copy.
         """
-        holding: dict[str, list[Pack]] = {}
+        holding: dict[str, list[RunFile]] = {}
         for pack in self.packs.all():
             for id, run in pack.entries.items():
                 if run.failure is None:
@@ -186,14 +199,14 @@ class Store:
                 warnings.warn(say, OtherScores, stacklevel=3)
         return found
 
-    def _checksum(self, pack: Pack, id: str) -> str | None:
+    def _checksum(self, pack: RunFile, id: str) -> str | None:
         """`schema.checksum` of a pack's run; None if it cannot be read."""
         from pflbench.store import schema
 
         key = pack.path, pack.footer.identity, id
         if key not in self._checksums:
             known = pack.entries[id].checksum
-            result = self.packs.read(pack, id) if known is None else None
+            result = self.packs.read(pack.entries[id]) if known is None else None
             self._checksums[key] = known if result is None else schema.checksum(result)
         return self._checksums[key]
 

@@ -55,6 +55,7 @@ def data(page: str) -> Any:
     return json.loads(found[1])
 
 
+@pytest.mark.slow
 def test_the_committed_tables_stand_on_one_page(cli: Any, folder: Path) -> None:
     store = ("--results", str(ROOT / "results"))
     assert cli("report", *store, "--format", "html", "-o", "page.html").code == 0

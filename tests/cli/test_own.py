@@ -192,7 +192,7 @@ def test_the_sources_are_stored(cli, folder: Path) -> None:
 def test_lists_tell_versions_and_contents_apart(cli, folder: Path) -> None:
     lab(folder)
     method = method_file(folder / "foo.py")
-    assert cli("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0").code == 0
+    assert cli("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0", "-m", "fedavg").code == 0
     assert "_version" not in cli("ls", "runs").out and "unchecked" not in cli("ls", "runs").out
     assert cli(*RUN, "--seeds", "0").code == 0
     EDITS["arrays"](folder)
@@ -216,6 +216,7 @@ def test_lists_tell_versions_and_contents_apart(cli, folder: Path) -> None:
     assert {"unchecked", *told} <= set(cli("ls", "runs").out.splitlines()[0].split())
 
 
+@pytest.mark.slow
 def test_workers_find_the_files_too(cli, folder: Path) -> None:
     lab(folder / "sub")
     shutil.move(folder / "sub/data", folder / "data")
@@ -360,6 +361,7 @@ def test_every_verb_takes_them(cli, folder: Path) -> None:
     assert explained.code == 0 and "4 clients: 4 train." in explained.out
 
 
+@pytest.mark.slow
 def test_a_module_elsewhere_on_the_import_path_makes_new_runs(folder: Path) -> None:
     lab(folder)
     (folder / "lib").mkdir()

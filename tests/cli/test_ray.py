@@ -16,7 +16,7 @@ import pytest
 from cli_kit import METHOD, start
 
 from pflbench.names import code
-from pflbench.running import luggage
+from pflbench.running.actor import pack_code, unpack_code
 from pflbench.running.local import cores
 from pflbench.store import Store
 from pflbench.units import count
@@ -139,13 +139,13 @@ def test_a_user_s_code_is_the_same_where_it_is_laid_out(tmp_path: Path, monkeypa
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(str(path))
     places = {"methods": f"{home / 'own' / 'method.py'}:Foo", "datasets.path": "/data"}
-    packed, version = luggage.pack(places), code(places["methods"]).version
+    packed, version = pack_code(places), code(places["methods"]).version
     assert len(packed["methods"]) >= 5
     monkeypatch.undo()
     for folder in (home, path):
         folder.rename(folder.with_suffix(".gone"))
     monkeypatch.setattr("sys.path", [*__import__("sys").path])
-    found = luggage.unpack(packed, places, tmp_path / "there")
+    found = unpack_code(packed, places, tmp_path / "there")
     assert found["datasets.path"] == "/data" and found["methods"].startswith(str(tmp_path / "there"))
     assert code(found["methods"]).version == version
 
@@ -155,7 +155,7 @@ def test_code_is_laid_out_in_its_folder_only(tmp_path: Path, name: str) -> None:
     packed = {"methods": {"": "foo.py:Foo", "foo.py": "", name: "x = 1"}}
     folder = tmp_path / "a" / "b"
     try:
-        luggage.unpack(packed, {}, folder)
+        unpack_code(packed, {}, folder)
     except Exception as error:
         assert "lies nowhere" in str(error)
     inside = set(tmp_path.rglob("*.py"))

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from cli_kit import stored
 
-from pflbench.store import Store, claims
-from pflbench.store.claims import Claims, Pace
+from pflbench.store import Store, leases
+from pflbench.store.leases import Leases, Pace
 from pflbench.store.process import Process
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -26,9 +26,9 @@ SHARDS = ("run", "-s", "tiny.toml", "--column", "shards")
 LOGGING = """
 import os, sys
 from pflbench.running import local
-from pflbench.store import claims
+from pflbench.store import leases
 real = local.run_task
-claims.PACE = claims.PACE._replace(poll=0.2)
+leases.PACE = leases.PACE._replace(poll=0.2)
 
 def logged(task, *more):
     with open("starts.log", "a") as log:
@@ -70,7 +70,7 @@ def scores(results: Path) -> dict[str, object]:
     return {run.spec.id: store.read(run.spec.id).scores for run in store.list()}
 
 
-def claim_of_a_dead_host(results: Path, id: str) -> Path:
+def lease_of_a_dead_host(results: Path, id: str) -> Path:
     folder = results / "claims"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{id}.claim"
@@ -110,9 +110,9 @@ def test_a_killed_terminal_s_runs_are_taken_over(cli, folder: Path) -> None:
     assert not list((folder / "results" / "claims").glob("*.claim"))
 
 
-def test_a_claim_left_by_a_dead_host_is_waited_for_and_taken(cli, folder: Path, monkeypatch) -> None:
-    monkeypatch.setattr(claims, "PACE", Pace(beat=0.05, look=0.1, patience=0.5, poll=0.05))
-    left = [claim_of_a_dead_host(folder / "results", id) for id in ids(folder)]  # so that there is nothing else to do
+def test_a_lease_left_by_a_dead_host_is_waited_for_and_taken(cli, folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(leases, "PACE", Pace(beat=0.05, patience=0.5, poll=0.05))
+    left = [lease_of_a_dead_host(folder / "results", id) for id in ids(folder)]  # so that there is nothing else to do
     result = cli(*SHARDS)
     assert result.code == 0 and not result.err
     assert result.out.count("Waiting for 4 runs that others train (process 1 on gone).") == 1
@@ -122,9 +122,9 @@ def test_a_claim_left_by_a_dead_host_is_waited_for_and_taken(cli, folder: Path, 
 
 def test_what_another_finishes_meanwhile_is_not_trained_again(cli, folder: Path, monkeypatch) -> None:
     assert cli(*SHARDS, "-r", "other").code == 0
-    real, seen = Claims.take, []
+    real, seen = Leases.take, []
 
-    def take(self: Claims, wanted: list[str], partly: bool = False) -> list[str]:
+    def take(self: Leases, wanted: list[str], partly: bool = False) -> list[str]:
         seen.append(wanted)
         if len(seen) == 2:  # one run was trained here; another terminal finishes all others
             for path in (folder / "other" / "runs").glob("*.parquet"):
@@ -132,7 +132,7 @@ def test_what_another_finishes_meanwhile_is_not_trained_again(cli, folder: Path,
                     there.write_bytes(path.read_bytes())
         return real(self, wanted, partly)
 
-    monkeypatch.setattr(Claims, "take", take)
+    monkeypatch.setattr(Leases, "take", take)
     result = cli(*SHARDS)
     assert result.code == 0 and result.out.count("done by another") == 3
     assert "4 runs finished, 0 failed; 3 of them by others." in result.out
@@ -164,7 +164,7 @@ def test_whoever_slept_keeps_what_is_stored(cli, folder: Path, monkeypatch) -> N
     assert scores(folder / "results") == kept and all(again[name][1] != other[name][1] for name in other)
 
 
-def test_ctrl_c_gives_claims_back(folder: Path) -> None:
+def test_ctrl_c_gives_leases_back(folder: Path) -> None:
     one = terminal(folder, *SHARDS, "--seeds", "0-49", "--jobs", "2")
     assert one.stdout
     while "  1/100]" not in one.stdout.readline():
@@ -246,5 +246,5 @@ def test_a_folder_that_becomes_read_only(cli, folder: Path, small_disk: Path, mo
 
 def test_the_process_of_a_claim_is_told(folder: Path) -> None:
     process = Process("kite", "b", "p", 12, "3")
-    assert Process.read(process.said()) == process and str(process) == "process 12 on kite"
+    assert Process.read(process.fields()) == process and str(process) == "process 12 on kite"
     assert Process.read({"host": "kite"}) is None and Process.read(3) is None

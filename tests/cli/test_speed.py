@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pflbench.errors import PflbenchError
-from pflbench.running import records
+from pflbench.running import machine
 
 
 @pytest.fixture(autouse=True)
@@ -40,14 +40,14 @@ def test_the_engine_races_the_careful_loop(cli, folder: Path) -> None:
     assert {c["ready"]["parameters"] for c in contenders.values()} == {79510, None}
     shares = {row["contender"]: row["share_of_matmul"] for row in document["networks"]["mlp"]["rows"]}
     assert shares["careful-1"] is None and shares["engine-1"]["median"] > 0
-    assert not records.file().exists(), "tiny numbers are no measurements"
+    assert not machine.file().exists(), "tiny numbers are no measurements"
 
 
 def test_each_network_is_printed_and_kept_as_soon_as_it_is_done(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ends it in the middle costs the networks only that were not measured yet."""
-    from pflbench.speed import measuring
+    from pflbench.speed import results
 
-    real, networks = measuring.time_all, []
+    real, networks = results.time_all, []
 
     def time_all(*given, **options):
         networks.append(given)
@@ -55,13 +55,13 @@ def test_each_network_is_printed_and_kept_as_soon_as_it_is_done(cli, monkeypatch
             raise PflbenchError("The second one died.")
         return real(*given, **options)
 
-    monkeypatch.setattr(measuring, "time_all", time_all)
-    monkeypatch.setattr(measuring, "FOREIGN", 100.0)  # whatever else this machine does
+    monkeypatch.setattr(results, "time_all", time_all)
+    monkeypatch.setattr(results, "FOREIGN", 100.0)  # whatever else this machine does
     monkeypatch.setattr("pflbench.speed.contenders.Options.rehearsal", False)
     told = cli(*TINY, "-n", "lenet", "--cores", "1")
     assert told.code == 1 and "The second one died." in told.err
     assert "mlp · 2 clients" in told.out and "lenet" not in told.out
-    assert set(records.measured()) == {"mlp"}
+    assert set(machine.measured()) == {"mlp"}
 
 
 def test_a_stack_can_be_raced_on_a_processor_and_printed_as_json(cli) -> None:
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_said_at_once(
     def time_all(*_: object, **__: object) -> None:
         raise AssertionError("something was timed")
 
-    monkeypatch.setattr("pflbench.speed.measuring.time_all", time_all)
+    monkeypatch.setattr("pflbench.speed.results.time_all", time_all)
     done = cli("speed", "--device", "cpu", *arguments)
     assert done.code == 2 and message in done.err
 

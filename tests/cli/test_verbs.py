@@ -22,8 +22,7 @@ from pflbench.errors import UsageError
 from pflbench.report.methods import describe_method
 from pflbench.report.stored import named
 from pflbench.result import RunResult
-from pflbench.running.machine import processor
-from pflbench.running.records import Gradient, keep
+from pflbench.running.machine import Gradient, keep, processor
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -62,7 +61,7 @@ def test_plan_measures_what_it_does_not_know(cli, monkeypatch: pytest.MonkeyPatc
     first = cli("plan", *SHORT)
     assert first.err.startswith("Measuring on one core how long training takes (cnn2): about 1 s. --no-measure")
     assert re.search(r"shards +fedavg +2 +0 +2 +\d+ s +measured", first.out) and "unknown" not in first.out.lower()
-    monkeypatch.setattr("pflbench.running.measuring._gradient", lambda spec: 1000.0)
+    monkeypatch.setattr("pflbench.running.estimate._gradient", lambda spec: 1000.0)
     again = cli("plan", *SHORT)
     assert again.err == "" and again.out == first.out, "what was measured is kept"
     other = cli("plan", *SHORT, "--precision", "fp64")

@@ -8,7 +8,7 @@ import pytest
 from cli_kit import METHOD, start, stored
 
 from pflbench.running import local
-from pflbench.running.task import Place, Task
+from pflbench.running.task import Environment, Task
 from pflbench.testing import tiny_spec
 
 pytestmark = pytest.mark.slow
@@ -74,9 +74,9 @@ def test_a_run_whose_workers_are_killed_twice_is_given_up(folder: Path) -> None:
 def test_what_died_on_a_device_is_tried_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """With several devices the slots are dealt to them in turn, and a run's second try is in another slot."""
     pool = local._Pool(
-        local.Shared([]), [], [Place(Path(), Path(), f"cuda:{k}") for k in range(2)], 3, print, False, True
+        local.Shared([]), [], [Environment(Path(), Path(), f"cuda:{k}") for k in range(2)], 3, print, False, True
     )
-    served: list[Place] = []
+    served: list[Environment] = []
 
     class Served:
         def __enter__(self) -> tuple[None, None]:

@@ -29,7 +29,7 @@ from pflbench.cli import main as cli
 from pflbench.report.reading import readable
 from pflbench.selection import selection
 from pflbench.store import Store, schema
-from pflbench.store.claims import Claims
+from pflbench.store.leases import Leases
 from pflbench.store.packing import pack
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
@@ -214,7 +214,7 @@ def built_in() -> dict[str, list[str]]:
 
 
 def described() -> dict[str, str]:
-    """Digest of the options of everything built in: names, types, defaults, ranges and stages, not their help."""
+    """Digest of the options of everything built in: names, types, defaults, ranges and stages, not help or order."""
     found = {}
     for kind, them in names.BUILT_IN.items():
         for name in them:
@@ -223,7 +223,7 @@ def described() -> dict[str, str]:
                 f"{key} {one.type} {'required' if one.default is catalog.REQUIRED else repr(one.default)} {one.choices} {one.range} {one.added}"
                 for key, one in info.fields.items()
             ]
-            found[f"{kind} {name}"] = digest(*fields, str(info.version), str(getattr(info, "stages", "")))
+            found[f"{kind} {name}"] = digest(*sorted(fields), str(info.version), str(getattr(info, "stages", "")))
     return found
 
 
@@ -242,16 +242,16 @@ def user_runs() -> dict[str, str]:
 def files() -> dict[str, list[str]]:
     """Paths that a run leaves in a results folder: while it is made, when it is stored, and when it is packed."""
     run = Store(KEPT).list()[0].spec
-    with tempfile.TemporaryDirectory() as folder, Claims(Path(folder)) as claims:
+    with tempfile.TemporaryDirectory() as folder, Leases(Path(folder)) as leases:
         store, root = Store(Path(folder)), Path(folder)
 
         def there() -> list[str]:
             paths = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
             return sorted(re.sub(r"[0-9a-f]{32}", "TOKEN", str(path)) for path in paths)
 
-        claims.take([run.id])
+        leases.take([run.id])
         found = {"made": there()}
-        claims.release([run.id])
+        leases.release([run.id])
         store.write(Store(KEPT).read(run.id))
         found["stored"] = there()
         pack(store)

@@ -8,7 +8,7 @@ import pytest
 
 from pflbench.catalog import complete, describe
 from pflbench.running import provenance
-from pflbench.running.task import Place, Task, run_task
+from pflbench.running.task import Environment, Task, run_task
 from pflbench.spec import MethodSpec, Named, RunSpec, Scoring
 from pflbench.store.store import Store
 from pflbench.testing import tiny_spec
@@ -40,7 +40,7 @@ def spec(seed: int) -> RunSpec:
 def task_on_the_second(folder: Path) -> None:
     """Two seeds together, under a limit; the limit is the process's own again afterwards."""
     specs = (spec(0), spec(1))
-    place = Place(folder / "gpu", folder, device="cuda:1", execution="vectorized", memory_limit=LIMIT)
+    place = Environment(folder / "gpu", folder, device="cuda:1", execution="vectorized", memory_limit=LIMIT)
     with pretended(ALL, count=True) as gpu:
         done = run_task(Task(specs), place)
     assert [(d.status, d.message) for d in done] == [("done", "")] * 2, done

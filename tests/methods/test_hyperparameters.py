@@ -26,16 +26,19 @@ LETTERS = {"alpha", "mu"}
 """Letters that the papers use for different things."""
 
 
-def test_no_hyperparameter_is_declared_twice() -> None:
-    """Two declarations of one name are of different types: an option in one method, a must in another."""
-    declared = defaultdict(list)
+def test_a_hyperparameter_means_the_same_wherever_it_is_declared() -> None:
+    """Declarations of one name and type agree in all but the default; other types are a must and an option."""
+    declared, names = defaultdict[tuple[str, str], set[str]](set), set[str]()
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
                 if ast.unparse(node.value.func) == "hyper":
-                    declared[ast.unparse(node.target)].append(ast.unparse(node.annotation))
-    assert len(declared) > 30
-    assert [n for n, types in declared.items() if len(set(types)) < len(types) and n not in LETTERS] == []
+                    name, (_, *rest) = ast.unparse(node.target), node.value.args
+                    said = [ast.unparse(part) for part in (*rest, *(one.value for one in node.value.keywords))]
+                    declared[name, ast.unparse(node.annotation)].add(" ".join(said))
+                    names.add(name)
+    assert len(names) > 30
+    assert [name for (name, _), said in declared.items() if len(said) > 1 and name not in LETTERS] == []
 
 
 def test_a_class_changes_inherited_defaults_and_no_others() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shipped import load, with_rows
 from table_kit import with_cells
 
 from pflbench.report.appendix import Appendix
@@ -25,14 +26,14 @@ from pflbench.selection import EVERYTHING
 from pflbench.store import ShownStore, Store
 from pflbench.suite.cells import Reference
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, load
+from pflbench.suite.load import read
 from pflbench.suite.own import Own
 
 if TYPE_CHECKING:
     from conftest import Build, Personal
 
 NASTY = r"""100 % of {a_b} & #1 ~ ^2 \ $x$ <b> "q" 'r' `s` -- [t] * § Ünïcødé Łódź α = λΩο ² → ᵍ 数 é"""
-HEADED = [name for name in available() if (document := load(name).document()).row and document.column]
+HEADED = [name for name in with_rows() if read(name).document().column]
 
 
 @pytest.fixture

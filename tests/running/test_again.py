@@ -10,7 +10,7 @@ import pytest
 from pflbench.catalog import complete, describe
 from pflbench.result import RunResult, Score
 from pflbench.running.again import apart
-from pflbench.running.task import Place, Task, run_task
+from pflbench.running.task import Environment, Task, run_task
 from pflbench.spec import MethodSpec, Named, Scoring
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
@@ -39,7 +39,7 @@ def test_a_run_made_again_for_more_scores(tmp_path: Path, changed: bool) -> None
     shards = Named(name="shards", options={"shards": 180})
     setting = {"dataset": "digits", "partition": shards, "model": "cnn2", "clients": 90, "query": 0.2, "tail": "drop"}
     spec = tiny_spec(method=method, rounds=4, cohort=2, batch=10, scoring=Scoring(), **setting)
-    place, store = Place(tmp_path, tmp_path), Store(tmp_path)
+    place, store = Environment(tmp_path, tmp_path), Store(tmp_path)
     (first,) = run_task(Task((spec,)), place)
     assert first.status == "done"
     stored = store.read(spec.id)

@@ -18,7 +18,7 @@ from pflbench.catalog import complete, describe
 from pflbench.result import RunResult
 from pflbench.running import checkpoint, stopping
 from pflbench.running.checkpoint import Unusable
-from pflbench.running.task import Place, Task, run_task
+from pflbench.running.task import Environment, Task, run_task
 from pflbench.spec import Finetune, Link, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
@@ -47,8 +47,8 @@ def spec(name: str = "ditto", seed: int = 0, **fields: Any) -> RunSpec:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "results", tmp_path, evaluate_every=1, checkpoint_every=Interval(rounds=1))
+def place(tmp_path: Path) -> Environment:
+    return Environment(tmp_path / "results", tmp_path, evaluate_every=1, checkpoint_every=Interval(rounds=1))
 
 
 @pytest.fixture
@@ -68,21 +68,21 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
-def result(place: Place, one: RunSpec) -> RunResult:
+def result(place: Environment, one: RunSpec) -> RunResult:
     return Store(place.results).read(one.id)
 
 
 def undisturbed(tmp_path: Path, one: RunSpec) -> RunResult:
-    alone = Place(tmp_path / "undisturbed", tmp_path, evaluate_every=1)
+    alone = Environment(tmp_path / "undisturbed", tmp_path, evaluate_every=1)
     assert [(done.status, done.detail) for done in run_task(Task((one,)), alone)] == [("done", "")]
     return result(alone, one)
 
 
-def folders(place: Place, one: RunSpec) -> list[str]:
+def folders(place: Environment, one: RunSpec) -> list[str]:
     return sorted(path.name for path in (place.results / "checkpoints" / one.id).glob("*"))
 
 
-def test_without_the_option_a_checkpoint_is_named_and_goes_with_the_run(place: Place, stop: list[int]) -> None:
+def test_without_the_option_a_checkpoint_is_named_and_goes_with_the_run(place: Environment, stop: list[int]) -> None:
     one = spec()
     stop.append(2)
     assert run_task(Task((one,)), place) == [] and folders(place, one) == ["00000002"]
@@ -92,7 +92,7 @@ def test_without_the_option_a_checkpoint_is_named_and_goes_with_the_run(place: P
 
 
 @pytest.mark.parametrize("fields", [{}, {"after": (Link(method=MethodSpec(name="fedavg", version="1"), rounds=3),)}])
-def test_stopped_after_every_round_in_turn(tmp_path: Path, place: Place, stop: list[int], fields: Any) -> None:
+def test_stopped_after_every_round_in_turn(tmp_path: Path, place: Environment, stop: list[int], fields: Any) -> None:
     if fields:
         info = describe("fedavg")
         method = MethodSpec(name="fedavg", version=info.version, hyper=complete(info, {}))
@@ -116,7 +116,7 @@ def test_stopped_after_every_round_in_turn(tmp_path: Path, place: Place, stop: l
     assert not (place.results / "checkpoints").exists()
 
 
-def test_a_stack_of_seeds_goes_on_to_rounding(tmp_path: Path, place: Place, stop: list[int]) -> None:
+def test_a_stack_of_seeds_goes_on_to_rounding(tmp_path: Path, place: Environment, stop: list[int]) -> None:
     group, place = [spec("ditto", seed) for seed in (0, 1)], replace(place, execution="vectorized")
     stop[:] = [2]
     assert run_task(Task(tuple(group)), place) == []
@@ -129,7 +129,7 @@ def test_a_stack_of_seeds_goes_on_to_rounding(tmp_path: Path, place: Place, stop
 
 @pytest.mark.parametrize("changed", ["torch", "commit", "evaluate_every"])
 def test_what_would_compute_something_else_begins_anew(
-    tmp_path: Path, place: Place, stop: list[int], monkeypatch: pytest.MonkeyPatch, changed: str
+    tmp_path: Path, place: Environment, stop: list[int], monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     one = spec()
     stop[:] = [2]
@@ -172,7 +172,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     [*((one, False) for one in DAMAGES), *((one, True) for one in DAMAGES if one.endswith("JSON"))],
 )
 def test_a_damaged_checkpoint_is_named_and_training_begins_anew(
-    tmp_path: Path, place: Place, stop: list[int], damage: str, signed: bool
+    tmp_path: Path, place: Environment, stop: list[int], damage: str, signed: bool
 ) -> None:
     """Never a failed run, nor other scores; `signed`: the checksum is that of what lies there, by whoever wrote it."""
     one = spec()
@@ -188,7 +188,7 @@ def test_a_damaged_checkpoint_is_named_and_training_begins_anew(
     assert result(place, one).scores == undisturbed(tmp_path, one).scores
 
 
-def test_a_full_disk_costs_the_checkpoint_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_costs_the_checkpoint_only(place: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -198,7 +198,7 @@ def test_a_full_disk_costs_the_checkpoint_only(place: Place, monkeypatch: pytest
 
 
 def test_states_of_many_clients_go_to_several_files(
-    tmp_path: Path, place: Place, stop: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: Environment, stop: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "PART", 1 << 16)
     one = spec("fedrep-averaged", cohort=8)
@@ -209,7 +209,7 @@ def test_states_of_many_clients_go_to_several_files(
     assert result(place, one).scores == undisturbed(tmp_path, one).scores
 
 
-def test_seconds_add_up(place: Place, stop: list[int]) -> None:
+def test_seconds_add_up(place: Environment, stop: list[int]) -> None:
     one = spec()
     stop[:] = [2]
     run_task(Task((one,)), place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +13,13 @@ from typing import Any
 import pytest
 
 from pflbench.errors import UsageError
-from pflbench.running import cluster, slot
+from pflbench.running import cluster
+from pflbench.running.actor import Order, Slot
 from pflbench.running.execution import Execution
 from pflbench.running.local import Waiting
 from pflbench.running.sharing import Alone, Shared
-from pflbench.running.slot import Slot
-from pflbench.running.task import Place, Task
-from pflbench.store import claims
+from pflbench.running.task import Environment, Task
+from pflbench.store import leases
 from pflbench.testing import tiny_spec
 
 
@@ -51,7 +52,7 @@ class Handle:
         return Ref({"host": "there", "versions": cluster._here(), "lacks": [lacks] * len(samples)})
 
     def _train(self, order: str) -> Ref:
-        (id,) = (spec.id for spec in slot.Order.read(order).specs)
+        (id,) = (spec.id for spec in Order.read(order).specs)
         self.trained.append(id)
         value = next(self.trains)
         told = [{"id": id, "message": "over", "detail": ""}]
@@ -88,7 +89,7 @@ class Ray:
 
 
 class Others(Alone):
-    """Claims that others hold at the first so many looks."""
+    """Leases that others hold at the first so many looks."""
 
     def __init__(self, looks: int):
         self.looks = looks
@@ -106,9 +107,9 @@ def drive(monkeypatch: pytest.MonkeyPatch, *handles: Handle, tasks: int = 1, loo
     """A driver that ran, its events beside it."""
     ray, events = Ray(*handles), []
     monkeypatch.setattr(cluster, "time", SimpleNamespace(sleep=lambda _: ray.pass_by(10.0)))
-    monkeypatch.setattr(claims, "PACE", claims.PACE._replace(poll=0.0))
+    monkeypatch.setattr(leases, "PACE", leases.PACE._replace(poll=0.0))
     several = [Task((tiny_spec(seed, "fedavg"),)) for seed in range(tasks)]
-    place = Place(Path("results"), Path("data"), "cpu", "loop")
+    place = Environment(Path("results"), Path("data"), "cpu", "loop")
     shared = Shared(several, Others(looks))
     driver = cluster._Driver(ray, shared, place, Execution(executor="ray"), events.append, clock=lambda: ray.seconds)
     driver.run(len(handles))
@@ -189,16 +190,16 @@ def test_code_that_ends_its_process_is_an_error_of_its_run(tmp_path: Path, monke
     def leave(*_: object) -> None:
         raise SystemExit("I leave")
 
-    monkeypatch.setattr(slot, "run_task", leave)
-    monkeypatch.setattr("pflbench.running.slot.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("pflbench.running.actor.run_task", leave)
+    monkeypatch.setattr("pflbench.running.actor.cache_folder", lambda: tmp_path)
     actor = object.__new__(Slot)
-    actor.place, actor.lanes = Place(tmp_path, tmp_path, "cpu", "loop"), 1
+    actor.env, actor.lanes = Environment(tmp_path, tmp_path, "cpu", "loop"), 1
     found: list[Any] = []
-    before = slot.warnings.showwarning
+    before = warnings.showwarning
     listener = threading.Thread(
-        target=lambda: found.extend(actor.train(slot.Order.of(Task((tiny_spec(0, "fedavg"),))))), daemon=True
+        target=lambda: found.extend(actor.train(Order.of(Task((tiny_spec(0, "fedavg"),))))), daemon=True
     )
     listener.start()
     listener.join(20)
-    slot.warnings.showwarning = before
+    warnings.showwarning = before
     assert not listener.is_alive() and "I leave" in json.loads(found[-1]["dones"])[0]["message"]

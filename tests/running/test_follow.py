@@ -12,7 +12,7 @@ from pflbench.catalog import complete, describe
 from pflbench.errors import UsageError
 from pflbench.running.again import means
 from pflbench.running.execution import Execution
-from pflbench.running.task import Place, Task, run_task
+from pflbench.running.task import Environment, Task, run_task
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
@@ -39,7 +39,7 @@ def spec(seed: int) -> RunSpec:
 def test_every_round_of_every_run_has_a_line_and_scored_ones_their_accuracies(tmp_path: Path) -> None:
     specs, file = (spec(0), spec(1)), tmp_path / "new" / "rounds.jsonl"
     asked = {specs[0].id: {"suite": "s", "column": "c", "row": "r", "profile": "p"}}
-    place = Place(tmp_path / "results", tmp_path, execution="vectorized", evaluate_every=2, follow=str(file))
+    place = Environment(tmp_path / "results", tmp_path, execution="vectorized", evaluate_every=2, follow=str(file))
     assert [done.status for done in run_task(Task(specs, asked=asked), place)] == ["done"] * 2
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(line["run"], line["round"]) for line in lines] == [(one.id, n) for n in (1, 2, 3, 4) for one in specs]
@@ -59,7 +59,7 @@ def test_every_round_of_every_run_has_a_line_and_scored_ones_their_accuracies(tm
 
 def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    place = Place(tmp_path / "results", tmp_path, follow=str(tmp_path / "file" / "rounds.jsonl"))
+    place = Environment(tmp_path / "results", tmp_path, follow=str(tmp_path / "file" / "rounds.jsonl"))
     (done,) = run_task(Task((spec(0),)), place)
     assert done.status == "error" and done.message.startswith(f"Cannot write to '{tmp_path / 'file' / 'rounds.jsonl'}'")
 
@@ -71,7 +71,7 @@ def test_tensorboard_has_the_accuracies_of_the_lines(tmp_path: Path) -> None:
     file, board = tmp_path / "rounds.jsonl", tmp_path / "board"
     asked = {spec(0).id: {"suite": "s.toml", "column": "c", "row": "r", "profile": "p"}}
     for follow in (str(file), f"tensorboard:{board}"):
-        place = Place(tmp_path / "results", tmp_path, evaluate_every=2, follow=follow, replace=True)
+        place = Environment(tmp_path / "results", tmp_path, evaluate_every=2, follow=follow, replace=True)
         assert [done.status for done in run_task(Task((spec(0),), asked=asked), place)] == ["done"]
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     read = EventAccumulator(str(board / "s" / "c" / "r, seed 0"))
@@ -91,7 +91,9 @@ def test_mlflow_has_the_accuracies_of_the_lines(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")  # its own
         from mlflow.tracking import MlflowClient
 
-        place = Place(tmp_path / "results", tmp_path, evaluate_every=2, follow=f"mlflow:{tmp_path / 'new' / 'm.db'}")
+        place = Environment(
+            tmp_path / "results", tmp_path, evaluate_every=2, follow=f"mlflow:{tmp_path / 'new' / 'm.db'}"
+        )
         assert [done.status for done in run_task(Task((spec(0),)), place)] == ["done"]
         client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'new' / 'm.db'}")
         (run,) = client.search_runs([client.get_experiment_by_name("pflbench").experiment_id])

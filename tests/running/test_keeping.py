@@ -21,10 +21,10 @@ from pflbench.engine.batches import query_batches
 from pflbench.engine.simulate import Simulation
 from pflbench.errors import StoreError, UsageError
 from pflbench.methods.ditto import Ditto
-from pflbench.running import build, keeping
+from pflbench.running import build
 from pflbench.running.checkpoint import Checkpoints
-from pflbench.running.keeping import Unkept
-from pflbench.running.task import Place, Task, run_task
+from pflbench.running.models import Unkept
+from pflbench.running.task import Environment, Task, run_task
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Store, files, models
 from pflbench.store.merging import merge
@@ -69,8 +69,8 @@ def spec(name: str, scoring: Scoring, seed: int = 0, **changes: Any) -> RunSpec:
     return tiny_spec(seed, **{"method": method} | fields | changes)
 
 
-def place(folder: Path, **changes: Any) -> Place:
-    return Place(folder / "results", folder, keep_models=True, **changes)
+def place(folder: Path, **changes: Any) -> Environment:
+    return Environment(folder / "results", folder, keep_models=True, **changes)
 
 
 def rescored(one: RunSpec, folder: Path, results: Path) -> dict[tuple[str, int], int]:
@@ -129,7 +129,7 @@ def test_clients_with_the_same_model_share_a_file(tmp_path: Path) -> None:
 
 def test_a_finished_result_stays_and_models_are_kept_only_of_the_same_scores(tmp_path: Path) -> None:
     one, where = spec("fedavg", TUNED), place(tmp_path, replace=True)
-    run_task(Task((one,)), Place(tmp_path / "results", tmp_path))
+    run_task(Task((one,)), Environment(tmp_path / "results", tmp_path))
     path = Store(where.results).path(one.id)
     before = path.read_bytes()
     with pytest.raises(UsageError, match="pflbench run --keep-models"):
@@ -150,7 +150,7 @@ def test_a_finished_result_stays_and_models_are_kept_only_of_the_same_scores(tmp
 def test_scores_of_more_rounds_are_added_to_a_finished_result(tmp_path: Path) -> None:
     """Else it would be trained again at every command that asks for them."""
     one = spec("fedavg", TUNED)
-    run_task(Task((one,)), Place(tmp_path / "results", tmp_path))
+    run_task(Task((one,)), Environment(tmp_path / "results", tmp_path))
     before = Store(tmp_path / "results").read(one.id)
     (done,) = run_task(Task((one,)), place(tmp_path, evaluate_every=1))
     after = Store(tmp_path / "results").read(one.id)
@@ -160,7 +160,7 @@ def test_scores_of_more_rounds_are_added_to_a_finished_result(tmp_path: Path) ->
 
 
 def test_models_of_other_scores_go_with_them(tmp_path: Path) -> None:
-    one, without = spec("fedavg", TUNED), Place(tmp_path / "results", tmp_path, replace=True)
+    one, without = spec("fedavg", TUNED), Environment(tmp_path / "results", tmp_path, replace=True)
     run_task(Task((one,)), place(tmp_path))
     run_task(Task((one,)), without)  # the same scores
     load_models(one.id, without.results)
@@ -192,7 +192,7 @@ def test_a_full_disk_costs_the_models_only(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(keeping, "save_file", full)
+    monkeypatch.setattr("pflbench.running.models.save_file", full)
     one = spec("fedavg", TUNED)
     with pytest.warns(Unkept, match="are not kept: No space left on device"):
         (done,) = run_task(Task((one,)), place(tmp_path))
@@ -224,7 +224,7 @@ def test_they_go_with_their_run_and_are_merged_with_it(tmp_path: Path) -> None:
 
 def test_models_that_were_not_kept_say_what_makes_them(tmp_path: Path) -> None:
     one = spec("fedavg", TUNED)
-    run_task(Task((one,)), Place(tmp_path / "results", tmp_path))
+    run_task(Task((one,)), Environment(tmp_path / "results", tmp_path))
     with pytest.raises(UsageError, match="and with --redo always also trains finished runs again for them"):
         load_models(one.id, tmp_path / "results")
 
@@ -253,7 +253,7 @@ def test_a_checkpoint_after_the_last_round_gives_the_scores_without_models(
 
     monkeypatch.setattr(Simulation, "score", killed)
     with pytest.raises(KeyboardInterrupt):
-        run_task(Task((one,)), Place(tmp_path / "results", tmp_path, checkpoint_every=Interval(rounds=1)))
+        run_task(Task((one,)), Environment(tmp_path / "results", tmp_path, checkpoint_every=Interval(rounds=1)))
     monkeypatch.setattr(Simulation, "score", score)
     with pytest.warns(Unkept, match="from a checkpoint without them"):
         (done,) = run_task(Task((one,)), place(tmp_path, checkpoint_every=Interval(rounds=1)))
@@ -274,7 +274,7 @@ def test_models_that_cannot_be_written_leave_their_room_to_the_results(
         assert not list(tmp_path.rglob("*.safetensors"))
         return write(self, result)
 
-    monkeypatch.setattr(keeping, "save_file", half)
+    monkeypatch.setattr("pflbench.running.models.save_file", half)
     monkeypatch.setattr(Store, "write", there)
     with pytest.warns(Unkept, match="are not kept: No space left on device"):
         (done,) = run_task(Task((spec("fedavg", TUNED),)), place(tmp_path))

@@ -10,7 +10,7 @@ from test_task import spec, task
 
 from pflbench.result import RunResult
 from pflbench.running.recount import TITLE, recounting
-from pflbench.running.task import Place, run_task
+from pflbench.running.task import Environment, run_task
 from pflbench.store import Store
 from pflbench.store.packing import pack
 from pflbench.store.upgrade import upgrade
@@ -21,7 +21,7 @@ KEYS = {"client_gradients", "floats_up", "bytes_up", "floats_down", "bytes_down"
 def trained(folder: Path) -> tuple[Store, RunResult]:
     """A store with a run as it is written today."""
     one = spec(rounds=3)
-    place = Place(folder / "results", folder)
+    place = Environment(folder / "results", folder)
     assert [done.status for done in run_task(task(one), place)] == ["done"]
     store = Store(place.results)
     return store, store.read(one.id)

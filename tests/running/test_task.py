@@ -19,7 +19,7 @@ from pflbench.errors import UsageError
 from pflbench.running import build
 from pflbench.running import task as module
 from pflbench.running.local import execute
-from pflbench.running.task import Done, Place, Task, run_task
+from pflbench.running.task import Done, Environment, Task, run_task
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
@@ -51,8 +51,8 @@ def task(*specs: RunSpec) -> Task:
 def test_a_group_of_seeds_stores_what_single_runs_store(tmp_path: Path, method: str) -> None:
     specs = [spec(method, seed) for seed in (0, 1, 2)]
     single, grouped = (
-        Place(tmp_path / "single", tmp_path),
-        Place(tmp_path / "grouped", tmp_path, execution="vectorized"),
+        Environment(tmp_path / "single", tmp_path),
+        Environment(tmp_path / "grouped", tmp_path, execution="vectorized"),
     )
     for one in specs:
         assert [d.status for d in run_task(task(one), single)] == ["done"]
@@ -71,7 +71,7 @@ def statuses(dones: list[Done]) -> list[tuple[str, str]]:
 
 
 def test_what_is_no_fault_of_the_method_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(tmp_path / "results", tmp_path)
+    place = Environment(tmp_path / "results", tmp_path)
     impossible = spec(partition=Named(name="shards", options={"shards": 91}))
     ((status, message),) = statuses(run_task(task(impossible), place))
     assert status == "error" and "91 shards cannot be dealt evenly to 90 clients" in message
@@ -97,7 +97,7 @@ def test_running_out_of_memory_in_training_is_not_stored(tmp_path: Path, monkeyp
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr("pflbench.running.task.Simulation.run", simulate)
-    ((status, message),) = statuses(run_task(task(spec()), Place(tmp_path / "results", tmp_path)))
+    ((status, message),) = statuses(run_task(task(spec()), Environment(tmp_path / "results", tmp_path)))
     assert status == "error" and message.startswith("out of memory: ")
 
 
@@ -105,7 +105,7 @@ def test_nothing_starts_once_results_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("in the way")
     dones = execute(
         [task(spec(seed=0)), task(spec(seed=1))],
-        Place(tmp_path / "results", tmp_path),
+        Environment(tmp_path / "results", tmp_path),
         jobs=1,
         on_event=lambda event: None,
     )
@@ -165,8 +165,8 @@ def test_one_seed_that_cannot_be_does_not_cost_the_others(tmp_path: Path) -> Non
     }
     specs = [spec(seed=seed, **settings) for seed in range(3)]
     alone, together = (
-        Place(tmp_path / "alone", tmp_path),
-        Place(tmp_path / "together", tmp_path, execution="vectorized"),
+        Environment(tmp_path / "alone", tmp_path),
+        Environment(tmp_path / "together", tmp_path, execution="vectorized"),
     )
     expected = [done.status for one in specs for done in run_task(task(one), alone)]
     assert {"error", "done"} == set(expected), "this test needs seeds with and without a tiny client"
@@ -203,7 +203,7 @@ def test_a_process_holds_one_pool_and_lets_go_of_a_run(tmp_path: Path, monkeypat
     gc.disable()
     try:
         for seed in (0, 1, 2):
-            (done,) = run_task(task(spec(seed=seed, dataset=rotated)), Place(tmp_path / "results", tmp_path))
+            (done,) = run_task(task(spec(seed=seed, dataset=rotated)), Environment(tmp_path / "results", tmp_path))
             assert done.status == "done"
     finally:
         gc.enable()
@@ -228,7 +228,7 @@ def test_a_group_lets_go_of_its_memory_before_its_runs_are_tried_alone(
     gc.disable()
     try:
         file = str(tmp_path / "rounds.jsonl") if follow else None
-        place = Place(tmp_path / "results", tmp_path, execution="vectorized", follow=file)
+        place = Environment(tmp_path / "results", tmp_path, execution="vectorized", follow=file)
         dones = run_task(task(spec(seed=0), spec(seed=1)), place)
     finally:
         gc.enable()
@@ -240,13 +240,13 @@ def test_what_loading_leaves_is_given_back_before_training(tmp_path: Path, monke
     monkeypatch.setattr(build, "federation", lambda *args: order.append("load") or load(*args))
     monkeypatch.setattr(module, "tidy", lambda: order.append("tidy"))
     monkeypatch.setattr(Simulation, "run", lambda self: order.append("train") or train(self))
-    run_task(task(spec()), Place(tmp_path, tmp_path))
+    run_task(task(spec()), Environment(tmp_path, tmp_path))
     assert order == ["load", "tidy", "train"]
 
 
 def test_fp32_never_means_tf32(tmp_path: Path) -> None:
     torch.backends.cudnn.allow_tf32 = True
-    run_task(task(spec(precision="fp32")), Place(tmp_path, tmp_path))
+    run_task(task(spec(precision="fp32")), Environment(tmp_path, tmp_path))
     assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
 
 
@@ -264,7 +264,7 @@ def test_a_method_file_that_vanishes_while_it_runs_costs_nothing(tmp_path: Path,
     )
     file.write_text(source)
     method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
-    place = Place(tmp_path / "results", tmp_path)
+    place = Environment(tmp_path / "results", tmp_path)
     (done,) = run_task(Task((spec(method=method),), {"methods": f"{file}:Foo"}), place)
     assert not file.exists() and done.status == ("failed" if raises else "done")
     assert Store(place.results).read(done.spec.id).provenance["method_source"] == source
@@ -310,6 +310,8 @@ def test_what_is_wrong_with_a_method_is_said_in_its_own_terms(
     file = tmp_path / "foo.py"
     file.write_text(USERS.format(init=init, client=client))
     method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
-    (done,) = run_task(Task((spec(method=method),), {"methods": f"{file}:Foo"}), Place(tmp_path / "results", tmp_path))
+    (done,) = run_task(
+        Task((spec(method=method),), {"methods": f"{file}:Foo"}), Environment(tmp_path / "results", tmp_path)
+    )
     assert done.status in ("failed", "error") and "UnboundLocalError" not in done.message
     assert message in done.message

@@ -17,7 +17,7 @@ from test_code import READING
 
 from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
-from pflbench.store import CorruptFile, ShownStore, Store, packfile, runfile, schema
+from pflbench.store import CorruptFile, ShownStore, Store, runfile, schema
 from pflbench.store.header import Stored, encoded, metadata
 from pflbench.store.packing import pack
 
@@ -267,7 +267,7 @@ def another(lab: Lab, spec: RunSpec, accuracy: float) -> Path:
     """A stranger's pack with a run of this id and other scores."""
     run = result(spec, accuracy, device="elsewhere")
     folder = lab.results / "packs"
-    return packfile.write(folder, [of(run, folder)], lambda _: run).path
+    return runfile.write_pack(folder, [of(run, folder)], lambda _: run).path
 
 
 def test_two_packs_with_other_scores_of_a_run_are_named_until_one_is_removed(lab: Lab, cli: Cli) -> None:

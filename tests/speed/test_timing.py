@@ -8,13 +8,21 @@ from pathlib import Path
 import pytest
 
 from pflbench.errors import PflbenchError, UsageError
-from pflbench.running import records
+from pflbench.running import machine
 from pflbench.running.machine import processor
 from pflbench.speed.contenders import NETWORKS, Field, Options, Pairing, competing
-from pflbench.speed.measuring import measure
-from pflbench.speed.processes import Contender, Program, started
-from pflbench.speed.results import Result, better, compared, spread
-from pflbench.speed.timing import PAUSE, STARTING, Timing, Watch, expected_seconds, time_all
+from pflbench.speed.results import Result, better, compared, measure, spread
+from pflbench.speed.timing import (
+    PAUSE,
+    STARTING,
+    Contender,
+    Program,
+    Timing,
+    Watch,
+    expected_seconds,
+    started,
+    time_all,
+)
 
 # Says that n rounds took n / pace seconds, and writes down who ran when.
 FAKE = """
@@ -242,7 +250,7 @@ def test_the_document_holds_everything_raw(folder: Path, monkeypatch: pytest.Mon
     paces = {"careful-1": 50, "engine-1": 100}
     contenders = [Contender(name, name.title(), (fake(folder, name, pace),)) for name, pace in paces.items()]
     field = Field(contenders, [Pairing(("careful-1",)), Pairing(("engine-1",), ("careful-1",))])
-    monkeypatch.setattr("pflbench.speed.measuring.competing", lambda *_: field)
+    monkeypatch.setattr("pflbench.speed.results.competing", lambda *_: field)
     (result,) = measure(Options(("cnn2",), passes=2, seconds=0.01, scale="tiny"), scripts=folder)
     assert result.seconds_per_client_step == pytest.approx(1 / 1000)
     document = json.loads(json.dumps(result.document()))
@@ -289,21 +297,21 @@ def test_foreign_work_is_what_is_not_ours(tmp_path: Path) -> None:
 
 def test_measurements_are_kept_by_device_and_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert records.measured() == {}
-    one = records.Gradient(batch=30, seconds_per_client_step=0.01)
-    records.keep(processor(), {"cnn2": one, "mlp": one})
-    records.keep(processor(), {"mlp": {**one, "batch": 10}})
-    records.keep("NVIDIA H200", {"mlp": one})
-    assert {name: m["batch"] for name, m in records.measured().items()} == {"cnn2": 30, "mlp": 10}
-    assert set(records.measured("NVIDIA H200")) == {"mlp"}
-    assert [p.name for p in records.file().parent.iterdir()] == ["speed.json"]
-    records.file().write_text("{broken")
-    assert records.measured() == {}
+    assert machine.measured() == {}
+    one = machine.Gradient(batch=30, seconds_per_client_step=0.01)
+    machine.keep(processor(), {"cnn2": one, "mlp": one})
+    machine.keep(processor(), {"mlp": {**one, "batch": 10}})
+    machine.keep("NVIDIA H200", {"mlp": one})
+    assert {name: m["batch"] for name, m in machine.measured().items()} == {"cnn2": 30, "mlp": 10}
+    assert set(machine.measured("NVIDIA H200")) == {"mlp"}
+    assert [p.name for p in machine.file().parent.iterdir()] == ["speed.json"]
+    machine.file().write_text("{broken")
+    assert machine.measured() == {}
     bad = {"a": {**one, "batch": "ten"}, "b": 3, "c": {"batch": 1}, "d": {**one, "batch": 0}, "e": one}
-    records.file().write_text(json.dumps({processor(): bad, "x": "nonsense"}))
-    assert set(records.seconds_per_example()) == {"e"} and records.trials() == {}
-    records.keep("x", {"mlp": one})
-    assert set(records.measured("x")) == {"mlp"}
+    machine.file().write_text(json.dumps({processor(): bad, "x": "nonsense"}))
+    assert set(machine.seconds_per_example()) == {"e"} and machine.trials() == {}
+    machine.keep("x", {"mlp": one})
+    assert set(machine.measured("x")) == {"mlp"}
 
 
 def test_the_best_line_of_a_result_comes_from_its_own_timings(folder: Path) -> None:

@@ -40,7 +40,7 @@ from store_kit import (
 from pflbench.errors import StoreError
 from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
-from pflbench.store import CorruptFile, MissingRun, Store, files, packfile, runfile
+from pflbench.store import CorruptFile, MissingRun, Store, files, runfile
 from pflbench.store.packing import pack
 
 
@@ -224,7 +224,7 @@ def test_a_pack_of_several_settings_is_taken_apart(store: Store) -> None:
     """Another version of pflbench may draw the lines between settings elsewhere."""
     runs = two_settings(store)
     listed = store.list()
-    mixed = packfile.write(store.packs.folder, listed, store.read)
+    mixed = runfile.write_pack(store.packs.folder, listed, store.read)
     for run in listed:
         run.path.unlink()
     assert contents(store) == runs
@@ -348,7 +348,7 @@ def test_a_run_that_changes_while_it_is_packed_stops_the_packing(store: Store, m
 
 def test_a_run_redone_while_its_old_self_is_packed_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.write(done())
-    real = packfile.write
+    real = runfile.write_pack
 
     def write(*arguments: object) -> object:
         found = real(*arguments)  # type: ignore[arg-type]
@@ -356,7 +356,7 @@ def test_a_run_redone_while_its_old_self_is_packed_stays(store: Store, monkeypat
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(packfile, "write", write)
+        patch.setattr(runfile, "write_pack", write)
         pack(store)
     assert contents(store) == {spec().id: done(device="new")}
     assert names(store) == [f"{spec().id}.parquet"]
@@ -532,7 +532,7 @@ def test_a_run_whose_metadata_is_damaged_costs_no_other(store: Store, monkeypatc
         raise StoreError("No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(packfile, "write", full)
+        patch.setattr(runfile, "write_pack", full)
         with pytest.warns(CorruptFile, match="left as it is, its other runs are read; No space left"):
             assert len(store.list()) == 2
     assert path.read_bytes() == whole

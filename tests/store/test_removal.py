@@ -56,7 +56,7 @@ def test_no_other_run_is_missing_if_the_new_pack_cannot_be_written(
     def full(*_: object) -> None:
         raise StoreError("no space left")
 
-    monkeypatch.setattr("pflbench.store.packfile.write", full)
+    monkeypatch.setattr("pflbench.store.runfile.write_pack", full)
     with pytest.raises(StoreError, match="no space left"):
         remove(store, {done(0).spec.id})
     assert seeds(store) == [0, 1, 2, 3]

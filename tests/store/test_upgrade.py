@@ -20,10 +20,10 @@ from store_kit import Runs, change_metadata, contents, done, elsewhere, failed, 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import MethodSpec, Named, RunSpec
-from pflbench.store import CorruptFile, ForeignFile, OutdatedRuns, Store, packfile, schema
-from pflbench.store.folder import Singles
+from pflbench.store import CorruptFile, ForeignFile, OutdatedRuns, Store, runfile, schema
+from pflbench.store.folder import Folder
+from pflbench.store.header import Stored
 from pflbench.store.packing import pack
-from pflbench.store.runfile import RunFile
 from pflbench.store.store import renamed
 from pflbench.store.upgrade import COLUMNS, STEPS, Step, upgrade
 
@@ -325,10 +325,10 @@ def test_a_run_redone_while_it_is_upgraded_stays(tmp_path: Path, monkeypatch: py
     store = Store(tmp_path / "results")
     for method in ("averaged, then", "fedavg"):
         without_new_columns(store.write(of(method, done(0))))
-    real = Singles.read
+    real = Folder.read
 
-    def read(self: Singles, file: RunFile, id: str) -> RunResult | None:
-        found = real(self, file, id)
+    def read(self: Folder, run: Stored) -> RunResult | None:
+        found = real(self, run)
         assert found is not None
         Store(store.root).write(
             of("fedavg" if found.spec.method.name == "fedavg" else "averaged, then", done(0, note=1))
@@ -336,7 +336,7 @@ def test_a_run_redone_while_it_is_upgraded_stays(tmp_path: Path, monkeypatch: py
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(Singles, "read", read)
+        patch.setattr(Folder, "read", read)
         upgrade(store)
     assert [run.provenance["note"] for run in raw(store)] == [1, 1]
 
@@ -345,7 +345,7 @@ def test_a_damaged_pack_that_could_not_be_rescued_stays(tmp_path: Path, monkeypa
     store = filled(tmp_path / "results", [], [[of("averaged, then", done(seed)) for seed in (0, 1)]], old=False)
     (path,) = pack_files(store)
     change_metadata(path, "pflbench.runs", lambda listing: listing.replace(b'"pflbench.schema": "1"', b'"x": "1"', 1))
-    before, write, tried = path.read_bytes(), packfile.write, []
+    before, write, tried = path.read_bytes(), runfile.write_pack, []
 
     def full_once(*arguments: object) -> object:
         tried.append(arguments)
@@ -353,7 +353,7 @@ def test_a_damaged_pack_that_could_not_be_rescued_stays(tmp_path: Path, monkeypa
             raise StoreError("No space left on device")
         return write(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(packfile, "write", full_once)
+    monkeypatch.setattr(runfile, "write_pack", full_once)
     with pytest.warns(CorruptFile, match="left as it is"):
         assert upgrade(store) == {}
     assert path.read_bytes() == before and len(tried) == 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from shipped import load
 
 from pflbench.data.datasets.digits import DigitTasks
 from pflbench.data.federation import build
 from pflbench.data.partitions.natural import Natural
 from pflbench.suite.expand import expand
 from pflbench.suite.figure import Across
-from pflbench.suite.load import load
 
 SIZES = [100, 200, 300, 400, 500, 600]
 ROWS = ["fedavg-ft", "ifca-ft", "ditto", "fedrep-averaged", "per-fedavg", "cafeme"]

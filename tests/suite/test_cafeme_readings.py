@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from shipped import load
 
 from pflbench.suite.expand import Expansion, expand
-from pflbench.suite.load import load
 
 TABLE = ("cifar10-shards", "cifar10-dirichlet", "rmnist-shards", "rmnist-dirichlet")
 NETWORK = {"rmnist-shards-text-network": "rmnist-shards", "rmnist-dirichlet-text-network": "rmnist-dirichlet"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shipped import load
 
 from pflbench.data.federation import build
 from pflbench.data.partitions.cafeme import Shards
@@ -22,7 +23,6 @@ from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.document import parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import inherited
-from pflbench.suite.load import load
 from pflbench.testing import tiny_federation, tiny_spec
 
 from .samples import raw

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shipped import load
 
 from pflbench.data.federation import build
 from pflbench.errors import DataMissing
 from pflbench.running.build import dataset, partition
 from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 
 PRINTED = {
     "FedAvg": (79.81, 2.21),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from shipped import load
 
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 
 HYPER = "method.hyper."
 FINETUNE = "scoring.finetune.lr"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import load
 
 from pflbench import trust
 from pflbench.errors import UsageError
@@ -16,13 +17,12 @@ from pflbench.report.layout import lay_out
 from pflbench.report.stored import list_runs
 from pflbench.running.estimate import gradient_rows
 from pflbench.running.planning import ELSEWHERE, MEASURED, Times
-from pflbench.running.task import Done, Place, Task, run_task
+from pflbench.running.task import Done, Environment, Task, run_task
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import parse
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 
 from .samples import raw
 
@@ -140,7 +140,7 @@ def test_a_chained_run_is_stored_told_and_counted(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PFLBENCH_CACHE", str(tmp_path / "cache"))
     (spec,) = (run for run in smoke(seeds=[0], rows=["fedavg-chained"], rounds=1).runs)
     store, heard = Store(tmp_path), list[int]()
-    place = Place(tmp_path, tmp_path, evaluate_every=1)
+    place = Environment(tmp_path, tmp_path, evaluate_every=1)
     (done,) = run_task(Task((spec,)), place, heard.append)
     assert (done.status, heard) == ("done", [1, 2])
     result = store.read(spec.id)
@@ -160,14 +160,15 @@ def test_a_chained_run_is_stored_told_and_counted(tmp_path: Path, monkeypatch: p
     assert "Not shown" not in "\n".join(other.footer)
 
 
+@pytest.mark.slow
 def test_a_group_of_seeds_goes_through_a_chain_as_single_runs_do(tmp_path: Path) -> None:
     specs = smoke(seeds=[0, 1], rows=["ifca-chained"], rounds=1).runs
     assert len(specs) == 2
     single, grouped = (
-        Place(tmp_path / name, tmp_path, execution=how) for name, how in (("a", "loop"), ("b", "vectorized"))
+        Environment(tmp_path / name, tmp_path, execution=how) for name, how in (("a", "loop"), ("b", "vectorized"))
     )
 
-    def scores(place: Place, dones: list[Done]) -> list[tuple[Any, ...]]:
+    def scores(place: Environment, dones: list[Done]) -> list[tuple[Any, ...]]:
         assert [done.status for done in dones] == ["done"] * len(dones)
         results = [Store(place.results).read(spec.id) for spec in specs]
         return [(s.stage, s.step, s.client, s.count) for result in results for s in result.scores]

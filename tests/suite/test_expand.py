@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import load
 
 from pflbench.errors import UsageError
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 from pflbench.units import parse_seeds
 
 from .samples import raw

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from shipped import load
 
 from pflbench import names
 from pflbench.engine import costs
@@ -10,7 +11,6 @@ from pflbench.engine.simulate import Simulation
 from pflbench.running.build import construct
 from pflbench.spec import RunSpec, Scoring
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 from pflbench.suite.tuning import searches, tuned_rows
 from pflbench.testing import tiny_features, tiny_federation, tiny_network, tiny_spec
 
@@ -65,6 +65,7 @@ def unit(run: RunSpec, rows: int) -> float:
     return units.get(run.method.name) or (epoch if by_epochs else step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_has_the_budget_of_the_tables_own_method(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "FORWARD", 0.0)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import load
 
 from pflbench.errors import UsageError
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.figure import KINDS, Tsne
-from pflbench.suite.load import load
 
 from .samples import raw
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import load
 
 from pflbench.catalog import FieldInfo, Info, complete
 from pflbench.renames import METHODS
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 
 ONCE = [json.loads(line) for line in (Path(__file__).parent / "hyper_9e47583.jsonl").read_text().splitlines()]
 """One line for each method and its hyperparameters: in which suites and profiles some row had them."""

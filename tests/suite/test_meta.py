@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from shipped import load
 
 from pflbench import names
 from pflbench.running import build
 from pflbench.running.estimate import MeanClient
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 
 ROWS = ["reptile", "fo-maml", "per-fedavg-first", "per-fedavg", "per-fedavg-exact"]
 COLUMNS = ["cifar10-shards", "cifar10-dirichlet", "rmnist-shards", "rmnist-dirichlet"]

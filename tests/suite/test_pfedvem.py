@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from shipped import load
 
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 
 TABLES = [1, 2, 3, 5, 6, 7]
 ROWS = [*"Local FedAvg FedProx Scaffold FedPer FedRep IFCA PerFedavg pFedME pFedBayes".split(), "Ours"]

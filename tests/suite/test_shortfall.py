@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped import load
 
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import parse
 from pflbench.suite.expand import expand
-from pflbench.suite.load import load
 from pflbench.suite.shortfall import Shortfall
 
 from .samples import raw

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
+from shipped import load, with_rows
 
 from pflbench.catalog import describe
 from pflbench.report.explain import explain_cell
 from pflbench.store import Store
-from pflbench.suite.cells import Cell
+from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, load
 
 FIELDS = "model rounds clients training_clients cohort query arrival weights batches augment tail tiny_client".split()
 
@@ -35,12 +36,18 @@ def spoken_for(cell: Cell, name: str) -> bool:
     return name in cell.sources or bool(dot and whole in ("dataset", "partition") and whole in cell.sources)
 
 
-SUITES = [name for name in available() if load(name).document().row]
+SUITES = with_rows()
+
+
+@cache
+def table_of(name: str) -> Expansion:
+    """A shipped suite's table of one seed."""
+    return expand(load(name), seeds=[0])
 
 
 @pytest.mark.parametrize("name", SUITES)
 def test_no_value_in_effect_is_without_a_source(name: str) -> None:
-    cells = expand(load(name), seeds=[0]).cells
+    cells = table_of(name).cells
     missing = {
         (cell.row.id, cell.column.id, value)
         for cell in cells
@@ -52,7 +59,7 @@ def test_no_value_in_effect_is_without_a_source(name: str) -> None:
 
 @pytest.mark.parametrize("name", SUITES)
 def test_no_cell_departs_in_two_ways_in_one_matter(name: str) -> None:
-    table = expand(load(name), seeds=[0])
+    table = table_of(name)
     for cell in table.cells:
         matters = [departure.what for departure in table.departures_of(cell)]
         assert len(set(matters)) == len(matters), (cell.row.id, cell.column.id)

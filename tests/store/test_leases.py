@@ -1,4 +1,4 @@
-"""Claims over a file layer that behaves as network file systems do. No real one was at hand."""
+"""Leases over a file layer that behaves as network file systems do. No real one was at hand."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
 from pflbench.errors import StoreError
 from pflbench.store import process
-from pflbench.store.claims import Claims, Files, Pace
+from pflbench.store.leases import Files, Leases, Pace
 from pflbench.store.process import Process, here
 
-PACE = Pace(beat=5.0, look=15.0, patience=120.0)
+PACE = Pace(beat=5.0, patience=120.0)
 
 
 class Clock:
@@ -80,11 +81,11 @@ class World:
     def __init__(self, results: Path) -> None:
         self.results, self.clock, self.number = results, Clock(), 0
 
-    def claims(self, files: Files | None = None, me: Process | None = None) -> Claims:
+    def leases(self, files: Files | None = None, me: Process | None = None) -> Leases:
         self.number += 1
-        return Claims(self.results, files, self.clock, self.clock.sleep, me or far(self.number), PACE)
+        return Leases(self.results, files, self.clock, self.clock.sleep, me or far(self.number), PACE)
 
-    def wait(self, seconds: float, *, alive: tuple[Claims, ...] = (), watching: tuple[Claims, ...] = ()) -> None:
+    def wait(self, seconds: float, *, alive: tuple[Leases, ...] = (), watching: tuple[Leases, ...] = ()) -> None:
         """Time passes, in which some give signs of life and some look."""
         for second in range(int(seconds)):
             self.clock.now += 1
@@ -105,7 +106,7 @@ def names(world: World) -> set[str]:
 
 
 def test_a_run_is_one_process_s(world: World) -> None:
-    first, second = world.claims(), world.claims()
+    first, second = world.leases(), world.leases()
     assert first.take(["a"]) == ["a"] and first.take(["a"]) == ["a"]
     assert second.take(["a"]) == [] and second.take(["b"]) == ["b"]
     assert second.holders(["a", "b"]) == ["process 7 on far1", "process 7 on far2"]
@@ -116,14 +117,14 @@ def test_a_run_is_one_process_s(world: World) -> None:
 
 
 def test_a_stack_is_taken_whole_or_where_that_is_all_there_is_partly(world: World) -> None:
-    first, second = world.claims(), world.claims()
+    first, second = world.leases(), world.leases()
     assert first.take(["b"]) == ["b"]
     assert second.take(["a", "b", "c"]) == [] and names(world) == {"b"}
     assert second.take(["a", "b", "c"], partly=True) == ["a", "c"]
 
 
 def test_whoever_ends_leaves_nothing(world: World) -> None:
-    first, second = world.claims(), world.claims()
+    first, second = world.leases(), world.leases()
     first.take(["a", "b"])
     second.take(["c"])
     first.close()
@@ -134,7 +135,7 @@ def test_whoever_ends_leaves_nothing(world: World) -> None:
 
 
 def test_what_the_dead_left_is_swept_away(world: World) -> None:
-    dead, alive, one = world.claims(), world.claims(), world.claims()
+    dead, alive, one = world.leases(), world.leases(), world.leases()
     dead.take(["a"])  # and stored it, before it died
     alive.take(["b"])
     one.take(["c"])
@@ -145,7 +146,7 @@ def test_what_the_dead_left_is_swept_away(world: World) -> None:
 
 def test_the_folder_that_goes_between_two_steps_comes_again(world: World) -> None:
     files = Odd()
-    one = world.claims(files)
+    one = world.leases(files)
 
     def removed() -> None:
         for path in (world.results / "claims").iterdir():
@@ -156,8 +157,8 @@ def test_the_folder_that_goes_between_two_steps_comes_again(world: World) -> Non
     assert one.take(["a"]) == ["a"]
 
 
-def test_a_silent_process_loses_its_claim_and_a_living_one_keeps_it(world: World) -> None:
-    dead, alive, watcher = world.claims(), world.claims(), world.claims()
+def test_a_silent_process_loses_its_lease_and_a_living_one_keeps_it(world: World) -> None:
+    dead, alive, watcher = world.leases(), world.leases(), world.leases()
     dead.take(["a"])
     alive.take(["b"])
     watcher.look()
@@ -170,8 +171,8 @@ def test_a_silent_process_loses_its_claim_and_a_living_one_keeps_it(world: World
     assert not list((world.results / "claims").glob("*.stale"))
 
 
-def test_all_that_a_silent_process_claimed_is_free_and_several_watchers_share_it(world: World) -> None:
-    dead, one, two = world.claims(), world.claims(), world.claims()
+def test_all_that_a_silent_process_held_is_free_and_several_watchers_share_it(world: World) -> None:
+    dead, one, two = world.leases(), world.leases(), world.leases()
     dead.take(["a", "b", "c"])
     world.wait(PACE.patience + 30, alive=(one, two), watching=(one, two))
     assert one.take(["a"]) == ["a"] and two.take(["a"]) == []
@@ -182,7 +183,7 @@ def test_all_that_a_silent_process_claimed_is_free_and_several_watchers_share_it
 
 def test_a_clock_that_jumps_kills_nobody(world: World) -> None:
     """The watcher slept for a day, or its clock was set: of the time between two looks it saw nothing."""
-    alive, watcher = world.claims(), world.claims()
+    alive, watcher = world.leases(), world.leases()
     alive.take(["a"])
     watcher.look()
     world.clock.now += 24 * 3600
@@ -195,8 +196,8 @@ def test_a_clock_that_jumps_kills_nobody(world: World) -> None:
     assert watcher.take(["a"]) == []
 
 
-def test_a_claimant_that_slept_and_wakes_touches_nothing_of_its_taker(world: World) -> None:
-    slept, taker, other = world.claims(), world.claims(), world.claims()
+def test_a_holder_that_slept_and_wakes_touches_nothing_of_its_taker(world: World) -> None:
+    slept, taker, other = world.leases(), world.leases(), world.leases()
     slept.take(["a"])
     world.wait(PACE.patience + 30, watching=(taker,))
     assert taker.take(["a"]) == ["a"]
@@ -210,7 +211,7 @@ def test_a_claimant_that_slept_and_wakes_touches_nothing_of_its_taker(world: Wor
 
 def test_one_of_two_takers_wins_whenever_the_other_comes_between(world: World) -> None:
     files = Odd()
-    dead, slow, fast = world.claims(), world.claims(files), world.claims()
+    dead, slow, fast = world.leases(), world.leases(files), world.leases()
     dead.take(["a"])
     world.wait(PACE.patience + 30, watching=(slow, fast))
     files.meanwhile["rename"] = lambda: fast.take(["a"])  # slow has looked, and now renames what is fast's
@@ -222,30 +223,30 @@ def test_one_of_two_takers_wins_whenever_the_other_comes_between(world: World) -
 def test_a_create_that_succeeded_and_says_it_did_not(world: World) -> None:
     """A network repeats a request whose answer was lost: the second finds the file of the first."""
     files = Odd()
-    one = world.claims(files)
+    one = world.leases(files)
     files.after["create"] = [FileExistsError(errno.EEXIST, "File exists")]
-    assert one.take(["a"]) == ["a"] and world.claims().take(["a"]) == []
+    assert one.take(["a"]) == ["a"] and world.leases().take(["a"]) == []
 
 
 def test_a_create_that_another_won(world: World) -> None:
     files = Odd()
-    one, other = world.claims(files), world.claims()
+    one, other = world.leases(files), world.leases()
     files.meanwhile["create"] = lambda: other.take(["a"])
     assert one.take(["a"]) == [] and other.holders(["a"]) == ["process 7 on far2"]
 
 
 def test_a_rename_that_succeeded_and_says_it_did_not(world: World) -> None:
     files = Odd()
-    dead, one = world.claims(), world.claims(files)
+    dead, one = world.leases(), world.leases(files)
     dead.take(["a"])
     world.wait(PACE.patience + 30, watching=(one,))
     files.after["rename"] = [FileNotFoundError(errno.ENOENT, "No such file")]
     assert one.take(["a"]) == ["a"]
 
 
-def test_a_claim_that_is_seen_late_is_still_ours(world: World) -> None:
+def test_a_lease_that_is_seen_late_is_still_ours(world: World) -> None:
     files = Odd()
-    one = world.claims(files)
+    one = world.leases(files)
     files.late = 3  # before it is written, and twice afterwards
     assert one.take(["a"]) == ["a"]
     files.late = 9
@@ -254,9 +255,9 @@ def test_a_claim_that_is_seen_late_is_still_ours(world: World) -> None:
     assert one.take(["b"]) == ["b"] and names(world) == {"a", "b"}
 
 
-def test_another_s_claim_that_is_seen_late_is_respected(world: World) -> None:
+def test_another_s_lease_that_is_seen_late_is_respected(world: World) -> None:
     files = Odd()
-    other, one = world.claims(), world.claims(files)
+    other, one = world.leases(), world.leases(files)
     other.take(["a"])
     files.late = 1
     assert one.take(["a"]) == [] and other.take(["a"]) == ["a"]
@@ -265,7 +266,7 @@ def test_another_s_claim_that_is_seen_late_is_respected(world: World) -> None:
 @pytest.mark.parametrize("operation", ["read", "create", "rename"])
 def test_a_stale_handle_is_tried_again(world: World, operation: str) -> None:
     files = Odd()
-    dead, one = world.claims(), world.claims(files)
+    dead, one = world.leases(), world.leases(files)
     dead.take(["a"])
     world.wait(PACE.patience + 30, watching=(one,))
     files.before[operation] = [OSError(errno.ESTALE, "Stale file handle")]
@@ -274,7 +275,7 @@ def test_a_stale_handle_is_tried_again(world: World, operation: str) -> None:
 
 def test_what_cannot_be_written_says_so(world: World) -> None:
     files = Odd()
-    one = world.claims(files)
+    one = world.leases(files)
     assert one.take(["a"]) == ["a"]
     files.before["create"] = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
     with pytest.raises(StoreError, match=r"Cannot note in .*claims' what is being trained: No space left on device\."):
@@ -282,20 +283,28 @@ def test_what_cannot_be_written_says_so(world: World) -> None:
     assert names(world) == {"a"}
 
 
-def test_a_file_system_without_links(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_links(*_: object) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+def test_a_full_disk_leaves_no_lease_behind(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, real = world.leases(), Path.open
+    assert one.take(["a"]) == ["a"]
 
-    monkeypatch.setattr(os, "link", no_links)
-    one, other = world.claims(), world.claims()
-    assert one.take(["a"]) == ["a"] and other.take(["a"]) == [] and other.take(["b"]) == ["b"]
+    def full(path: Path, mode: str = "r", **options: Any) -> IO[Any]:
+        if mode != "x":
+            return real(path, mode, **options)
+        path.touch()
+        return real(Path("/dev/full"), "w", **options)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        one.take(["b"])
+    monkeypatch.undo()
+    assert names(world) == {"a"} and world.leases().take(["b"]) == ["b"]
 
 
-def test_a_claim_that_says_nothing_is_given_time_and_taken(world: World) -> None:
+def test_a_lease_that_says_nothing_is_given_time_and_taken(world: World) -> None:
     (world.results / "claims").mkdir(parents=True)
     for id, content in (("a", ""), ("b", "[]"), ("c", '{"token": "../../x", "process": {"pid": "?"}}')):
         (world.results / "claims" / f"{id}.claim").write_text(content)
-    one = world.claims()
+    one = world.leases()
     assert [one.take([id]) for id in "abc"] == [[], [], []]
     world.wait(PACE.patience + 30, watching=(one,))
     assert [one.take([id]) for id in "abc"] == [["a"], ["b"], ["c"]]
@@ -308,7 +317,7 @@ def test_a_process_of_this_boot_that_ended_is_gone_at_once(world: World) -> None
         pytest.skip("this system does not tell boots and processes apart")
     theirs = replace(mine, pid=child.pid, started=process._started(child.pid))
     assert not theirs.gone and not mine.gone
-    ended, one = world.claims(me=theirs), world.claims(me=mine)
+    ended, one = world.leases(me=theirs), world.leases(me=mine)
     ended.take(["a"])
     assert one.take(["a"]) == []
     child.kill()
@@ -320,9 +329,9 @@ def test_a_process_of_this_boot_that_ended_is_gone_at_once(world: World) -> None
 
 
 def test_signs_of_life_come_by_themselves(tmp_path: Path) -> None:
-    pace = Pace(beat=0.02, look=0.05, patience=0.4, poll=0.02)
-    with Claims(tmp_path, pace=pace, me=far(1)) as alive, Claims(tmp_path, pace=pace, me=far(2)) as watcher:
-        dead = Claims(tmp_path, pace=pace, me=far(3))
+    pace = Pace(beat=0.02, patience=0.4, poll=0.02)
+    with Leases(tmp_path, pace=pace, me=far(1)) as alive, Leases(tmp_path, pace=pace, me=far(2)) as watcher:
+        dead = Leases(tmp_path, pace=pace, me=far(3))
         assert alive.take(["a"]) and dead.take(["b"])
         end = time.monotonic() + 10
         while not watcher.take(["b"]) and time.monotonic() < end:
