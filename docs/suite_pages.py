@@ -22,7 +22,7 @@ from pflbench.suite.cells import Expansion, TableRow
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
-from pflbench.suite.said import KNOWN
+from pflbench.suite.sources import KNOWN
 from pflbench.units import duration, seed_text
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from pflbench import classes, names, renames, stages, usercode
 from pflbench.classes import Declared
 from pflbench.errors import UsageError, unknown
-from pflbench.hyper import RANGE, Range, check_declared
+from pflbench.hyper import RANGE, Bounds, check_declared
 from pflbench.stages import Stages
 
 REQUIRED: Final = object()
@@ -46,8 +46,8 @@ class Info:
         reference: Where the code is.
         fields: Its options.
         doc: The first line of its docstring.
-        version: The hash of a user's code; None for what comes with pflbench.
-        reads: Whether it says which files it reads, whose content is part of a run's identity.
+        version: Hash of user-supplied code; None for what comes with pflbench.
+        reads: True if it declares `files`, whose content is part of a run's identity.
     """
 
     noun: ClassVar[str] = "option"
@@ -61,13 +61,13 @@ class Info:
 
     @property
     def paths(self) -> list[str]:
-        """The options that name a file or folder of the user's."""
+        """Options that name a file or folder."""
         return [key for key, field in self.fields.items() if "Path" in _types(field.type)]
 
 
 @dataclass(frozen=True)
 class MethodInfo(Info):
-    """A method; `version` is the one it declares, or the hash of a user's code."""
+    """A method; `version` is declared by it, or is the hash of user-supplied code."""
 
     noun: ClassVar[str] = "hyperparameter"
 
@@ -112,7 +112,7 @@ def _method(name: str) -> MethodInfo:
 
 
 def of_source(name: str, version: str, text: str) -> MethodInfo | None:
-    """A user's method as a run has it, from its stored source alone; None where that does not tell.
+    """User-supplied method of a stored run, from its stored source alone; None if that does not suffice.
 
     No file is read but those of pflbench, and nothing is imported.
     """
@@ -153,7 +153,7 @@ _built_in_method, _built_in_options = cache(_method), cache(_options)
 
 
 def coerce(info: Info, key: str, value: Any) -> Any:
-    """`value` as the field `key` wants it: integers become floats where it is a float, nothing else changes type.
+    """Convert `value` to the type of the field `key`: integers become floats for a float, nothing else changes type.
 
     TOML has no None: "none" stands for it where the field may be None and is no text.
     """
@@ -197,7 +197,7 @@ def parse(info: Info, key: str, text: str) -> Any:
 
 
 def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every field's value: `given` (already coerced), else the default. A required field left out is an error.
+    """Value of every field: from `given` (already coerced), else the default. A missing required field is an error.
 
     A field is left out at its default where that is None, or where the field says that it was `added` later: options
     may come without moving old runs' ids.
@@ -282,7 +282,7 @@ def _own_fields(node: ast.ClassDef) -> dict[str, FieldInfo]:
             default, help = (ast.literal_eval(argument) for argument in value.args)
             said = {k.arg: ast.literal_eval(k.value) for k in value.keywords if k.arg}
             added = said.pop("added", False)
-            fields[name] = FieldInfo(kind, default, _choices(kind), help, str(Range(**said)), added)
+            fields[name] = FieldInfo(kind, default, _choices(kind), help, str(Bounds(**said)), added)
         else:
             default = REQUIRED if value is None else ast.literal_eval(value)
             fields[name] = FieldInfo(kind, default, _choices(kind), docs.get(name, ""))
@@ -309,7 +309,7 @@ def _imported(reference: str) -> _Schema:
 
 
 def _reads(declared: Sequence[Declared]) -> bool:
-    """True if a dataset or partition says which files it reads."""
+    """True if a dataset or partition declares the files that it reads."""
     return any("files" in one.body for one in declared)
 
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 from pflbench.errors import UsageError
 
 RANGE: Final = "range"
-"""The key of a field's metadata under which its range lies."""
+"""Key of a field's metadata that holds its `Bounds`."""
 
 
 @dataclass(frozen=True)
-class Range:
-    """The numbers a hyperparameter may be: `least` and `most` are in, `above` and `below` are not."""
+class Bounds:
+    """Range of a hyperparameter: `least` and `most` are allowed, `above` and `below` are not."""
 
     least: float = -math.inf
     above: float = -math.inf
@@ -39,17 +39,17 @@ def hyper(default: Any, help: str, *, added: bool = False, **range: float) -> An
     them from the source, without importing the method.
 
     Args:
-        default: The value where a suite says nothing. `None` means "off" and is no part of a run's identity.
+        default: The value unless a suite sets another. `None` means "off" and is no part of a run's identity.
         help: What it means, in a sentence.
         added: It came after runs were stored, so its default is no part of a run's identity either.
-        **range: Any of `least`, `above`, `most`, `below`, see `Range`.
+        **range: Any of `least`, `above`, `most`, `below`, see `Bounds`.
     """
-    metadata = {"help": help, "added": added, RANGE: Range(**range)}
+    metadata = {"help": help, "added": added, RANGE: Bounds(**range)}
     return field(default=default, metadata=metadata)
 
 
 def check_declared(cls: type) -> None:
-    """Hold a class of options against how they are declared.
+    """Check how a class declares its options.
 
     Raises:
         UsageError: The class, or one of its bases that declares options, is no dataclass, so that no suite can set
@@ -69,7 +69,7 @@ def check_declared(cls: type) -> None:
 
 
 def check_method(cls: type) -> None:
-    """Hold a method's class against what every run needs of it.
+    """Check that a method's class has what every run needs.
 
     Raises:
         UsageError: Its objects can be changed, or a function does not take `round` by keyword.
@@ -97,7 +97,7 @@ def _storable(value: object) -> bool:
 
 
 def check_ranges(method: Any) -> None:
-    """Hold an object's hyperparameters against their ranges; raises `UsageError` for the first that is outside."""
+    """Check an object's hyperparameters; raises `UsageError` for the first that is outside its range."""
     for one in fields(method):
         value, allowed = getattr(method, one.name), one.metadata.get(RANGE)
         numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, int | float)]
@@ -106,7 +106,7 @@ def check_ranges(method: Any) -> None:
 
 
 def change_defaults(cls: type, defaults: Mapping[str, Any]) -> None:
-    """Give inherited fields of a class that is about to become a dataclass other defaults.
+    """Change defaults of inherited fields, before the class becomes a dataclass.
 
     Raises:
         TypeError: A name is no inherited field's.

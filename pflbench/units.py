@@ -57,19 +57,26 @@ def interval(text: str) -> Interval:
     return Interval(seconds=number * {"s": 1, "m": 60, "h": 3600}[match[2]]) if match[2] else Interval(int(number))
 
 
+MOST_SEEDS = 100_000
+"""Seeds of one selection: more fill the memory before anything runs."""
+
+
 def parse_seeds(text: str) -> tuple[int, ...]:
     """The seeds in `"0-4"`, `"0,2,5"` or a mixture of both, in that order. Raises `UsageError`."""
     if not text.strip():
         raise UsageError("'' is not a list of seeds: write 0-4 or 0,2,5, or leave it out for the suite's own seeds.")
-    seeds: list[int] = []
+    seeds: dict[int, None] = {}
     for part in text.split(","):
         first, dash, last = (p.strip() for p in part.partition("-"))
         if dash and first.isdecimal() and last.isdecimal() and int(last) < int(first):
             raise UsageError(f"{part.strip()!r} is a reversed range of seeds: write {last}-{first}.")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise UsageError(f"{text!r} is not a list of seeds: write 0-4 or 0,2,5.")
-        seeds += range(int(first), int(last or first) + 1)
-    return tuple(dict.fromkeys(seeds))
+        span = range(int(first), int(last or first) + 1)
+        if len(seeds) + span.stop - span.start > MOST_SEEDS:
+            raise UsageError(f"{text!r} names more than {MOST_SEEDS} seeds: write fewer, such as 0-4.")
+        seeds |= dict.fromkeys(span)
+    return tuple(seeds)
 
 
 class Shard(NamedTuple):

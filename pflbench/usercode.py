@@ -217,8 +217,7 @@ def bare(text: bytes, docstrings: bool = False) -> bytes:
     lines = source.split("\n")  # as Python ends them: a form feed, at which `splitlines` cuts, ends no line
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     documented = [] if docstrings else list(_docstrings(ast.parse(source), lines))
-    comments = [_span(token.start, token.end) for token in tokens if token.type == tokenize.COMMENT]
-    for row, column, last, end in sorted([*comments, *documented], reverse=True):
+    for row, column, last, end in sorted([*_comments(tokens), *documented], reverse=True):
         # The rest stays on the last row, where a string may begin.
         lines[row : last + 1] = [*[""] * (last - row), lines[row][:column] + lines[last][end:]]
     fixed = {row for first, _, last, _ in _strings(tokens, documented) for row in range(first, last)}
@@ -230,6 +229,16 @@ def bare(text: bytes, docstrings: bool = False) -> bytes:
 
 def _span(start: tuple[int, int], end: tuple[int, int]) -> _Span:
     return start[0] - 1, start[1], end[0] - 1, end[1]
+
+
+def _comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[_Span]:
+    """Spans of comments; not inside f-strings (Python ≥ 3.12), whose debug form `f"{x=}"` prints them."""
+    depth = 0
+    for token in tokens:
+        kind = tokenize.tok_name[token.type]
+        depth += kind.endswith("STRING_START") - kind.endswith("STRING_END")
+        if kind == "COMMENT" and not depth:
+            yield _span(token.start, token.end)
 
 
 def _docstrings(tree: ast.Module, lines: Sequence[str]) -> Iterator[_Span]:

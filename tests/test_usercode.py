@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -376,6 +377,27 @@ def test_code_that_is_nested_too_deeply_is_refused(tmp_path: Path, text: str) ->
 def test_a_digest_is_the_same_on_every_python(tmp_path: Path) -> None:
     """Runs of different machines are compared by it: found with Python 3.10 to 3.13."""
     assert digest(tmp_path, CODE) == "ce96ff7f9edb"
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_the_text_of_a_debug_f_string_is_code(version: str) -> None:
+    """`f"{x=}"` prints its text with comments and blanks, which may stand in it since Python 3.12."""
+    found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    python = shutil.which(f"python{version}") if f"python{version}" == Path(sys.executable).name else None
+    if not found and not python:
+        pytest.skip(f"needs Python {version}")
+    spelled = [
+        'f"""{\n  x # why\n  = }"""',
+        'f"""{\n  x # how\n  = }"""',
+        'f"""{\n  x  \n  = }"""',
+        'f"""{\n  x\n  = }"""',
+    ]
+    texts = [f"x = 1  # outside\ny = {one}  # behind\n" for one in spelled]
+    program = f"from pflbench.usercode import bare\nfor text in {texts!r}: print(bare(text.encode()).decode())"
+    environment = {"PYTHONPATH": str(Path(usercode.__file__).parents[1])}
+    command = [python or str(found[-1]), "-c", program]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    assert out == "".join(f"x = 1\ny = {one}\n" for one in spelled)
 
 
 def test_the_digest_is_of_the_neighbors_too(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """Measure the strength of the tests: one-line mutants of the package, and seeded faults that the tests hold.
 
     python benchmarks/mutants/mutants.py draw 5aac14f        # write drawn.json: 60 mutants of that commit
-    python benchmarks/mutants/mutants.py run COMMIT OUT.json  # run the tests on each; go on where it ended
-    python benchmarks/mutants/mutants.py find                 # name the mutants that this checkout has no line for
+    python benchmarks/mutants/mutants.py run COMMIT OUT.json [BEFORE.json]
+    python benchmarks/mutants/mutants.py find                # name the mutants that this checkout has no line for
     python benchmarks/mutants/mutants.py compare A.json B.json
 
 A mutant is a line of code with one expression replaced. It is known by file, function, text of the line and operator,
 so it is found again where code has moved. `moved.json` holds the new place of those that this does not find, by their
-ids. `run` works in a throw-away copy of the commit and needs nothing but the commit and this folder.
+ids. `run` works in a throw-away copy of the commit and needs nothing but the commit and this folder. It writes after
+each mutant and goes on where it ended. With the result of another commit it tries the test first that caught a mutant.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SEED, EACH = 33, 3
 CPU_S, FILE_CPU_S, WALL_S = 900, 120, 5400
 """Time after which a mutant counts as caught, for folders and for files of tests: it hangs."""
 MEMORY_KB = 12_000_000
+NO_TESTS = 4
+"""Exit code of pytest for a test that there is not."""
 STATISTICS = "statistics conclusion verdict fairness gap ranking versus comparing scores cells"
 ROOMS: dict[str, list[str]] = {
     "engine": ["pflbench/engine/*.py"],
@@ -43,7 +46,7 @@ TESTS: dict[str, list[list[str]]] = {
         ["tests/methods/test_special_cases.py", "tests/methods/test_contract.py", "tests/gpu"],
     ],
     "suite": [["tests/suite"], ["tests/freeze", "tests/report", "tests/cli"]],
-    "store": [["tests/store"], ["tests/security", "tests/running", "tests/cli"]],
+    "store": [["tests/store"], ["tests/security", "tests/running", "tests/run", "tests/cli"]],
     "statistics": [["tests/report"], ["tests/freeze", "tests/cli"]],
 }
 """Test folders by room, the room's own first; a missing folder is skipped."""
@@ -167,7 +170,9 @@ def pytest(root: Path, tests: list[str]) -> tuple[int | None, str]:
 
 
 def stages(root: Path, mutant: Mutant) -> Iterator[list[str]]:
-    """Yield the tests for a mutant: files named like its module, the room's folder, the wider ones."""
+    """Yield the tests for a mutant: one that caught it, files named like its module, the room's folder, wider ones."""
+    if "::" in mutant.get("by", "") and (root / mutant["by"].split("::")[0]).exists():
+        yield [mutant["by"]]
     stem = Path(mutant["file"]).stem
     own = [
         path.relative_to(root).as_posix()
@@ -182,7 +187,7 @@ def catch(root: Path, mutant: Mutant, sound: dict[str, bool]) -> Mutant:
     """Apply a mutant, run its tests until one fails that passes without it, and undo it."""
     found = place(root, mutant)
     if found is None:
-        return mutant | {"result": "lost"}
+        return {"result": "lost"}
     path, row = found
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
@@ -194,6 +199,8 @@ def catch(root: Path, mutant: Mutant, sound: dict[str, bool]) -> Mutant:
             path.write_text("".join(lines), encoding="utf-8")
             code, output = pytest(root, ["-x", *tests])
             path.write_text(text, encoding="utf-8")
+            if code == NO_TESTS and "::" in tests[0]:
+                continue
             if code is None:
                 return mutant | {"result": "caught", "by": f"{tests[0]}: no end in its time"}
             failed = re.findall(r"^(?:FAILED|ERROR) (\S+(?: \S+)*?)(?: - .*)?$", output, re.MULTILINE)
@@ -202,15 +209,16 @@ def catch(root: Path, mutant: Mutant, sound: dict[str, bool]) -> Mutant:
                 sound[by] = not pytest(root, [by.removesuffix(" - ")])[0] if by else True
             if code and sound[by]:
                 return mutant | {"result": "caught", "by": by or f"{tests[0]}: no test could run"}
-        return mutant | {"result": "survived"}
+        return {"result": "survived"}
     finally:
         path.write_text(text, encoding="utf-8")
         for stale in path.parent.rglob(f"__pycache__/{path.stem}.*.pyc"):
             stale.unlink()
 
 
-def run(commit: str, out: Path, most: int) -> None:
-    """Run the mutants that `out` lacks, at most so many, then the tests that hold seeded faults; write after each."""
+def run(commit: str, out: Path, before: Path | None) -> None:
+    """Run the mutants that `out` lacks, then the tests that hold seeded faults; write after each."""
+    caught = json.loads(before.read_text())["mutants"] if before else {}
     written = json.loads(out.read_text()) if out.exists() else {"commit": commit, "mutants": {}}
     sound: dict[str, bool] = {}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -221,12 +229,12 @@ def run(commit: str, out: Path, most: int) -> None:
         subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
         todo = [mutant for mutant in known() if mutant["id"] not in written["mutants"]]
-        for mutant in todo[:most]:
-            result = catch(root, mutant, sound)
+        for mutant in todo:
+            result = catch(root, mutant | caught.get(mutant["id"], {}), sound)
             written["mutants"][mutant["id"]] = {key: result[key] for key in ("result", "by") if key in result}
             out.write_text(json.dumps(written, indent=1) + "\n")
             print(mutant["id"], result["result"], result.get("by", ""), flush=True)
-        if "held" not in written and len(todo) <= most:
+        if "held" not in written:
             output = pytest(root, HELD)[1]
             written["held"] = dict(
                 sorted((b, a) for a, b in re.findall(r"^(PASSED|FAILED) (\S+.*?)(?: - .*)?$", output, re.M))
@@ -250,6 +258,9 @@ def compare(before: Path, after: Path) -> None:
     for id, mutant in old["mutants"].items():
         if mutant["result"] == "caught" != new["mutants"].get(id, {}).get("result"):
             print("no longer caught:", id, mutant["by"])
+    for test, result in old.get("held", {}).items():
+        if result == "PASSED" != new.get("held", {}).get(test):
+            print("no longer held:", test)
 
 
 if __name__ == "__main__":
@@ -260,7 +271,7 @@ if __name__ == "__main__":
             subprocess.run(["tar", "-x", "-C", folder], input=packed.stdout, check=True)
             (HERE / "drawn.json").write_text(json.dumps(draw(Path(folder)), indent=1) + "\n")
     elif verb == "run":
-        run(words[0], Path(words[1]), int(words[2]) if len(words) > 2 else 1000)
+        run(words[0], Path(words[1]), Path(words[2]) if len(words) > 2 else None)
     elif verb == "find":
         for mutant in known():
             if place(HERE.parents[1], mutant) is None:

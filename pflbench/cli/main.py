@@ -114,6 +114,9 @@ def _call(arguments: list[str], debug: bool) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return 1
+    except MemoryError as error:
+        message = f"Out of memory{f' ({error})' if str(error) else ''}: choose fewer seeds, rows, columns or clients."
+        code, cause = 1, error
     except Exception as error:
         message = f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
         code, cause = 1, error

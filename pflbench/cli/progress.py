@@ -125,3 +125,5 @@ class Display(AbstractContextManager["Display"]):
         total = str(len(self.work))
         name = f"{self.names[done.spec.id]} · seed {done.spec.seed}"
         self.console.print(f"[{self.finished:>{len(total)}}/{total}] {name}: {what}")
+        if done.status == "done" and done.message:
+            errors().print(f"Warning: {name}: {done.message}")

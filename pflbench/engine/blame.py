@@ -1,4 +1,4 @@
-"""An error of a run's code in one line: what to do about it where that is known, and the line of the user's code."""
+"""An error of a run's code in one line: the remedy if one is known, and the line of user-supplied code."""
 
 from __future__ import annotations
 

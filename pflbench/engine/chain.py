@@ -23,8 +23,8 @@ AnyMethod = Method[Any, Any, Any]
 
 
 @dataclass(frozen=True)
-class Training:
-    """One of these trainings, of a group of runs that differ by seed only: a spec and a federation for each."""
+class ChainTraining:
+    """One training before a run's own, for runs that differ by seed only: a spec and a federation for each."""
 
     specs: Sequence[RunSpec]
     federations: Sequence[Federation]
@@ -51,7 +51,7 @@ class Walked:
 
 
 @runtime_checkable
-class Checkpoints(Protocol):
+class ChainCheckpoints(Protocol):
     """State of trainings under way, to resume them from."""
 
     def walked(self, runs: int) -> Walked:
@@ -64,13 +64,17 @@ class Checkpoints(Protocol):
         """Called after each round; what it raises ends the training."""
 
 
-def walk(
-    trainings: Sequence[Training], runs: int, network: Network, setup: Setup, checkpoints: Checkpoints | None = None
+def train_chain(
+    trainings: Sequence[ChainTraining],
+    runs: int,
+    network: Network,
+    setup: Setup,
+    checkpoints: ChainCheckpoints | None = None,
 ) -> Walked:
-    """Train one after the other, for a group of so many runs. Clients keep nothing from one to the next.
+    """Run the trainings one after the other, for a group of `runs`. Clients keep nothing from one to the next.
 
     Raises:
-        UsageError: What one of them leaves is no single model of this network, the suite's plain one.
+        UsageError: A training leaves no single model of this network, the suite's plain one.
     """
     walked = checkpoints.walked(runs) if checkpoints else Walked([None] * runs, [[] for _ in range(runs)])
     for training in trainings[len(walked.told[0]) :]:
@@ -114,7 +118,7 @@ def _single(server: Any, network: Network, name: str) -> Params:
     return server
 
 
-def check(spec: RunSpec, trainings: Sequence[AnyMethod], own: AnyMethod, network: Network) -> None:
+def check_chain(spec: RunSpec, trainings: Sequence[AnyMethod], own: AnyMethod, network: Network) -> None:
     """Raise `UsageError` unless the trainings before a run's own hand on one model of its network, the plain one.
 
     `trainings`: the methods of `spec.after`; `own`: the run's.

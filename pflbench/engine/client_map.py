@@ -69,7 +69,7 @@ class Item:
     taken: tuple[Drawn, ...]
 
     @property
-    def shapes(self) -> tuple[stack.Shape, ...]:
+    def shapes(self) -> tuple[stack.DrawShape, ...]:
         """Shape that it needs of a stack, per `Draw`."""
         return tuple(stack.shape(drawn) for drawn in self.taken)
 
@@ -131,7 +131,7 @@ class ClientMap:
     padded_rows: int = field(default=0, init=False)
     seconds: float = field(default=0.0, init=False)
     """Spent in here so far: training and scoring clients (on a GPU, handing it their work)."""
-    _paces: dict[Hashable, memory.Pace] = field(default_factory=dict, init=False)
+    _paces: dict[Hashable, memory.LanePace] = field(default_factory=dict, init=False)
 
     @property
     def padding(self) -> float:
@@ -185,7 +185,7 @@ class ClientMap:
             with torch.no_grad():  # which is a thread's own
                 return fn(f, shared[item.index], item.own, *taken), f.gradient_calls
 
-        pace = self._paces.setdefault(key, memory.Pace())
+        pace = self._paces.setdefault(key, memory.LanePace())
         lanes = pace.choose(min(self.lanes(), len(items)))
         started = time.perf_counter()
         if lanes == 1:
@@ -210,7 +210,7 @@ class ClientMap:
         waiting = list(range(len(items)))
         while waiting:
             most = self.room.most(key)
-            for chunk in stack.plan([shapes[i] for i in waiting], min(most, self.chunk or most), self.most_padding):
+            for chunk in stack.chunked([shapes[i] for i in waiting], min(most, self.chunk or most), self.most_padding):
                 chosen = [waiting[i] for i in chunk.members]
                 made = self._if_it_fits(fn, shared, [items[i] for i in chosen], key)
                 if made is None:  # out here, where no error holds on to what the stack had allocated

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pflbench.engine.batches import Drawn
 from pflbench.engine.client_map import Watched, keyed
-from pflbench.engine.objective import Known, Task
+from pflbench.engine.objective import ObjectiveFacts, Task
 from pflbench.methods.base import Batch, Batches, Method
 from pflbench.vector import Kind
 
@@ -36,7 +36,7 @@ SECOND = 3
 """A Hessian-vector product in gradients: two more passes than one, over a longer graph."""
 
 
-class Counting(Known):
+class Counting(ObjectiveFacts):
     """An objective that computes nothing and adds up images; other passes count as fractions of a gradient."""
 
     def __init__(self, task: Task):

@@ -144,7 +144,7 @@ AGAIN = 50
 
 
 @dataclass
-class Pace:
+class LanePace:
     """Seconds per image, with one client at a time and with several."""
 
     maps: int = 0

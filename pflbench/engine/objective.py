@@ -123,8 +123,8 @@ def _entries(layout: Layout, kind: Kind, device: torch.device) -> Tensor:
     return host.upload(layout.entries(kind), device)
 
 
-class Known:
-    """Facts of an objective that need no computation."""
+class ObjectiveFacts:
+    """Properties of an objective that need no computation."""
 
     task: Task
 
@@ -164,7 +164,7 @@ PIECE = 100
 """Rows of a larger batch that a network which treats each row alone sees at a time: caches and memory are finite."""
 
 
-class LoopObjective(Known):
+class LoopObjective(ObjectiveFacts):
     """One client at a time; batches are trimmed to their real rows. `gradient_calls` counts autograd calls.
 
     A large batch is cut into pieces of `PIECE` rows, whose means and gradients are averaged.
@@ -250,7 +250,7 @@ class LoopObjective(Known):
             return torch.cat([self.task.features([w], piece) for piece in self._pieces(b)])
 
 
-class StackedObjective(Known):
+class StackedObjective(ObjectiveFacts):
     """The same under `torch.vmap`: w and the batch's tensors carry a hidden leading axis of clients × seeds."""
 
     def __init__(self, task: Task):

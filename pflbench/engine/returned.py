@@ -24,7 +24,7 @@ def draws(made: Any, function: str) -> tuple[Draw, ...]:
     """Checked result of `draws` or `personal_draws`.
 
     Raises:
-        Malformed: It is no tuple of `Draw`s; so for all functions here: what they are given is not what it should be.
+        Malformed: It is no tuple of `Draw`s. All functions here raise it for a malformed result.
     """
     if isinstance(made, Sequence) and all(isinstance(draw, Draw) for draw in made):
         return tuple(made)
@@ -56,8 +56,8 @@ def state(tree: Tree, what: str, function: str) -> Tree:
     return tree
 
 
-def averaged(uploads: Tree, server: Tree) -> None:
-    """Hold stacked uploads, which the protocol's `server` averages, against the server's state that they become.
+def check_averaged(uploads: Tree, server: Tree) -> None:
+    """Check that stacked uploads, which the default `server` averages, are like the server's state.
 
     Raises:
         Malformed: They are not like it, each; `client` is to blame.

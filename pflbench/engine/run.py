@@ -1,4 +1,4 @@
-"""A run during a simulation: its initial model, what is drawn for each of its rounds, and where it stands."""
+"""A run during a simulation: its initial model, the draws of each round, and its progress."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Run:
 
     @cached_property
     def scored(self) -> list[int]:
-        """The clients that it scores."""
+        """Clients that the run scores."""
         return [int(client) for client in scored_clients(self.spec.scoring, self.federation.training)]
 
     def check(self) -> None:

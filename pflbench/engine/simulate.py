@@ -24,7 +24,7 @@ from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
 from pflbench.engine.stack import MOST_PADDING
-from pflbench.engine.states import alone
+from pflbench.engine.states import compact
 from pflbench.errors import Diverged, PflbenchError
 from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network
@@ -171,7 +171,7 @@ class Simulation:
         run.states[client] = state
         if leaves_models(run.spec.scoring):
             made = self.method.local_model(sent, state)
-            run.left[client] = alone(returned.models(made, "local_model()")["personalized"])
+            run.left[client] = compact(returned.models(made, "local_model()")["personalized"])
 
     def count(self) -> list[Mapping[str, float]]:
         """The costs of all rounds, as `RunOutcome.costs`, without training or scoring."""
@@ -354,7 +354,7 @@ def _stacked(trees: list[Tree], clients: ClientMap) -> Tree:
 
 def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method[Any, Any, Any], now: Round) -> None:
     if type(method).server is Method.server:
-        returned.averaged(uploads, run.server)
+        returned.check_averaged(uploads, run.server)
     server = returned.state(method.server(run.server, uploads, share, now), "the server's state", "server()")
     before, after = ([tuple(x.shape) for x in pytree.tree_leaves(tree)] for tree in (run.server, server))
     if before != after:

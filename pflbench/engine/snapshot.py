@@ -1,4 +1,4 @@
-"""Where a simulation stands after a round, as tensors and plain values, and a new simulation set to stand there.
+"""Progress of a simulation after a round, as tensors and plain values, and its restoration in a new simulation.
 
 Minibatches, cohorts and noise are functions of seed, client and round, so all that a round leaves is here: the server's
 and the clients' states, the clients' places in their minibatches, scores so far, costs so far.
@@ -47,7 +47,7 @@ def tensors(simulation: Simulation) -> Iterator[tuple[str, Tensor]]:
 
 
 def values(simulation: Simulation) -> dict[str, Any]:
-    """All else, as JSON holds it. Looks whether the servers' states are finite, which on a GPU waits for it."""
+    """All else, as JSON values. Checks that the servers' states are finite, which waits for a GPU."""
     clients = simulation.clients
     return {
         "rounds": simulation.rounds,
@@ -72,7 +72,7 @@ def _values(run: Run) -> dict[str, Any]:
 
 
 def restore(simulation: Simulation, values: Mapping[str, Any], read: Read) -> None:
-    """Set a simulation that has not begun to where another of the same runs stood.
+    """Restore the progress of another simulation of the same runs in one that has not begun.
 
     Raises:
         KeyError: A tensor is not there.

@@ -1,4 +1,4 @@
-"""Stacks of clients: who shares one, trees stacked, minibatches padded to one shape, the function under `torch.vmap`.
+"""Stacks of clients: grouping, stacked trees, minibatches padded to one shape, and the function under `torch.vmap`.
 
 Clients of a stack are of like length, so that little is padded, and so few that their memory suffices.
 """
@@ -23,7 +23,7 @@ MOST_PADDING = 1.25
 """Padded cells of a stack over real ones, at most."""
 
 
-class Shape(NamedTuple):
+class DrawShape(NamedTuple):
     """Size of one client's part of one `Draw`: minibatches, rows of the largest one, and rows in all."""
 
     steps: int
@@ -31,7 +31,7 @@ class Shape(NamedTuple):
     total: int
 
 
-def real(client: Sequence[Shape]) -> int:
+def real(client: Sequence[DrawShape]) -> int:
     """Rows that a client's minibatches hold in all."""
     return sum(shape.total for shape in client)
 
@@ -42,13 +42,13 @@ class Chunk:
 
     members: list[int] = field(default_factory=list)
     real_rows: int = 0
-    widest: tuple[Shape, ...] = ()
+    widest: tuple[DrawShape, ...] = ()
     """Per `Draw`, the largest number of minibatches and of rows; every client of the stack gets as many."""
 
-    def with_(self, number: int, client: tuple[Shape, ...]) -> Chunk:
+    def with_(self, number: int, client: tuple[DrawShape, ...]) -> Chunk:
         """This chunk and one more client."""
         widest = tuple(
-            Shape(max(a.steps, b.steps), max(a.rows, b.rows), 0) for a, b in zip(self.widest, client, strict=True)
+            DrawShape(max(a.steps, b.steps), max(a.rows, b.rows), 0) for a, b in zip(self.widest, client, strict=True)
         )
         return Chunk([*self.members, number], self.real_rows + real(client), widest if self.members else client)
 
@@ -58,8 +58,8 @@ class Chunk:
         return len(self.members) * sum(shape.steps * shape.rows for shape in self.widest)
 
 
-def plan(
-    clients: Sequence[tuple[Shape, ...]], most: int | None = None, most_padding: float = MOST_PADDING
+def chunked(
+    clients: Sequence[tuple[DrawShape, ...]], most: int | None = None, most_padding: float = MOST_PADDING
 ) -> list[Chunk]:
     """Chunks of clients, longest clients first, each as large as `most_padding` and `most` (None: any) allow.
 
@@ -105,10 +105,10 @@ class Unpacking:
         return tuple(map(one, range(self.steps)))
 
 
-def shape(drawn: Drawn) -> Shape:
+def shape(drawn: Drawn) -> DrawShape:
     """The steps and batch size that a client's minibatches of one `Draw` need in a stack."""
     sizes = [rows.shape[-1] for rows in drawn]
-    return Shape(len(drawn), max(sizes, default=0), sum(sizes))
+    return DrawShape(len(drawn), max(sizes, default=0), sum(sizes))
 
 
 def pad(

@@ -26,7 +26,7 @@ SPARE = 1 << 30
 
 
 class _Filed(NamedTuple):
-    """Where in the file a state lies, and what its tensors are."""
+    """Place of a state in the file, and the forms of its tensors."""
 
     start: int
     forms: tuple[tuple[torch.Size, torch.dtype], ...]
@@ -86,7 +86,7 @@ class States(Mapping[int, Tree]):
                 return
             except OSError:
                 pass
-        self._states[client] = pytree.tree_map(alone, state)
+        self._states[client] = pytree.tree_map(compact, state)
         self._used += size
 
     def _write(self, leaves: Sequence[Tensor], structure: Any, before: _Filed | None) -> _Filed:
@@ -106,7 +106,7 @@ class States(Mapping[int, Tree]):
         return filed._replace(start=start)
 
 
-def alone(x: Tensor) -> Tensor:
+def compact(x: Tensor) -> Tensor:
     """A copy of a slice, which would otherwise keep the whole tensor in memory."""
     return x.clone() if x.untyped_storage().nbytes() > x.nbytes else x
 

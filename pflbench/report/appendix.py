@@ -59,9 +59,10 @@ def _comparison(table: Table) -> Appendix:
             NONE if value.difference is None else difference_text(value.difference, value.verdict, table.decimals)
         )
         verdict = _judged(value, value.verdict, None if table.brief else notes) if value.verdict else NONE
-        lines.append((row.name or row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
-    judged = not table.brief and any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)
-    said = [f"Verdicts: {RULE}."] if judged else []
+        lines.append((row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
+    judged = any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)
+    rule = "Verdicts: docs/statistics.md, or `--full`." if table.brief else f"Verdicts: {RULE}."
+    said = [rule] if judged else []
     said += [f"[{mark}] {reason}" for reason, mark in notes.items()]
     header = ("Row", "Column", "pflbench", "Paper", "Difference", "Verdict")
     return Appendix("pflbench's and the paper's", "paper", header, ("", "paper", "", ""), lines, said)

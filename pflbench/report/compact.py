@@ -24,6 +24,9 @@ def compact(table: Table, compare: bool = True) -> Table:
     `compare`: whether a line counts the cells by their verdicts.
     """
     left = filled(table)
+    if not table.has_results and table.missing:
+        warnings = (fact for fact in table.facts if fact.severity == "warning")
+        return replace(left, facts=(*warnings, *facts("missing", table.missing)), brief=True)
     scored = _scored((*left.rows, *left.extra), table.unit) if table.unit else ""
     full = "--full shows all rows and columns, and what they rest on."
     summary = [scored, *(table.texts("seeds", "progress") if table.unit else ()), full]
@@ -111,7 +114,7 @@ def _against(table: Table) -> list[str]:
     for row, head, value in table.shown if table.compared else ():
         if value.verdict is not None:
             apart = value.difference or 0.0
-            where = f"{row.name or row.title}, {head.name}: {number(apart, None, table.decimals, '+')}"
+            where = f"{row.title}, {head.name}: {number(apart, None, table.decimals, '+')}"
             told.setdefault(value.verdict.label, []).append((apart, where))
             suspect += value.verdict.suspect is not None
     far = [where for _, where in sorted(told.get("differs", ()), key=lambda one: -abs(one[0]))]

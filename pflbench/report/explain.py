@@ -30,7 +30,7 @@ from pflbench.suite.cells import Cell, ColumnHead, Expansion
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
-from pflbench.suite.said import Departure
+from pflbench.suite.scoped import Departure
 from pflbench.units import count
 
 
@@ -297,6 +297,7 @@ def explain_cell(
     for derived in document.derived:
         if derived.id in (row, column):
             raise UsageError(f"{derived.id} is the difference of {' and '.join(derived.of)}: explain these.")
+    row = {one.title.lower(): one.id for one in document.row if one.name}.get(row.lower(), row)
     table = expand(content, part, columns=[_column(document, column)])
     shelf = Shelf(store)
     beside = extra(table, shelf.stored.values(), askers(store), [row])

@@ -24,7 +24,7 @@ from pflbench.stages import PREFERRED, Shown, canonical, of_reference, of_run
 from pflbench.store import Stored
 from pflbench.store.asked import Asker, Askers
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
-from pflbench.suite.said import SETTINGS
+from pflbench.suite.sources import SETTINGS
 from pflbench.units import count
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})

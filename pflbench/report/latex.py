@@ -207,9 +207,7 @@ def _grid(table: Table, view: View) -> Grid:
     heads = [table.columns[index] for index in view.columns]
 
     def row_line(row: Row) -> str:
-        return _line(
-            [escaped(row.name or row.title), *(_cell(row.cells[index], table.decimals) for index in view.columns)]
-        )
+        return _line([escaped(row.title), *(_cell(row.cells[index], table.decimals) for index in view.columns)])
 
     body = [row_line(row) for row in table.rows]
     if view.extra:

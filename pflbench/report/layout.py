@@ -84,6 +84,7 @@ class Filled:
 
         `methods`: what they were asked for by, which commands name.
         """
+        rows = _with_sides(self.table, rows)
         cells = _of_rows(self.cells, rows)
         there = {cell.column.id for place, cell in cells.items() if self.grid[place].there}
         trained = {run.method.name for cell in cells.values() for run in cell.needed}
@@ -134,6 +135,11 @@ def lay_out(
     return finished(fill(table, Shelf(store), askers(store), read_as, named), versus, over_clients=over_clients)
 
 
+def _with_sides(table: Expansion, rows: Collection[str]) -> set[str]:
+    """These rows, by their ids, and for a row of differences the two that it compares."""
+    return {*rows, *(id for one in table.derived if one.axis == "rows" and one.id in rows for id in one.of)}
+
+
 def _of_rows(some: Mapping[tuple[str, str], V], rows: Collection[str]) -> dict[tuple[str, str], V]:
     """Values in the places of these rows, by their ids."""
     return {place: one for place, one in some.items() if place[0] in rows}
@@ -144,14 +150,12 @@ def _with_rows(table: Expansion, rows: Collection[str], cells: Iterable[Cell], m
     cells, left = list(cells), tuple(row for row in table.rows if row.id in rows)
     own = tuple(cell for cell in table.cells if cell.row.id in rows)
     followed = {cell.follows for cell in own}
-    columns = [column.id for column in table.columns]
     return replace(
         table,
         rows=left,
         cells=own,
         derived=tuple(one for one in table.derived if one.axis == "columns" or one.id in rows),
         notes=table.notes_on(cells),
-        departures=tuple(one for one in table.departures if one.concerns(left, columns)),
         protocol=(followed.pop() if len(followed) == 1 else "") or table.protocol,
         part=table.part.but(methods=methods),
     )
@@ -242,9 +246,8 @@ def finished(
     grid, told = with_other_suite(of.table, of.other, of.grid, of.shelf, of.read_as)
     columns, differences = derive(of.table, list(of.guests), grid)
     named = {row.id: row.title for row in of.table.rows}
-    names = {row.id: row.name for row in of.table.rows}
     named |= {one.id: one.title for one in of.table.derived if one.axis == "rows"}
-    every = [_rows(titles, names, of.runs, grid | differences, columns) for titles in (named, of.guests)]
+    every = [_rows(titles, of.runs, grid | differences, columns) for titles in (named, of.guests)]
     rows, extra = rows_of(every[0], every[1], methods)
     of = replace(of, grid=grid)
     if methods:
@@ -345,7 +348,6 @@ def _mark_best(grid: Grid, table: Expansion) -> None:
 
 def _rows(
     titles: Mapping[str, str],
-    names: Mapping[str, str],
     used: Sequence[ShownRun],
     grid: Grid,
     columns: Sequence[ColumnHead],
@@ -356,7 +358,6 @@ def _rows(
             id,
             f"{title} (unchecked)" if title in doubted else title,
             tuple(grid.get((id, column.id)) for column in columns),
-            names.get(id, ""),
         )
         for id, title in titles.items()
     )

@@ -74,7 +74,7 @@ def progress(cells: Iterable[Cell], used: Iterable[ShownRun]) -> str:
     asked = {run.id for cell in cells for run in cell.needed}
     done = {u.stored.spec.id: u.done for u in used if u.stored.spec.id in asked}
     failed = list(done.values()).count(False)
-    return f"Runs of the suite: {len(done) - failed} of {len(asked)} done, {failed} failed."
+    return f"Runs of the suite: {len(done) - failed} of {len(asked)} done, {failed} failed." if asked else ""
 
 
 def failures(used: Iterable[ShownRun]) -> list[str]:

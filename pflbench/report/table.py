@@ -223,12 +223,11 @@ class Fairness(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A row with a value (or None) per column. `name`: its title outside of the paper; empty: the same."""
+    """A row with a value (or None) per column."""
 
     id: str
     title: str
     cells: tuple[CellValue | None, ...]
-    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def seed_line(cells: Sequence[Cell], values: Iterable[CellValue], spread: Spread
     """Seeds of the cells, and the meaning of the ± (`spread` None: there is none)."""
     values = list(values)
     done = {(value.done, value.expected) for value in values}
-    line = f"Seeds: {_asked(cells)}."
+    line = f"Seeds: {_asked(cells, values)}."
     if spread is not None and any(n > 1 for n, _ in done):
         ddof = 1 if spread.kind == "sem" else spread.ddof
         average = ", averaged over the steps read" if spread.of == "each-step" else ""
@@ -119,15 +119,18 @@ def seed_line(cells: Sequence[Cell], values: Iterable[CellValue], spread: Spread
     return line
 
 
-def _asked(cells: Sequence[Cell]) -> str:
-    """The seeds: `0–4 (n = 5)`, or those of each column: `0–4 (n = 5: Shards), 0, 2–5 (n = 5: Dirichlet)`."""
+def _asked(cells: Sequence[Cell], values: Iterable[CellValue]) -> str:
+    """The seeds: `0–4 (n = 5)`, or those of each column: `0–4 (n = 5: Shards), 0, 2–5 (n = 5: Dirichlet)`.
+
+    Without cells, as where only rows are shown that the suite file does not list, the seeds of the values.
+    """
     found: dict[tuple[str, str], set[int]] = {}
     for cell in cells:
         found.setdefault((cell.column.id, cell.column.setting), set()).update(run.seed for run in cell.needed)
     alike = grouped((tuple(sorted(seeds)), column) for (_, column), seeds in found.items())
     if len(alike) < 2:
-        every = next(iter(alike), ())
-        return f"{ranges(every)} (n = {len(every)})"
+        one = "".join(f"{ranges(every)} (n = {len(every)})" for every in alike)
+        return one or ranges({seed for value in values for seed in value.seeds})
     return ", ".join(f"{ranges(seeds)} (n = {len(seeds)}: {', '.join(names)})" for seeds, names in alike.items())
 
 

@@ -244,7 +244,9 @@ def _with_table(suite: Suite) -> Suite:
     if suite.document().statistics is not None:
         raise UsageError(f"{suite.name} has no runs: `pflbench run` counts its datasets, `pflbench report` prints it.")
     if not suite.document().row:
-        raise UsageError(f"{suite.name} has no table: `pflbench plot` draws it, without any run.")
+        raise UsageError(
+            f"{suite.name} has no table: `pflbench plot {suite.called} -o {suite.name}.png` draws it without runs."
+        )
     return suite
 
 

@@ -26,7 +26,16 @@ def apart(stored: RunResult, again: RunResult) -> str | None:
         return None
     stage, round, step = worst
     after = f"round {round}" + (f", step {step}" if step else "")
-    return f"after {after} ({stage}) it has {before[worst]:.2f} %, made again {now[worst]:.2f} %"
+    return (
+        f"by {now[worst] - before[worst]:+.2f} points after {after} ({stage}): "
+        f"stored {before[worst]:.2f} % ({_made_on(stored)}), now {now[worst]:.2f} % ({_made_on(again)})"
+    )
+
+
+def _made_on(result: RunResult) -> str:
+    """Device, torch and commit of a result."""
+    device, torch, commit = (str(result.provenance.get(key) or "unknown") for key in ("device", "torch", "commit"))
+    return f"{device}, torch {torch}, commit {commit[:12]}"
 
 
 def scored_often(provenance: Mapping[str, Any], spec: RunSpec, every: int | None) -> bool:

@@ -17,7 +17,7 @@ from pflbench.data.federation import Federation, build
 from pflbench.data.partition import Partition
 from pflbench.data.source import Dataset, Source, check_source
 from pflbench.engine.blame import line, where
-from pflbench.engine.chain import check
+from pflbench.engine.chain import check_chain
 from pflbench.errors import UsageError
 from pflbench.hyper import check_declared, check_method
 from pflbench.methods.base import Method
@@ -213,7 +213,7 @@ def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
                     stacklevel=2,
                 )
             own.network(plain)
-            check(spec, chain(spec), own, plain)
+            check_chain(spec, chain(spec), own, plain)
             partition(spec.partition, places)
 
 

@@ -207,8 +207,6 @@ class _Driver:
         self.shared.on_done = self._done
         self.samples = {_sample(task): Order.of(task) for task in reversed(self.shared.waiting)}
         self.actors: list[_Actor] = []
-        self.again: list[Task] = []
-        """Tasks whose actors died."""
         self.deaths: dict[Task, list[int]] = {}
         """Numbers of the actors that died of a task."""
         self.heard = self.clock()
@@ -232,7 +230,7 @@ class _Driver:
             for one in ready:
                 self.heard = self.clock()
                 self._hear(busy[one]) if one in busy else self._answered(answers[one])
-        self._start_nothing_more()
+        self.shared.give_up()
 
     def end(self) -> None:
         """End the actors."""
@@ -292,7 +290,7 @@ class _Driver:
 
     def _goes_on(self, answers: bool) -> bool:
         """True if more is to come while nothing is under way. Notes tasks that cannot be trained."""
-        left = [*self.again, *self.shared.waiting]
+        left = [*self.shared.again, *self.shared.waiting]
         if not left:
             return False
         late = self.clock() - self.heard > PATIENCE
@@ -330,7 +328,7 @@ class _Driver:
                     self.stopped.add(actor.number)
                     actor.handle.stop.remote()
         if local.is_over(self.dones, self.execution.fail_fast):
-            self._start_nothing_more()
+            self.shared.give_up()
         for actor in self.actors:
             if actor.task is not None or actor.answer is not None:
                 continue
@@ -342,18 +340,12 @@ class _Driver:
 
     def _once_more(self, actor: _Actor) -> Task | None:
         """A task of which another actor died, or this one where no other can train it."""
-        for task in self.again:
+        for task in self.shared.again:
             others = any(_has(other, task) for other in self.actors if other is not actor)
             if _has(actor, task) and not (others and self.deaths[task][-1] == actor.number):
-                self.again.remove(task)
+                self.shared.again.remove(task)
                 return task
         return None
-
-    def _start_nothing_more(self) -> None:
-        self.shared.waiting.clear()
-        for task in self.again:
-            self.shared.release(task)
-        self.again.clear()
 
     def _hear(self, actor: _Actor) -> None:
         assert actor.task is not None
@@ -384,7 +376,7 @@ class _Driver:
             return
         warnings.warn(f"{task}: its actor or node died. It is tried once more.", stacklevel=2)
         actor.task = None
-        self.again.append(task)
+        self.shared.again.append(task)
 
     def _over(self, actor: _Actor, dones: Sequence[Done]) -> None:
         assert actor.task is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pflbench import names
+from pflbench.commands import command
 from pflbench.data.root import data_root
 from pflbench.data.source import Dataset
 from pflbench.errors import DataMissing, PflbenchError
@@ -52,6 +54,17 @@ class DataCheck:
         except Exception:  # a user's dataset, which says so in words of its own
             how = dataset.status(self.root)
         return (f"The dataset {spec.dataset.name!r} is not there, so its columns are left out. {how}",)
+
+
+def shown_by(suite: Suite, part: Selection, results: Path) -> str:
+    """Sentence that names the command to see a suite that trains nothing; empty for a suite with runs."""
+    if suite.document().statistics is not None:
+        table = command("report", part.but(suites=[suite.called], methods=None, overrides=None).options, results)
+        return f"{suite.name} trains nothing: `{table}` prints its table."
+    if not suite.document().row:
+        plot = f"pflbench plot {shlex.quote(suite.called)} -o {suite.name}.png"
+        return f"{suite.name} draws partitions and trains nothing: `{plot}` draws it without runs."
+    return ""
 
 
 def count_datasets(

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pflbench.running import cluster, slurm, training
-from pflbench.running.datasets import count_datasets
-from pflbench.running.events import OnEvent, unheard
+from pflbench.running.datasets import count_datasets, shown_by
+from pflbench.running.events import Note, OnEvent, unheard
 from pflbench.running.execution import Execution, Executor
 from pflbench.running.training import Elsewhere, Outcome, Work
 from pflbench.selection import Selection
@@ -40,8 +40,10 @@ def run(
     suites = loaded(part.suites, execution.data_dir)
     if execution.redo != "always" and not execution.evaluate_every:  # else a finished run may have to be trained again
         suites = standing(suites, equals(Store(results, mends=not dry)))
-    asked = parts(suites, part)
+    asked = parts([suite for suite in suites if suite.document().row], part)
     missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
+    for sentence in filter(None, (shown_by(suite, part, results) for suite in suites)):
+        on_event(Note(sentence))
     if not asked:
         return Outcome([], missing, {}, {})
     outcome = train(_work_of(asked), results, execution, on_event, dry=dry)

@@ -188,8 +188,6 @@ class _Pool:
         self.on_event, self.fail_fast, self.waits, self.says = on_event, fail_fast, waits, _Says(on_event)
         self.died: dict[Task, int] = {}
         """Tasks whose worker died, and in which slot it was."""
-        self.again: list[Task] = []
-        """Tasks that are to be tried once more."""
         self.lanes = multiprocessing.get_context("spawn").Value("i", 1)
         """Cores for each task; workers read it before every round."""
 
@@ -217,7 +215,7 @@ class _Pool:
         to_be_had = True
         for worker in workers:
             if is_over(self.dones, self.fail_fast):
-                self._start_nothing_more()
+                self.shared.give_up()
             if worker.task is not None:
                 continue
             worker.task = self._once_more(worker) or (self.shared.take() if to_be_had else None)
@@ -230,16 +228,10 @@ class _Pool:
 
     def _once_more(self, worker: _Worker) -> Task | None:
         """A task whose first worker died in another slot: that one's device may be the cause."""
-        task = next((task for task in self.again if self.died[task] != worker.slot), None)
+        task = next((task for task in self.shared.again if self.died[task] != worker.slot), None)
         if task is not None:
-            self.again.remove(task)
+            self.shared.again.remove(task)
         return task
-
-    def _start_nothing_more(self) -> None:
-        self.shared.waiting.clear()
-        for task in self.again:
-            self.shared.release(task)
-        self.again.clear()
 
     def _hear(self, worker: _Worker, workers: list[_Worker]) -> None:
         assert worker.task is not None
@@ -251,7 +243,7 @@ class _Pool:
             workers[workers.index(worker)] = self._start(worker.slot)
             if worker.task not in self.died and not stopping.requested():
                 self.died[worker.task] = worker.slot
-                self.again.append(worker.task)
+                self.shared.again.append(worker.task)
                 warnings.warn(f"{worker.task}: {reason} It is tried once more.", stacklevel=2)
                 return
             message = [Done(spec, "error", reason) for spec in worker.task.specs]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,13 +16,13 @@ from pflbench import names
 from pflbench.console import Console
 from pflbench.errors import UsageError
 from pflbench.names import Places
-from pflbench.running.datasets import DataCheck, to_count
+from pflbench.running.datasets import DataCheck, shown_by, to_count
 from pflbench.running.events import Note, OnEvent, unheard
 from pflbench.running.machine import processor, seconds_per_example, trial_key, trials
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
-from pflbench.store import ShownStore, Store
+from pflbench.store import ShownStore, Stored
 from pflbench.store.code import equals
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
@@ -174,13 +174,14 @@ def plan(
     suites = standing(suites, equals(store))
     remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
     asked, refusals = _parts([suite for suite in suites if suite.document().row], part)
-    history = _history(store)
+    stored = _by_id(store.list())  # once: a look-up of each run reads the folder again
+    history = _history(stored.values())
     wanted = _wanted(asked, shard)
-    tables = [_table_plan(one, wanted, store, data, Times(history)) for one in asked]
+    tables = [_table_plan(one, wanted, stored, data, Times(history)) for one in asked]
     why: tuple[str, ...] = ()
     if any(line.unknown for table in tables for line in table.lines):
         why = _measured(tables, root, on_event) if measure else (NOT_MEASURED,)
-        tables = [_table_plan(one, wanted, store, data, Times(history)) for one in asked] if measure else tables
+        tables = [_table_plan(one, wanted, stored, data, Times(history)) for one in asked] if measure else tables
     lacks = [sentence for table in tables for line in table.lines if line.missing for sentence in line.lacks]
     return Plan(tuple(tables), remarks, tuple(dict.fromkeys([*refusals, *lacks])), why)
 
@@ -213,7 +214,7 @@ def _remarks(suite: Suite, part: Selection, results: Path, data: DataCheck) -> I
             lacks = data.problems(dataset.federations[0], dataset.places) if counted.counts is None else ()
             yield f"  {counted}{f' {lacks[0]}' if lacks else ''}"
     elif not document.row:
-        yield f"{name} trains nothing: `pflbench plot {name}` draws it without runs."
+        yield shown_by(suite, part, results)
 
 
 def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tuple[str, ...]:
@@ -233,7 +234,9 @@ def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tup
     return tuple(f"The time of {named[id]} is unknown: {why}." for id, why in reasons.items())
 
 
-def _table_plan(asked: Part, wanted: Collection[RunSpec], store: Store, data: DataCheck, times: Times) -> TablePlan:
+def _table_plan(
+    asked: Part, wanted: Collection[RunSpec], stored: Mapping[str, Stored], data: DataCheck, times: Times
+) -> TablePlan:
     """A table's wanted runs, each in the line where it stands first."""
     table, labels = asked
     seen: set[RunSpec] = set()
@@ -242,7 +245,7 @@ def _table_plan(asked: Part, wanted: Collection[RunSpec], store: Store, data: Da
         specs = [spec for spec in cell.needed if spec in wanted and spec not in seen]
         seen.update(specs)
         if specs:
-            states = [store.status(spec.id) for spec in specs]
+            states = [_state(stored.get(spec.id)) for spec in specs]
             places = {spec: table.locations.get(spec.id, {}) for spec in specs}
             todo = [spec for spec, state in zip(specs, states, strict=True) if state == "missing"]
             lacks = dict.fromkeys(one for spec in todo for one in data.problems(spec, places[spec]))
@@ -269,9 +272,10 @@ class Times:
 
     def of(self, spec: RunSpec, places: Places) -> Estimate | None:
         """Time of one run; None if it is unknown. Seeds differ in nothing that costs time."""
-        if spec.group() not in self.known:
-            self.known[spec.group()] = self._of(spec, places) if not spec.after else self._chained(spec, places)
-        return self.known[spec.group()]
+        group = spec.group()
+        if group not in self.known:
+            self.known[group] = self._of(spec, places) if not spec.after else self._chained(spec, places)
+        return self.known[group]
 
     def _chained(self, spec: RunSpec, places: Places) -> Estimate | None:
         """A run's own training and those before it, as long as each takes by itself."""
@@ -311,10 +315,18 @@ def _kind(spec: RunSpec) -> str:
     return json.dumps(spec.model_dump(mode="json", include=set(same)), sort_keys=True)
 
 
-def _history(store: Store) -> History:
+def _by_id(runs: Iterable[Stored]) -> dict[str, Stored]:
+    return {run.spec.id: run for run in runs}
+
+
+def _state(run: Stored | None) -> str:
+    return "missing" if run is None else "done" if run.failure is None else "failed"
+
+
+def _history(stored: Iterable[Stored]) -> History:
     """Times of finished runs, scoring included: the median of the longest ones, as loading weighs on short ones."""
     found: dict[tuple[str, bool], list[tuple[int, float]]] = {}
-    for run in store.list():
+    for run in stored:
         if run.failure is None and not run.spec.after and (took := run.provenance.get("wall_seconds")):
             key = _kind(run.spec), run.provenance.get("device") == processor()
             found.setdefault(key, []).append((run.spec.rounds, took / run.spec.rounds))

@@ -43,7 +43,10 @@ class Alone:
 
 
 class Shared:
-    """The tasks still to do, in their order. What `settled` says of runs is passed on to `on_done`."""
+    """The tasks still to do, in their order. What `settled` says of runs is passed on to `on_done`.
+
+    `again`: tasks to try once more, as a process that trained them died. Their leases are held all the time.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Shared:
         on_done: Callable[[Done], None] = lambda _: None,
     ) -> None:
         self.waiting, self.leases, self.settled, self.on_done = list(tasks), leases or Alone(), settled, on_done
+        self.again: list[Task] = []
 
     def take(self, fits: Callable[[Task], bool] = lambda _: True) -> Task | None:
         """The first task that nobody else has, with its leases; None if there is none now. Raises `StoreError`.
@@ -70,6 +74,13 @@ class Shared:
     def release(self, task: Task) -> None:
         """Give a task back that was taken: its results are stored, or it has none."""
         self.leases.release([spec.id for spec in task.specs])
+
+    def give_up(self) -> None:
+        """Start nothing more: leave what waits to others, and give back what was to be tried once more."""
+        self.waiting.clear()
+        for task in self.again:
+            self.release(task)
+        self.again.clear()
 
     def holders(self) -> list[str]:
         """Holders of the tasks that wait, in words."""

@@ -142,6 +142,7 @@ class Done:
 
 
 OnRound = Callable[[int], None]
+_DIFFER = "The remade scores differ {}."
 _OTHER_MODELS = (
     "made again, its scores are not the same to the last bit ({}): the stored result stays, and no models are kept. "
     "Another --results folder takes both."
@@ -208,7 +209,7 @@ def _train(
     env: Environment,
     setup: Setup,
     federations: list[Federation],
-    before: list[chain.Training],
+    before: list[chain.ChainTraining],
     method: Method[Any, Any, Any],
     network: Network,
     trained: _Trained,
@@ -221,7 +222,7 @@ def _train(
     if env.follow:
         setup = replace(setup, on_round=_followed(task, env.follow, setup.on_round, trained))
     with limited(env.memory_limit, setup.device):
-        trained.walked = walked = chain.walk(before, len(task.specs), network, setup, under)
+        trained.walked = walked = chain.train_chain(before, len(task.specs), network, setup, under)
         if env.keep_models:
             trained.models = Models(env.results, task.specs, method.network(network).layout)
         heard = replace(
@@ -293,7 +294,7 @@ def _followed(task: Task, follow: str, on_round: OnRound | None, trained: _Train
     return heard
 
 
-def _before(task: Task, env: Environment, federations: list[Federation]) -> list[chain.Training]:
+def _before(task: Task, env: Environment, federations: list[Federation]) -> list[chain.ChainTraining]:
     """Trainings before the runs' own method, with their own federations where each method draws one."""
     found = []
     for specs, method in zip(
@@ -302,7 +303,7 @@ def _before(task: Task, env: Environment, federations: list[Federation]) -> list
         own = federations
         if task.specs[0].drawn_for:
             own = [build.federation(spec, env.data_root, task.places) for spec in specs]
-        found.append(chain.Training(specs, own, method))
+        found.append(chain.ChainTraining(specs, own, method))
     return found
 
 
@@ -443,6 +444,7 @@ def keep(result: RunResult, env: Environment, detail: str = "", models: Models |
         there = None if env.replace and models is None else store.find(spec.id)
         if there is not None and there.failure is None and (settled := _beside(result, there, store, env, models)):
             return settled
+        changed = _changed(result, store, env, models)
         old = None if models is not None else _outdated(result, store)
         _write(result, store, models)
     except PflbenchError as error:
@@ -452,7 +454,21 @@ def keep(result: RunResult, env: Environment, detail: str = "", models: Models |
     if old:
         kept.remove(store.root, old.ids)
     resumed = int(result.provenance.get("resumed") or 0)
-    return Done(spec, "failed" if failure else "done", failure or "", detail, seconds, headline=shown, resumed=resumed)
+    return Done(
+        spec, "failed" if failure else "done", failure or changed, detail, seconds, headline=shown, resumed=resumed
+    )
+
+
+def _changed(result: RunResult, store: Store, env: Environment, models: Models | None) -> str:
+    """Sentences on a finished run with other scores that `--redo always` replaces; empty if there is none."""
+    there = store.find(result.spec.id) if env.replace and models is None and result.failure is None else None
+    if there is None or there.failure is not None:
+        return ""
+    try:
+        different = apart(store.fetch(there), result)
+    except StoreError:  # damaged, which is no reason to keep it
+        return ""
+    return f"{_DIFFER.format(different)} The new result replaces the stored one." if different else ""
 
 
 def _beside(result: RunResult, there: Stored, store: Store, env: Environment, models: Models | None) -> Done | None:
@@ -462,8 +478,9 @@ def _beside(result: RunResult, there: Stored, store: Store, env: Environment, mo
     if result.failure is not None:
         return None
     if different := apart(store.fetch(there), result):
-        stays = f"made again, it is another: {different}. The stored result is kept; --redo always replaces it."
-        return Done(result.spec, "error", stays)
+        stays = f"{_DIFFER.format(different)} The stored result is kept; `--redo always` replaces it."
+        seconds = float(result.provenance["wall_seconds"])
+        return Done(result.spec, "error", stays, seconds=seconds, headline="scores differ, stored result kept,")
     if scored_often(there.provenance, result.spec, env.evaluate_every):
         return Done(result.spec, "done", headline=headline(result.scores), elsewhere=True)
     return None

@@ -21,8 +21,7 @@ from pflbench.store.store import Store
 from pflbench.suite.cells import Reading
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import row_labels
-from pflbench.suite.points import FINETUNE
-from pflbench.suite.tuning import Search, Trial, text
+from pflbench.suite.tuning import FINETUNE, Search, Trial, text
 from pflbench.units import count, seed_text
 
 
@@ -273,7 +272,7 @@ def as_judged(searches: Collection[Tuning], store: Store, on_event: OnEvent) -> 
     }
 
     def tell(event: Event) -> None:
-        if isinstance(event, Done) and event.headline and event.spec.id in readings:
+        if isinstance(event, Done) and event.status == "done" and event.headline and event.spec.id in readings:
             search, result = readings[event.spec.id], store.read(event.spec.id)
             accuracy = average(scored(result, search.reading), search.reading, result).mean()
             event = replace(event, headline=f"{accuracy:.2f} % ({search.read})")

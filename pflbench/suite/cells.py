@@ -1,4 +1,4 @@
-"""What a suite expands to: the table's cells, and the runs behind them."""
+"""Cells of a suite's table, and the runs behind them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pflbench.names import Places
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical
-from pflbench.suite.said import Departure, Note
 from pflbench.suite.schema import LayoutTable, Mean, Spread
+from pflbench.suite.scoped import ALONE, Departure, Layer, Note
 from pflbench.suite.shortfall import Shortfall
 from pflbench.units import seed_text
 
 UNPRINTED = ("guess", "tuned")
-"""Where a value comes from that neither the paper nor its code gives: guessed, or tuned by us."""
+"""Sources of values that neither the paper nor its code gives: guessed, or tuned by us."""
 
 
 ReadAs = Literal["last", "last-10", "best"]
-"""Which of the rounds that a run was scored in a cell reads: those that the suite names, the last ten, or the best."""
+"""Scored rounds of a run that a cell reads: those that the suite names, the last ten, or the best."""
 
 
 class Reference(NamedTuple):
-    """What the paper printed, in percent. `spread` is None where it printed none; `suspect`: why it may be wrong.
+    """Number that the paper printed, in percent. `spread`: None if it printed none; `suspect`: why it may be wrong.
 
     `text`: the mean as it stands there, where it has other decimals than the table. `inferred`: the setting that was
     inferred from this number, which then compares with nothing.
@@ -41,16 +41,12 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row: `method` is the name in the runs' specs; `stages` are those the table shows, in its order.
-
-    `name`: its title outside of the paper, which calls its own method "Ours"; empty: the same.
-    """
+    """A row: `method` is the name in the runs' specs; `stages` are those the table shows, in its order."""
 
     id: str
     title: str
     method: str
     stages: tuple[Shown, ...]
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ class ColumnHead:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a cell reads a run's scores: the stage, and the fine-tuning steps to average (None: the last one).
+    """Reading of a run's scores by a cell: the stage, and the fine-tuning steps to average (None: the last one).
 
     `smallest`: only the so many clients with the fewest support examples count (ties: the lower client number). `mean`:
     each client counts the same, or is weighted by its number of test examples. `read_as`: in which rounds.
@@ -177,7 +173,7 @@ class Cell:
 
     @property
     def has_scores(self) -> bool:
-        """Whether its runs are scored at its stage."""
+        """True if its runs are scored at its stage."""
         return set(canonical([self.stage])) <= set(self.needed[0].scoring.stages)
 
     @property
@@ -203,7 +199,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class Caption:
-    """What stands above and below a table. `paper` is "none" for a table of no paper; `spread` says what ± means."""
+    """Texts above and below a table. `paper` is "none" for a table of no paper; `spread` says what ± means."""
 
     suite: str
     title: str
@@ -216,15 +212,15 @@ class Caption:
 
     @property
     def published(self) -> bool:
-        """Whether the suite names a paper."""
+        """True if the suite names a paper."""
         return self.paper != "none"
 
     @property
     def heading(self) -> str:
         """The title, with the profile and with what the table has less of than the whole protocol."""
         profile = () if self.profile == "paper" else (f"profile: {self.profile}",)
-        said = "; ".join((*profile, *self.shortfall.counts))
-        return f"{self.title} [{said}]" if said else self.title
+        less = "; ".join((*profile, *self.shortfall.counts))
+        return f"{self.title} [{less}]" if less else self.title
 
 
 @dataclass(frozen=True)
@@ -240,14 +236,13 @@ class Expansion(Caption):
         locations: By run id, where the code is of what a run has of the user's own; no part of a run's identity.
         extends: The suite file that this one, `path`, extends.
         part: The selection that it expands.
-        scoped: The suite's notes with the rows and columns that they are about.
+        layer: Notes, departures and the like, which cells look up.
     """
 
     protocol: str
     seeds: tuple[int, ...]
     stages: Mapping[Shown, str]
     layout: LayoutTable
-    departures: tuple[Departure, ...]
     rows: tuple[TableRow, ...]
     columns: tuple[TableColumn, ...]
     derived: tuple[Derived, ...]
@@ -257,11 +252,11 @@ class Expansion(Caption):
     path: Path
     extends: Path | None
     part: Selection
-    scoped: tuple[Note, ...] = ()
+    layer: Layer = ALONE
 
     @property
     def published(self) -> bool:
-        """Whether some paper has this table, or a number in it."""
+        """True if some paper has this table, or a number in it."""
         return super().published or any(cell.reference for cell in self.cells)
 
     @cached_property
@@ -289,18 +284,19 @@ class Expansion(Caption):
 
     def notes_on(self, cells: Iterable[Cell]) -> tuple[str, ...]:
         """Its notes, but for those that are about rows or columns and none of these cells."""
-        places = [(cell.row, cell.column.id) for cell in cells]
-        elsewhere = {
-            note.text
-            for note in self.scoped
-            if (note.about_rows or note.columns is not None)
-            and not any(note.concerns([row], [column]) for row, column in places)
-        }
+        here = self.layer.anywhere(Note, [(None, None), *((cell.row, cell.column.id) for cell in cells)])
+        elsewhere = {one.text for one in self.layer.every() if isinstance(one, Note)} - {one.text for one in here}
         return tuple(note for note in self.notes if note not in elsewhere)
 
+    @cached_property
+    def departures(self) -> tuple[Departure, ...]:
+        """Departures that concern some cell."""
+        places = [(row, column.id) for row in self.rows or (None,) for column in self.columns]
+        return self.layer.anywhere(Departure, places)
+
     def departures_of(self, cell: Cell) -> list[Departure]:
-        """Those that concern a cell."""
-        return [one for one in self.departures if one.concerns([cell.row], [cell.column.id])]
+        """Departures that concern a cell."""
+        return list(self.layer.found(Departure, cell.row, cell.column.id))
 
     @cached_property
     def places(self) -> dict[tuple[str, str], Cell]:
@@ -308,7 +304,7 @@ class Expansion(Caption):
         return {self.place(cell): cell for cell in self.cells}
 
     def asks(self, cell: Cell) -> dict[str, str | int]:
-        """What is stored with a run of a cell: its place in the table, and what was selected instead of the suite's.
+        """Provenance of a cell's runs: its place in the table, and selected values that replace the suite's.
 
         `file` is the path of a suite that does not come with pflbench.
         """

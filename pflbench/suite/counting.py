@@ -1,4 +1,4 @@
-"""What a suite of statistics counts: the images of its columns' datasets, divided among clients with every seed."""
+"""Datasets of a suite of statistics, whose images are counted: divided among clients with every seed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pflbench.suite.cells import Caption
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.figure import Sizes
 from pflbench.suite.resolve import places, shared
+from pflbench.suite.scoped import Note
 from pflbench.suite.select import select_columns
 from pflbench.suite.shortfall import shortfall, stand_in
 
@@ -26,7 +27,7 @@ _UNTRAINED: dict[str, Any] = {
     "rounds": 1,
     "scoring": Scoring(),
 }
-"""What a federation does not depend on has one fixed value."""
+"""Fixed values of the fields that a federation does not depend on."""
 
 
 class ToCount(NamedTuple):
@@ -63,7 +64,7 @@ def untrained(suite: Suite, document: Document, index: int, seeds: Sequence[int]
 
 
 def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
-    """What is to be counted of a suite of statistics. Raises `UsageError` for an unknown column or profile."""
+    """Expand a suite of statistics to its datasets. Raises `UsageError` for an unknown column or profile."""
     document = suite.document(part.profile or "paper")
     head, statistics = document.suite, document.statistics
     assert statistics is not None
@@ -83,7 +84,7 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
         profile=part.profile or "paper",
         spread=head.spread,
         shows_spread=True,
-        notes=tuple(note.text for note in head.notes if note.concerns([], [])),
+        notes=tuple(note.text for note in document.layer.found(Note, None, None)),
         shortfall=shortfall(suite.document(), document, dict.fromkeys(indices, seeds), None),
         command=part.but(suites=[suite.called]).options.strip(),
         seeds=seeds,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from pflbench.errors import UsageError, unknown
 from pflbench.names import without_folder
@@ -16,7 +17,6 @@ from pflbench.stages import Shown, canonical, scores_held_out
 from pflbench.suite import figure as figures
 from pflbench.suite.inherit import merged
 from pflbench.suite.own import Own
-from pflbench.suite.said import Departure, Follows, Inference, Scoped, Sources, Suspicion
 from pflbench.suite.schema import (
     Column,
     DerivedTable,
@@ -30,11 +30,13 @@ from pflbench.suite.schema import (
     SuiteTable,
     Tune,
 )
+from pflbench.suite.scoped import ALONE, Departure, Follows, Inference, Layer, Note, Scoped, Suspicion
+from pflbench.suite.sources import Sources
 from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, fault, validated
 
 ColumnKey = tuple[str, str, str, int, int]
-"""What all runs of a column have in common and can be read from its table: dataset, partition, network, and the numbers
-of clients and rounds. Other runs stand in no cell of it."""
+"""Dataset, partition, network, and numbers of clients and rounds of a column, as its table has them. Runs with others
+stand in no cell of it."""
 
 
 class Document(TomlTable):
@@ -58,6 +60,13 @@ class Document(TomlTable):
     statistics: figures.Statistics | None = None
     tune: Tune = Field(default_factory=Tune)
     profile: dict[str, Profile] = Field(default_factory=dict)
+    _inherited: Layer = PrivateAttr(default=ALONE)
+
+    @cached_property
+    def layer(self) -> Layer:
+        """Scoped tables of this file, over those of the files that it extends."""
+        tables = (*self.suite.notes, *self.departure, *self.suspect, *self.inferred, *self.follows)
+        return replace(self._inherited, tables=tables)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -68,23 +77,23 @@ class Document(TomlTable):
         return canonical(stage for row in self.row for stage in row.named)
 
     def seeds(self, column: Column) -> tuple[int, ...]:
-        """Those of a column: its own, else the suite's."""
+        """Seeds of a column: its own, else the suite's."""
         return tuple(column.seeds or self.suite.seeds)
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
-        """Those of any column, and the suite's."""
+        """Seeds of the suite and of any column."""
         return tuple(dict.fromkeys([*self.suite.seeds, *(seed for one in self.column for seed in one.seeds or ())]))
 
     @property
     def held_out(self) -> bool:
-        """Whether, in any column, clients are scored that never train."""
+        """True if clients that never train are scored in some column."""
         who, shared = self.evaluation.clients, self.federation
         sizes = [(column.clients or shared.clients, column.training_clients) for column in self.column]
         return any(scores_held_out(who, training or shared.training_clients or n, n) for n, training in sizes)
 
     def column_keys(self, rounds: int | None = None) -> set[ColumnKey]:
-        """What the runs of its columns have in common, without expanding it; `rounds`: asked for instead of its own."""
+        """Keys of the columns' runs, without expanding it; `rounds`: selected instead of its own."""
         own, plain = {row.rounds for row in self.row if row.rounds}, without_folder
         return {
             (plain(c.dataset.name), plain(c.partition.name), plain(c.model), clients, count)
@@ -239,7 +248,9 @@ class Suite:
     called: str
     """The name or path by which it was loaded."""
     own: Own = field(default_factory=Own)
-    """Where code and data of the user's own are looked for."""
+    """Folders of user-supplied code and data."""
+    defaults: tuple[str, ...] = ()
+    """Defaults in force that runs or numbers depend on, in words."""
 
     @property
     def name(self) -> str:
@@ -262,10 +273,11 @@ class Suite:
         return self.documents[profile]
 
 
-def parse(raw: Mapping[str, Any], path: Path) -> Suite:
-    """The suite that a TOML file's content describes; every mistake is a `UsageError` with the file and key path.
+def parse(raw: Mapping[str, Any], path: Path, layer: Layer = ALONE) -> Suite:
+    """Check the content of a TOML file; every mistake is a `UsageError` with the file and key path.
 
-    What the content takes over from elsewhere (`extends`, `like`) is in it already, see `inherit`.
+    Values that the content takes over from elsewhere (`extends`, `like`) are in it already, see `inherit`. `layer` has
+    the scoped tables of the files that it extends.
     """
     paper = validated(Document, raw, f"{path}: ")
     documents = {"paper": paper}
@@ -276,6 +288,9 @@ def parse(raw: Mapping[str, Any], path: Path) -> Suite:
             if column not in ("*", *ids):
                 raise UsageError(f"{prefix}{unknown('column', column, ids)}")
         documents[name] = validated(Document, _patched(raw, paper, profile), prefix)
+    for name, document in documents.items():
+        own = name != "paper" and paper.profile[name].notes is not None
+        document._inherited = layer.without(Note) if own else layer
     return Suite(path, documents, str(path))
 
 

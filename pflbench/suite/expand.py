@@ -1,4 +1,4 @@
-"""From a suite to the cells of its table, the runs behind them, and what these are called."""
+"""Expansion of a suite to the cells of its table, the runs behind them, and their names."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pflbench.spec import Link, MethodSpec, RunSpec, Scoring
 from pflbench.suite import origins, resolve
 from pflbench.suite.cells import Cell, Choice, Derived, Expansion, Reading, Reference, TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
+from pflbench.suite.scoped import Note
 from pflbench.suite.select import SelectedRow, select_columns, select_rows, suite_rows
 from pflbench.suite.shortfall import shortfall, stand_in
 from pflbench.suite.staging import staged
@@ -50,7 +51,9 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
             if places := filler.places(selected):
                 locations |= dict.fromkeys((spec.id for spec in row[0].needed), places)
     head, layout = document.suite, document.layout
+    defaults = [f"Defaults, as the suite sets no others: {', '.join(suite.defaults)}."] if suite.defaults else []
     of_table, columns = tuple(selected.row for selected in rows), tuple(shown.values())
+    everywhere = [(row, column) for row in of_table or (None,) for column in shown]
     return Expansion(
         suite=suite.name,
         title=head.title,
@@ -62,8 +65,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         stages=dict(layout.stages),
         layout=layout,
         shows_spread=layout.spread,
-        notes=(*(note.text for note in head.notes if note.concerns(of_table, shown)), *suite.own.remarks),
-        departures=tuple(one for one in document.departure if one.concerns(of_table, shown)),
+        notes=(*(note.text for note in document.layer.anywhere(Note, everywhere)), *suite.own.remarks, *defaults),
         rows=of_table,
         columns=columns,
         derived=_derived(document, of_table, list(shown)),
@@ -74,7 +76,7 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         extends=suite.path.parent / head.extends if head.extends else None,
         shortfall=shortfall(suite.document(), document, chosen, part.rounds),
         part=part.but(suites=[suite.called], profile=profile),
-        scoped=tuple(head.notes),
+        layer=document.layer,
     )
 
 
@@ -111,7 +113,7 @@ class _Filler:
 
     @cached_property
     def shared(self) -> dict[str, Any]:
-        """What all its runs have in common, unless a row has rounds of its own."""
+        """Settings of all its runs; a row may have other rounds."""
         shared = resolve.shared(self.suite, self.document, self.index) | {"precision": self.part.precision or "fp32"}
         return shared | ({"rounds": self.part.rounds} if self.part.rounds else {})
 
@@ -131,7 +133,7 @@ class _Filler:
         return origins.of_column(self.suite, self.document, self.index, self.shared)
 
     def places(self, selected: SelectedRow) -> names.Places:
-        """Where the code is of what in a row's runs is the user's own."""
+        """Paths of user-supplied code and data of a row's runs."""
         below = resolve.places(self.suite, self.document, self.index)
         return {**below, "methods": selected.location} if selected.location else below
 
@@ -150,8 +152,8 @@ class _Filler:
         settings = dict(self.told)
         if selected.rounds is not None:
             settings.pop("rounds", None)
-        own_rounds = selected.rounds == selected.said.rounds
-        settings |= {key: source for key, source in selected.said.given.items() if own_rounds or key != "rounds"}
+        own_rounds = selected.rounds == selected.entry.rounds
+        settings |= {key: source for key, source in selected.entry.given.items() if own_rounds or key != "rounds"}
         unread = origins.unread(runs[0], selected.info)
         sources = {key: source for key, source in settings.items() if key not in unread} | values | of_links
         followed = origins.follows(self.document, selected.row, self.column.id)
@@ -169,7 +171,7 @@ class _Filler:
         return cells
 
     def _links(self, selected: SelectedRow) -> tuple[tuple[Link, ...], dict[str, str]]:
-        """What is trained before a row's own method, and the sources of the values, by method and hyperparameter."""
+        """Links trained before a row's own method, and the sources of the values, by method and hyperparameter."""
         links, sources = list[Link](), dict[str, str]()
         for one in selected.before:
             points, told = resolve.hyperparameters(self.suite, self.document, self.index, one)
@@ -193,9 +195,9 @@ class _Filler:
             every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
             return tuple(self.suite.own.standing_for(run, places) for run in every) if places else every
 
-        if selected.said.validation is None:
+        if selected.entry.validation is None:
             return runs(points[0]), ()
-        pairs = [zip(runs(point), runs(point, selected.said.validation), strict=True) for point in points]
+        pairs = [zip(runs(point), runs(point, selected.entry.validation), strict=True) for point in points]
         choices = tuple(tuple(Choice(*pair) for pair in of_seed) for of_seed in zip(*pairs, strict=True))
         return tuple(first.run for first, *_ in choices), choices
 

@@ -25,7 +25,7 @@ class Scatter(TomlTable):
 
 
 class Histogram(TomlTable):
-    """How many rows clients have in so many `partitions`, in about so many `bins`, beside the exact law.
+    """Histogram of clients' numbers of examples over `partitions`, in about `bins` bins, beside the exact law.
 
     Nothing is trained and no data are read: `classes` (labels), `types` (those, or all their subclasses) and `per_type`
     (training rows of each) say what the published dataset has.
@@ -46,7 +46,7 @@ class Histogram(TomlTable):
 
 
 class Classes(TomlTable):
-    """How many rows of each class the first so many clients have: a stacked bar for each. Nothing is trained."""
+    """Stacked bars of the examples of each class, for the first `clients` clients. Nothing is trained."""
 
     kind: Literal["classes"]
     clients: Positive = 10
@@ -63,7 +63,7 @@ class Kde(TomlTable):
     scale: Literal["none", "share", "dimension"] = "none"
     rounds: Annotated[list[Positive], Field(min_length=1)]
     every: Positive
-    """What `--evaluate-every` makes its runs with."""
+    """Value of `--evaluate-every` for its runs."""
 
 
 class Curve(TomlTable):
@@ -71,7 +71,7 @@ class Curve(TomlTable):
 
     kind: Literal["curve"]
     every: Positive
-    """What `--evaluate-every` makes its runs with."""
+    """Value of `--evaluate-every` for its runs."""
 
 
 class Steps(TomlTable):
@@ -132,7 +132,7 @@ class Sizes(TomlTable):
 
 
 COLUMNS = tuple(Sizes.model_fields)
-"""What the table says of each dataset, in its order."""
+"""Numbers that the table has of each dataset, in its order."""
 
 
 class Statistics(TomlTable):

@@ -10,7 +10,7 @@ from pflbench.errors import UsageError
 
 
 class Rung(NamedTuple):
-    """At most so many trials, each of so many rounds from the start."""
+    """At most `trials` trials, each of `rounds` rounds from the start."""
 
     trials: int
     rounds: int
@@ -34,5 +34,5 @@ def parse_halving(text: str) -> tuple[Rung, ...]:
 
 
 def halving_text(rungs: tuple[Rung, ...]) -> str:
-    """What `parse_halving` takes."""
+    """Text of rungs, as `parse_halving` takes it."""
     return ",".join(f"{rung.trials}@{rung.rounds}" for rung in rungs)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from pflbench.errors import UsageError, unknown
-from pflbench.suite.said import carried
 
 Raw = dict[str, Any]
 TAKEN = ("paper", "protocol", "seeds", "spread")
@@ -39,7 +38,7 @@ class _Profile(_Loose):
 
 
 class Shape(_Loose):
-    """What merging takes for granted of a file's tables."""
+    """Types of a file's tables that merging relies on."""
 
     suite: _Head = _Head()
     column: list[_Like] = []
@@ -93,7 +92,15 @@ def _named_file(name: Any, place: str, path: Path, shipped: Mapping[str, Path]) 
     return file
 
 
-def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
+class Complete(NamedTuple):
+    """A file's content with all that it takes over; `rows`, `columns`: as `scoped.Layer` has them."""
+
+    raw: Raw
+    rows: Mapping[str, str]
+    columns: Mapping[str, str]
+
+
+def inherited(raw: Raw, base: Raw | None, path: Path) -> Complete:
     """`raw`, the content of the file `path`, with what it takes over; `base` is the extended file's, complete."""
     below = base or {}
     whole = "row" not in raw and "row" in below
@@ -107,14 +114,12 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Raw:
         if key in below:
             result[key] = merged(below[key], raw.get(key, {}))
     if base is not None:
-        said = _said(raw, below, rows, columns, whole)
-        taken = {key: value for key, value in below["suite"].items() if key in TAKEN}
-        result["suite"] = taken | raw["suite"] | {"notes": said.pop("notes")}
-        result |= said | {"layout": _layout(below, rows) | raw.get("layout", {})}
+        result["suite"] = {key: value for key, value in below["suite"].items() if key in TAKEN} | raw["suite"]
+        result["layout"] = _layout(below, rows) | raw.get("layout", {})
     if "tune" in below:
         result["tune"] = _tune(raw.get("tune", {}), below["tune"], [column.get("id") for column in columns.own])
     result["profile"] = _profiles(raw, below, columns)
-    return result
+    return Complete(result, {id_: id_ for id_ in rows.below} if whole else rows.models(), columns.models())
 
 
 class _Family:
@@ -155,7 +160,7 @@ class _Family:
         return merged({k: v for k, v in model.items() if k not in {"id", *hidden}} | shared, own)
 
     def _scored(self, model: Raw, own: Raw) -> Raw:
-        """What keeps the runs of a row those of the extended file's row: the stages that they are scored at there."""
+        """Stages at which the extended file scores a row's runs, so that the row keeps these runs."""
         if self.kind != "row" or "stages" in model or own.get("method", model.get("method")) != model.get("method"):
             return {}
         named = ((row.get("stage"), *row.get("stages", ()), *row.get("scored", ())) for row in self.below.values())
@@ -167,56 +172,22 @@ class _Family:
         methods = {row["method"] for row in self.below.values()} - there
         return methods | (self.below.keys() - {row.get("id") for row in self.tables} - there)
 
-    def heirs(self) -> dict[str, list[str]]:
-        """By id in the extended file, those of this file that are like it and of the same method."""
-        heirs: dict[str, list[str]] = {}
+    def models(self) -> dict[str, str]:
+        """By id, the one of the extended file that it is like; left out where that has another method."""
+        found: dict[str, str] = {}
         for i, table in enumerate(self.tables):
             model: int | str | None = i
             while isinstance(model, int):
                 model = self.parents[model]
             if model is not None and "id" in table and self.below[model].get("method") == table.get("method"):
-                heirs.setdefault(model, []).append(table["id"])
-        return heirs
+                found[table["id"]] = model
+        return found
 
     def overrides(self, i: int, own: Raw, below: Raw) -> Raw:
-        """What a profile overrides in `own[i]`: first for the one it is like, then for itself."""
+        """Overrides of a profile for `own[i]`: those of the one it is like, then its own."""
         parent = self.parents[i]
         model = self.overrides(parent, own, below) if isinstance(parent, int) else below.get(parent or "", {})
         return merged(model, own.get(self.own[i].get("id", ""), {}))
-
-
-def _said(raw: Raw, below: Raw, rows: _Family, columns: _Family, whole: bool) -> Raw:
-    """This file's notes, departures and the like, then those of the extended file about rows and columns still there.
-
-    Plain notes are taken over where this file has none; suspicions and departures by a suite of the same paper. An
-    inherited note or departure is left out where this file has one of the same `what`. `whole`: the rows are the
-    extended file's own.
-    """
-    heirs = {
-        "rows": {id_: [id_] for id_ in rows.below} if whole else rows.heirs(),
-        "methods": {row["method"]: [row["method"]] for row in rows.tables if "method" in row},
-        "columns": columns.heirs(),
-    }
-    own, theirs = raw["suite"], below["suite"]
-    said = {"notes": own.get("notes", []) + carried(_notes(own, theirs), heirs)}
-    about = ["follows"]
-    if own.get("paper", theirs.get("paper")) == theirs.get("paper"):
-        about += ["departure", "suspect", "inferred"]
-    named = [table.get("what") for table in raw.get("departure", [])]
-    for key in about:
-        inherited = [table for table in below.get(key, []) if key != "departure" or table["what"] not in named]
-        said[key] = raw.get(key, []) + carried(inherited, heirs)
-    return said
-
-
-def _notes(own: Raw, theirs: Raw) -> list[Any]:
-    """The extended file's notes that this one has no others in place of; both as `[suite]` has them."""
-    others = [note.get("what") for note in own.get("notes", []) if isinstance(note, dict)]
-    return [
-        note
-        for note in theirs.get("notes", [])
-        if ("what" not in note or note["what"] not in others if isinstance(note, dict) else "notes" not in own)
-    ]
 
 
 def _tune(own: Raw, below: Raw, columns: Sequence[str | None]) -> Raw:

@@ -14,11 +14,13 @@ from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
 from pflbench.package import FOLDER
 from pflbench.suite import origins
+from pflbench.suite.defaults import filled, identified
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import Shape, extended_file, file_beside, inherited
 from pflbench.suite.own import Equals, Own
 from pflbench.suite.resolve import shared
+from pflbench.suite.scoped import ALONE
 from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
 
@@ -160,20 +162,25 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
     stamp = _stamp(path)
     raw = read_toml(path)
     validated(Shape, raw, f"{path}: ")
+    raw = identified(raw)
     base, beside = (find_file(raw, path, available()) for find_file in (extended_file, file_beside))
     if beside is not None:
         raw["layout"]["beside"] = str(beside.resolve())
-    files = () if stamp is None else (stamp,)
-    if base is None:
-        raw = inherited(raw, None, path)
-    else:
+    files: tuple[_Stamp, ...] = () if stamp is None else (stamp,)
+    below, layer = None, ALONE
+    if base is not None:
         raw["suite"]["extends"] = str(base.resolve())  # from now on a path, wherever it was named from
         if base.resolve() in [p.resolve() for p in (*above, path)]:
             chain = " → ".join(str(p) for p in (*above, path, base))
             raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")
         below = _read(base, (*above, path))
-        raw, files = inherited(raw, below.raw, path), (*files, *below.files)
-    _known[path] = _Read(raw, files, parse(raw, path))
+        files += below.files
+    complete = inherited(raw, below and below.raw, path)
+    if below is not None:
+        document = below.suite.document()
+        layer = document.layer.extended(complete.raw["suite"], document.suite.paper, complete.rows, complete.columns)
+    whole, defaults = filled(complete.raw, path)
+    _known[path] = _Read(complete.raw, files, replace(parse(whole, path, layer), defaults=defaults))
     return _known[path]
 
 

@@ -1,4 +1,4 @@
-"""What a suite file says of its cells: sources of values, what is followed, suspicions, notes and departures."""
+"""Sources of a cell's values, and the suspicions and the protocol that concern it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pflbench.errors import unknown
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import TableColumn, TableRow
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.said import SETTINGS
 from pflbench.suite.schema import Column, Row
+from pflbench.suite.scoped import Follows, Inference, Suspicion
 from pflbench.suite.select import SelectedRow, references, suite_rows
+from pflbench.suite.sources import SETTINGS
 from pflbench.suite.strict import at
 
 PROFILE = "profile"
-"""Where a value comes from that a profile has in place of the whole protocol's."""
+"""Source of a value that a profile has in place of the whole protocol's."""
 
 
 def check(suite: Suite) -> None:
@@ -83,7 +84,7 @@ def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
 
 
 def _changed(suite: Suite, document: Document, index: int, key: str) -> bool:
-    """Whether the profile has another value of a column's setting than the whole protocol."""
+    """True if the profile has another value of a column's setting than the whole protocol."""
     if "." in key:  # fine-tuning's, which rows and methods may have too
         return False
     return bool(_value(document, index, key) != _value(suite.document(), index, key))
@@ -104,19 +105,19 @@ def defaults(document: Document, index: int, selected: SelectedRow) -> dict[str,
 
 
 def suspicion(document: Document, row: str, column: str) -> str | None:
-    """Why the paper's number in a cell (of a derived one: either of its two) may not be what it seems."""
+    """Reason why the paper's number in a cell (of a derived one: either of its two) may be wrong; None: trusted."""
     rows, columns = _parts(document, row, column)
     reasons = [suspect for suspect in (*(r.suspect for r in rows), *(c.suspect for c in columns)) if suspect]
-    others = [row for row in rows if row.suspect is None]
-    reasons += [one.why for one in document.suspect if one.concerns(others, [c.id for c in columns])]
+    cells = [(row, column.id) for row in rows if row.suspect is None for column in columns]
+    reasons += [one.why for one in document.layer.anywhere(Suspicion, cells)]
     return "; ".join(dict.fromkeys(reasons)) or None
 
 
 def inferred(document: Document, row: str, column: str) -> str | None:
     """The setting that was inferred from the paper's number in a cell (of a derived one: from either of its two)."""
     rows, columns = _parts(document, row, column)
-    found = [one.what for one in document.inferred if one.concerns(rows, [c.id for c in columns])]
-    return "; ".join(dict.fromkeys(found)) or None
+    found = document.layer.anywhere(Inference, [(row, column.id) for row in rows for column in columns])
+    return "; ".join(dict.fromkeys(one.what for one in found)) or None
 
 
 def _parts(document: Document, row: str, column: str) -> tuple[list[Row], list[Column]]:
@@ -127,13 +128,12 @@ def _parts(document: Document, row: str, column: str) -> tuple[list[Row], list[C
 
 
 def follows(document: Document, row: TableRow, column: str) -> str:
-    """What the runs of a cell follow."""
-    own = (one.text for one in document.follows if one.concerns([row], [column]))
-    return next(own, document.suite.protocol)
+    """Protocol of a cell's runs, in words."""
+    return next((one.text for one in document.layer.found(Follows, row, column)), document.suite.protocol)
 
 
 def protocol(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> str:
-    """What the cells follow, in one line: exceptions with their rows and columns, then the suite's protocol."""
+    """Protocols of the cells in one line: exceptions with their rows and columns, then the suite's."""
     places: dict[str, list[tuple[str, TableColumn]]] = {}
     for row in rows:
         for column in columns:

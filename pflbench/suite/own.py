@@ -19,7 +19,6 @@ from pflbench.catalog import FieldInfo, Info, MethodInfo, describe, describe_opt
 from pflbench.errors import DataMissing, UsageError
 from pflbench.spec import Named, RunSpec
 from pflbench.stages import RECORDED, Stages
-from pflbench.suite import versions
 from pflbench.units import count
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ _READING = ("dataset", "partition")
 
 
 def is_there(kind: names.Kind, reference: str) -> bool:
-    """Whether the file of what is called so is on this machine."""
+    """True if the file behind a reference is on this machine."""
     try:
         return names.source_file(names.locate(kind, reference)).is_file()
     except UsageError:
@@ -50,7 +49,7 @@ def is_there(kind: names.Kind, reference: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Own:
-    """Where code and data of the user's own are looked for.
+    """Access to user-supplied code and data, with stored runs for what is missing.
 
     Attributes:
         root: The data root; None: data are not looked at, since a suite file is only checked.
@@ -145,7 +144,7 @@ class Own:
         return told if self.imports or len(told) == 2 else self._recalled(key, places) | told
 
     def _recalled(self, key: str, places: names.Places) -> dict[str, str | None]:
-        """What `_read` noted, of code that is still on this machine."""
+        """Contents that `_read` noted, of code that is still on this machine."""
         from pflbench.data import content
 
         kinds: tuple[names.Kind, names.Kind] = ("datasets", "partitions")
@@ -153,7 +152,7 @@ class Own:
         return {which: one for which, one in content.recall(key).items() if which in there}
 
     def _most_read(self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int) -> dict[str, Any]:
-        """What dataset and partition read in most stored runs that have these settings and read what is `there`."""
+        """Contents of dataset and partition in most stored runs that have these settings and read what is `there`."""
 
         def bare(named: Named) -> Named:
             return named.model_copy(update={"content": None})
@@ -167,16 +166,16 @@ class Own:
         runs = {run: done for run, done in every.items() if run.model_version == settings["model_version"]} or every
         for name, one in there.items():
             runs = {run: done for run, done in runs.items() if getattr(run, name).content == one} or runs
-        most = versions.most_read(runs, seed)
+        most = most_read(runs, seed)
         for name, chosen in most.items():
             if name not in there and reads(name, settings[name]):
-                rivals = versions.rivals(every, name, chosen, seed)
+                others = rivals(every, name, chosen, seed)
                 what = f"what {settings[name].name} reads, which is not read here"
-                self._remark(what, chosen or "nothing", rivals, attrgetter(f"{name}.content"))
+                self._remark(what, chosen or "nothing", others, attrgetter(f"{name}.content"))
         return most
 
     def options(self, kind: names.Kind, reference: str) -> Info:
-        """What the code at a reference or name is or, where that cannot be read here, what stored runs say of it."""
+        """Describe the code at a reference or name; where it cannot be read here, by what stored runs say of it."""
         if self.imports:
             trust.grant(reference)
         try:
@@ -192,7 +191,7 @@ class Own:
         return info
 
     def _as_stored(self, kind: names.Kind, reference: str, here: str | None, error: UsageError) -> Info:
-        """What stored runs say of user-supplied code that is not on this machine, or that is not imported.
+        """Describe, by stored runs, user-supplied code that is not on this machine or not imported.
 
         `here`: its version on this machine, which is taken if there are such runs. Raises the error if there are none.
         """
@@ -213,7 +212,7 @@ class Own:
                 for run, done in runs.items()
                 if all(self._chosen.get((k, look(run)[0]), look(run)[1]) == look(run)[1] for k, look in _SEEN.items())
             }
-            self._chosen[kind, name] = versions.of_most(agreeing or runs, version)
+            self._chosen[kind, name] = of_most(agreeing or runs, version)
         chosen = self._chosen[kind, name]
         if chosen != here:
             where = "on this machine" if here is None else "imported here"
@@ -244,8 +243,57 @@ def _digests(places: names.Places) -> dict[str, str]:
     return found
 
 
+# The three functions that follow depend on the runs they get, each with whether it is finished, and not on their order.
+_NOTHING = {"version": None, "content": None}
+
+
+def of_most(runs: Mapping[RunSpec, bool], version: Callable[[RunSpec], str]) -> str:
+    """The version with which a table can show most finished runs: runs that differ in versions alone count once."""
+    counted: dict[str, set[RunSpec]] = {version(run): set() for run in runs}
+    for run, finished in runs.items():
+        if finished:
+            kinds = {kind: getattr(run, kind).model_copy(update=_NOTHING) for kind in ("dataset", "partition")}
+            method = run.method.model_copy(update={"version": ""})
+            counted[version(run)].add(run.model_copy(update={**kinds, "method": method, "model_version": None}))
+    return min(counted, key=lambda one: (-len(counted[one]), one))
+
+
+def most_read(runs: Mapping[RunSpec, bool], seed: int) -> dict[str, str | None]:
+    """Contents of dataset and partition, as hashes, with which most finished runs can be shown.
+
+    `runs` differ at most by method, seed and what they read; it is empty where none is of the seed. Data that runs of
+    several seeds read do not depend on the seed: then all seeds have the same, also those without such a run.
+    """
+
+    def read(run: RunSpec) -> tuple[str | None, str | None]:
+        return run.dataset.content, run.partition.content
+
+    finished = Counter(read(run) for run, done in runs.items() if done)
+
+    def top(some: Iterable[RunSpec]) -> tuple[str | None, str | None] | None:
+        return min(map(read, some), key=lambda one: (-finished[one], str(one)), default=None)
+
+    chosen = top(runs)
+    if len({run.seed for run in runs if read(run) == chosen}) < 2:
+        chosen = top(run for run in runs if run.seed == seed)
+    return dict(zip(("dataset", "partition"), chosen, strict=True)) if chosen else {}
+
+
+def rivals(runs: Mapping[RunSpec, bool], name: str, chosen: str | None, seed: int) -> dict[RunSpec, bool]:
+    """Runs whose dataset or partition, `name`, could have read the same at a seed; `chosen` is what is read now.
+
+    `runs` differ at most by method, seed, network and what they read. Data of other seeds do not count.
+    """
+    seeds: dict[str | None, set[int]] = {}
+    for run in runs:
+        seeds.setdefault(getattr(run, name).content, set()).add(run.seed)
+    several = len(seeds.get(chosen, ())) > 1
+    here = {one for one, found in seeds.items() if several or seed in found or len(found) > 1}
+    return {run: done for run, done in runs.items() if getattr(run, name).content in here}
+
+
 def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
-    """Which files are missing that a run's dataset and partition, if they are the user's own, declare.
+    """Find missing files that a run's dataset and partition, if user-supplied, declare.
 
     A sentence for each, by its name. Raises `UsageError` if a user's code cannot be loaded, or has changed since.
     `root`: the data root; `places`: where the user's own code is.
@@ -265,7 +313,7 @@ def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
 
 
 def reads(which: str, named: Named) -> bool:
-    """Whether what a dataset or partition (`which`) reads is part of a run's identity.
+    """True if the content that a dataset or partition (`which`) reads is part of a run's identity.
 
     It is of a user's own, and of those that come with pflbench and read the user's files.
     """

@@ -16,7 +16,7 @@ from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load, read_toml
 from pflbench.suite.own import Own
-from pflbench.suite.said import Names
+from pflbench.suite.scoped import Names
 from pflbench.suite.select import anchored
 from pflbench.suite.strict import TomlTable, at, fault, validated
 from pflbench.units import seed_text

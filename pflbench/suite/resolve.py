@@ -115,7 +115,7 @@ def shared(suite: Suite, document: Document, index: int) -> dict[str, Any]:
 
 
 def places(suite: Suite, document: Document, index: int) -> names.Places:
-    """Where that is what a column's dataset, partition and network have of the user's own: code, files and folders."""
+    """Paths of user-supplied code, files and folders of a column's dataset, partition and network."""
     column, called = document.column[index], references(suite, document, index)
     found: dict[str, str] = {kind: name for kind, name in called.items() if names.is_reference(name)}
     tables: tuple[tuple[names.Kind, NamedTable], ...] = ("datasets", column.dataset), ("partitions", column.partition)
@@ -144,15 +144,15 @@ def hyperparameters(
     """
     values: dict[str, Any] = {}
     sources: dict[str, str | None] = {}
-    for place, layer in _layers(suite, document, index, selected.said, selected.place):
+    for place, layer in _layers(suite, document, index, selected.entry, selected.place):
         for key, entry in layer.items():
             if entry.like is not None:
                 entry = _alike(suite, document, index, entry, f"{place}.{key}.like")
             with at(f"{place}.{key}"):
                 values[key], sources[key] = coerce(selected.info, key, entry.value), entry.source
-    grid = candidates(selected.info, selected.said.grid, f"{selected.place}.grid")
+    grid = candidates(selected.info, selected.entry.grid, f"{selected.place}.grid")
     values |= selected.hyper
-    sources |= {key: selected.said.grid[key].source for key in grid} | dict.fromkeys(selected.hyper)
+    sources |= {key: selected.entry.grid[key].source for key in grid} | dict.fromkeys(selected.hyper)
     for key, source in origins.defaults(document, index, selected).items():
         sources.setdefault(key, source)
     varied = {key: tried for key, tried in grid.items() if key not in selected.hyper}
@@ -182,7 +182,7 @@ def _alone(document: Document, row: Row) -> str:
 
 
 def _alike(suite: Suite, document: Document, index: int, entry: Sourced, place: str) -> Sourced:
-    """What the file says of another row's hyperparameter in a column; `entry.like`: `row.hyperparameter`."""
+    """Entry of another row's hyperparameter in a column; `entry.like`: `row.hyperparameter`."""
     id_, _, key = (entry.like or "").rpartition(".")
     with at(place):
         row = next((row for row in document.row if row.id == id_), None)
@@ -222,7 +222,7 @@ def finetuning(
         return None, {}
     column = document.column[index].finetune
     named = column.model_extra or {}
-    own = [named[name] for name in (selected.key, _alone(document, selected.said)) if name in named]
+    own = [named[name] for name in (selected.key, _alone(document, selected.entry)) if name in named]
     keys: dict[str, Any] = {}
     sources: dict[str, str] = {key: source for key, source in document.sources.items() if key.startswith("finetune.")}
     for layer in (document.evaluation.finetune, column, *own):
@@ -249,7 +249,7 @@ def reported_steps(suite: Suite, document: Document, index: int, finetune: Finet
 
 
 def printed(document: Document, row: str, column: str, stage: Shown) -> Reference | None:
-    """What the paper printed there. A number without a stage is that of the one stage that the row shows."""
+    """Number that the paper printed there. Without a stage it is that of the one stage that the row shows."""
     printed = document.reference.get(row, {}).get(column, [])
     numbers = printed.get(stage, []) if isinstance(printed, dict) else printed
     if not numbers:

@@ -1,4 +1,4 @@
-"""What a suite file may say: strict models, whose field names are the file's keys."""
+"""Strict models of a suite file's tables; their field names are the file's keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pflbench.errors import UsageError
 from pflbench.spec import Positive
 from pflbench.stages import SHOWN, Shown
 from pflbench.suite.halving import parse_halving
-from pflbench.suite.said import Note, Settled, Source, Sources
+from pflbench.suite.scoped import Note
+from pflbench.suite.sources import Settled, Source, Sources
 from pflbench.suite.strict import TomlTable, check_keys, check_names, fault
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
@@ -28,7 +29,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _short_for(key: str) -> BeforeValidator:
-    """What is no table stands for a table with this key alone."""
+    """Validator that reads a value which is no table as a table with this key alone."""
     return BeforeValidator(lambda value: value if isinstance(value, dict) else {key: value})
 
 
@@ -64,14 +65,14 @@ Grid = dict[str, Annotated[Candidates, _short_for("value")]]
 
 
 class Runs(TomlTable):
-    """How many runs a paper's numbers are of."""
+    """Number of runs behind a paper's numbers."""
 
     value: Annotated[int, Field(ge=2)]
     source: Source
 
 
 class Spread(TomlTable):
-    """What ± means. `each-step`: the spread at each reported step, averaged; `mean`: the spread of the seeds' means.
+    """Meaning of ±. `each-step`: the spread at each reported step, averaged; `mean`: the spread of the seeds' means.
 
     `paper`: what the ± that the paper printed is, in words; `n`: over how many runs that is, with its source.
     """
@@ -108,7 +109,7 @@ def _query(value: Any) -> Any:
 
 Query = Annotated[float | Literal["test-split", "partition"], BeforeValidator(_query)]
 Mean = Literal["clients", "examples"]
-"""How a table averages clients: each counting the same, or weighted by its number of test examples."""
+"""Average of a table over clients: each counts the same, or is weighted by its number of test examples."""
 
 
 class FederationKeys(Settled):
@@ -163,7 +164,7 @@ class ColumnFinetune(FinetuneKeys):
 
 
 class Report(TomlTable):
-    """Which fine-tuning steps a cell averages."""
+    """Fine-tuning steps that a cell averages."""
 
     steps: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
@@ -244,7 +245,7 @@ class Row(Settled):
     `after`: the row from whose last model its runs start, in place of the seed's initial one; that row may be after
     another one. `suspect`: as a column's, in place of every `[[suspect]]` on the row.
     With a grid, `select` says how each client's point of it is chosen, on the `validation` share of its support.
-    `name`: the title outside of the paper, where the paper calls its own method "Ours"; LaTeX prints it.
+    `name`: the title that reports show in place of a paper's "Ours".
     """
 
     id: Id
@@ -325,7 +326,7 @@ class DerivedTable(TomlTable):
 
     @property
     def axis(self) -> Literal["rows", "columns"]:
-        """What it is one more of."""
+        """Axis to which it adds one."""
         return "columns" if self.rows is None else "rows"
 
     @property
@@ -358,7 +359,7 @@ def _numbers(value: Any, path: tuple[str, ...]) -> list[float | str]:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a finite number, or one written as text for its own number of decimals."""
+    """True for a finite number, or one written as text for its own number of decimals."""
     if isinstance(value, str):
         return re.fullmatch(r"-?\d+(\.\d+)?", value, re.ASCII) is not None
     return type(value) in (int, float) and math.isfinite(value)
@@ -412,7 +413,7 @@ class Tune(TomlTable):
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
-        """Those of its trials."""
+        """Seeds of its trials."""
         return tuple(dict.fromkeys(self.seeds)) if self.seeds else (self.seed,)
 
     @model_validator(mode="after")

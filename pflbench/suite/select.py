@@ -27,7 +27,7 @@ class SelectedRow:
     Attributes:
         row: The row as the table shows it; a guest has no stages until `staging` chooses them.
         info: The method.
-        said: The row in the suite file; without values for a guest.
+        entry: The row in the suite file; without values for a guest.
         scored: The stages that its runs are scored at.
         place: Where in the suite file the row stands; empty for a guest.
         rounds: Of its runs, if it does not have the column's.
@@ -38,7 +38,7 @@ class SelectedRow:
 
     row: TableRow
     info: MethodInfo
-    said: Row
+    entry: Row
     scored: tuple[Stage, ...]
     place: str = ""
     rounds: int | None = None
@@ -48,22 +48,22 @@ class SelectedRow:
 
     @property
     def key(self) -> str:
-        """What the suite's tables call the method."""
-        return self.said.method
+        """Name of the method in the suite's tables."""
+        return self.entry.method
 
     @property
     def aliases(self) -> set[str]:
-        """What `--set` may call the method: its name or its class."""
+        """Names of the method for `--set`: its own or its class's."""
         return {self.info.name, names.split_reference(self.info.reference)[1]}
 
     @property
     def location(self) -> str | None:
-        """Where a user's method lives; None for built-in ones and entry points."""
+        """Reference to a user-supplied method; None for built-in ones and entry points."""
         return self.info.reference if names.is_reference(self.key) else None
 
 
 _SHOWN_ONLY = {"id", "title", "name", "stage", "suspect", "like"}
-"""What a row of a suite file says that changes no run of it."""
+"""Keys of a row that change no run of it."""
 
 
 def all_known(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None:
@@ -81,7 +81,7 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
         place = f"{suite.path}: row[{i}]"
         with at(f"{place}.method"):
             info = suite.own.method(anchored(row.method, suite.path.parent))
-        shown = TableRow(row.id, row.title, info.name, document.shown(row), row.name)
+        shown = TableRow(row.id, row.name or row.title, info.name, document.shown(row))
         rows.append(SelectedRow(shown, info, row, document.scored(row), place, row.rounds))
     return [replace(row, before=_before(row, rows)) for row in rows]
 
@@ -90,14 +90,14 @@ def _before(row: SelectedRow, rows: Sequence[SelectedRow]) -> tuple[SelectedRow,
     """The rows that are trained before a row, the first one first. Raises `UsageError` where one cannot be."""
     named = {one.row.id: one for one in rows}
     found = [row]
-    while (name := found[-1].said.after) is not None:
+    while (name := found[-1].entry.after) is not None:
         with at(f"{found[-1].place}.after"):
             if name not in named:
                 raise unknown("row", name, named)
             if named[name] in found:
                 ids = " → ".join(repr(one.row.id) for one in (*found, named[name]))
                 raise UsageError(f"goes round in a circle: {ids}")
-            if named[name].said.grid:
+            if named[name].entry.grid:
                 raise UsageError(
                     f"{name!r} has a grid, of which each client takes a point, so it leaves several models"
                 )
@@ -111,8 +111,8 @@ def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
     """The row of a method that is none of the suite's."""
     title = names.split_reference(reference)[1] if names.is_reference(reference) else reference
     row = TableRow(info.name, title, info.name, ())
-    said = Row.model_construct(id=row.id, title=row.title, method=reference)
-    return SelectedRow(row, info, said, document.stages)
+    entry = Row.model_construct(id=row.id, title=row.title, method=reference)
+    return SelectedRow(row, info, entry, document.stages)
 
 
 def select_rows(rows: list[SelectedRow], part: Selection, document: Document, own: Own) -> list[SelectedRow]:
@@ -166,11 +166,11 @@ def _of_suite(
 
 
 def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
-    """What makes a row's runs what they are: all but how it is called and which of their stages it shows."""
+    """All that a row's runs depend on; not its names, and not which of their stages it shows."""
     of_columns = ((column.hyper, column.finetune.model_extra or {}) for column in document.column)
     tables = (document.hyper, *chain.from_iterable(of_columns))
     own_values = selected.row.id != selected.info.name and any(selected.row.id in table for table in tables)
-    return selected.said.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if own_values else ""
+    return selected.entry.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if own_values else ""
 
 
 def select_columns(suite: Suite, document: Document, part: Selection) -> list[int]:
@@ -202,7 +202,7 @@ def anchored(name: str, folder: Path) -> str:
 
 
 def references(suite: Suite, document: Document, index: int) -> dict[names.Kind, str]:
-    """What a column calls its dataset, partition and network; a file with its whole path."""
+    """Names of a column's dataset, partition and network; a file with its whole path."""
     column = document.column[index]
     called: dict[names.Kind, str] = {
         "datasets": column.dataset.name,

@@ -1,4 +1,4 @@
-"""In what a table falls short of its suite's whole protocol, or differs from it."""
+"""Differences of a table from its suite's whole protocol."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _WORDS = {
     "model": "networks",
     **dict.fromkeys(_COHORT, "cohorts"),
 }
-"""What keys are called; any key that is not here is called by its name."""
+"""Words for keys; any other key is called by its name."""
 Pairs = Sequence[tuple[Column, Column]]
 """Columns of the paper's protocol, each with what a profile makes of it."""
 
 
 @dataclass(frozen=True)
 class Shortfall:
-    """In what a table differs from its suite's whole protocol, in words; empty where it does not.
+    """Differences of a table from its suite's whole protocol, in words; empty if there are none.
 
     `rounds`, `seeds` and `columns` read like "3 of 5 seeds"; `other` names all other differences of its runs.
     """

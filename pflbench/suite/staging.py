@@ -23,7 +23,7 @@ _HOOKS: dict[Shown, str] = {
     "stored": _TRAINED,
     "sampled": _TRAINED,
 }
-"""What to write for a stage, to those who wrote a method without it."""
+"""Advice for each stage to authors of a method without it."""
 
 
 def staged(suite: Suite, document: Document, selected: SelectedRow) -> SelectedRow:
@@ -38,8 +38,8 @@ def staged(suite: Suite, document: Document, selected: SelectedRow) -> SelectedR
     there = _there(suite, document, selected)
     if not selected.place:
         return _guest(document, selected, there)
-    if lacking := [stage for stage in selected.said.named if stage not in there]:
-        key = "stage" if lacking[0] == selected.said.stage else selected.said.stage_key
+    if lacking := [stage for stage in selected.entry.named if stage not in there]:
+        key = "stage" if lacking[0] == selected.entry.stage else selected.entry.stage_key
         raise UsageError(f"{selected.place}.{key}: {_refusal(document, selected, lacking[0], there)}")
     return replace(selected, scored=tuple(stage for stage in selected.scored if stage in there))
 
@@ -62,7 +62,7 @@ def _there(suite: Suite, document: Document, selected: SelectedRow) -> tuple[Sho
     """The stages that the method has in all columns, so that selecting columns changes no run's identity."""
     stages = selected.info.stages
     kinds: list[dict[str, object]] = [{}]
-    if stages.personal_needs and "personalized" in canonical((*selected.scored, *selected.said.named)):
+    if stages.personal_needs and "personalized" in canonical((*selected.scored, *selected.entry.named)):
         where = range(len(document.column))
         kinds = [h for i in where for h in resolve.hyperparameters(suite, document, i, selected)[0]]
     moment, held_out = document.evaluation.moment, document.held_out

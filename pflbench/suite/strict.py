@@ -84,5 +84,5 @@ class TomlTable(BaseModel):
 
     @classmethod
     def admits(cls, value: Any) -> bool:
-        """Whether a key that is no field may hold `value`."""
+        """True if a key that is no field may hold `value`."""
         return False

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 from typing_extensions import Unpack
 
+from pflbench.catalog import Info, MethodInfo, coerce, parse
 from pflbench.errors import UsageError, unknown
 from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Choices, Selection
@@ -19,10 +22,15 @@ from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.halving import Rung, parse_halving
 from pflbench.suite.own import Own
-from pflbench.suite.points import FINETUNE, Points, Varied, suites_points
 from pflbench.suite.select import SelectedRow, all_known, select_rows, suite_rows
 from pflbench.suite.strict import at
 
+Grid = dict[str, list[Any]]
+Points = list[dict[str, Any]]
+"""The values of each trial."""
+FINETUNE = "finetune."
+"""Prefix of a grid's keys that are fine-tuning's, not the method's."""
+_GIVE = "Give one with --grid key=value,value"
 _PREFERRED: tuple[str, ...] = ("personalized", "global", "finetuned", "stored", "sampled", "local")
 """The stage of a row whose scores choose its values is the first of these that it has."""
 
@@ -66,7 +74,7 @@ class Search:
 
     @property
     def name(self) -> str:
-        """What the suite's tables call the method."""
+        """Name of the method in the suite's tables."""
         return self.selected.info.name if self.guest else self.selected.key
 
     @property
@@ -77,7 +85,7 @@ class Search:
     @property
     def own(self) -> set[str]:
         """Hyperparameters of which the row has values of its own, stronger than the column's."""
-        return set(self.selected.said.hyper)
+        return set(self.selected.entry.hyper)
 
 
 def check_tuning(suite: Suite) -> None:
@@ -101,7 +109,7 @@ def tuned_rows(suite: Suite, profile: str | None = None) -> list[str]:
     """
     document = suite.document(profile or "paper")
     rows = suite_rows(suite, document) if document.tune.halving else []
-    found = [one.row.id for one in rows if suites_points(suite, document, one)[1] and not one.said.grid]
+    found = [one.row.id for one in rows if suites_points(suite, document, one)[1] and not one.entry.grid]
     if not found:
         raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
     return found
@@ -192,7 +200,7 @@ def _search(
     ]
     shown, validation = tables[0][-1], suite.document(asked.profile or "paper").tune.validation
     cells = {cell.stage: cell for cell in shown.cells}
-    cell = cells[judged_by(list(cells), selected.said.stage)]
+    cell = cells[judged_by(list(cells), selected.entry.stage)]
     trials = [
         Trial(point, tuple(_runs(table, cell.stage, validation) for table in several))
         for point, several in zip(points, tables, strict=True)
@@ -216,16 +224,16 @@ def _runs(table: Expansion, stage: Shown, validation: float) -> tuple[RunSpec, .
 
 
 def _sets(selected: SelectedRow, point: Mapping[str, Any]) -> list[str]:
-    """What gives a row's runs the values of a point, as `--set` takes it."""
+    """Overrides that give a row's runs the values of a point, as `--set` takes them."""
     named = (
         (key if key.startswith(FINETUNE) else f"{selected.info.name}.{key}", value) for key, value in point.items()
     )
     return [f"{key}={text(value)}" for key, value in named]
 
 
-def judged_by(stages: Sequence[Shown], said: Shown | None = None) -> Shown:
+def judged_by(stages: Sequence[Shown], named: Shown | None = None) -> Shown:
     """The one of a row's stages whose scores choose its values: the one that the suite says, if it says one."""
-    return said if said is not None and said in stages else min(stages, key=_PREFERRED.index)
+    return named if named is not None and named in stages else min(stages, key=_PREFERRED.index)
 
 
 def _row(rows: list[SelectedRow], method: str, document: Document, own: Own) -> SelectedRow:
@@ -235,8 +243,8 @@ def _row(rows: list[SelectedRow], method: str, document: Document, own: Own) -> 
     if len(found) > 1:
         raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in found)}.")
     (selected,) = found
-    if selected.said.grid:
-        chosen = f"in row {selected.row.id} each client chooses {' and '.join(selected.said.grid)} for itself"
+    if selected.entry.grid:
+        chosen = f"in row {selected.row.id} each client chooses {' and '.join(selected.entry.grid)} for itself"
         raise UsageError(f"There is nothing to tune: {chosen}.")
     return selected
 
@@ -244,3 +252,95 @@ def _row(rows: list[SelectedRow], method: str, document: Document, own: Own) -> 
 def text(value: Any) -> str:
     """The value as `--set` takes it."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True)
+class Varied:
+    """Points of a row's trials; `fixed`: keys that the selection gives a value."""
+
+    suite: Suite
+    document: Document
+    selected: SelectedRow
+    fixed: set[str]
+
+    @property
+    def name(self) -> str:
+        """Key of the row's grid in the suite."""
+        return suites_points(self.suite, self.document, self.selected)[0]
+
+    def asked(self, texts: Sequence[str]) -> Points:
+        """The grid of the command line."""
+        grid: Grid = {}
+        for text in texts:
+            with at(f"--grid {text}"):
+                key, _, values = (part.strip() for part in text.partition("="))
+                if not (key and values):
+                    raise UsageError("Write key=value,value.")
+                if key in grid or key in self.fixed:
+                    raise UsageError(f"{key} is given twice.")
+                info, plain = _of(self.selected.info, self.document, key)
+                grid[key] = [parse(info, plain, value.strip()) for value in values.split(",")]
+                resolve.check_distinct(grid[key])
+        return _product(grid)
+
+    def suggested(self, full: bool) -> Points:
+        """The suite's trials of the row, or those of its reduced grid, without what is fixed."""
+        name, points = suites_points(self.suite, self.document, self.selected)
+        if not points:
+            raise UsageError(f"{self.suite.path} has no grid for {self.selected.info.name}. {_GIVE}.")
+        keys = [key for key in self._keys(name, list(points[0]), full) if key not in self.fixed]
+        if not keys:
+            raise UsageError("There is nothing to tune: --set fixes all of it.")
+        if name in self.document.tune.grid:
+            return _product({key: list(dict.fromkeys(point[key] for point in points)) for key in keys})
+        left = [{key: point[key] for key in keys} for point in points]
+        return [point for i, point in enumerate(left) if point not in left[:i]]
+
+    def _keys(self, name: str, every: list[str], full: bool) -> list[str]:
+        """Keys that a search varies, of all that the suite has trials of."""
+        tune = self.document.tune
+        if full or name in tune.points or (tune.halving and name not in tune.reduced):
+            return every
+        if name not in tune.reduced:
+            method = self.selected.info.name
+            raise UsageError(f"{self.suite.path} has no reduced grid for {method}. {_GIVE}, or take all of it: --full.")
+        return tune.reduced[name]
+
+
+def _product(grid: Grid) -> Points:
+    """All points of a grid, the first key changing slowest."""
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+def suites_points(suite: Suite, document: Document, selected: SelectedRow) -> tuple[str, Points]:
+    """The key of a row's grid or points, its id if there are some of that name, else its method; and the points.
+
+    There may be none. With halving, rows are tuned each for itself: what goes by the id of one is not another's.
+    """
+    tune = document.tune
+    others = {row.id for row in document.row} if tune.halving else set()
+    own = selected.row.id in {*tune.grid, *tune.points} or selected.key in others
+    name = selected.row.id if own else selected.key
+    place, grid, points = f"{suite.path}: tune.grid.{name}", Grid(), []
+    for key, entry in tune.grid.get(name, {}).items():
+        prefix, _, plain = key.rpartition(".")
+        with at(place) if prefix else nullcontext():
+            info, _ = _of(selected.info, document, key)
+        grid[key] = resolve.candidates(info, {plain: entry}, f"{place}.{prefix}" if prefix else place)[plain]
+    for i, point in enumerate(tune.points.get(name, ())):
+        values = {}
+        for key, value in point.items():
+            with at(f"{suite.path}: tune.points.{name}[{i}].{key}"):
+                info, plain = _of(selected.info, document, key)
+                values[key] = coerce(info, plain, value)
+        points.append(values)
+    return name, points or (_product(grid) if grid else [])
+
+
+def _of(info: MethodInfo, document: Document, key: str) -> tuple[Info, str]:
+    """Whose a key of a grid is, the method's or fine-tuning's, and what it is called there."""
+    if not key.startswith(FINETUNE):
+        return info, key
+    if document.evaluation.finetune is None:
+        raise UsageError("The suite has no fine-tuning.")
+    return resolve.FINETUNE, key.removeprefix(FINETUNE)

@@ -1,4 +1,4 @@
-"""What is checked before anything is trained: each function of a method is called by itself, and watched."""
+"""Checks before any training: each function of a method is called by itself, and its arguments and result observed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import Item
 from pflbench.methods.base import Batches, Method, Objective, Round
 from pflbench.stages import of_class
-from pflbench.testing.case import SMALL, Case, Tree, key
+from pflbench.testing.case import SMALL, Case, Tree, client_key
 from pflbench.testing.rounding import gaps
 from pflbench.testing.tiny import tiny_federation
 
@@ -63,7 +63,7 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
         )
         return found
 
-    items = [Item(0, (fresh, key(c)), case.drawn(streams[c])) for c in (3, 6)]
+    items = [Item(0, (fresh, client_key(c)), case.drawn(streams[c])) for c in (3, 6)]
     (sent, state), (other, _) = clients(local_update, [server], items)
     if of_class(type(method)).leaves:
         call("local_model", {"upload": sent, "state": state}, lambda: method.local_model(sent, state))
@@ -71,7 +71,7 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
     n = torch.tensor([0.75, 0.25], dtype=torch.float64)
     arguments = {"server": server, "uploads": uploads, "n": n}
     if type(method).server is Method.server:
-        returned.averaged(uploads, server)
+        returned.check_averaged(uploads, server)
     try:
         after = call("server", arguments, lambda: method.server(server, uploads, n, Round(0)))
         _alike("server()", "the server's state", server, after)
@@ -93,7 +93,7 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
         return ()
 
     adapting, _ = streams[3].draw(returned.draws(method.personal_draws(), "personal_draws"), 0)
-    clients(models, [server], [Item(0, (state, key(3)), ([federation.support[3]], *adapting))])
+    clients(models, [server], [Item(0, (state, client_key(3)), ([federation.support[3]], *adapting))])
 
 
 def returns(case: Case) -> None:
@@ -137,7 +137,7 @@ def _has_nan(tree: Tree) -> bool:
 
 
 def _alike(function: str, what: str, before: Tree, after: Tree) -> None:
-    """Whether a tree has the same structure, shapes and types as another."""
+    """Assert that a tree has the same structure, shapes and types as another."""
     old, new = pytree.tree_leaves(before), pytree.tree_leaves(after)
     assert pytree.tree_structure(before) == pytree.tree_structure(after), (
         f"{function} must return {what} as it was, {returned.kind(before)}, not {returned.kind(after)}"
@@ -150,7 +150,7 @@ def _alike(function: str, what: str, before: Tree, after: Tree) -> None:
 
 
 def arguments_survive(case: Case) -> None:
-    """No function changes what it is given."""
+    """No function changes its arguments."""
 
     def watch(function: str, arguments: dict[str, Tree], call: Call) -> Any:
         before = pytree.tree_map_only(Tensor, Tensor.clone, arguments)
@@ -191,7 +191,7 @@ def _generators() -> dict[str, Any]:
 
 
 def forgets(case: Case) -> None:
-    """A function returns the same for the same arguments, whatever it was asked between."""
+    """A function returns the same for the same arguments, whatever was called in between."""
     first, again = defaultdict[str, list[Any]](list), defaultdict[str, list[Any]](list)
     walk(case, _recording(first))
     walk(case, _recording(defaultdict(list)), seed=1)
@@ -207,5 +207,5 @@ def forgets(case: Case) -> None:
 
 
 def _same(x: Any, y: Any) -> bool:
-    """Whether two leaves are equal in every entry, undefined ones too."""
+    """True for two leaves that are equal in every entry, NaN included."""
     return torch.allclose(x, y, rtol=0, atol=0, equal_nan=True) if isinstance(x, Tensor) else bool(x == y)

@@ -84,7 +84,7 @@ class Case:
         return self.spec(seed, batches="reshuffled", rounds=3, augment="crop-flip", scoring=scoring)
 
     def stages(self, moment: str, *wanted: Stage) -> tuple[Stage, ...]:
-        """Those of these stages that the method has where personal models are scored at this moment."""
+        """Stages among `wanted` that the method has if personal models are scored at this moment."""
         there = of_class(type(self.method)).there(vars(self.method), moment=moment, held_out=False)
         return tuple(stage for stage in wanted if stage in there)
 
@@ -148,7 +148,7 @@ class Case:
         """
         server, own = self.start() if nudge is None else nudged(self.start(), nudge)
         streams = support_streams(federation, self.spec(clients=len(federation.support)))
-        items = [Item(0, (own, key(c)), self.drawn(streams[c])) for c in clients]
+        items = [Item(0, (own, client_key(c)), self.drawn(streams[c])) for c in clients]
         mapped = self.map(execution, federation)
         return mapped(self.local_update, [server], items), mapped
 
@@ -163,7 +163,7 @@ class Case:
 
     @cached_property
     def kinds(self) -> list[tuple[Draw, ...]]:
-        """What clients draw in round 0, by its coin: one entry for a method that does not look at it."""
+        """Draws of round 0, by its coin: one entry for a method that ignores the coin."""
         rounds = (Round(0, coin=i / 100) for i in range(100))
         return list(dict.fromkeys(returned.draws(self.method.draws(now), "draws") for now in rounds))
 
@@ -232,7 +232,7 @@ class Case:
 
 
 def _results(runs: Sequence[RunOutcome]) -> Tree:
-    """What runs came to as tensors: server states, and the losses of all scores, as precise as the parameters."""
+    """Results of runs as tensors: server states, and the losses of all scores, as precise as the parameters."""
     found = []
     for run in runs:
         floating = [x.dtype for x in pytree.tree_leaves(run.server) if x.is_floating_point()]
@@ -241,6 +241,6 @@ def _results(runs: Sequence[RunOutcome]) -> Tree:
     return found
 
 
-def key(client: int) -> Tensor:
+def client_key(client: int) -> Tensor:
     """The key of a client's local update in round 0 of seed 0."""
     return torch.tensor(noise.key(0, client, 0))

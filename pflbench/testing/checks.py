@@ -29,7 +29,7 @@ from pflbench.models.network import Network
 from pflbench.spec import RunSpec
 from pflbench.stages import of_class
 from pflbench.testing.basics import arguments_survive, forgets, own_randomness, returns
-from pflbench.testing.case import AnyMethod, Case, Tree, key
+from pflbench.testing.case import AnyMethod, Case, Tree, client_key
 from pflbench.testing.rounding import nudged
 from pflbench.testing.tiny import tiny_federation, tiny_spec
 
@@ -158,7 +158,7 @@ def _personal(case: Case) -> None:
     def models(f: Objective, server: Tree, own: Tree, *batches: Batches) -> Tree:
         made = {}
         if alone:
-            made["personalize()"] = case.method.personalize(f, server, own[0], *batches, round=Round(0, key(3)))
+            made["personalize()"] = case.method.personalize(f, server, own[0], *batches, round=Round(0, client_key(3)))
         if case.method.personal == "local":
             made["local_model()"] = case.method.local_model(own[1], own[0])
         return {function: models_of(found, function) for function, found in made.items()}
@@ -193,7 +193,7 @@ BASICS: dict[str, Callable[[Case], None]] = {
     "no randomness of its own": own_randomness,
     "nothing is remembered": forgets,
 }
-"""What all others rest on: where one of these fails, the others would only say the same in other words."""
+"""Checks that all others need. After one of these fails, the others would only repeat its finding."""
 CHECKS: dict[str, Callable[[Case], None]] = {
     **BASICS,
     "vectorized = loop": _vectorized,
@@ -214,7 +214,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
 
 
 class Finding(NamedTuple):
-    """What came of one check: what is wrong, in a sentence (None: nothing), and remarks on what is not."""
+    """Outcome of one check: the problem in a sentence (None: passed), and remarks that are no problem."""
 
     check: str
     problem: str | None

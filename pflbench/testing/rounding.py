@@ -40,8 +40,8 @@ def nudged(tree: Tree, seed: int = 0) -> Tree:
     return pytree.tree_map(moved, tree)
 
 
-class Gap(NamedTuple):
-    """How far two tensors are apart: the largest difference of an entry, and what it is to be held against.
+class RoundingGap(NamedTuple):
+    """Difference of two tensors: the largest of an entry, with the sizes to compare it with.
 
     `control`: the largest difference of an entry that inputs moved by one rounding make; `scale`: the largest entry;
     `eps`: the relative distance of two neighboring numbers of the narrower of both types.
@@ -54,21 +54,21 @@ class Gap(NamedTuple):
 
     @property
     def explained(self) -> bool:
-        """Whether rounding explains it; a difference that is not a number is never explained."""
+        """True if rounding explains it; a difference that is not a number is never explained."""
         return self.excess <= 1
 
     @property
     def excess(self) -> float:
-        """How many times as large it is as rounding explains."""
+        """Ratio of the difference to the largest one that rounding explains."""
         return self.size / max(FLOOR * self.eps * self.scale, MARGIN * self.control)
 
     @property
     def amplified(self) -> bool:
-        """Whether the control itself moves by much more than rounding: of three digits, two at least mean nothing."""
+        """True if the control itself moves by much more than rounding: of three digits, two at least mean nothing."""
         return self.control > self.scale * math.exp(math.log(self.eps) / 3)
 
 
-def gaps(found: Tree, expected: Tree, controls: Iterable[Tree] = ()) -> Iterator[Gap]:
+def gaps(found: Tree, expected: Tree, controls: Iterable[Tree] = ()) -> Iterator[RoundingGap]:
     """The gap of each pair of floating-point tensors of two trees of one structure; other leaves are left out.
 
     `controls`: trees of the same structure, of the computation that made `expected`, from `nudged` inputs.
@@ -81,7 +81,7 @@ def gaps(found: Tree, expected: Tree, controls: Iterable[Tree] = ()) -> Iterator
     for a, b, *moved in pairs:
         if isinstance(a, Tensor) and isinstance(b, Tensor) and a.is_floating_point():
             eps = max(torch.finfo(x.dtype).eps for x in (a, b))
-            yield Gap(_apart(a, b), max((_apart(c, b) for c in moved), default=0.0), max(1.0, _largest(b)), eps)
+            yield RoundingGap(_apart(a, b), max((_apart(c, b) for c in moved), default=0.0), max(1.0, _largest(b)), eps)
 
 
 def _apart(a: Tensor, b: Tensor) -> float:

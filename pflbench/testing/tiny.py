@@ -1,4 +1,4 @@
-"""What methods are checked on: a tiny generated federation of unequal clients, and networks of all kinds of layers."""
+"""Data and networks for checks of methods: a tiny federation of unequal clients, networks of all kinds of layers."""
 
 from __future__ import annotations
 

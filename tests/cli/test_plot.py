@@ -74,7 +74,7 @@ def test_what_the_figures_show() -> None:
         (("pfedvem-fig3", "-o", "a.png", "-m", "fedavg"), "of the selection only --seeds says something to it"),
         (("-o", "a.png"), "Which figure? One of cafeme-fig3,"),
         (("pfedvem-fig3", "-o", "a.png", "--against", "steps"), "--against says something to --curve alone"),
-        (("pfedvem-fig3", "-o", "a.png", "--curve"), "pfedvem-fig3 has no table: `pflbench plot` draws it"),
+        (("pfedvem-fig3", "-o", "a.png", "--curve"), "`pflbench plot pfedvem-fig3 -o pfedvem-fig3.png` draws it"),
         (
             ("-o", "a.png", "--curve", "-s", "cafeme-table1"),
             "`pflbench run --suite cafeme-table1 --evaluate-every 10` makes them.",
@@ -188,13 +188,20 @@ def test_confidences_end_to_end(cli, folder: Path, name: str, axis: str) -> None
 
 
 def test_a_suite_without_rows_trains_nothing_and_has_no_table(cli, folder: Path) -> None:
-    assert "0 runs: 0 done, 0 failed before, 0 to do." in cli("run", "-s", "pfedvem-fig3").out
+    made = cli("run", "-s", "pfedvem-fig3")
+    assert made.code == 0 and "0 runs" not in made.out
+    assert (
+        "pfedvem-fig3 draws partitions and trains nothing: `pflbench plot pfedvem-fig3 -o pfedvem-fig3.png`" in made.out
+    )
     for profile in ((), ("--profile", "paper")):
         result = cli("report", "-s", "pfedvem-fig3", *profile)
-        assert result.code == 2 and "pfedvem-fig3 has no table: `pflbench plot` draws it" in result.err
+        assert (
+            result.code == 2
+            and "pfedvem-fig3 has no table: `pflbench plot pfedvem-fig3 -o pfedvem-fig3.png`" in result.err
+        )
     (folder / "my.py").write_text("")
-    result = cli("run", "-s", "pfedvem-fig3", "-m", "my.py:Mine")
-    assert result.code == 2 and "This suite has no rows: it trains nothing." in result.err
+    result = cli("plan", "-s", "pfedvem-fig3", "-m", "my.py:Mine")
+    assert result.code == 0 and "trains nothing" in result.out
 
 
 def test_a_figure_of_ones_own(cli, folder: Path) -> None:

@@ -121,6 +121,50 @@ def test_chosen_rows_alone_are_told_of(cli: Any, folder: Path) -> None:
     assert all("--method ditto" in one for one in said)
 
 
+@pytest.mark.usefixtures("first")
+def test_a_report_without_a_run_says_so_with_the_command_that_makes_them(cli: Any) -> None:
+    report = ("report", "-s", "tiny.toml", "--profile", "paper", "--column", "shards", "-m", "ditto")
+    command = "pflbench run --suite tiny.toml --method ditto --column shards"
+    for how in ((), ("--full",)):
+        said = " ".join(cli(*report, *how).out.split())
+        assert f"No runs yet: `{command}` makes them." in said and "Missing" not in said
+    brief = cli(*report).out
+    assert "Seeds:" not in brief and "0 of" not in brief and "--full" not in brief
+
+
+@pytest.mark.usefixtures("first")
+def test_rows_beside_the_suite_alone_have_the_seeds_that_were_run(cli: Any) -> None:
+    """No row of the suite is shown, so none of its runs is counted, and no seed of it is told."""
+    assert cli(*RUN, "-m", "fedprox").code == 0
+    for how in ((), ("--full",)):
+        said = cli("report", "-s", "tiny.toml", "-m", "fedprox", *how).out
+        assert "Seeds: 0." in said and "n = 0" not in said and "of 0 done" not in said
+        assert "No runs yet" not in said
+
+
+def test_the_difference_of_rows_alone_counts_the_runs_behind_it(cli: Any, folder: Path) -> None:
+    derived = '[[row]]\nid = "fedprox"\ntitle = "FedProx"\nmethod = "fedprox"\nstage = "global"\n\n[[derived]]\nid = "gain"\ntitle = "Gain"\nrows = ["fedprox", "fedavg"]\n'
+    (folder / "gain.toml").write_text((folder / "tiny.toml").read_text() + derived)
+    report = ("report", "-s", "gain.toml", "--profile", "paper", "--column", "shards", "-m", "gain", "--full")
+    assert "No runs yet: " in cli(*report).out
+    assert cli("run", "-s", "gain.toml", "--column", "shards", "--seeds", "0", "-m", "fedavg").code == 0
+    said = cli(*report).out
+    assert "Gain" in said and "Seeds: 0, 1 (n = 2)." in said and "1 of 4 done" in said
+
+
+@pytest.mark.usefixtures("first")
+def test_the_short_form_points_to_the_rule_of_verdicts(cli: Any, folder: Path) -> None:
+    printed = "[reference]\nditto = { shards = [50.0] }\n"
+    (folder / "printed.toml").write_text(
+        (folder / "tiny.toml").read_text().replace('"none"', '"arXiv:0000.00000"', 1) + printed
+    )
+    chosen = ("-s", "printed.toml", "--profile", "paper", "--column", "shards", "--seeds", "0-2")
+    assert cli("run", *chosen, "-m", "ditto").code == 0
+    report = ("report", *chosen)
+    assert cli(*report).out.count("Verdicts: docs/statistics.md, or `--full`.") == 1
+    assert "docs/statistics.md" not in cli(*report, "--full").out + cli(*report, "--no-compare-paper").out
+
+
 def test_fresh_leaves_packed_runs_out(cli: Any) -> None:
     assert cli(*RUN, "-m", "ditto").code == 0
     assert cli("pack").code == 0

@@ -316,8 +316,39 @@ def test_plan_goes_on_after_suites_that_train_nothing(cli) -> None:
     first, counted, *_ = result.out.splitlines()
     assert first.startswith("fedec-table1 trains nothing") and "pflbench run --suite fedec-table1" in first
     assert counted.startswith("  fedec-table1 · CIFAR10: to be counted. The dataset 'cifar10' is not there")
-    assert "\npfedvem-fig3 trains nothing" in result.out and "Tiny · profile paper" in result.out
+    assert (
+        "\npfedvem-fig3 draws partitions and trains nothing: `pflbench plot pfedvem-fig3" in result.out
+        and "Tiny · profile paper" in result.out
+    )
     assert "8 runs to do" in result.out
+
+
+def test_run_names_the_command_that_shows_what_was_counted(cli) -> None:
+    said = cli("run", "-s", "fedec-table1", "--column", "cifar10", "--dry-run").out
+    assert (
+        "fedec-table1 trains nothing: `pflbench report --suite fedec-table1 --column cifar10` prints its table." in said
+    )
+
+
+def test_plan_lists_the_store_once_however_many_seeds(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look-up of each run reads the folder again, which takes minutes for many seeds."""
+    looked = list[str]()
+    monkeypatch.setattr(Store, "find", lambda store, id: looked.append(id))
+    plan = cli("plan", "-s", "tiny.toml", "-m", "fedavg", "--seeds", "0-499", "--no-measure")
+    assert plan.code == 0 and "1000 runs to do" in plan.out and looked == []
+
+
+def test_more_seeds_than_memory_holds_are_refused_in_a_sentence(cli) -> None:
+    for text in ("0-9223372036854775807", "0-99999,200000"):
+        result = cli("plan", "-s", "tiny.toml", "--seeds", text)
+        assert result.code == 2 and f"{text!r} names more than 100000 seeds: write fewer" in result.err
+
+
+def test_memory_that_is_not_there_is_a_sentence(cli, folder: Path) -> None:
+    text = (folder / "tiny.toml").read_text().replace("clients = 90", "clients = 9223372036854775807")
+    (folder / "huge.toml").write_text(text)
+    result = cli("data", "show", "huge.toml", "shards")
+    assert result.code == 1 and result.err.startswith("Error: Out of memory") and "bug" not in result.err
 
 
 def test_plan_leaves_out_a_suite_that_refuses_the_selection(cli) -> None:

@@ -91,5 +91,5 @@ def test_what_died_on_a_device_is_tried_on_another(monkeypatch: pytest.MonkeyPat
     assert [place.device for place in served] == ["cuda:0", "cuda:1", "cuda:0"]
     task = Task((tiny_spec(0, "fedavg"),))
     pool.died[task] = 0
-    pool.again.append(task)
-    assert pool._once_more(workers[0]) is None and pool._once_more(workers[1]) is task and not pool.again
+    pool.shared.again.append(task)
+    assert pool._once_more(workers[0]) is None and pool._once_more(workers[1]) is task and not pool.shared.again

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.batches import support_streams
-from pflbench.engine.chain import Training, Walked, check, walk
+from pflbench.engine.chain import ChainTraining, Walked, check_chain, train_chain
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
@@ -37,8 +37,8 @@ def walked(methods: list[AnyMethod], *specs: RunSpec, setup: Setup = SETUPS[0]) 
     """What the trainings before these runs come to."""
     federations = [tiny_federation(spec.seed) for spec in specs]
     links = zip(methods, zip(*(spec.links for spec in specs), strict=True), strict=True)
-    trainings = [Training(mine, federations, method) for method, mine in links]
-    return walk(trainings, len(specs), tiny_network(), setup)
+    trainings = [ChainTraining(mine, federations, method) for method, mine in links]
+    return train_chain(trainings, len(specs), tiny_network(), setup)
 
 
 def outcomes(methods: list[AnyMethod], own: AnyMethod, *specs: RunSpec, setup: Setup = SETUPS[0]) -> list[RunOutcome]:
@@ -135,13 +135,13 @@ def test_a_training_before_that_diverges_fails_its_run_alone() -> None:
 def test_only_a_single_model_can_be_gone_on_from(name: str, method: AnyMethod) -> None:
     spec = chained(1, (name, 1))
     with pytest.raises(UsageError, match=f"Nothing can be trained after {name}: what its server holds is no single"):
-        check(spec, [method], FedAvg(), tiny_network())
+        check_chain(spec, [method], FedAvg(), tiny_network())
     with pytest.raises(UsageError, match="no single model"):
         walked([method], spec)
 
 
 def test_all_of_a_chain_train_one_network() -> None:
     with pytest.raises(UsageError, match="checked trains another network than fedavg, so the two cannot stand in"):
-        check(chained(1, ("fedavg", 1)), [FedAvg()], CAFeMe(), tiny_network())
-    check(chained(1, ("fedavg", 1)), [FedAvg()], Scaffold(), tiny_network())
-    check(chained(1), [], CAFeMe(), tiny_network())
+        check_chain(chained(1, ("fedavg", 1)), [FedAvg()], CAFeMe(), tiny_network())
+    check_chain(chained(1, ("fedavg", 1)), [FedAvg()], Scaffold(), tiny_network())
+    check_chain(chained(1), [], CAFeMe(), tiny_network())

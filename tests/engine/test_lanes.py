@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.client_map import ClientMap, Item
-from pflbench.engine.memory import AGAIN, Pace
+from pflbench.engine.memory import AGAIN, LanePace
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import steps
 from pflbench.methods.cafeme import CAFeMe
@@ -22,7 +22,7 @@ CASE = Case(Ditto())
 FEDERATION = tiny_federation(0)
 
 
-def paced(pace: Pace, most: int, seconds: dict[int, float], maps: int, rows: int = 10) -> list[int]:
+def paced(pace: LanePace, most: int, seconds: dict[int, float], maps: int, rows: int = 10) -> list[int]:
     """The lanes of so many maps, each of which takes `seconds` by its number of lanes."""
     chosen = []
     for _ in range(maps):
@@ -33,50 +33,50 @@ def paced(pace: Pace, most: int, seconds: dict[int, float], maps: int, rows: int
 
 @pytest.mark.parametrize(("seconds", "faster"), [({1: 2.0, 4: 1.0}, 4), ({1: 1.0, 4: 2.0}, 1)])
 def test_both_ways_are_tried_then_the_faster_is_kept(seconds: dict[int, float], faster: int) -> None:
-    chosen = paced(Pace(), 4, seconds, 3 * AGAIN)
+    chosen = paced(LanePace(), 4, seconds, 3 * AGAIN)
     assert chosen[:2] == [1, 4]
     assert chosen[2:].count(5 - faster) == 3, "the slower one is tried again now and then"
     assert chosen[2:].count(faster) == len(chosen) - 5
 
 
 def test_what_has_become_faster_is_found() -> None:
-    pace = Pace()
+    pace = LanePace()
     assert paced(pace, 4, {1: 1.0, 4: 2.0}, 10)[-1] == 1
     assert paced(pace, 4, {1: 1.0, 4: 0.5}, 2 * AGAIN)[-1] == 4
     assert paced(pace, 4, {1: 1.0, 4: 3.0}, 2)[-1] == 1, "what has become slower, at once"
 
 
 def test_time_is_counted_by_rows() -> None:
-    pace = Pace()
+    pace = LanePace()
     pace.note(1, 10, 1.0)
     pace.note(4, 100, 5.0)
     assert pace.choose(4) == 4
 
 
 def test_a_map_without_rows_says_nothing() -> None:
-    pace = Pace()
+    pace = LanePace()
     pace.note(1, 0, 5.0)
     assert pace.latest == {}
 
 
 def test_with_one_core_or_one_client_there_is_one_lane() -> None:
-    pace = Pace()
+    pace = LanePace()
     assert [pace.choose(most) for most in (1, 0, 1)] == [1, 1, 1]
     pace.note(1, 10, 1.0)
     assert pace.choose(2) == 2, "a core became free: two have not been tried"
 
 
-class Always(Pace):
+class Always(LanePace):
     """As many lanes as there may be."""
 
     def choose(self, most: int) -> int:
         return max(1, most)
 
 
-class Paces(dict[Any, Pace]):
+class Paces(dict[Any, LanePace]):
     """As many lanes as there may be, for every kind of map."""
 
-    def setdefault(self, key: Any, default: Any = None) -> Pace:
+    def setdefault(self, key: Any, default: Any = None) -> LanePace:
         return super().setdefault(key, Always())
 
 

@@ -47,7 +47,6 @@ _EXPANSION: dict[str, Any] = {
     "protocol": "not said",
     "seeds": (0,),
     "stages": {},
-    "departures": (),
     "derived": (),
     "runs": (),
     "locations": {},

@@ -266,11 +266,3 @@ def test_an_empty_table_renders(build: Build, store: Store) -> None:
     for format in ("terminal", "markdown"):
         assert "0/3" in render(empty, format, width=100)
         assert "31.00 ± 1.00" not in render(empty, format, width=100)  # nothing of ours to compare
-
-
-def test_a_row_called_ours_has_its_methods_name_beside_the_paper(table: Table) -> None:
-    ours = replace(table, rows=(replace(table.rows[0], title="Ours", name="pFedFoo"), *table.rows[1:]))
-    lines = render(ours, "terminal").partition("pflbench's and the paper's\n")[2]
-    assert "pFedFoo, " in lines and "Ours, " not in lines
-    (against,) = [line for line in compact(ours).footer if line.startswith("Against the paper")] or [""]
-    assert "Ours, " not in against

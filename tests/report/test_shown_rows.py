@@ -18,7 +18,7 @@ from pflbench.selection import selection
 from pflbench.store import Store
 from pflbench.store.asked import askers
 from pflbench.suite.cells import Expansion, Reference
-from pflbench.suite.said import Departure, Note
+from pflbench.suite.scoped import Departure, Layer, Note
 
 if TYPE_CHECKING:
     from conftest import Build
@@ -46,8 +46,7 @@ def table(build: Build, store: Store) -> Expansion:
         with_cells(given, ditto),
         rows=(*given.rows, ditto.row),
         notes=("Of all.", told.text),
-        scoped=(told,),
-        departures=(departure, of_fedavg),
+        layer=Layer((told, departure, of_fedavg)),
         part=selection(suites=["demo"]),
     )
 

@@ -27,7 +27,10 @@ def test_means_over_clients_at_shared_rounds_decide() -> None:
     assert apart(stored, stored) is None
     assert apart(stored, result((2, 0, 0.1), (10, 0, 0.6), (10, 1, 0.802))) is None  # exactly 0.1 points
     found = apart(stored, result((5, 0, 0.5), (5, 1, 0.703), (10, 0, 0.6), (10, 1, 0.81)))
-    assert found == "after round 10 (global) it has 70.00 %, made again 70.50 %"
+    assert found == (
+        "by +0.50 points after round 10 (global): stored 70.00 % (unknown, torch unknown, commit unknown), "
+        "now 70.50 % (unknown, torch unknown, commit unknown)"
+    )
     assert apart(stored, result((3, 0, 0.1))) is None
     assert apart(stored, result((10, 0, 0.1), stage="personalized")) is None
 
@@ -50,9 +53,13 @@ def test_a_run_made_again_for_more_scores(tmp_path: Path, changed: bool) -> None
     rounds = {score.round for score in store.read(spec.id).scores}
     if changed:
         assert again.status == "error" and rounds == {4}
-        assert again.message.startswith("made again, it is another: after round 4 (global) it has ")
+        assert again.message.startswith("The remade scores differ by ") and "after round 4 (global)" in again.message
+        assert again.message.count(str(stored.provenance["device"])) == 2, "both machines"
+        assert "The stored result is kept" in again.message
         assert store.read(spec.id).scores == scores
         (forced,) = run_task(Task((spec,)), replace(place, evaluate_every=1, replace=True))
         assert forced.status == "done"
+        assert forced.message.startswith("The remade scores differ by ")
+        assert forced.message.endswith("The new result replaces the stored one.")
         rounds = {score.round for score in store.read(spec.id).scores}
     assert rounds == {1, 2, 3, 4}

@@ -22,7 +22,7 @@ from pflbench.spec import RunSpec
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.document import parse
 from pflbench.suite.expand import expand
-from pflbench.suite.inherit import inherited
+from pflbench.suite.scoped import Note
 from pflbench.testing import tiny_federation, tiny_spec
 
 from .samples import raw
@@ -130,8 +130,7 @@ def test_departures_and_notes_tell_what_is_so() -> None:
         for cell in table.cells:
             whats = [one.what for one in table.departures_of(cell)]
             assert len(set(whats)) == len(whats), (cell.column.id, whats)
-            every = load(name).document().suite.notes
-            notes = " ".join(note.text for note in every if note.concerns([cell.row], [cell.column.id]))
+            notes = " ".join(note.text for note in table.layer.found(Note, cell.row, cell.column.id))
             equal, finetuned = RATE in CHANGES[cell.column.id], cell.stage == "finetuned"
             assert ("times that of the other rows" in notes) == (finetuned and not equal)
             (rate,) = [one for one in table.departures_of(cell) if one.what == "fine-tuning rate"] or [None]
@@ -172,17 +171,6 @@ def test_a_table_says_which_seeds_its_columns_have() -> None:
     said = seeds_line(table.cells, [], None)
     assert said == "Seeds: 0–4 (n = 5: RMNIST Shards, rate 0.001), 0–2, 5, 6 (n = 5: RMNIST Dirichlet, authors' seeds)."
     assert seeds_line(table.cells[:8], [], None) == "Seeds: 0–4 (n = 5)."
-
-
-def test_a_note_of_the_same_name_stands_in_place_of_the_inherited_one() -> None:
-    below = raw()
-    below["suite"]["notes"] = [{"what": "rate", "text": "Old.", "columns": ["a"]}, {"text": "Kept.", "columns": ["a"]}]
-    own = {
-        "suite": {"name": "x", "title": "X", "notes": [{"what": "rate", "text": "New."}]},
-        "column": [{"id": "a", "like": "a"}],
-    }
-    notes = inherited(own, below, Path("x.toml"))["suite"]["notes"]
-    assert [note["text"] for note in notes] == ["New.", "Kept."]
 
 
 def drawn(method: str, draws: str, **fields: Any) -> list[np.ndarray]:

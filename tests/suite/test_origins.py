@@ -223,6 +223,32 @@ def test_an_extending_suite_keeps_what_is_said_of_what_it_takes_over(tmp_path: P
     assert table(tmp_path, child).notes == ("plain",)
 
 
+def test_what_a_suite_says_replaces_the_inherited_in_its_cells_alone(tmp_path: Path) -> None:
+    base = raw()
+    base["suite"]["notes"] = [{"what": "rate", "text": "old rate"}, {"text": "kept", "columns": ["a"]}]
+    base["departure"] = [{"what": "batch", "paper": "30", "here": "10", "source": "code"}]
+    write(tmp_path / "base.toml", base)
+    child: dict[str, Any] = {
+        "suite": {"extends": "base.toml", "name": "child", "title": "Child"},
+        "column": [{"id": "a", "like": "a"}, {"id": "b", "like": "b"}],
+        "departure": [base["departure"][0] | {"here": "20", "columns": ["a"], "rows": ["fedavg"]}],
+    }
+    child["suite"]["notes"] = [{"what": "rate", "text": "new rate", "columns": ["a"]}]
+    write(tmp_path / "child.toml", child)
+    last = {
+        "suite": {"extends": "child.toml", "name": "last", "title": "Last"},
+        "column": [{"id": "c", "like": "a"}, {"id": "b", "like": "b"}],
+        "row": [{"id": "mine", "like": "fedavg"}, {"id": "cafeme", "like": "cafeme"}],
+    }
+    found = table(tmp_path, last)
+    here = {(cell.row.id, cell.column.id): [one.here for one in found.departures_of(cell)] for cell in found.cells}
+    assert here == {("mine", "c"): ["20"], ("mine", "b"): ["10"], ("cafeme", "c"): ["10"], ("cafeme", "b"): ["10"]}
+    assert [one.here for one in found.departures] == ["20", "10"]
+    assert found.notes == ("new rate", "old rate", "kept")
+    assert table(tmp_path, last, columns=["c"]).notes == ("new rate", "kept")
+    assert table(tmp_path, last, columns=["b"]).notes == ("old rate",)
+
+
 def test_all_rows_taken_over_keep_what_is_said_of_them(tmp_path: Path) -> None:
     write(tmp_path / "base.toml", said())
     child = {

@@ -34,7 +34,7 @@ class Mine(Method):
 
 
 def suite(table: dict[str, Any] | None = None) -> Suite:
-    return parse(inherited(table or staged(), None, HERE), HERE)
+    return parse(inherited(table or staged(), None, HERE).raw, HERE)
 
 
 def put(table: dict[str, Any], path: tuple[str | int, ...], value: object) -> dict[str, Any]:

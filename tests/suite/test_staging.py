@@ -30,7 +30,7 @@ def suite(*rows: dict[str, Any], layout: dict[str, str] | None = None, **federat
     for key in ("hyper", "reference", "profile"):
         del table[key]
     table["layout"] = {"stages": layout or {}}
-    return parse(inherited(table, None, HERE), HERE)
+    return parse(inherited(table, None, HERE).raw, HERE)
 
 
 def refusal(asked: Suite, **arguments: Any) -> str:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from pflbench.spec import Named, RunSpec
-from pflbench.suite.versions import most_read, of_most
+from pflbench.suite.own import most_read, of_most
 from pflbench.testing import tiny_spec
 
 

@@ -29,7 +29,7 @@ from pflbench.report.table_facts import over_rounds
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, Expansion, ReadAs
-from pflbench.suite.said import Departure
+from pflbench.suite.scoped import Departure
 
 MADE = ("device", "torch", "numpy", "python", "pflbench")
 """Keys of a run's provenance that the page shows beside its commit. All others may name a person or a machine."""

@@ -23,7 +23,7 @@ from pflbench.report.rivals import side_by_side
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.verdict import RULE
 from pflbench.suite.cells import ReadAs
-from pflbench.suite.said import Departure
+from pflbench.suite.scoped import Departure
 
 if TYPE_CHECKING:
     from jinja2 import Environment

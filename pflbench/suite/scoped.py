@@ -1,0 +1,195 @@
+"""Tables of a suite file that hold for some of its rows and columns: notes, suspicions, departures and the like.
+
+They hold wherever these rows and columns are shown, also in suites that extend the file: a cell finds them by looking
+them up along its ancestry, nearest file first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, Protocol, TypeVar
+
+from pydantic import Field, model_validator
+
+from pflbench.names import without_folder
+from pflbench.suite.sources import Source
+from pflbench.suite.strict import TomlTable, fault
+
+Names = Annotated[list[str], Field(min_length=1)]
+
+
+class _Row(Protocol):
+    # As a suite file has it, or its table.
+    @property
+    def id(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+
+
+class Scoped(TomlTable):
+    """Rows, by id or by their method, and columns, by id. Left out, an axis means all of it."""
+
+    rows: Names | None = None
+    methods: Names | None = None
+    columns: Names | None = None
+
+    @property
+    def about_rows(self) -> bool:
+        """True if it names rows or methods."""
+        return self.rows is not None or self.methods is not None
+
+    @property
+    def replaces(self) -> str | None:
+        """Key of the inherited tables that it replaces in its cells; None: it stands beside them."""
+        return None
+
+    def concerns(self, row: str | None, method: str | None, column: str | None) -> bool:
+        """True if it holds for the row of this id and method in this column; None: the table has no row or column."""
+        methods = [without_folder(one) for one in self.methods or ()]
+        of_rows = not self.about_rows or row in (self.rows or ()) or method in methods
+        return of_rows and (self.columns is None or column in self.columns)
+
+
+class Note(Scoped):
+    """A sentence below the table. `what`: in a suite that extends this one, a note of the same `what` replaces it."""
+
+    text: str
+    what: str | None = None
+
+    @property
+    def replaces(self) -> str | None:
+        """Its `what`."""
+        return self.what
+
+    @property
+    def plain(self) -> bool:
+        """True for a note on a whole table that no `what` names."""
+        return not (self.about_rows or self.columns or self.what)
+
+
+class _Somewhere(Scoped):
+    @model_validator(mode="after")
+    def _about_something(self) -> _Somewhere:
+        if not self.about_rows and self.columns is None:
+            raise fault((), "of what? Name rows, methods or columns")
+        return self
+
+
+class Suspicion(_Somewhere):
+    """`[[suspect]]`: why the paper's numbers there may not be what they seem."""
+
+    why: str
+
+
+class Inference(_Somewhere):
+    """`[[inferred]]`: a setting that was inferred from the paper's numbers there, so that they compare with nothing."""
+
+    what: str
+
+
+class Follows(_Somewhere):
+    """`[[follows]]`: what the runs there follow, where it is not `suite.protocol`."""
+
+    text: str
+
+
+class Departure(Scoped):
+    """`[[departure]]`: a difference from the paper's text: what it is about, what the paper says, what is done here.
+
+    `paper` begins with "not said" where the text is silent. `code`: what the authors' code does, where we do not follow
+    it. `source`: where ours comes from. `grave`: it can decide how the number is to be read, so conclusions name it.
+    `unequal`: it treats rows unlike each other, so that their table says so and leads to the one on equal terms.
+    """
+
+    what: str
+    paper: str
+    here: str
+    source: Source
+    code: str = ""
+    grave: bool = False
+    unequal: bool = False
+
+    @property
+    def replaces(self) -> str:
+        """Its `what`."""
+        return self.what
+
+    @property
+    def kind(self) -> Literal["code", "silence", "text"]:
+        """Authors' code, silence or text of the paper, from which it departs."""
+        if self.code:
+            return "code"
+        return "silence" if self.paper.startswith("not said") else "text"
+
+    @property
+    def told(self) -> str:
+        """Sentences on what the paper says, what its code does, and what is done here."""
+        code = f" Code: {self.code}." if self.code else ""
+        return f"Paper: {self.paper}.{code} Here: {self.here}."
+
+
+T = TypeVar("T", bound=Scoped)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Scoped tables of a suite file, over those of the file that it extends.
+
+    `rows`, `columns`: by id, the row or column of the extended file that it is like; a row only if both have one
+    method.
+    """
+
+    tables: Sequence[Scoped] = ()
+    below: Layer | None = None
+    rows: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def without(self, *kinds: type[Scoped], plain: bool = False) -> Layer:
+        """The same layers without tables of these kinds; `plain`: without plain notes."""
+        kept = [
+            one
+            for one in self.tables
+            if not isinstance(one, kinds) and not (plain and isinstance(one, Note) and one.plain)
+        ]
+        return replace(self, tables=kept, below=self.below and self.below.without(*kinds, plain=plain))
+
+    def extended(
+        self, suite: Mapping[str, Any], paper: str, rows: Mapping[str, str], columns: Mapping[str, str]
+    ) -> Layer:
+        """An empty layer above this one, of a file with this `[suite]`; `paper`: this layer's.
+
+        Plain notes belong to a table: a file with notes of its own does not inherit them. Suspicions and departures
+        are about one paper.
+        """
+        other = () if suite.get("paper", paper) == paper else (Departure, Suspicion, Inference)
+        return Layer((), self.without(*other, plain="notes" in suite), rows, columns)
+
+    def found(self, kind: type[T], row: _Row | None, column: str | None) -> Iterator[T]:
+        """Tables of a kind that hold in a cell, nearest file first.
+
+        One with a `what` that a nearer file has in this cell is left out.
+        """
+        layer: Layer | None = self
+        id_, method = (None, None) if row is None else (row.id, without_folder(row.method))
+        replaced = set[str | None]()
+        while layer is not None:
+            here = [one for one in layer.tables if isinstance(one, kind) and one.concerns(id_, method, column)]
+            yield from (one for one in here if one.replaces not in replaced)
+            replaced |= {one.replaces for one in here} - {None}
+            id_, column, layer = layer.rows.get(id_ or ""), layer.columns.get(column or ""), layer.below
+
+    def anywhere(self, kind: type[T], cells: Iterable[tuple[_Row | None, str | None]]) -> tuple[T, ...]:
+        """Tables of a kind that hold in some of these cells, each once, in the order of their files."""
+        there = {id(one) for row, column in cells for one in self.found(kind, row, column)}
+        return tuple(one for one in self.every() if isinstance(one, kind) and id(one) in there)
+
+    def every(self) -> Iterator[Scoped]:
+        """All tables, also of the files below."""
+        yield from self.tables
+        if self.below:
+            yield from self.below.every()
+
+
+ALONE = Layer()
+"""Layer of a file that extends none, before its tables are read."""
