@@ -1,4 +1,4 @@
-"""When Python looks for garbage.
+"""Garbage collection, put off while a verb starts.
 
 Importing PyTorch makes 300,000 objects and torchvision as many, none of them garbage; looking through them takes a
 seventh of that time.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["methods", "datasets", "models", "partitions"]
 Places = Mapping[str, str]
-"""Where that is what a run has of the user's own. By kind its code: `file.py:Name` with its whole path, or
-`module:Name`. By `datasets.OPTION` or `partitions.OPTION` the file or folder that it names, its whole path too."""
+"""Paths of a run's user-supplied code and data. By kind: `file.py:Name` with the absolute path, or `module:Name`. By
+`datasets.OPTION` or `partitions.OPTION`: the absolute path of the file or folder."""
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "methods": {
@@ -61,16 +61,16 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "cifar100": "pflbench.data.datasets.cifar:CIFAR100",
         "sun397": "pflbench.data.datasets.sun397:SUN397",
         "digit-five": "pflbench.data.datasets.digit_five:DigitFive",
-        "femnist-letters": "pflbench.data.datasets.femnist_letters:FEMNISTLetters",
+        "femnist-letters": "pflbench.data.datasets.femnist:FEMNISTLetters",
         "arrays": "pflbench.data.datasets.arrays:Arrays",
         "meta-dataset": "pflbench.data.datasets.meta_dataset:MetaDataset",
-        "digit-tasks": "pflbench.data.datasets.digits:DigitTasks",
-        "omniglot": "pflbench.data.datasets.omniglot:Omniglot",
+        "digit-tasks": "pflbench.data.datasets.meta_dataset:DigitTasks",
+        "omniglot": "pflbench.data.datasets.image_sources:Omniglot",
         "femnist": "pflbench.data.datasets.femnist:FEMNIST",
-        "noise-groups": "pflbench.data.datasets.noise:NoiseGroups",
-        "svhn": "pflbench.data.datasets.digit_sets:SVHN",
-        "usps": "pflbench.data.datasets.digit_sets:USPS",
-        "emnist": "pflbench.data.datasets.emnist:EMNIST",
+        "noise-groups": "pflbench.data.datasets.groups:NoiseGroups",
+        "svhn": "pflbench.data.datasets.digit_five:SVHN",
+        "usps": "pflbench.data.datasets.digit_five:USPS",
+        "emnist": "pflbench.data.datasets.mnist:EMNIST",
         "image-folder": "pflbench.data.datasets.image_folder:ImageFolder",
         "clients-folder": "pflbench.data.datasets.clients_folder:ClientsFolder",
         "hf-disk": "pflbench.data.datasets.hf_disk:HfDisk",
@@ -80,12 +80,12 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "dirichlet": "pflbench.data.partitions.cafeme:Dirichlet",
         "kinds": "pflbench.data.partitions.cafeme:Kinds",
         "random-slicing": "pflbench.data.partitions.slicing:RandomSlicing",
-        "filtered-slicing": "pflbench.data.partitions.filtered:FilteredSlicing",
+        "filtered-slicing": "pflbench.data.partitions.slicing:FilteredSlicing",
         "pair-slicing": "pflbench.data.partitions.slicing:PairSlicing",
         "class-shards": "pflbench.data.partitions.fedec:ClassShards",
         "letter-users": "pflbench.data.partitions.fedec:LetterUsers",
         "given": "pflbench.data.partitions.given:Given",
-        "natural": "pflbench.data.partitions.natural:Natural",
+        "natural": "pflbench.data.partitions.cafeme:Natural",
         "dirichlet-equal": "pflbench.data.partitions.skew:DirichletEqual",
         "quantity-skew": "pflbench.data.partitions.skew:QuantitySkew",
         "classes-per-client": "pflbench.data.partitions.skew:ClassesPerClient",
@@ -244,7 +244,7 @@ def load(reference: str, version: str | None = None) -> Any:
 
 
 def _line(error: BaseException, file: Path) -> str:
-    """Where in a file an error arose, in brackets; nothing if elsewhere."""
+    """Line of a file that raised an error, in brackets; nothing if elsewhere."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
     return f" (line {frames[-1].lineno})" if frames else ""
 

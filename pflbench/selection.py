@@ -1,4 +1,4 @@
-"""Which part of the suites, and which stored runs, are meant, in Python as on the command line."""
+"""Selections of parts of suites and of stored runs, in Python as on the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pflbench.units import seed_text
 
 
 class Choices(TypedDict, total=False):
-    """The fields of a `Selection` as they may be given: any iterable stands for a tuple, None for nothing said."""
+    """The fields of a `Selection` as they may be passed: any iterable stands for a tuple, None for the default."""
 
     suites: Iterable[str] | None
     rows: Iterable[str] | None

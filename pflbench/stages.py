@@ -1,4 +1,4 @@
-"""Which stages a method has, by what its class overrides and declares; read from its source, so without torch."""
+"""Stages of a method, by what its class overrides and declares; read from its source, so without torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DECLARED = ("global_model", "personal", "personal_of", "personal_needs", "recor
 
 @dataclass(frozen=True)
 class Stages:
-    """What decides which stages a method has.
+    """Overrides and declarations that decide a method's stages.
 
     `personalizes`: it overrides `personalize`; `leaves`: it overrides `local_model`. `methods.base.Method` explains
     the rest.
@@ -64,22 +64,22 @@ class Stages:
         return tuple(stage for stage in SHOWN if stage in found)
 
     def _made(self, hyper: Mapping[str, Any], moment: str) -> bool:
-        """Whether something makes personal models: a round's training, or `personalize` with what it needs."""
+        """True if something makes personal models: a round's training, or `personalize` with what it needs."""
         if moment == "before-aggregation" and self.personal == "local":
             return self.leaves
         return self.personalizes and self.adapts(hyper)
 
     def adapts(self, hyper: Mapping[str, Any]) -> bool:
-        """Whether `personalize` has a value (not None, nor False) for the hyperparameter that it needs, if any."""
+        """True if `personalize` has a value (not None, nor False) for the hyperparameter that it needs, if any."""
         value = self.personal_needs is None or hyper.get(self.personal_needs)
         return value is not None and value is not False
 
-    def below(self, own: Mapping[str, Any]) -> Stages:
-        """Those of a class derived from one of these; `own`: what its body defines (None: not a literal)."""
-        changes: dict[str, Any] = {field: True for name, field in _OVERRIDES.items() if name in own}
-        if "personalize" in own:  # what the base declares is about another `personalize`
+    def below(self, body: Mapping[str, Any]) -> Stages:
+        """Stages of a class derived from one of these; `body`: its definitions (None: not a literal)."""
+        changes: dict[str, Any] = {field: True for name, field in _OVERRIDES.items() if name in body}
+        if "personalize" in body:  # what the base declares is about another `personalize`
             changes |= {"personal_needs": None, "records": ()}
-        return replace(self, **changes | {name: own[name] for name in _DECLARED if own.get(name) is not None})
+        return replace(self, **changes | {name: body[name] for name in _DECLARED if body.get(name) is not None})
 
 
 def of_class(method: type) -> Stages:
@@ -95,12 +95,12 @@ def of_run(spec: RunSpec, stages: Stages) -> tuple[Shown, ...]:
 
 
 def scores_held_out(who: str, training: int, clients: int) -> bool:
-    """Whether clients that never train are scored; `who`: as `Scoring.clients`."""
+    """True if clients that never train are scored; `who`: as `Scoring.clients`."""
     return who == "held-out" or (who == "all" and training < clients)
 
 
 def canonical(stages: Iterable[str]) -> tuple[Stage, ...]:
-    """What a run is scored at for these stages to be there, each once, in the order of a run's identity."""
+    """Stages that a run must be scored at for these to be there, each once, in the order of a run's identity."""
     wanted = set(stages)
     if wanted & set(RECORDED):
         wanted.add("personalized")

@@ -123,12 +123,12 @@ class Code:
 
 
 def is_ours(module: str) -> bool:
-    """Whether a dotted name is pflbench's own code, which has versions of another kind."""
+    """True if a dotted name is pflbench's own code, which has versions of another kind."""
     return module.partition(".")[0] == "pflbench"
 
 
 def is_installed(path: Path) -> bool:
-    """Whether a file belongs to Python or to an installed package, which nobody edits while it is in use."""
+    """True if a file belongs to Python or to an installed package, which nobody edits while it is in use."""
     return _STANDARD in path.parents or not _INSTALLED.isdisjoint(path.parts)
 
 
@@ -242,7 +242,7 @@ def _comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[_Span]:
 
 
 def _docstrings(tree: ast.Module, lines: Sequence[str]) -> Iterator[_Span]:
-    """Where the docstrings of a module, its classes and its functions are."""
+    """Spans of the docstrings of a module, its classes and its functions."""
 
     def characters(row: int, column: int) -> int:  # a syntax tree counts bytes of UTF-8
         return len(lines[row - 1].encode()[:column].decode())
@@ -256,7 +256,7 @@ def _docstrings(tree: ast.Module, lines: Sequence[str]) -> Iterator[_Span]:
 
 
 def _strings(tokens: Iterable[tokenize.TokenInfo], documented: Sequence[_Span]) -> Iterator[_Span]:
-    """Where strings are that are no docstrings. Since Python 3.12 an f-string is several tokens."""
+    """Spans of strings that are no docstrings. Since Python 3.12 an f-string is several tokens."""
     begun = list[tuple[int, int]]()
     for token in tokens:
         kind = tokenize.tok_name[token.type]
@@ -333,7 +333,7 @@ def _on_path(name: str) -> tuple[Path, ...]:
 
 
 def module_spec(name: str, folders: Sequence[str] | None = None) -> ModuleSpec | None:
-    """Where a module is: an outermost one on the import path, a part of a package in its `folders`. Imports nothing."""
+    """Spec of a module: an outermost one on the import path, a part of a package in its `folders`. Imports nothing."""
     finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
     return next((found for find in finders if find and (found := find(name, folders))), None)
 

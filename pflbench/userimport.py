@@ -108,7 +108,7 @@ class _Importer:
         return PathFinder.find_spec(name, path)  # an extension module
 
     def spec(self, name: str, path: Path) -> ModuleSpec:
-        """Of the module of this name in this file."""
+        """Spec of the module of this name in this file."""
         inside, loader = [str(path.parent)] if path.name == "__init__.py" else None, cast(Any, self)
         spec = importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=inside)
         assert spec

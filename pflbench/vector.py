@@ -120,7 +120,7 @@ class Layout:
         return slice(starts[-layers], self.size)
 
     def entries(self, kind: Kind) -> Tensor:
-        """Which entries of the vector belong to parameters of a kind, bool ["size"].
+        """Mark the entries of parameters of a kind, bool ["size"].
 
         Raises:
             UsageError: There is no such kind.

@@ -1,4 +1,4 @@
-"""Archives of other people's making (.zip, .tar, .tar.gz, …), unpacked so that nothing lands outside a folder."""
+"""Untrusted archives (.zip, .tar, .tar.gz, …), unpacked so that nothing lands outside a folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Member(NamedTuple):
 
 
 def unpacked(archive: Path) -> Path:
-    """The folder of the cache into which an archive is unpacked: once for each content, whole or not at all.
+    """Unpack an archive into a folder of the cache: once for each content, whole or not at all.
 
     It may be deleted at any time. Only folders and plain files are unpacked, without their owners and modes; their time
     of the last change is the archive's. An archive that has anything else is refused whole.
@@ -101,7 +101,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
-    """Where a member belongs, seen from the folder. Raises `PflbenchError` if that is not in it."""
+    """Path of a member, relative to the folder. Raises `PflbenchError` if that is not in it."""
     path = PurePosixPath(name)
     if max(map(len, map(os.fsencode, path.parts)), default=0) > LONGEST:
         raise PflbenchError(

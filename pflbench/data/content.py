@@ -33,7 +33,7 @@ _MANY = 500
 """Files from which the hash of all of them is remembered likewise."""
 
 
-def reads(made: object, named: Named) -> bool:
+def has_content(made: object, named: Named) -> bool:
     """True if a dataset's or partition's content is part of a run's identity: a user's class, or one with `files`."""
     return named.version is not None or hasattr(made, "files")
 
@@ -88,7 +88,7 @@ def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
         raise DataMissing(f"Its `files` fails: {type(error).__name__}: {error}") from error
 
 
-class Read(NamedTuple):
+class Content(NamedTuple):
     """Content of a dataset or partition: its hash, and its files by name and path; None if it declares none."""
 
     content: str | None
@@ -96,38 +96,38 @@ class Read(NamedTuple):
 
 
 def files_of(reader: Dataset | Partition | Dealer, root: Path) -> list[list[str]] | None:
-    """The files that a dataset or partition declares, as `Read` has them. Raises as `of_dataset`."""
+    """The files that a dataset or partition declares, as `Content` has them. Raises as `of_dataset`."""
     declared = getattr(reader, "files", None)
     if declared is None:
         return None
     return [[name, str(path.absolute())] for name, path in sorted(_named_files(declared, root.absolute()))]
 
 
-def remember(key: str, found: Mapping[str, Read]) -> None:
-    """Keep what a command that imports user-supplied code read, for those that do not; see `recall`.
+def keep_content(key: str, found: Mapping[str, Content]) -> None:
+    """Keep hashes for commands that import no user-supplied code; see `kept_content`.
 
-    `key`: the code, its options, and where it was asked to read; `found`: by "dataset" and "partition".
+    `key`: the code, its options, and the folder that it reads; `found`: by "dataset" and "partition".
     """
-    path, told = _reading(key), {which: [*one] for which, one in found.items()}
-    if told and read_json(path) != told:
-        with contextlib.suppress(OSError):  # without a place for it, stored runs have to tell
-            write_json(path, told)
+    path, kept = _content_file(key), {which: [*one] for which, one in found.items()}
+    if kept and read_json(path) != kept:
+        with contextlib.suppress(OSError):  # then stored runs have the hashes
+            write_json(path, kept)
 
 
-def recall(key: str) -> dict[str, str | None]:
-    """The hashes of what was read at last, by "dataset" and "partition": of declared files as they are now.
+def kept_content(key: str) -> dict[str, str | None]:
+    """Hashes of the content that was read last, by "dataset" and "partition": of declared files as they are now.
 
-    What is not declared, or is not there any more, is not told, or told as it was when it was read at last.
+    A missing file leaves its dataset or partition out; one that declares no files has the hash of then.
     """
     found: dict[str, str | None] = {}
-    told = read_json(_reading(key))
-    for which, (content, files) in told.items() if isinstance(told, dict) else ():
+    kept = read_json(_content_file(key))
+    for which, (content, files) in kept.items() if isinstance(kept, dict) else ():
         with contextlib.suppress(OSError):
             found[which] = _of_named([(name, Path(path)) for name, path in files]) if files else content
     return found
 
 
-def _reading(key: str) -> Path:
+def _content_file(key: str) -> Path:
     return cache_folder() / "read" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
 
@@ -166,8 +166,8 @@ def _of_named(files: Sequence[tuple[str, Path]]) -> str | None:
 def _stamp(files: Iterable[tuple[str, Path]]) -> tuple[str, int]:
     """By what a set of many files is known, and the time of the last change of any of them in nanoseconds."""
     status = [(name, path, path.stat()) for name, path in files]
-    told = (f"{name}\0{path.absolute()}\0{' '.join(map(str, stamp(one)))}\n" for name, path, one in status)
-    return f"{len(status)} files {_digest(map(os.fsencode, told))}", max(one.st_mtime_ns for *_, one in status)
+    lines = (f"{name}\0{path.absolute()}\0{' '.join(map(str, stamp(one)))}\n" for name, path, one in status)
+    return f"{len(status)} files {_digest(map(os.fsencode, lines))}", max(one.st_mtime_ns for *_, one in status)
 
 
 def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> set[tuple[str, Path]]:
@@ -177,19 +177,19 @@ def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -
     where it lies is no part of it; nor is where a published dataset's `folders` lie.
     """
     reader = getattr(declared, "__self__", None)
-    own = [*_own_folders(reader), *(reader.folders(root) if isinstance(reader, Published) else ())]
+    folders = [*_option_folders(reader), *(reader.folders(root) if isinstance(reader, Published) else ())]
     found: set[tuple[str, Path]] = set()
     for path in (root / path for path in declared(root)):
         files = list(_below(path)) if path.is_dir() else [path]
         if not all(file.is_file() for file in files or [path]):
             raise DataMissing(f"There is no file {'in ' if path.is_dir() else ''}{str(path)!r}.")
         above = root if path.is_relative_to(root) else path if path.is_dir() else path.parent
-        above = next((folder for folder in own if path.is_relative_to(folder)), above)
+        above = next((folder for folder in folders if path.is_relative_to(folder)), above)
         found.update((file.relative_to(above).as_posix(), file) for file in files)
     return found
 
 
-def _own_folders(reader: object) -> list[Path]:
+def _option_folders(reader: object) -> list[Path]:
     """The folders that a dataset's or partition's options name, or that hold the files that they name."""
     options = [getattr(reader, one.name) for one in fields(reader)] if is_dataclass(reader) else []
     return [path if path.is_dir() else path.parent for path in options if isinstance(path, Path)]

@@ -137,7 +137,7 @@ def _stream(seed: int, drawn_for: tuple[str, ...], name: str, client: int) -> np
 
 
 def split_clients(clients: int, training_clients: int, seed: int) -> npt.NDArray[np.bool_]:
-    """Which clients take part in rounds, bool ["clients"]: the first draw of CAFeMe's code, so its held-out clients.
+    """Clients that take part in rounds, bool ["clients"]: the first draw of CAFeMe's code, so its held-out clients.
 
     Raises `UsageError` unless `training_clients` is in [1, clients].
     """

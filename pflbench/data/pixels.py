@@ -1,21 +1,35 @@
-"""From arrays of a user's images, in whatever layout and type, to the pixels of a pool; and what normalizes them."""
+"""Images as the pixels of a pool: from files and arrays of any layout and type, resized, and their statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+import io
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.data.published import reading
 from pflbench.data.source import Normalization
 from pflbench.errors import PflbenchError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Pixels = npt.NDArray[np.uint8]
 """["images", "channels", "height", "width"]."""
 Shape = tuple[int, int, int]
 """Channels, height and width of an image."""
 Layout = Literal["channels-first", "channels-last"]
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+"""Suffixes of image files, in small or capital letters; other files in a folder of images are passed over."""
+Box = tuple[int, int, int, int]
+"""Left, upper, right and lower edge, in pixels, the last two exclusive."""
+GRAY, COLOR = frozenset({"1", "L", "LA"}), frozenset({"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"})
+"""Pillow's modes of 8 bits a channel, or fewer."""
 
 USUAL = (1, 3)
 """Numbers of channels by which the axis of the channels is told from the others."""
@@ -89,18 +103,139 @@ def as_pixels(
     return pixels
 
 
+def folders_in(folder: Path) -> list[Path]:
+    """Folders in a folder by name, but for hidden ones and macOS's. Raises `PflbenchError` if it cannot be read."""
+    return [path for path in _entries(folder) if path.is_dir() and path.name != "__MACOSX"]
+
+
+def images_in(folder: Path) -> list[Path]:
+    """Image files in a folder by name, but for hidden ones. Raises `PflbenchError` if it cannot be read."""
+    return [path for path in _entries(folder) if path.suffix.lower() in SUFFIXES]
+
+
+def _entries(folder: Path) -> list[Path]:
+    with reading(f"Cannot look into {folder}"):
+        return sorted((path for path in folder.iterdir() if path.name[0] != "."), key=lambda path: path.name)
+
+
+def collected(shape: tuple[int, ...], images: Iterable[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
+    """Images one after another in one array uint8 [*shape], of which no second copy is ever held."""
+    found = np.empty(shape, dtype=np.uint8)
+    for place, image in zip(found, images, strict=True):
+        place[:] = image
+    return found
+
+
+@contextmanager
+def open_image(image: Path | bytes | npt.NDArray[np.uint8], where: str = "") -> Iterator[Image]:
+    """Pillow's image of a file, its bytes, or pixels ["height", "width"] or ["height", "width", 3].
+
+    `where`: its name in messages, by default the file's. Raises `PflbenchError` if it is no image, or a damaged one.
+    """
+    from PIL import Image
+
+    name = where or (str(image) if isinstance(image, Path) else "an image")
+    with reading(f"Cannot read {name}"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's, of transparency that is dropped and of damaged EXIF
+        if isinstance(image, np.ndarray):
+            yield Image.fromarray(image)
+        else:
+            with Image.open(io.BytesIO(image) if isinstance(image, bytes) else image) as held:
+                yield held
+
+
+def image_pixels(
+    image: Path | bytes | npt.NDArray[np.uint8],
+    channels: int,
+    size: tuple[int, int] | None = None,
+    *,
+    box: Box | None = None,
+    sharp: bool = False,
+    where: str = "",
+) -> npt.NDArray[np.uint8]:
+    """Image as uint8 ["channels", "height", "width"], gray (1 channel) or colored (3); transparency is dropped.
+
+    `size`: height and width, to which it is stretched with Pillow's bilinear filter, or with Lanczos' if `sharp`.
+    `box`: cut out before. `where` and errors: as `open_image` has them.
+    """
+    from PIL.Image import Resampling
+
+    with open_image(image, where) as held:
+        plain = held.convert("L" if channels == 1 else "RGB")
+        plain = plain if box is None else plain.crop(box)
+        if size is not None:
+            plain = plain.resize(size[::-1], Resampling.LANCZOS if sharp else Resampling.BILINEAR)
+        pixels = np.asarray(plain)
+        return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+class Picture(NamedTuple):
+    """Image file, or its bytes; `where` names it in messages."""
+
+    where: str
+    file: Path | bytes
+
+
+class Headers(NamedTuple):
+    """Sizes from headers of files: int64 ["images", 2], heights and widths; bool ["images"], which images are gray."""
+
+    sizes: npt.NDArray[np.int64]
+    gray: npt.NDArray[np.bool_]
+
+
+def picture_headers(pictures: Sequence[Picture]) -> Headers:
+    """Read the headers of image files.
+
+    Raises:
+        PflbenchError: One is no image, or has more than 8 bits a channel.
+    """
+    sizes, gray = np.empty((len(pictures), 2), dtype=np.int64), np.empty(len(pictures), dtype=np.bool_)
+    for row, one in enumerate(pictures):
+        with open_image(one.file, one.where) as image:
+            if image.mode not in GRAY | COLOR:
+                raise PflbenchError(
+                    f"{one.where} has more than 8 bits a channel (Pillow's mode {image.mode}): save it with 8."
+                )
+            sizes[row] = image.height, image.width
+            gray[row] = image.mode in GRAY
+    return Headers(sizes, gray)
+
+
+def common_shape(
+    where: str, pictures: Sequence[Picture], found: Headers, size: int | None, channels: int | None
+) -> Shape:
+    """Shape that all images get: `size` and `channels` if given, else as they are, colored if any is.
+
+    Raises:
+        PflbenchError: They have several sizes, and no `size` is given.
+    """
+    channels = channels or (1 if found.gray.all() else 3)
+    if size is not None:
+        return channels, size, size
+    first = found.sizes[0]
+    other = np.flatnonzero((found.sizes != first).any(axis=1))
+    if len(other):
+        (height, width), (its_height, its_width) = first.tolist(), found.sizes[other[0]].tolist()
+        raise PflbenchError(
+            f"The images of {where} have several sizes: {pictures[0].where} has {width}x{height} pixels, "
+            f"{pictures[int(other[0])].where} {its_width}x{its_height}. Say one for all, as in size = 32."
+        )
+    return channels, int(first[0]), int(first[1])
+
+
+def decode_all(pictures: Sequence[Picture], shape: Shape) -> Pixels:
+    """All images with this shape, as `image_pixels` makes each. Raises `PflbenchError` for a damaged file."""
+    made = (image_pixels(one.file, shape[0], shape[1:], where=one.where) for one in pictures)
+    return collected((len(pictures), *shape), made)
+
+
 def resized(images: Pixels, size: int) -> Pixels:
     """Every image stretched or shrunk to `size` times `size` pixels, channel by channel (Pillow's bilinear filter)."""
     if images.shape[2:] == (size, size):
         return images
-    from PIL import Image
-    from PIL.Image import Resampling
-
-    made = np.empty((*images.shape[:2], size, size), dtype=np.uint8)
-    for image, one in zip(images, made, strict=True):
-        for channel, plane in zip(image, one, strict=True):
-            plane[:] = np.asarray(Image.fromarray(channel).resize((size, size), Resampling.BILINEAR))
-    return made
+    planes = images.reshape(-1, *images.shape[2:])
+    made = collected((len(planes), 1, size, size), (image_pixels(plane, 1, (size, size)) for plane in planes))
+    return made.reshape(*images.shape[:2], size, size)
 
 
 def statistics(where: str, images: Pixels) -> Normalization:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +61,6 @@ def prepared(recipe: str, files: Sequence[Path], make: Callable[[], Arrays]) -> 
             clear_halves(path.parent)
             _keep(path, made)
     return _kept(path) or made
-
-
-def filled(shape: tuple[int, ...], images: Iterable[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
-    """Images one after another in one array uint8 [*shape], of which no second copy is ever held."""
-    found = np.empty(shape, dtype=np.uint8)
-    for place, image in zip(found, images, strict=True):
-        place[:] = image
-    return found
 
 
 def _key(recipe: str, files: Sequence[Path]) -> str:

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import ClassVar, NamedTuple
 
 from pflbench.data.source import UnofficialFile
-from pflbench.errors import DataMissing, PflbenchError
-
-if TYPE_CHECKING:
-    from PIL import Image
+from pflbench.errors import DataMissing, PflbenchError, UsageError, unknown
 
 
-class Known(NamedTuple):
-    """Facts of a published file: its official MD5, its bytes unless they depend on the writer, its images."""
+class Expected(NamedTuple):
+    """Official MD5 of a published file, its bytes unless they depend on the writer, and its number of images."""
 
     md5: str = ""
     size: int | None = None
@@ -33,7 +27,7 @@ class Published:
     by_hand: ClassVar[str] = ""
     """Way to get it where there is no download."""
 
-    def parts(self, root: Path) -> Mapping[Path, Known]:
+    def parts(self, root: Path) -> Mapping[Path, Expected]:
         """The files and folders that are needed, in the order in which they are read."""
         raise NotImplementedError
 
@@ -49,8 +43,26 @@ class Published:
         """Way to get the missing files."""
         return f"{self.by_hand}: {', '.join(self.missing(root))}"
 
+    def lacking(self, root: Path, failure: str = "") -> DataMissing:
+        """Error that says how to get the missing files. `failure`: why downloading failed."""
+        raise NotImplementedError
+
+    def require(self, root: Path) -> None:
+        """Raise `DataMissing`, which says what to do, unless all files are there."""
+        if self.missing(root):
+            raise self.lacking(root)
+
+    def download(self, root: Path) -> None:
+        """Download it, where that is possible; raises whatever a download raises."""
+
     def fetch(self, root: Path) -> None:
-        """Download it, if that is possible; raises whatever a download raises."""
+        """Download it, unless it is there. Raises `DataMissing` if it is not there then."""
+        if self.missing(root):
+            try:
+                self.download(root)
+            except Exception as error:  # torchvision lets through what urllib, tarfile, gzip and pickle raise
+                raise self.lacking(root, str(error)) from error
+            self.require(root)
 
 
 class Downloaded(Published):
@@ -59,22 +71,13 @@ class Downloaded(Published):
     name: ClassVar[str]
     """Name in messages: CIFAR-10. Without the hyphen, torchvision's class."""
     command: ClassVar[str]
-    """The name under which `pflbench data fetch` knows it."""
+    """Name for `pflbench data fetch`."""
 
-    def require(self, root: Path) -> None:
-        """Raise `DataMissing`, which says what to do, unless all files are there."""
-        if self.missing(root):
-            hint = f"Run `pflbench data fetch {self.command}`, or {self.how(root)}."
-            raise DataMissing(f"{self.name} is not there. {hint}")
-
-    def fetch(self, root: Path) -> None:
-        """Download it with torchvision, unless it is there. Raises `DataMissing` if the download fails."""
-        if not self.missing(root):
-            return
-        try:
-            self.download(root)
-        except Exception as error:  # torchvision lets through what urllib, tarfile, gzip and pickle raise
-            raise DataMissing(f"Downloading {self.name} failed ({error}). To go on, {self.how(root)}.") from error
+    def lacking(self, root: Path, failure: str = "") -> DataMissing:
+        """See `Published`."""
+        if failure:
+            return DataMissing(f"Downloading {self.name} failed ({failure}). To go on, {self.how(root)}.")
+        return DataMissing(f"{self.name} is not there. Run `pflbench data fetch {self.command}`, or {self.how(root)}.")
 
     def download(self, root: Path) -> None:
         """Have torchvision download it; raises whatever that raises."""
@@ -93,7 +96,50 @@ class Downloaded(Published):
         return f"ready: {sum(known.images for known in parts.values()):,} images in {path.parent}"
 
 
-def warn_unofficial(parts: Mapping[Path, Known]) -> None:
+class SeveralSources:
+    """Base of a dataset that is made of several published ones."""
+
+    @property
+    def used(self) -> Mapping[str, Published]:
+        """Sources in use, by name, in the order of their numbers."""
+        raise NotImplementedError
+
+    def lacking(self, root: Path, missing: Mapping[str, Sequence[str]], failed: Mapping[str, str]) -> DataMissing:
+        """Error that says how to get missing sources. `missing`: their files; `failed`: why downloads failed."""
+        raise NotImplementedError
+
+    def missing(self, root: Path) -> dict[str, list[str]]:
+        """Missing files of each source in use that lacks some."""
+        return {name: missing for name, source in self.used.items() if (missing := source.missing(root))}
+
+    def fetch(self, root: Path) -> None:
+        """Download each source that torchvision can download. Raises `DataMissing` unless all is there then."""
+        failed = {}
+        for name in self.missing(root):
+            try:
+                self.used[name].download(root)
+            except Exception as error:  # torchvision lets through what urllib and its own readers raise
+                failed[name] = f"downloading failed: {error}"
+        if missing := self.missing(root):
+            raise self.lacking(root, missing, failed)
+
+
+def named_sources(text: str, known: Iterable[str], what: str, problem: str) -> list[str]:
+    """Names in a text, separated by commas, in the order of `known`. Raises `UsageError` for another or a double one.
+
+    `what`: their kind in a message about an unknown one; `problem`: the message about a double one.
+    """
+    order = list(known)
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in order:
+            raise unknown(what, name, order)
+    if len(set(names)) != len(names):
+        raise UsageError(problem)
+    return sorted(names, key=order.index)
+
+
+def warn_unofficial(parts: Mapping[Path, Expected]) -> None:
     """Warn once, with `UnofficialFile`, naming every file whose MD5 is not the official one, where that is known."""
     known = {path: one.md5 for path, one in parts.items() if one.md5}
     other = [path for path, md5 in known.items() if _md5(path) != md5]
@@ -123,16 +169,3 @@ def reading(problem: str) -> Iterator[None]:
         why = " ".join(str(error).split())
         why = why if len(why) <= 300 else f"{why[:200]} … {why[-90:]}"  # some quote what they cannot read
         raise PflbenchError(f"{problem} ({type(error).__name__}: {why}).") from error
-
-
-def opened(image: Path | npt.NDArray[np.uint8], mode: str) -> Image.Image:
-    """An image file, or pixels ["height", "width"] or ["height", "width", 3], in one of Pillow's modes.
-
-    Raises:
-        PflbenchError: The file is no image, or a damaged one.
-    """
-    from PIL import Image
-
-    with reading(f"Cannot read {image}"):
-        with Image.open(image) if isinstance(image, Path) else Image.fromarray(image) as held:
-            return held.convert(mode)

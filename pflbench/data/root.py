@@ -1,4 +1,4 @@
-"""Where datasets lie on this machine, and small JSON files in which pflbench remembers what took long to find out."""
+"""Folders of this machine for datasets and for the cache, and the cache's small JSON files."""
 
 from __future__ import annotations
 

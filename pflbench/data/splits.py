@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data import npz
+from pflbench.data.numpy_files import array_headers, read_npz
 from pflbench.data.partition import Hand, Rows
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.output import requested
@@ -67,10 +67,10 @@ def read_split(path: Path) -> Split:
     if not path.is_file():
         raise DataMissing(f"There is no file {path}: it says which rows each client holds.")
     if path.suffix.lower() == ".npz":
-        return _of_arrays(path, {name: npz.read(path, name) for name in npz.headers(path)})
+        return _of_arrays(path, {name: read_npz(path, name) for name in array_headers(path)})
     try:
         text = path.read_text(encoding="utf-8-sig")
-        found = json.loads(text, object_pairs_hook=_once)
+        found = json.loads(text, object_pairs_hook=unique_keys)
     except (OSError, ValueError, RecursionError) as error:
         raise PflbenchError(f"{path} is not readable JSON ({type(error).__name__}: {error}).") from error
     return _of_json(path, found)
@@ -94,8 +94,8 @@ def write_split(path: Path, hands: Sequence[Hand]) -> None:
             file.write(f"[\n{lines}\n]\n".encode())
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys are there once; of two equal ones, json would take the last."""
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """JSON object whose keys are there once: of two equal ones, json would take the last. Raises `ValueError`."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key is there twice")

@@ -43,7 +43,7 @@ class Modulator:
         return 2 if self.mode == "c2" else 1
 
     def gates(self, layers: int, flat: int) -> list[int]:
-        """Which of so many layers have a gate; `flat`: the flattened vector's number."""
+        """Numbers of the gated layers of so many; `flat`: the flattened vector's number."""
         return [i for i in range(layers) if self.extra_gate or i != flat]
 
     def gated(self, ops: Ops, a: Tensor, z: Tensor) -> Tensor:

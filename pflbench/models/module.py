@@ -18,8 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from pflbench.errors import UsageError
-from pflbench.models.functional import Pass, trunk, with_features
-from pflbench.models.layers import BatchNorm, Dropout, Now
+from pflbench.models.functional import BatchNorm, Dropout, Now, Pass, trunk, with_features
 from pflbench.models.network import Network
 from pflbench.rng import entropy
 from pflbench.typing import Params

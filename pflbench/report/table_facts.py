@@ -395,6 +395,9 @@ def missing_runs(table: Expansion, grid: Grid, results: Path, failed: Callable[[
     if not absent and not broken:
         return ""
     computes = command("run", table.part.options + " --redo failed" * bool(broken), results)
+    if absent == whole:
+        rows = " of the suite's rows" if any(value.there for value in grid.values()) else ""
+        return f"No runs yet{rows}: `{computes}` makes them."
     said = [f"Missing: {_rows_and_columns(absent, whole)}." if absent else ""]
     said += [f"Missing, as they failed: {_rows_and_columns(broken, whole)}." if broken else ""]
     return f"{' '.join(filter(None, said))} `{computes}` computes them."

@@ -67,7 +67,7 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
     source = _source(spec.dataset.model_dump_json(), where, root, seed)
     if spec.dataset.version is not None:
         check_source(source, data, spec.dataset.name)
-    if content.reads(data, spec.dataset):
+    if content.has_content(data, spec.dataset):
         if (read := content.of_dataset(data, root, spec.seed, source)) != spec.dataset.content:
             _latest.clear()  # else what was read last would stand for what the spec says
         _unchanged(spec.dataset, read)
@@ -81,7 +81,7 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
         seed=spec.seed,
         drawn_for=spec.drawn_for,
     )
-    if content.reads(division, spec.partition):  # last: a partition that deals no clients has no content
+    if content.has_content(division, spec.partition):  # last: a partition that deals no clients has no content
         _unchanged(spec.partition, content.of_partition(division, root, lambda: source, spec.clients, spec.seed))
     return made
 

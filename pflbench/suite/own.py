@@ -122,7 +122,7 @@ class Own:
 
         root = self.root
         assert root is not None
-        found = dict[str, content.Read]()
+        found = dict[str, content.Content]()
         failures = suppress(Exception, SystemExit)  # of user-supplied code, also where it is not imported
 
         @cache
@@ -132,14 +132,14 @@ class Own:
         if reads("dataset", data):
             with failures:
                 made = names.made("datasets", data, places)
-                found["dataset"] = content.Read(content.of_dataset(made, root, seed), content.files_of(made, root))
+                found["dataset"] = content.Content(content.of_dataset(made, root, seed), content.files_of(made, root))
         if reads("partition", division):
             with failures:
                 made = names.made("partitions", division, places)
                 read = content.of_partition(made, root, source, clients, seed)
-                found["partition"] = content.Read(read, content.files_of(made, root))
+                found["partition"] = content.Content(read, content.files_of(made, root))
         if self.imports and (data.version or division.version):
-            content.remember(key, found)
+            content.keep_content(key, found)
         told = {which: one.content for which, one in found.items()}
         return told if self.imports or len(told) == 2 else self._recalled(key, places) | told
 
@@ -149,7 +149,7 @@ class Own:
 
         kinds: tuple[names.Kind, names.Kind] = ("datasets", "partitions")
         there = {kind[:-1] for kind in kinds if kind in places and is_there(kind, places[kind])}
-        return {which: one for which, one in content.recall(key).items() if which in there}
+        return {which: one for which, one in content.kept_content(key).items() if which in there}
 
     def _most_read(self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int) -> dict[str, Any]:
         """Contents of dataset and partition in most stored runs that have these settings and read what is `there`."""

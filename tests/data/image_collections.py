@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pflbench.data.datasets.few_shot_sources import COARSE, FINE
+from pflbench.data.datasets.image_sources import COARSE, FINE
 
 CLASSES, EACH = 12, 6
 """Of every collection here, but for those of CIFAR-100, which has 100 classes."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from pflbench.data import npz
+from pflbench.data import numpy_files
 from pflbench.data.datasets.arrays import Arrays
 from pflbench.data.pixels import as_pixels, image_shape, resized, statistics
 from pflbench.data.source import check_source
@@ -255,6 +255,6 @@ def test_an_array_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.Mon
     def no_memory(*_: Any, **__: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(npz.format, "read_array", no_memory)
+    monkeypatch.setattr(numpy_files.format, "read_array", no_memory)
     with pytest.raises(PflbenchError, match="more memory than there is"):
         loaded(tmp_path, images=GRAY, labels=LABELS)

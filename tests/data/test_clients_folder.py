@@ -12,7 +12,7 @@ import pytest
 
 from pflbench.data.datasets.clients_folder import ClientsFolder
 from pflbench.data.federation import build
-from pflbench.data.partitions.natural import Natural
+from pflbench.data.partitions.cafeme import Natural
 from pflbench.data.root import data_root
 from pflbench.data.source import Source, check_source
 from pflbench.errors import DataMissing, PflbenchError, UsageError

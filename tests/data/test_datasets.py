@@ -25,9 +25,9 @@ from pflbench.data.datasets import cifar, mnist
 from pflbench.data.datasets.cifar import CIFAR10, CIFAR100, PFEDVEM
 from pflbench.data.datasets.digit_five import DigitFive
 from pflbench.data.datasets.digits import Digits, RotatedDigits
-from pflbench.data.datasets.femnist_letters import FEMNISTLetters
+from pflbench.data.datasets.femnist import FEMNISTLetters
+from pflbench.data.datasets.groups import rotate_by_group, rotation_groups
 from pflbench.data.datasets.mnist import MNIST, RMNIST, FashionMNIST, read_idx
-from pflbench.data.datasets.rotation import rotate_by_group, rotation_groups
 from pflbench.data.datasets.sun397 import SUN397
 from pflbench.data.root import data_root
 from pflbench.data.source import Dataset, UnofficialFile
@@ -249,8 +249,8 @@ def small_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, 
     images, labels = random.integers(0, 256, (40, 28, 28), dtype=np.uint8), np.arange(40, dtype=np.uint8) % 10
     folder = tmp_path / "MNIST" / "raw"
     folder.mkdir(parents=True)
-    (folder / mnist.TRAIN.images).write_bytes(struct.pack(">4i", 2051, 40, 28, 28) + images.tobytes())
-    (folder / mnist.TRAIN.labels).write_bytes(struct.pack(">2i", 2049, 40) + labels.tobytes())
+    (folder / "train-images-idx3-ubyte").write_bytes(struct.pack(">4i", 2051, 40, 28, 28) + images.tobytes())
+    (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 2049, 40) + labels.tobytes())
     return tmp_path, images, labels
 
 
@@ -264,6 +264,15 @@ def test_mnist_reads_idx_files_and_warns_that_they_are_not_official(
     assert np.array_equal(source.images.numpy()[:, 0], images) and np.array_equal(source.labels, labels)
     assert MNIST().status(root).startswith("ready: 40 images")
     MNIST().fetch(root)  # nothing to do
+
+
+def test_gzipped_idx_files_are_read_as_they_are(small_mnist: tuple[Path, np.ndarray, np.ndarray]) -> None:
+    root, images, _ = small_mnist
+    for path in list((root / "MNIST" / "raw").iterdir()):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert MNIST().status(root).startswith("ready: 40 images")
+    assert np.array_equal(MNIST().load(root, 0).images.numpy()[:, 0], images)
 
 
 @pytest.mark.filterwarnings("ignore::pflbench.data.source.UnofficialFile")
@@ -299,7 +308,7 @@ def test_workers_share_pools(
     write_cifar(root, "binary", *small_cifar)
     datasets: list[tuple[Dataset, int]] = [(MNIST(), 0), (CIFAR10(), 0), *((RMNIST(), seed) for seed in (0, 1))]
     made = [dataset.load(root, seed) for dataset, seed in datasets]
-    monkeypatch.setattr("pflbench.data.datasets.rotation.rotate_by_group", None)
+    monkeypatch.setattr("pflbench.data.datasets.groups.rotate_by_group", None)
     monkeypatch.setattr("pflbench.data.datasets.mnist.read_idx", None)
     monkeypatch.setattr("pflbench.data.datasets.cifar.read_bytes", None)
     again = [dataset.load(root, seed) for dataset, seed in datasets]
@@ -313,7 +322,7 @@ def test_workers_share_pools(
         RMNIST(degrees=10.0).load(root, 0)
 
 
-@pytest.mark.parametrize("name", [mnist.TRAIN.images, mnist.TRAIN.labels])
+@pytest.mark.parametrize("name", ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"])
 @pytest.mark.parametrize("damage", ["truncated", "empty", "header", "folder"])
 def test_damaged_mnist_files_are_named(
     small_mnist: tuple[Path, np.ndarray, np.ndarray], name: str, damage: str
@@ -332,7 +341,7 @@ def test_damaged_mnist_files_are_named(
 
 
 def test_mnist_labels_out_of_range(small_mnist: tuple[Path, np.ndarray, np.ndarray]) -> None:
-    path = small_mnist[0] / "MNIST" / "raw" / mnist.TRAIN.labels
+    path = small_mnist[0] / "MNIST" / "raw" / "train-labels-idx1-ubyte"
     path.write_bytes(path.read_bytes()[:-1] + b"\x0a")
     with pytest.raises(PflbenchError, match=r"outside 0\.\.9"):
         MNIST().load(small_mnist[0], 0)

@@ -13,9 +13,9 @@ import torch
 from PIL import Image
 from torchvision import datasets as torchvision
 
-from pflbench.data.datasets import digit_five, digit_sources, mnist
-from pflbench.data.datasets.digit_five import DigitFive
-from pflbench.data.datasets.digit_sources import SOURCES, Which, as_color
+from pflbench.data.datasets import digit_five, mnist
+from pflbench.data.datasets.digit_five import SOURCES, DigitFive, Which
+from pflbench.data.pixels import image_pixels
 from pflbench.data.source import Dataset, UnofficialFile
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 
@@ -36,8 +36,12 @@ def write_mnist(root: Path) -> None:
     folder = root / "MNIST" / "raw"
     folder.mkdir(parents=True)
     for split, count in ((mnist.TRAIN, TRAIN), (mnist.TEST, TEST)):
-        (folder / split.images).write_bytes(struct.pack(">4i", 2051, count, 28, 28) + pixels(count, 28, 28).tobytes())
-        (folder / split.labels).write_bytes(struct.pack(">2i", 2049, count) + digits(count).astype(np.uint8).tobytes())
+        (folder / f"{split.name}-images-idx3-ubyte").write_bytes(
+            struct.pack(">4i", 2051, count, 28, 28) + pixels(count, 28, 28).tobytes()
+        )
+        (folder / f"{split.name}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">2i", 2049, count) + digits(count).astype(np.uint8).tobytes()
+        )
 
 
 def write_svhn(root: Path) -> None:
@@ -101,7 +105,7 @@ WRITERS = {
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty root, and MNIST as small as the other sources will be."""
     splits = (mnist.TRAIN._replace(rows=TRAIN), mnist.TEST._replace(rows=TEST))
-    monkeypatch.setattr(digit_sources.MNISTSource, "splits", splits)
+    monkeypatch.setattr(digit_five.MNISTSource, "splits", splits)
     return tmp_path
 
 
@@ -132,7 +136,7 @@ def test_a_source_reads_what_was_written(
     assert SOURCES[name].missing(root)
     write(root)
     assert not SOURCES[name].missing(root)
-    split = SOURCES[name].read(root, which)
+    split = SOURCES[name].split(root, which)
     assert np.array_equal(split.labels, digits(count)) and split.labels.dtype == np.int64
     found = [np.asarray(Image.open(image)) if isinstance(image, Path) else image for image in split.images]
     assert np.array_equal(np.stack(found), pixels(count, *shape))
@@ -140,10 +144,13 @@ def test_a_source_reads_what_was_written(
 
 def test_synthetic_digits_lie_in_folders(root: Path) -> None:
     write_synthetic(root)
-    split = SOURCES["synthetic"].read(root, "train")
+    split = SOURCES["synthetic"].split(root, "train")
     assert split.labels.tolist() == [d for d in range(10) for _ in range(2)]
     for image, label in zip(split.images, split.labels, strict=True):
-        assert as_color(image).shape == (3, 32, 32) and abs(int(as_color(image)[0, 9, 9]) - 20 * int(label)) < 3
+        assert (
+            image_pixels(image, 3, (32, 32)).shape == (3, 32, 32)
+            and abs(int(image_pixels(image, 3, (32, 32))[0, 9, 9]) - 20 * int(label)) < 3
+        )
 
 
 def test_svhn_and_usps_read_as_torchvision_reads_them(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,10 +159,10 @@ def test_svhn_and_usps_read_as_torchvision_reads_them(root: Path, monkeypatch: p
     write_usps_texts(root)
     for train in (True, False):
         which: Which = "train" if train else "test"
-        svhn, expected = SOURCES["svhn"].read(root, which), torchvision.SVHN(root / "SVHN", split=which)
+        svhn, expected = SOURCES["svhn"].split(root, which), torchvision.SVHN(root / "SVHN", split=which)
         assert np.array_equal(np.asarray(svhn.images), expected.data.transpose(0, 2, 3, 1))
         assert np.array_equal(svhn.labels, expected.labels)
-        usps, other = SOURCES["usps"].read(root, which), torchvision.USPS(root / "USPS", train=train)
+        usps, other = SOURCES["usps"].split(root, which), torchvision.USPS(root / "USPS", train=train)
         assert np.abs(np.asarray(usps.images).astype(int) - other.data).max() <= 1  # torchvision rounds down
         assert np.array_equal(usps.labels, other.targets)
 
@@ -168,7 +175,7 @@ def test_an_h5_file_without_h5py_says_what_to_do(root: Path, monkeypatch: pytest
     (root / "USPS" / "usps.h5").touch()
     monkeypatch.setattr("importlib.import_module", absent)
     with pytest.raises(PflbenchError, match="pip install h5py"):
-        SOURCES["usps"].read(root, "train")
+        SOURCES["usps"].split(root, "train")
 
 
 @pytest.mark.parametrize(
@@ -189,9 +196,9 @@ def test_damaged_files_are_named(name: str, file: str, root: Path) -> None:
 
 
 def test_gray_images_become_equal_channels() -> None:
-    color = as_color(pixels(28, 28))
+    color = image_pixels(pixels(28, 28), 3, (32, 32))
     assert color.shape == (3, 32, 32) and (color[0] == color[1]).all() and (color[0] == color[2]).all()
-    assert (as_color(np.full((16, 16), 77, dtype=np.uint8)) == 77).all()
+    assert (image_pixels(np.full((16, 16), 77, dtype=np.uint8), 3, (32, 32)) == 77).all()
 
 
 # ---- the pool

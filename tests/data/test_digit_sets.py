@@ -17,9 +17,9 @@ import torch
 from PIL import Image
 from torchvision import datasets as torchvision
 
-from pflbench.data.datasets import emnist
-from pflbench.data.datasets.digit_sets import SVHN, USPS
-from pflbench.data.datasets.emnist import EMNIST, Counts
+from pflbench.data.datasets import mnist
+from pflbench.data.datasets.digit_five import SVHN, USPS
+from pflbench.data.datasets.mnist import EMNIST, EmnistSplit
 from pflbench.data.federation import build
 from pflbench.data.partitions.skew import ClassesPerClient
 from pflbench.data.source import Dataset, UnofficialFile
@@ -77,8 +77,8 @@ def write_emnist(root: Path, split: str, *, labels: np.ndarray | None = None, zi
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """EMNIST with few images in every split."""
-    counts = {name: Counts(20, 10, count.classes) for name, count in emnist.SPLITS.items()}
-    monkeypatch.setattr(emnist, "SPLITS", counts)
+    counts = {name: EmnistSplit(20, 10, count.classes) for name, count in mnist.EMNIST_SPLITS.items()}
+    monkeypatch.setattr(mnist, "EMNIST_SPLITS", counts)
 
 
 # ---- SVHN and USPS
@@ -143,7 +143,7 @@ def test_clients_of_svhn_are_scored_on_its_test_split(svhn: Path) -> None:
 # ---- EMNIST
 
 
-@pytest.mark.parametrize("split", list(emnist.SPLITS))
+@pytest.mark.parametrize("split", list(mnist.EMNIST_SPLITS))
 @pytest.mark.parametrize("zipped", [False, True])
 def test_emnist_is_upright_and_letters_begin_at_0(split: Any, zipped: bool, small: None, tmp_path: Path) -> None:
     write_emnist(tmp_path, split, zipped=zipped)
@@ -165,7 +165,7 @@ def test_emnist_reads_as_torchvision_reads_it(small: None, tmp_path: Path) -> No
 
 
 def test_classes_are_as_torchvision_counts_them() -> None:
-    for name, counts in emnist.SPLITS.items():
+    for name, counts in mnist.EMNIST_SPLITS.items():
         assert counts.classes == len(set(torchvision.EMNIST.classes_split_dict[name]) - {"N/A"})
 
 

@@ -18,9 +18,11 @@ import torchvision
 from PIL import Image
 
 from pflbench.catalog import coerce, describe_options
-from pflbench.data.datasets.femnist_letters import EMNIST, FEMNISTLetters, shrunk
+from pflbench.data.datasets import mnist
+from pflbench.data.datasets.femnist import FEMNISTLetters
 from pflbench.data.federation import build
 from pflbench.data.partitions.fedec import LetterUsers
+from pflbench.data.pixels import image_pixels
 from pflbench.data.source import Dataset
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 
@@ -76,7 +78,7 @@ WRITE: dict[str, Callable[[Path], None]] = {"nist": write_nist, "emnist": write_
 @pytest.fixture(autouse=True)
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "real" not in request.fixturenames:
-        monkeypatch.setattr(EMNIST, "records", 124)
+        monkeypatch.setitem(mnist.EMNIST_SPLITS, "byclass", mnist.EmnistSplit(124, 10, 62))
 
 
 def lanczos(image: np.ndarray, side: int) -> np.ndarray:
@@ -111,7 +113,7 @@ def test_nists_images_are_shrunk_with_lanczos(mode: str, tmp_path: Path) -> None
     strokes[30:100, 50:58] = 0
     strokes[60:70, 20:110] = 0
     Image.fromarray(strokes).convert(mode).save(tmp_path / "a.png")
-    found = shrunk(tmp_path / "a.png")
+    found = image_pixels(tmp_path / "a.png", 1, (28, 28), sharp=True)[0]
     assert found.dtype == np.uint8 and found.shape == (28, 28)
     assert np.abs(found - lanczos(strokes.astype(float).T, 28).T).max() <= 2
     assert found[0, 0] == 255 and found.min() < 30  # ink stays dark, paper white

@@ -21,7 +21,7 @@ from PIL import Image
 from pflbench.data import content
 from pflbench.data.datasets.femnist import FEMNIST
 from pflbench.data.federation import build
-from pflbench.data.partitions.natural import Natural
+from pflbench.data.partitions.cafeme import Natural
 from pflbench.data.source import Dataset, Source
 from pflbench.engine.objective import _channels
 from pflbench.errors import DataMissing, PflbenchError, UsageError

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from pflbench.data.federation import Federation, build
-from pflbench.data.partitions.filtered import FilteredSlicing
-from pflbench.data.partitions.slicing import RandomSlicing
+from pflbench.data.partitions.slicing import FilteredSlicing, RandomSlicing
 from pflbench.data.source import Source
 from pflbench.errors import UsageError
 

@@ -14,10 +14,17 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pflbench.data import prepared
-from pflbench.data.datasets.few_shot_sources import CIFAR_FS, COARSE, FC100, FINE, FewShotCIFAR100
-from pflbench.data.datasets.image_sources import SIDE, Characters
+from pflbench.data.datasets.image_sources import (
+    CIFAR_FS,
+    COARSE,
+    FC100,
+    FINE,
+    SIDE,
+    Characters,
+    FewShotCIFAR100,
+    Omniglot,
+)
 from pflbench.data.datasets.meta_dataset import PAPER, SOURCES
-from pflbench.data.datasets.omniglot import Omniglot
 from pflbench.data.source import Dataset
 from pflbench.errors import DataMissing, PflbenchError
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from pflbench.data.datasets.digits import Digits, DigitTasks
-from pflbench.data.datasets.meta_dataset import PAPER, SOURCES, MetaDataset
-from pflbench.data.datasets.tasks import draw_task
+from pflbench.data.datasets.digits import Digits
+from pflbench.data.datasets.meta_dataset import PAPER, SOURCES, DigitTasks, MetaDataset, draw_task
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 from pflbench.rng import stream

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pflbench.data.datasets.digits import Digits
 from pflbench.data.federation import build
 from pflbench.data.partition import Dealer
-from pflbench.data.partitions.natural import Natural
+from pflbench.data.partitions.cafeme import Natural
 from pflbench.data.source import Source
 from pflbench.errors import UsageError
 

@@ -10,7 +10,7 @@ import pytest
 
 from pflbench.data.datasets.cifar import CIFAR10
 from pflbench.data.datasets.digits import Digits
-from pflbench.data.datasets.noise import NoiseGroups
+from pflbench.data.datasets.groups import NoiseGroups
 from pflbench.data.federation import build
 from pflbench.data.partitions.cafeme import Kinds
 from pflbench.data.source import Dataset, Source

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pflbench.data.datasets.cifar import read_pickle
-from pflbench.data.pickled import load_arrays, read_arrays
+from pflbench.data.numpy_files import load_arrays, read_arrays
 from pflbench.errors import PflbenchError
 
 

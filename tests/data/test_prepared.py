@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from pflbench.data import prepared as module
-from pflbench.data.prepared import filled, prepared
+from pflbench.data.pixels import collected
+from pflbench.data.prepared import prepared
 from pflbench.errors import DataMissing
 
 ARRAYS = (np.arange(30, dtype=np.uint8).reshape(2, 3, 5).swapaxes(1, 2), np.arange(4), np.array(["ä", "w10"]))
@@ -237,5 +238,5 @@ def test_two_processes_at_once(file: Path, tmp_path: Path) -> None:
 
 def test_filled() -> None:
     images = [np.full((2, 2), k, dtype=np.uint8) for k in range(3)]
-    assert np.array_equal(filled((3, 2, 2), iter(images)), np.stack(images))
-    assert filled((0, 2, 2), []).shape == (0, 2, 2)
+    assert np.array_equal(collected((3, 2, 2), iter(images)), np.stack(images))
+    assert collected((0, 2, 2), []).shape == (0, 2, 2)

@@ -20,7 +20,7 @@ from pflbench.engine.client_map import Execution
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.fedavg import FedAvg
-from pflbench.models.layers import _SWITCHES
+from pflbench.models.functional import _SWITCHES
 from pflbench.models.module import wrap
 from pflbench.models.network import Network
 from pflbench.running import build

@@ -54,7 +54,7 @@ def test_missing_failed_and_damaged_runs_are_named_exactly(build: Build, store: 
 
 def test_a_column_without_any_run_has_no_seeds_beside_it(build: Build, store: Store) -> None:
     table = build.table()
-    assert ": all. `" in lay_out(table, store).missing
+    assert lay_out(table, store).missing.startswith("No runs yet: `pflbench run")
     build.fill(store, seeds=1)
     assert "(seeds 1, 2)" in lay_out(replace(table), store).missing
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from shipped import load
 
-from pflbench.data.datasets.digits import DigitTasks
+from pflbench.data.datasets.meta_dataset import DigitTasks
 from pflbench.data.federation import build
-from pflbench.data.partitions.natural import Natural
+from pflbench.data.partitions.cafeme import Natural
 from pflbench.suite.expand import expand
 from pflbench.suite.figure import Across
 

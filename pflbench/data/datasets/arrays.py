@@ -1,4 +1,4 @@
-"""A user's own images from one .npz file."""
+"""User images from one .npz file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data import npz
-from pflbench.data.labels import Labels, groups, numbered
-from pflbench.data.own import OwnArrays
+from pflbench.data.numpy_files import Header, array_headers, read_npz
 from pflbench.data.pixels import Pixels, Shape, as_pixels, image_shape, resized
 from pflbench.data.prepared import prepared
 from pflbench.data.source import Source
+from pflbench.data.user_images import Labels, UserArrays, as_groups, as_labels
 from pflbench.errors import PflbenchError
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -27,7 +26,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "test_labels": ("test_labels", "y_test"),
     "test_kind": ("test_kind", "test_clients"),
 }
-"""What is read, under either of its names: our own, or MedMNIST's and Keras's."""
+"""Arrays that are read, each with its names: our own, MedMNIST's and Keras's."""
 NEEDS = (
     ("images", "labels"),
     ("labels", "images"),
@@ -36,13 +35,13 @@ NEEDS = (
     ("test_kind", "kind"),
     ("test_kind", "test_images"),
 )
-"""What goes only with what."""
+"""Pairs of arrays, the first of which needs the second."""
 UNUSED = "val"
-"""How names of arrays begin that may be there and are not read."""
+"""Beginning of the names of arrays that are passed over."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arrays(OwnArrays):
+class Arrays(UserArrays):
     """Your own images from one .npz file with the arrays `images` and `labels`.
 
     `images`: (n, height, width), (n, channels, height, width) or (n, height, width, channels), uint8, or floats from 0
@@ -84,7 +83,7 @@ class Arrays(OwnArrays):
         """The labels of the file."""
         train, test = (self._read(name) if name in self._names else None for name in ("labels", "test_labels"))
         assert train is not None
-        return numbered(self._where("labels"), train, test, self.known_classes)
+        return as_labels(self._where("labels"), train, test, self.known_classes)
 
     @property
     def examples(self) -> int:
@@ -101,7 +100,7 @@ class Arrays(OwnArrays):
         recipe = f"arrays 1 {self.shape} {self.layout} {self.range}"
         (images,) = prepared(recipe, [self.file], lambda: (self._images(),))
         kinds = [self._read(name) for name in ("kind", "test_kind") if name in self._names]
-        kind = groups(self._where("kind"), _joined(self._where("kind"), kinds)) if kinds else None
+        kind = as_groups(self._where("kind"), _joined(self._where("kind"), kinds)) if kinds else None
         return self.source(images, len(images) - self.examples, kind)
 
     def _images(self) -> Pixels:
@@ -113,19 +112,19 @@ class Arrays(OwnArrays):
         return pixels if self.size is None else resized(pixels, self.size)
 
     def _read(self, name: str) -> npt.NDArray[Any]:
-        return npz.read(self.file, self._names[name])
+        return read_npz(self.file, self._names[name])
 
     def _where(self, name: str) -> str:
         return f"{self.file}: {self._names[name]}"
 
     @cached_property
-    def _headers(self) -> dict[str, npz.Header]:
+    def _headers(self) -> dict[str, Header]:
         self.require()
-        return npz.headers(self.file)
+        return array_headers(self.file)
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        """What there is, by the name that it has in the file. Raises `PflbenchError` unless it all fits together."""
+        """Name in the file of each array that is there. Raises `PflbenchError` unless all fit together."""
         found = self._found()
         for needs, needed in NEEDS:
             if needs in found and needed not in found:

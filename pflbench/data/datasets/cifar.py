@@ -13,9 +13,9 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.pickled import read_arrays
+from pflbench.data.numpy_files import read_arrays
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
+from pflbench.data.published import Downloaded, Expected, reading, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, UsageError, unknown
 
@@ -54,13 +54,13 @@ class Archives(Downloaded):
         """These files in words, where {folder} and {bin} are a form's."""
         raise NotImplementedError
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         """The files of the first form that is complete; none if neither is."""
         for folder, sums in self.forms.items():
             parts = {}
             for (name, md5), records in zip(sums.items(), self.records, strict=False):
                 size = records * (len(self.labels) + PIXELS) if name.endswith(".bin") else None
-                parts[root / folder / name] = Known(md5, size, records)
+                parts[root / folder / name] = Expected(md5, size, records)
             if all(path.is_file() for path in parts):
                 return parts
         return {}
@@ -75,7 +75,7 @@ class Archives(Downloaded):
     def read(self, root: Path, test: int, normalization: Normalization | None, fine: bool | None = None) -> Source:
         """The pool, whose last `test` rows are the test split; `hash` covers the images and all their labels.
 
-        `fine`: whether labels are those of the last column, else of the first, the last one being the kinds if there
+        `fine`: labels are the last column; else the first, and the last one is the kinds if there
         are two. Warns once with `UnofficialFile` where files are not the official ones.
 
         Raises:
@@ -90,7 +90,7 @@ class Archives(Downloaded):
         label, classes = labels[:, -1 if fine else 0].copy(), list(self.labels.values())[-1 if fine else 0]
         return Source.of(images, label, classes, kind, hashed=labels, test=test, normalization=normalization)
 
-    def _read(self, parts: Mapping[Path, Known]) -> Batch:
+    def _read(self, parts: Mapping[Path, Expected]) -> Batch:
         batches = [self.batch(path, known.images) for path, known in parts.items()]
         return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
 
@@ -153,7 +153,7 @@ class CIFAR10(Archives):
 
     @property
     def records(self) -> Sequence[int]:
-        """Those of five files, and of the test split's on request."""
+        """Images of five files, and of the test split's on request."""
         return (RECORDS,) * (6 if self.test else 5)
 
     @property

@@ -1,20 +1,34 @@
-"""Digit-Five (pFedVEM, Table 7): handwritten, printed and drawn digits from five datasets."""
+"""SVHN, USPS, and Digit-Five (pFedVEM, Table 7): handwritten, printed and drawn digits from five datasets."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.datasets.digit_sources import SIDE, SOURCES, Which, as_color
-from pflbench.data.published import warn_unofficial
-from pflbench.data.source import Normalization, Source
-from pflbench.errors import DataMissing, PflbenchError, UsageError, unknown
+from pflbench.data.datasets.mnist import MNIST, TEST, TRAIN
+from pflbench.data.pixels import collected, image_pixels, resized
+from pflbench.data.prepared import prepared
+from pflbench.data.published import (
+    Downloaded,
+    Expected,
+    Published,
+    SeveralSources,
+    named_sources,
+    reading,
+    warn_unofficial,
+)
+from pflbench.data.source import Normalization, Source, check_labels
+from pflbench.errors import DataMissing, PflbenchError, UsageError
 from pflbench.rng import stream
 
+SIDE = 32
+"""Pixels of an image of Digit-Five."""
 MOST = {"train": 25_000, "test": 9_000}
 """At most so many images of a source are used; the paper gives no number."""
 PUBLISHED = {"mnist": 60_000, "svhn": 73_257, "usps": 7_291, "mnist-m": 59_001, "synthetic": 10_000}
@@ -22,9 +36,239 @@ PUBLISHED = {"mnist": 60_000, "svhn": 73_257, "usps": 7_291, "mnist-m": 59_001, 
 NORMALIZATION = Normalization((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 """The paper names none."""
 
+Which = Literal["train", "test"]
+WHICH: tuple[Which, Which] = ("train", "test")
+
+
+class DigitSplit(NamedTuple):
+    """One split as it lies there; labels int64 ["images"], in 0..9."""
+
+    images: Sequence[Path] | npt.NDArray[np.uint8]
+    """Files, or pixels ["images", "height", "width"], or ["images", "height", "width", 3]."""
+    labels: npt.NDArray[np.int64]
+
+
+class DigitSource(Published):
+    """One of the five sources."""
+
+    def split(self, root: Path, which: Which) -> DigitSplit:
+        """One split of a source that is there. Raises `PflbenchError` naming a damaged file."""
+        raise NotImplementedError
+
+
+class MNISTSource(MNIST, DigitSource):
+    """MNIST in torchvision's layout `MNIST/raw`."""
+
+    splits: ClassVar = (TRAIN, TEST)
+
+    def split(self, root: Path, which: Which) -> DigitSplit:
+        images, labels = self.read(root, self.splits[:1] if which == "train" else self.splits[1:])
+        return DigitSplit(images[:, 0], labels)
+
+
+class DigitSet(Downloaded, DigitSource):
+    """Base of a source that is a dataset as well, with its test split."""
+
+    published: ClassVar[tuple[int, int]]
+    """Training and test images, as published."""
+
+    seeded: ClassVar[bool] = False
+    classes: ClassVar = 10
+
+    @property
+    def examples(self) -> int:
+        """Training images, as published."""
+        return self.published[0]
+
+    def images(self, root: Path, which: Which) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """A split's images, uint8 ["images", "channels", "height", "width"], and labels. Raises `PflbenchError`."""
+        images, labels = self.split(root, which)
+        if not isinstance(images, np.ndarray) or not len(images):
+            raise PflbenchError(f"{self.name}: its {which} split is empty.")
+        return (images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)), labels
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The same pool for every seed, training rows first. Raises `DataMissing`, or `PflbenchError` if damaged.
+
+        Warns once with `UnofficialFile` where files are not the official ones.
+        """
+        self.require(root)
+        parts = self.parts(root)
+        images, labels, test = prepared(f"{self!r} 1", list(parts), lambda: self._both(root))
+        warn_unofficial(parts)
+        return Source.of(images, labels, self.classes, test=int(test[0]))
+
+    def _both(self, root: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Both splits, and the number of test images."""
+        (train, a), (test, b) = self.images(root, "train"), self.images(root, "test")
+        return np.concatenate([train, test]), np.concatenate([a, b]), np.array([len(b)])
+
 
 @dataclass(frozen=True)
-class DigitFive:
+class SVHN(DigitSet):
+    """73,257 + 26,032 digits of house numbers in color, 32x32: SVHN's cropped digits with their test split.
+
+    The files are `SVHN/train_32x32.mat` and `test_32x32.mat`, in which label 10 means 0.
+    """
+
+    name: ClassVar = "SVHN"
+    command: ClassVar = "svhn"
+    by_hand: ClassVar = (
+        "get train_32x32.mat (182 MB) and test_32x32.mat (64 MB) from http://ufldl.stanford.edu/housenumbers and put "
+        "them there"
+    )
+    md5: ClassVar = {"train": "e26dedcc434d2e4c54c9b2d4a06d8373", "test": "eb5a983be6a315427106f1b164d9cef3"}
+    published: ClassVar = (73_257, 26_032)
+    shape: ClassVar = (3, 32, 32)
+
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        """Two files."""
+        sums = zip(self.md5.items(), self.published, strict=True)
+        return {root / "SVHN" / f"{which}_32x32.mat": Expected(md5, images=images) for (which, md5), images in sums}
+
+    def download(self, root: Path) -> None:
+        """Have torchvision download both splits."""
+        from torchvision import datasets
+
+        for which in self.md5:
+            datasets.SVHN(root / "SVHN", split=which, download=True)
+
+    def split(self, root: Path, which: Which) -> DigitSplit:
+        """See `DigitSource`; color."""
+        from scipy.io import loadmat
+
+        path = root / "SVHN" / f"{which}_32x32.mat"
+        with reading(f"Cannot read {path}"):
+            held = loadmat(path)
+            images = np.asarray(held["X"]).transpose(3, 0, 1, 2)
+            labels = np.asarray(held["y"]).reshape(-1).astype(np.int64)
+        return _checked(path, images, np.where(labels == 10, 0, labels), (SIDE, SIDE, 3))
+
+
+@dataclass(frozen=True)
+class USPS(DigitSet):
+    """7,291 + 2,007 handwritten gray digits from envelopes, 16x16: USPS with its test split.
+
+    The files are `USPS/usps.bz2` and `usps.t.bz2` as torchvision fetches them, or `USPS/usps.h5`, which needs h5py.
+    Gray levels are rounded to whole numbers from 0 to 255 in both forms.
+
+    Attributes:
+        size: Height and width to which images are resized, bilinearly; None: they stay 16x16.
+    """
+
+    size: int | None = None
+
+    name: ClassVar = "USPS"
+    command: ClassVar = "usps"
+    by_hand: ClassVar = (
+        "get usps.bz2 (6.6 MB) and usps.t.bz2 (1.8 MB) from "
+        "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html and put them there"
+    )
+    md5: ClassVar = {"usps.bz2": "ec16c51db3855ca6c91edd34d0e9b197", "usps.t.bz2": "8ea070ee2aca1ac39742fdd1ef5ed118"}
+    published: ClassVar = (7_291, 2_007)
+
+    def __post_init__(self) -> None:
+        if self.size is not None and not 1 <= self.size <= 1024:
+            raise UsageError(f"USPS: size must lie in 1..1024, not {self.size}.")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return 1, self.size or 16, self.size or 16
+
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        """Two text files, or the one of the other form where not both are there."""
+        sums = zip(self.md5.items(), self.published, strict=True)
+        texts = {root / "USPS" / name: Expected(md5, images=images) for (name, md5), images in sums}
+        hdf = root / "USPS" / "usps.h5"
+        other = hdf.is_file() and not all(path.is_file() for path in texts)
+        return {hdf: Expected(images=sum(self.published))} if other else texts
+
+    def missing(self, root: Path) -> list[str]:
+        """Missing files of both forms."""
+        texts = " and ".join(map(str, self.parts(root)))
+        return [f"{texts} (or {root / 'USPS' / 'usps.h5'})"] if super().missing(root) else []
+
+    def download(self, root: Path) -> None:
+        """Have torchvision download both splits."""
+        from torchvision import datasets
+
+        for train in (True, False):
+            datasets.USPS(root / "USPS", train=train, download=True)
+
+    def split(self, root: Path, which: Which) -> DigitSplit:
+        """See `DigitSource`; gray, 16x16."""
+        paths = list(self.parts(root))
+        path = paths[0 if which == "train" else -1]
+        if len(paths) > 1:
+            from sklearn.datasets import load_svmlight_file
+
+            with reading(f"Cannot read {path}"):  # gray levels from -1 to 1, labels from 1 to 10
+                found, names = load_svmlight_file(str(path), n_features=256, zero_based=False)
+                levels, labels = (found.toarray() + 1) / 2, names.astype(np.int64) - 1
+        else:
+            levels, labels = _hdf(path, which)
+        if levels.size and not (levels.min() >= 0 and levels.max() <= 1):
+            raise PflbenchError(f"{path} holds gray levels outside its range: it is not what its name says.")
+        return _checked(path, (levels * 255).round().astype(np.uint8).reshape(-1, 16, 16), labels, (16, 16))
+
+    def images(self, root: Path, which: Which) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """See `DigitSet`; resized if need be."""
+        images, labels = super().images(root, which)
+        return images if self.size is None else resized(images, self.size), labels
+
+
+class MNISTMSource(DigitSource):
+    """MNIST-M as its authors distribute it: PNG files in `mnist_m`, listed with their labels in two text files."""
+
+    by_hand: ClassVar = "unpack mnist_m.tar.gz from http://yaroslav.ganin.net there"
+
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        names = ["mnist_m_train_labels.txt", "mnist_m_test_labels.txt", "mnist_m_train", "mnist_m_test"]
+        return {root / "mnist_m" / name: Expected() for name in names}
+
+    def split(self, root: Path, which: Which) -> DigitSplit:
+        path = root / "mnist_m" / f"mnist_m_{which}_labels.txt"
+        with reading(f"{path} is no list of files and labels"):
+            lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            images = [path.parent / f"mnist_m_{which}" / name for name, _ in lines]
+            labels = np.array([int(label) for _, label in lines], dtype=np.int64)
+        check_labels(path, labels, 10)
+        return DigitSplit(images, labels)
+
+
+class SyntheticSource(DigitSource):
+    """Synthetic digits on photos (Roy et al., 2018): `synthetic_digits/imgs_{train,valid}/<digit>/*.jpg`."""
+
+    by_hand: ClassVar = "unpack https://www.kaggle.com/datasets/prasunroy/synthetic-digits there"  # asks for an account
+
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        return {root / "synthetic_digits" / name: Expected() for name in ("imgs_train", "imgs_valid")}
+
+    def split(self, root: Path, which: Which) -> DigitSplit:
+        folder = list(self.parts(root))[0 if which == "train" else 1]
+        images, labels = [], []
+        for digit in range(10):
+            found = sorted((folder / str(digit)).glob("*.jpg"), key=lambda path: path.name)
+            if not found:
+                raise PflbenchError(f"There is no image *.jpg in {folder / str(digit)}: unpack the archive again.")
+            images += found
+            labels += [digit] * len(found)
+        return DigitSplit(images, np.array(labels, dtype=np.int64))
+
+
+SOURCES: dict[str, DigitSource] = {
+    "mnist": MNISTSource(),
+    "svhn": SVHN(),
+    "usps": USPS(),
+    "mnist-m": MNISTMSource(),
+    "synthetic": SyntheticSource(),
+}
+"""In the order of their numbers."""
+
+
+@dataclass(frozen=True)
+class DigitFive(SeveralSources):
     """92,291 + 31,007 color digits from five sources, 32x32: MNIST, SVHN, USPS, MNIST-M, Synthetic Digits.
 
     Attributes:
@@ -38,17 +282,12 @@ class DigitFive:
     classes: ClassVar = 10
 
     def __post_init__(self) -> None:
-        chosen = list(map(str.strip, self.sources.split(","))) if self.sources is not None else []
-        for name in chosen:
-            if name not in SOURCES:
-                raise unknown("source of digit-five", name, SOURCES)
-        if len(set(chosen)) != len(chosen):
-            raise UsageError(f"DigitFive: sources = {self.sources!r} names a source twice.")
+        _ = self.used  # checks them
 
     @property
     def examples(self) -> int:
         """Size of the training split if the files are those that were published."""
-        return sum(min(PUBLISHED[name], MOST["train"]) for name in self._names())
+        return sum(min(PUBLISHED[name], MOST["train"]) for name in self.used)
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed: the training rows of all sources, then their test rows.
@@ -60,60 +299,71 @@ class DigitFive:
             DataMissing: Files of a source are not there.
             PflbenchError: A file is damaged, or what reads it is not installed.
         """
-        if missing := self._missing(root):
+        if missing := self.missing(root):
             raise DataMissing(
                 f"Digit-Five lacks {_listed(missing)}. Run `pflbench data fetch digit-five`, which says how to get "
                 "them, or choose among the others with the option sources."
             )
-        parts = [_part(root, name, which) for which in ("train", "test") for name in self._names()]
-        warn_unofficial({path: known for name in self._names() for path, known in SOURCES[name].parts(root).items()})
-        images = np.concatenate([images for images, _ in parts])
-        kind = np.concatenate([kind for _, kind in parts])
-        test = sum(len(kind) for _, kind in parts[len(self._names()) :])
+        parts = [_part(root, name, source, which) for which in WHICH for name, source in self.used.items()]
+        warn_unofficial({path: known for source in self.used.values() for path, known in source.parts(root).items()})
+        images, kind = (np.concatenate(some) for some in zip(*parts, strict=True))
+        test = sum(len(kind) for _, kind in parts[len(self.used) :])
         return Source.of(images, kind % 10, self.classes, kind, hashed=kind, test=test, normalization=NORMALIZATION)
-
-    def fetch(self, root: Path) -> None:
-        """Download MNIST, SVHN and USPS with torchvision; the others are left to the user.
-
-        Raises:
-            DataMissing: Not everything is there now; the message says what to put where.
-        """
-        reasons = {name: source.by_hand for name, source in SOURCES.items() if source.by_hand}
-        for name in self._missing(root):
-            try:
-                SOURCES[name].fetch(root)
-            except Exception as error:  # torchvision lets through what urllib and its own readers raise
-                reasons[name] = str(error) if isinstance(error, DataMissing) else f"downloading failed: {error}"
-        if missing := self._missing(root):
-            raise DataMissing(f"Digit-Five lacks {_listed(missing, reasons)}.")
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files."""
-        if missing := self._missing(root):
+        if missing := self.missing(root):
             return f"missing: {_listed(missing)}"
-        return f"ready: {', '.join(self._names())} in {root}"
+        return f"ready: {', '.join(self.used)} in {root}"
 
-    def _names(self) -> list[str]:
-        """The sources used, in the order of their numbers."""
-        return [n for n in SOURCES if self.sources is None or n in map(str.strip, self.sources.split(","))]
+    @property
+    def used(self) -> dict[str, DigitSource]:
+        """See `SeveralSources`."""
+        if self.sources is None:
+            return SOURCES
+        problem = f"DigitFive: sources = {self.sources!r} names a source twice."
+        names = named_sources(self.sources, SOURCES, "source of digit-five", problem)
+        return {name: SOURCES[name] for name in names}
 
-    def _missing(self, root: Path) -> dict[str, list[str]]:
-        return {name: missing for name in self._names() if (missing := SOURCES[name].missing(root))}
+    def lacking(self, root: Path, missing: Mapping[str, Sequence[str]], failed: Mapping[str, str]) -> DataMissing:
+        """See `SeveralSources`."""
+        ways = {name: SOURCES[name].by_hand for name in missing}
+        return DataMissing(f"Digit-Five lacks {_listed(missing, ways | dict(failed))}.")
 
 
-def _part(root: Path, name: str, which: Which) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The images used of one split of one source, uint8 ["images", 3, 32, 32], and their kinds."""
-    split = SOURCES[name].read(root, which)
+def _part(
+    root: Path, name: str, source: DigitSource, which: Which
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Images used of one split of one source, uint8 ["images", 3, 32, 32], and their kinds."""
+    split = source.split(root, which)
     if not len(split.labels):
         raise PflbenchError(f"Digit-Five: the {which} split of {name} is empty.")
     rows = stream(0, "digit-five", name, which).permutation(len(split.labels))[: MOST[which]]
-    images = np.empty((len(rows), 3, SIDE, SIDE), dtype=np.uint8)
-    for image, row in zip(images, rows, strict=True):
-        image[:] = as_color(split.images[row])
+    images = collected((len(rows), 3, SIDE, SIDE), (image_pixels(split.images[row], 3, (SIDE, SIDE)) for row in rows))
     return images, 10 * list(SOURCES).index(name) + split.labels[rows]
 
 
-def _listed(missing: dict[str, list[str]], reasons: dict[str, str] | None = None) -> str:
+def _listed(missing: Mapping[str, Sequence[str]], reasons: Mapping[str, str] | None = None) -> str:
     """`mnist (FILE, FILE), usps (FILE; why)`."""
     why = {name: f"; {reason}" for name, reason in (reasons or {}).items()}
     return ", ".join(f"{name} ({', '.join(files)}{why.get(name, '')})" for name, files in missing.items())
+
+
+def _checked(path: Path, images: npt.NDArray[Any], labels: npt.NDArray[np.int64], shape: tuple[int, ...]) -> DigitSplit:
+    if images.dtype != np.uint8 or images.shape != (len(labels), *shape):
+        raise PflbenchError(f"{path} holds {images.dtype} {images.shape} for {len(labels)} labels: fetch it again.")
+    check_labels(path, labels, 10)
+    return DigitSplit(images, labels)
+
+
+def _hdf(path: Path, which: Which) -> tuple[npt.NDArray[np.floating[Any]], npt.NDArray[np.int64]]:
+    """Gray levels in [0, 1] and labels 0..9."""
+    try:
+        h5py = importlib.import_module("h5py")
+    except ImportError as error:
+        raise PflbenchError(
+            f"Reading {path} needs h5py: pip install h5py, or put usps.bz2 and usps.t.bz2 beside it."
+        ) from error
+    with reading(f"Cannot read {path}"), h5py.File(path, "r") as held:
+        levels, labels = np.asarray(held[which]["data"]), np.asarray(held[which]["target"])
+        return levels.reshape(len(labels), 256), labels.astype(np.int64)

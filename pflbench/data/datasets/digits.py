@@ -11,20 +11,35 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.datasets.rotation import rotated
-from pflbench.data.datasets.tasks import draw_task
+from pflbench.data.datasets.groups import rotated
 from pflbench.data.prepared import prepared
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import UsageError
 from pflbench.rng import stream
 
 _COUNT = 1797
-_FEWEST = 174
+FEWEST = 174
 """Images of the rarest digit."""
 
 
+class Bundled:
+    """Base of a dataset of the bundled digits."""
+
+    @property
+    def classes(self) -> int:
+        """Ten digits."""
+        return 10
+
+    def fetch(self, root: Path) -> None:
+        """Nothing to fetch."""
+
+    def status(self, root: Path) -> str:
+        """Always ready."""
+        return "ready: 1,797 images, bundled with scikit-learn"
+
+
 @dataclass(frozen=True)
-class Digits:
+class Digits(Bundled):
     """1,797 handwritten 8x8 digits, resized; bundled with scikit-learn, needs no files.
 
     Attributes:
@@ -104,13 +119,6 @@ class Digits:
             test=self.test or 0,
         )
 
-    def fetch(self, root: Path) -> None:
-        """Nothing to fetch."""
-
-    def status(self, root: Path) -> str:
-        """Always ready."""
-        return "ready: 1,797 images, bundled with scikit-learn"
-
 
 def _files() -> list[Path]:
     """scikit-learn's file of the digits, found without importing it (seconds); none if it lies elsewhere."""
@@ -142,7 +150,7 @@ def _written(writers: int) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class RotatedDigits:
+class RotatedDigits(Bundled):
     """The bundled digits in rotation groups, as RMNIST has them: group g is turned by g * degrees."""
 
     size: int = 28
@@ -151,7 +159,6 @@ class RotatedDigits:
 
     seeded: ClassVar[bool] = True
     examples: ClassVar = Digits().examples
-    classes: ClassVar = Digits().classes
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -161,69 +168,3 @@ class RotatedDigits:
     def load(self, root: Path, seed: int) -> Source:
         """The digits, turned; `kind` is the rotation group, which depends on the seed. Raises `UsageError`."""
         return rotated(Digits(size=self.size).load(root, seed), self.rotations, self.degrees, seed, _files())
-
-    def fetch(self, root: Path) -> None:
-        """Nothing to fetch."""
-
-    def status(self, root: Path) -> str:
-        """As `Digits.status`."""
-        return Digits().status(root)
-
-
-@dataclass(frozen=True)
-class DigitTasks:
-    """Tasks of the bundled digits, in each of which labels mean other digits; needs no files.
-
-    Stands in for Meta-Dataset. With the partition "natural", every client has one task. Tasks share images.
-
-    Attributes:
-        tasks: Tasks in the pool.
-        images: Images of a task, a tenth of each digit.
-        channels: How often the gray channel is repeated.
-        size: Height and width, in pixels.
-    """
-
-    tasks: int = 20
-    images: int = 200
-    channels: int = 3
-    size: int = 32
-
-    seeded: ClassVar[bool] = True
-    classes: ClassVar = Digits().classes
-
-    def __post_init__(self) -> None:
-        most = 10 * _FEWEST
-        if self.tasks < 1 or not 20 <= self.images <= most:
-            raise UsageError(
-                f"DigitTasks: tasks = {self.tasks} must be positive, and images = {self.images} lie in 20..{most}."
-            )
-        Digits(channels=self.channels, size=self.size)  # checks them
-
-    @property
-    def examples(self) -> int:
-        """Images of all tasks."""
-        return self.tasks * 10 * (self.images // 10)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return self.channels, self.size, self.size
-
-    def load(self, root: Path, seed: int) -> Source:
-        """The tasks, one after the other; `kind` is the task. As `MetaDataset.load`, with the name "digit-tasks"."""
-        import torch
-
-        digits = Digits(channels=self.channels, size=self.size).load(root, seed)
-        order = np.argsort(digits.labels, kind="stable")
-        counts = np.bincount(digits.labels)
-        drawn = [draw_task(counts, 10, self.images // 10, seed, "digit-tasks", task) for task in range(self.tasks)]
-        rows, labels = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
-        kind = np.repeat(np.arange(self.tasks, dtype=np.int64), [len(rows) for rows, _ in drawn])
-        return Source(digits.images[torch.from_numpy(order[rows])], labels, kind, self.classes, digits.hash)
-
-    def fetch(self, root: Path) -> None:
-        """Nothing to fetch."""
-
-    def status(self, root: Path) -> str:
-        """As `Digits.status`."""
-        return Digits().status(root)

@@ -1,18 +1,192 @@
-"""FEMNIST by writer (CAFeMe, Table 2; LEAF): 62 handwritten characters, and who wrote them."""
+"""FEMNIST by writer (CAFeMe, Table 2; LEAF), and the ten letters of it that FedEC uses, in all published forms."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.datasets.femnist_forms import CHARACTERS, SIDE, Samples, hub_files, hugging_face, leaf, parquet_files
-from pflbench.data.published import Known, Published
-from pflbench.data.source import Normalization, Source
+from pflbench.data.datasets.mnist import EMNIST
+from pflbench.data.partitions.fedec import MOST
+from pflbench.data.pixels import collected, image_pixels
+from pflbench.data.prepared import prepared
+from pflbench.data.published import Expected, Published, reading
+from pflbench.data.source import Normalization, Source, check_labels
 from pflbench.errors import DataMissing, PflbenchError, unknown
+from pflbench.rng import stream
+
+CHARACTERS = 62
+"""Digits, capitals, small letters, in this order, in both forms."""
+SIDE = 28
+"""Pixels."""
+TRAIN = 0.9
+"""Share of a writer's images in LEAF's train part."""
+
+_LEAF = "femnist, leaf: 1"
+"""To be changed with `_read_json`."""
+_PARQUET = "femnist, hugging-face: 1"
+"""To be changed with `_read_parquet` and `_split`."""
+_BATCH = 4096
+"""Rows of a Parquet file that are read at a time."""
+
+Piece = tuple[str, npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+"""A writer, and some of the images and characters that are theirs."""
+
+
+class Samples(NamedTuple):
+    """Images, each with its character and its writer, in the order in which they lie there."""
+
+    images: npt.NDArray[np.uint8]
+    """["images", 28, 28]."""
+    characters: npt.NDArray[np.int64]
+    """["images"], in 0..61."""
+    writers: npt.NDArray[np.int64]
+    """["images"]: places in `names`."""
+    names: npt.NDArray[np.str_]
+    """["writers"], sorted."""
+    counts: npt.NDArray[np.int64]
+    """LEAF: images of each file, in their order; Hugging Face: images of the training part and of the rest."""
+
+
+def leaf(files: Sequence[Path]) -> Samples:
+    """LEAF's files one after another. Raises `PflbenchError` naming a damaged file."""
+
+    def make() -> Samples:
+        parts = [list(_read_json(path)) for path in files]
+        counts = [sum(len(images) for _, images, _ in part) for part in parts]
+        return _joined([piece for part in parts for piece in part], counts)
+
+    return Samples(*prepared(_LEAF, files, make))
+
+
+def hugging_face(files: Sequence[Path]) -> Samples:
+    """The Parquet files of flwrlabs/femnist: the training part, then the rest, each in the order of the files.
+
+    As there is no split, 90 % of each writer's images, as many as LEAF would take, are drawn for training; the draw
+    depends on the writer's name and number of images alone.
+
+    Raises:
+        PflbenchError: A file is damaged; the message names it.
+    """
+
+    def make() -> Samples:
+        found = _joined([piece for path in files for piece in _read_parquet(path)], [])
+        chosen = _split(found)
+        order = np.concatenate([np.flatnonzero(chosen), np.flatnonzero(~chosen)])
+        counts = np.array([chosen.sum(), (~chosen).sum()], dtype=np.int64)
+        return Samples(found.images[order], found.characters[order], found.writers[order], found.names, counts)
+
+    return Samples(*prepared(_PARQUET, files, make))
+
+
+def hub_files() -> list[Path]:
+    """The Parquet files of flwrlabs/femnist in Hugging Face's cache of downloads; empty if they are not there."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
+    folder = hub / "datasets--flwrlabs--femnist"
+    main = folder / "refs" / "main"
+    newest = [main.read_text(encoding="utf-8").strip()] if main.is_file() else []
+    others = sorted(path.name for path in folder.glob("snapshots/*"))
+    for revision in [*newest, *others]:
+        if files := hub_parquet(folder / "snapshots" / revision):
+            return files
+    return []
+
+
+def hub_parquet(folder: Path) -> list[Path]:
+    """The Parquet files of a copy of the dataset, by name: in `data`, else in the folder itself."""
+    return sorted((folder / "data").glob("*.parquet")) or sorted(folder.glob("*.parquet"))
+
+
+def _joined(pieces: Sequence[Piece], counts: Sequence[int]) -> Samples:
+    names = sorted({name for name, _, _ in pieces})
+    place = {name: k for k, name in enumerate(names)}
+    nothing: Piece = "", np.empty((0, SIDE, SIDE), dtype=np.uint8), np.empty(0, dtype=np.int64)
+    return Samples(
+        np.concatenate([images for _, images, _ in [nothing, *pieces]]),
+        np.concatenate([characters for _, _, characters in [nothing, *pieces]]),
+        np.repeat(np.array([place[name] for name, _, _ in pieces], np.int64), [len(one) for _, one, _ in pieces]),
+        np.array(names, dtype=np.str_),
+        np.array(counts, dtype=np.int64),
+    )
+
+
+def _read_json(path: Path) -> Iterator[Piece]:
+    with reading(f"{path} is not a file of LEAF's FEMNIST"):
+        held = json.loads(path.read_bytes())
+        users, data = held["users"], held["user_data"]
+        if twice := [user for user, times in Counter(users).items() if times > 1]:
+            raise PflbenchError(f"{path} names the writer {twice[0]!r} twice.")
+        for user in users:
+            x, y = data[user]["x"], np.asarray(data[user]["y"])
+            if not y.size:
+                raise PflbenchError(f"{path} has no image of the writer {user!r}.")
+            if y.ndim != 1 or y.dtype.kind not in "iu":
+                raise PflbenchError(f"{path} holds labels of the writer {user!r} that are no whole numbers.")
+            levels = np.asarray(x, dtype=np.float64)
+            if levels.shape != (len(y), SIDE * SIDE):
+                what = f"{len(y)} labels of the writer {user!r} and images of shape {list(levels.shape)}"
+                raise PflbenchError(f"{path} holds {what}, not {[len(y), SIDE * SIDE]}.")
+            if not (levels.min() >= 0 and levels.max() <= 1):
+                raise PflbenchError(f"{path} holds gray levels outside 0..1: it is not what its name says.")
+            characters = y.astype(np.int64)
+            check_labels(path, characters, CHARACTERS)
+            yield str(user), (levels * 255).round().astype(np.uint8).reshape(-1, SIDE, SIDE), characters
+
+
+def _read_parquet(path: Path) -> Iterator[Piece]:
+    """Runs of images by the same writer."""
+    from pyarrow.parquet import ParquetFile
+
+    with reading(f"{path} is not a Parquet file of flwrlabs/femnist"):
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches(_BATCH, columns=["image", "writer_id", "character"]):
+                rows = batch.to_pydict()
+                names, labels = rows["writer_id"], np.asarray(rows["character"])
+                if not all(isinstance(name, str) and name for name in names):
+                    raise PflbenchError(f"{path} holds images without a writer.")
+                if labels.dtype.kind not in "iu":
+                    raise PflbenchError(f"{path} holds labels that are no whole numbers.")
+                characters = labels.astype(np.int64)
+                check_labels(path, characters, CHARACTERS)
+                images = np.stack([_decoded(path, image) for image in rows["image"]])
+                for start, end in _runs(names):
+                    yield names[start], images[start:end], characters[start:end]
+
+
+def _decoded(path: Path, image: object) -> npt.NDArray[np.uint8]:
+    held = image.get("bytes") if isinstance(image, dict) else image
+    if not isinstance(held, bytes):
+        raise PflbenchError(f"{path} holds no bytes of an image where there should be one.")
+    pixels: npt.NDArray[np.uint8] = image_pixels(held, 1, where=f"an image of {path}")[0]
+    if pixels.shape != (SIDE, SIDE):
+        raise PflbenchError(f"{path} holds an image of {pixels.shape[1]}×{pixels.shape[0]} pixels, not {SIDE}×{SIDE}.")
+    return pixels
+
+
+def _runs(names: Sequence[str]) -> Iterable[tuple[int, int]]:
+    """First row and end of each run of equal names."""
+    starts = [k for k in range(len(names)) if k == 0 or names[k] != names[k - 1]]
+    return zip(starts, [*starts[1:], len(names)], strict=True)
+
+
+def _split(samples: Samples) -> npt.NDArray[np.bool_]:
+    """Mark the images of the training part, bool ["images"]; of a writer with one image, that one."""
+    chosen = np.zeros(len(samples.writers), dtype=np.bool_)
+    order = np.argsort(samples.writers, kind="stable")
+    ends = np.cumsum(np.bincount(samples.writers, minlength=len(samples.names)))
+    for name, rows in zip(samples.names.tolist(), np.split(order, ends[:-1]), strict=True):
+        drawn = stream(0, "femnist", "train", name).permutation(len(rows))
+        chosen[rows[drawn[: max(1, int(TRAIN * len(rows)))]]] = True
+    return chosen
+
 
 Form = Literal["leaf", "hugging-face"]
 
@@ -68,8 +242,7 @@ class FEMNIST(Published):
             DataMissing: Files are not there.
             PflbenchError: A file is damaged.
         """
-        if self.missing(root):
-            raise self._lacking(root)
+        self.require(root)
         found, own = self._read(root)
         if not own:
             raise PflbenchError(f"There is no image for training in {next(iter(self.parts(root))).parent}.")
@@ -78,7 +251,7 @@ class FEMNIST(Published):
         return Source.of(images[:, None], labels, self.classes, kind, test=end - own, normalization=NORMALIZATION)
 
     def _read(self, root: Path) -> tuple[Samples, int]:
-        """What the files hold, and how many images of it are for training."""
+        """Content of the files, and the number of images for training."""
         files = list(self.parts(root))
         if self.source == "hugging-face":
             found = hugging_face(files)
@@ -86,27 +259,22 @@ class FEMNIST(Published):
         found = leaf(files)
         return found, int(found.counts[: len(_json(root, "train"))].sum())
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         """The files, training part first, or what they would be called."""
         if self.source == "hugging-face":
             local = root / "flwrlabs-femnist"
-            files = parquet_files(local) or hub_files() or [local / "*.parquet"]
+            files = hub_parquet(local) or hub_files() or [local / "*.parquet"]
         else:
             files = _json(root, "train") + (_json(root, "test") if self.test else [])
-        return {path: Known() for path in files}
+        return {path: Expected() for path in files}
 
     def files(self, root: Path) -> list[Path]:
-        """What is read: part of a run's identity, as LEAF's scripts draw writers and splits anew for everyone."""
+        """Files that are read: part of a run's identity, as LEAF's scripts draw writers and splits anew each time."""
         return list(self.parts(root))
 
     def folders(self, root: Path) -> list[Path]:
         """The folder of Hugging Face's files, of which there may be one of several: files are known by their names."""
         return [] if self.source == "leaf" else sorted({path.parent for path in self.parts(root)})
-
-    def fetch(self, root: Path) -> None:
-        """Nothing to do if it is there; otherwise it is left to the user. Raises `DataMissing` saying how."""
-        if self.missing(root):
-            raise self._lacking(root)
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files."""
@@ -115,7 +283,8 @@ class FEMNIST(Published):
         parts = list(self.parts(root))
         return f"ready: {len(parts)} {'file' if len(parts) == 1 else 'files'} in {parts[0].parent}"
 
-    def _lacking(self, root: Path) -> DataMissing:
+    def lacking(self, root: Path, failure: str = "") -> DataMissing:
+        """See `Published`: nothing is downloaded, so the message says how to get it."""
         other = next(form for form in get_args(Form) if form != self.source)
         there = FEMNIST(other, self.test).status(root).startswith("ready")
         instead = f'dataset = {{ name = "femnist", source = "{other}" }}{" (which is there)" if there else ""}'
@@ -133,3 +302,182 @@ def white(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 def _json(root: Path, part: str) -> list[Path]:
     folder = root / "femnist" / "data" / part
     return sorted(folder.glob("*.json"), key=lambda path: path.name) or [folder / "*.json"]
+
+
+LETTERS = "abcdefghij"
+"""Labels are their order."""
+FIRST = 36
+"""The letter a among the characters of LEAF and of EMNIST's "byclass": digits, capitals, small letters."""
+_NIST = "nist: 28x28, lanczos: 1"
+"""To be changed with `NISTLetters.read`."""
+
+Pool = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+"""Images uint8 ["pool", 28, 28], white 255 and ink 0, and labels int64 ["pool"], in 0..9."""
+
+
+class LetterSource(Published):
+    """One of the three sources; `by_hand` is half a sentence in which {root} is the data root."""
+
+    folder: ClassVar[str]
+    """Where it lies in the data root."""
+
+    def read(self, root: Path) -> Pool:
+        """The letters of a source that is there. Raises `PflbenchError` naming a damaged file."""
+        raise NotImplementedError
+
+
+class NISTLetters(LetterSource):
+    """Special Database 19, 2nd edition: `by_class/<code>/train_<code>/*.png`, code being the letter's in hexadecimal.
+
+    Images, 128x128, are shrunk with the anti-aliasing (Lanczos) filter, as LEAF and FedEC's script do.
+    """
+
+    folder: ClassVar = "by_class"
+    by_hand: ClassVar = (
+        "unpack https://s3.amazonaws.com/nist-srd/SD19/by_class.zip (NIST Special Database 19, 2nd edition) in {root}"
+    )
+
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        codes = [f"{ord(letter):x}" for letter in LETTERS]
+        return {root / self.folder / code / f"train_{code}": Expected() for code in codes}
+
+    def read(self, root: Path) -> Pool:
+        paths = [sorted(folder.glob("*.png"), key=lambda path: path.name) for folder in self.parts(root)]
+        files = [path for letter in paths for path in letter]
+        shape = (len(files), SIDE, SIDE)
+        shrunk = (image_pixels(path, 1, (SIDE, SIDE), sharp=True)[0] for path in files)
+        (images,) = prepared(_NIST, files, lambda: (collected(shape, shrunk),))
+        return images, np.repeat(np.arange(len(LETTERS), dtype=np.int64), list(map(len, paths)))
+
+
+class EMNISTLetters(LetterSource):
+    """Training part of EMNIST's "byclass" in `EMNIST/raw`, light on black."""
+
+    emnist: ClassVar = EMNIST("byclass")
+    folder: ClassVar = "EMNIST/raw"
+    by_hand: ClassVar = (
+        "put these files of https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip in {root}/EMNIST/raw, as they are "
+        "(.gz) or uncompressed"
+    )
+
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        return self.emnist.splits[0].parts(root / self.folder)
+
+    def download(self, root: Path) -> None:
+        self.emnist.download(root)
+
+    def read(self, root: Path) -> Pool:
+        images, characters = self.emnist.read(root, self.emnist.splits[:1])
+        rows = _letters(characters)
+        return 255 - images[rows, 0], characters[rows] - FIRST
+
+
+class LEAFLetters(LetterSource):
+    """LEAF's `femnist/data/train/*.json` and `femnist/data/test/*.json`: gray levels from 0 (ink) to 1, by writer."""
+
+    folder: ClassVar = "femnist/data"
+    by_hand: ClassVar = (
+        "run data/femnist/preprocess.sh of https://github.com/TalwalkarLab/leaf and put its data/train and data/test "
+        "in {root}/femnist/data"
+    )
+
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        return {path: Expected() for part in ("train", "test") for path in _json(root, part)}
+
+    def read(self, root: Path) -> Pool:
+        found = leaf(list(self.parts(root)))
+        rows = _letters(found.characters)
+        return found.images[rows], found.characters[rows] - FIRST
+
+
+LETTER_SOURCES: dict[str, LetterSource] = {"nist": NISTLetters(), "emnist": EMNISTLetters(), "leaf": LEAFLetters()}
+
+
+@dataclass(frozen=True)
+class FEMNISTLetters(Published):
+    """Gray handwritten letters a to j, 28x28, dark on white: the part of FEMNIST that FedEC uses, no test split.
+
+    Who holds what, and that at most 4000 images of a letter are used, is the partition's: letter-users.
+
+    Attributes:
+        source: "nist": NIST Special Database 19, 2nd edition, as FedEC's script takes it: of each letter the folder
+            `by_class/<code>/train_<code>`, code being 61 to 6a. "emnist": the training file of EMNIST's "byclass", in
+            torchvision's layout or still gzipped; its images are blurred and centered, so results are EMNIST's.
+            "leaf": LEAF's `femnist/data/train/*.json` and `femnist/data/test/*.json`, all of both, which may be a
+            sample only.
+    """
+
+    source: Literal["nist", "emnist", "leaf"] = "nist"
+
+    seeded: ClassVar[bool] = False
+    examples: ClassVar = MOST * len(LETTERS)
+    shape: ClassVar = (1, SIDE, SIDE)
+    classes: ClassVar = len(LETTERS)
+
+    def __post_init__(self) -> None:
+        if self.source not in LETTER_SOURCES:
+            raise unknown("source of femnist-letters", self.source, LETTER_SOURCES)
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The same pool for every seed: files by name, LEAF's training files first.
+
+        NIST's PNG files, tens of thousands, are `prepared`.
+
+        Raises:
+            DataMissing: Files are not there.
+            PflbenchError: A file is damaged, or there is no image of a letter.
+        """
+        self.require(root)
+        images, labels = self._source.read(root)
+        for letter in np.array(list(LETTERS))[np.bincount(labels, minlength=self.classes) == 0].tolist():
+            raise PflbenchError(f"{root / self._source.folder} holds no image of the letter {letter}.")
+        return Source.of(images[:, None], labels, self.classes)
+
+    def missing(self, root: Path) -> list[str]:
+        """Missing files of the source."""
+        return self._source.missing(root)
+
+    def download(self, root: Path) -> None:
+        """Have torchvision download EMNIST; NIST's and LEAF's files are left to the user."""
+        self._source.download(root)
+
+    def status(self, root: Path) -> str:
+        """One line about all three sources, this one first, from the presence of their files or folders."""
+        lacking = {name: source.missing(root) for name, source in LETTER_SOURCES.items()}
+        order = [self.source, *(name for name in LETTER_SOURCES if name != self.source)]
+        states: dict[str, list[str]] = {}
+        for name in order:
+            where = _shortly(lacking[name], root) if lacking[name] else LETTER_SOURCES[name].folder
+            states.setdefault("missing" if lacking[name] else "ready", []).append(f"{name} ({where})")
+        return "; ".join(f"{state}: {', '.join(names)}" for state, names in states.items())
+
+    @property
+    def _source(self) -> LetterSource:
+        return LETTER_SOURCES[self.source]
+
+    def lacking(self, root: Path, failure: str = "") -> DataMissing:
+        """See `Published`."""
+        why = f" (downloading failed: {failure})" if failure else ""
+        others = [name for name in LETTER_SOURCES if name != self.source]
+        there = [name for name in others if not LETTER_SOURCES[name].missing(root)]
+        example = (there or others)[0]
+        here = " and ".join(there)
+        return DataMissing(
+            f"femnist-letters lacks the files of {self.source}: {_shortly(self._source.missing(root), root)} in {root}"
+            f"{why}. To go on, {self._source.by_hand.format(root=root)}; or take another source"
+            f"{f' ({here} is there)' if there else ''}: "
+            f'dataset = {{ name = "femnist-letters", source = "{example}" }}, as columns of fedec-femnist do.'
+        )
+
+
+def _shortly(paths: Sequence[str], root: Path) -> str:
+    """A few paths, or the first and the last of many, without the folder that they share."""
+    first, *more = map(Path, paths)
+    if not more:
+        return first.relative_to(root).as_posix()
+    last = more[-1].relative_to(os.path.commonpath(paths)).as_posix()
+    return f"{first.relative_to(root).as_posix()}{' … ' if len(more) > 1 else ', '}{last}"
+
+
+def _letters(characters: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.flatnonzero((characters >= FIRST) & (characters < FIRST + len(LETTERS)))

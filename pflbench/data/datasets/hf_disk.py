@@ -1,4 +1,4 @@
-"""A user's own images as the Hugging Face library `datasets` saves them; the library itself is not needed."""
+"""User images as the Hugging Face library `datasets` saves them; the library itself is not needed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.labels import Labels, groups, numbered
-from pflbench.data.own import OwnPictures
-from pflbench.data.pictures import Picture, common_shape, decoded, headers
-from pflbench.data.pixels import Pixels, Shape, as_pixels, resized
+from pflbench.data.pixels import (
+    Picture,
+    Pixels,
+    Shape,
+    as_pixels,
+    common_shape,
+    decode_all,
+    picture_headers,
+    resized,
+)
 from pflbench.data.prepared import prepared
 from pflbench.data.published import reading
 from pflbench.data.source import Source
+from pflbench.data.user_images import Labels, UserPictures, as_groups, as_labels
 from pflbench.errors import PflbenchError
 
 if TYPE_CHECKING:
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
 INFO, STATE, SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
 """Files of a saved dataset: its columns, its data files; and, one level above, the splits of several."""
 IMAGES, LABELS = ("image", "img", "images"), ("label", "labels")
-"""Columns that are taken where none is named and the types do not tell."""
+"""Columns that are read where no option names one and several or none have the type."""
 TESTS = ("test", "validation", "valid", "val")
 """Splits that are the test split where none is named; the first that is there."""
 
@@ -42,7 +49,7 @@ class _Pool(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HfDisk(OwnPictures):
+class HfDisk(UserPictures):
     """Your own images as `save_to_disk` of the Hugging Face library datasets writes them.
 
     A `Dataset`, which has no test split, or a `DatasetDict`, whose splits are named `train` and `test` (or
@@ -84,7 +91,7 @@ class HfDisk(OwnPictures):
         labels, name = self._pool.labels, self._column("ClassLabel", self.label, LABELS, "label")
         named = self._features[name].get("names")
         known = len(named) if isinstance(named, list) else None
-        return numbered(f"{self.path}: {name}", labels[: self.examples], labels[self.examples :], known)
+        return as_labels(f"{self.path}: {name}", labels[: self.examples], labels[self.examples :], known)
 
     @property
     def examples(self) -> int:
@@ -103,7 +110,7 @@ class HfDisk(OwnPictures):
             PflbenchError: It is no saved dataset, a damaged one, or has no such columns.
         """
         images, _, clients, test = self._pool
-        return self.source(images, test, None if clients is None else groups(f"{self.path}: {self.client}", clients))
+        return self.source(images, test, None if clients is None else as_groups(f"{self.path}: {self.client}", clients))
 
     @cached_property
     def _splits(self) -> list[Path]:
@@ -130,10 +137,12 @@ class HfDisk(OwnPictures):
             raise PflbenchError(f"{path} names no columns (features).")
         return {name: one if isinstance(one, dict) else {} for name, one in found.items()}
 
-    def _column(self, kind: str, said: str | None, usual: Sequence[str], option: str) -> str:
-        """The column that is said, else the only one of this type, else the one with a usual name."""
+    def _column(self, kind: str, chosen: str | None, usual: Sequence[str], option: str) -> str:
+        """Column that `chosen` names, else the only one of this type, else the one with a usual name."""
         of_kind = [name for name, one in self._features.items() if one.get("_type") == kind]
-        found = [said] if said is not None else of_kind if len(of_kind) == 1 else [*filter(self._features.get, usual)]
+        found = (
+            [chosen] if chosen is not None else of_kind if len(of_kind) == 1 else [*filter(self._features.get, usual)]
+        )
         if len(found) != 1 or found[0] not in self._features:
             raise PflbenchError(
                 f'{self.path}: say which column has the {option}s, as in {option} = "…". It has '
@@ -177,7 +186,9 @@ class HfDisk(OwnPictures):
                 if one["bytes"] is None:
                     raise PflbenchError(f"{where} has no bytes in row {row}, but {one['path']!r}: save it with them.")
                 pictures.append(Picture(f"{where}, row {row}", one["bytes"]))
-            return decoded(pictures, common_shape(where, pictures, headers(pictures), self.size, self.channels))
+            return decode_all(
+                pictures, common_shape(where, pictures, picture_headers(pictures), self.size, self.channels)
+            )
         dtype = _leaf(column.type)
         with reading(f"{where} has type {column.type} instead of images of one size"):
             arrays = np.array(column.to_pylist(), dtype=dtype.to_pandas_dtype())
@@ -194,7 +205,7 @@ def _split_names(path: Path) -> list[str]:
 
 
 def _is_name(name: Any) -> bool:
-    """Whether this is the name of a file or folder in the same folder."""
+    """True for the name of a file or folder in the same folder."""
     return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
 
 
@@ -236,7 +247,7 @@ def _values(path: Path, name: str, column: pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def _leaf(dtype: pa.DataType) -> pa.DataType:
-    """What the innermost lists hold."""
+    """Type of the entries of the innermost lists."""
     return _leaf(dtype.value_type) if hasattr(dtype, "value_type") else dtype
 
 

@@ -1,4 +1,4 @@
-"""A user's own images from a folder with a folder for each class."""
+"""User images from a folder with a folder for each class."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pflbench.data.archive import unpacked
-from pflbench.data.labels import Labels
-from pflbench.data.own import OwnPictures
-from pflbench.data.pictures import Headers, Picture, common_shape, decoded, headers
-from pflbench.data.pixels import Shape
+from pflbench.data.pixels import (
+    SUFFIXES,
+    Headers,
+    Picture,
+    Shape,
+    common_shape,
+    decode_all,
+    folders_in,
+    images_in,
+    picture_headers,
+)
 from pflbench.data.prepared import prepared
 from pflbench.data.published import reading
 from pflbench.data.source import Source
+from pflbench.data.user_images import Labels, UserPictures
 from pflbench.errors import PflbenchError
 
-SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""Suffixes of images, in small or capital letters."""
 TEST = ("test", "val", "valid", "validation")
 """Folders that may hold the test split beside `train`; the first one with labels is used."""
 INNER = "images"
@@ -43,7 +49,7 @@ class _Found(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageFolder(OwnPictures):
+class ImageFolder(UserPictures):
     """Your own images from a folder with a folder for each class, or with `train` and `test` that have one each.
 
     Classes are numbered in the order of their folders' names. `val` in place of `test` will do. Tiny-ImageNet's layout
@@ -68,7 +74,7 @@ class ImageFolder(OwnPictures):
         """Shape of the images; what they are resized to, where they have several sizes."""
         paths = self._found.paths
         with _naming(self.root):
-            found = Headers(*prepared("image-folder headers 1", paths, lambda: headers(self._pictures)))
+            found = Headers(*prepared("image-folder headers 1", paths, lambda: picture_headers(self._pictures)))
         return common_shape(str(self.root), self._pictures, found, self.size, self.channels)
 
     @cached_property
@@ -95,7 +101,7 @@ class ImageFolder(OwnPictures):
         """
         shape, paths = self.shape, self._found.paths
         with _naming(self.root):
-            (images,) = prepared(f"image-folder pixels 1, {shape}", paths, lambda: (decoded(self._pictures, shape),))
+            (images,) = prepared(f"image-folder pixels 1, {shape}", paths, lambda: (decode_all(self._pictures, shape),))
         return self.source(images, self._found.test)
 
     @cached_property
@@ -192,19 +198,10 @@ def _of_class(root: Path, folder: Path) -> list[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder, by name, but for hidden ones and what macOS adds; none if it is not there."""
-    if not folder.is_dir():
-        return []
-    inside = (path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX")
-    return sorted((path for path in inside if path.is_dir()), key=lambda path: path.name)
+    """Folders in a folder; none if it is not there."""
+    return folders_in(folder) if folder.is_dir() else []
 
 
 def _images(folder: Path) -> list[Path]:
-    """The images that lie in a folder itself, by name; none if it is not there."""
-    if not folder.is_dir():
-        return []
-    return sorted((path for path in folder.iterdir() if _is_image(path.name)), key=lambda path: path.name)
-
-
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
+    """Images in a folder itself; none if it is not there."""
+    return images_in(folder) if folder.is_dir() else []

@@ -1,29 +1,28 @@
-"""Collections of images by class that few-shot learning draws its tasks from, each as its publisher distributes it.
+"""Collections of images by class, each as its publisher distributes it; few-shot learning draws its tasks from them.
 
 Files are never held against torchvision's checksums: what counts is that every class is there with enough images.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.data.datasets.cifar import CIFAR100
+from pflbench.data.numpy_files import read_arrays
+from pflbench.data.pixels import Box, collected, folders_in, image_pixels, images_in
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Known, Published, opened, reading
-from pflbench.data.source import check_labels, content_hash
-from pflbench.errors import DataMissing, PflbenchError
+from pflbench.data.published import Expected, Published, reading, warn_unofficial
+from pflbench.data.source import Source, check_labels, content_hash
+from pflbench.errors import DataMissing, PflbenchError, UsageError
 
 SIDE = 32
 """Pixels of an image in Meta-Dataset; the aspect ratio is not kept."""
-SUFFIXES = (".jpeg", ".jpg", ".png", ".ppm")
-"""Of image files; whatever else lies in a folder is passed over."""
-
-Box = tuple[int, int, int, int]
-"""Left, upper, right and lower edge, in pixels, the last two exclusive."""
 
 
 class ByClass(NamedTuple):
@@ -38,6 +37,16 @@ class ByClass(NamedTuple):
     images: npt.NDArray[np.uint8]
     counts: npt.NDArray[np.int64]
     hash: str
+
+
+Prepared = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.str_]]
+"""Fields of a `ByClass`, the hash as an array of no dimensions."""
+
+
+def by_class(images: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64]) -> Prepared:
+    """Images and counts with their hash."""
+    labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    return images, counts, np.array(content_hash(images, labels))
 
 
 class ImageSource(Published):
@@ -60,20 +69,25 @@ class ImageSource(Published):
             DataMissing: Files are not there.
             PflbenchError: A file is damaged, or a class has too few images.
         """
-        if missing := self.missing(root):
-            raise DataMissing(f"{self.title} is not there: no {', no '.join(missing)}. {self.how(root)}")
+        self.require(root)
         try:
             images, counts, hash = self.read(root)
         except PflbenchError as error:
             raise type(error)(f"{self.title} is damaged: {error} {self.how(root)}") from error
         return ByClass(images, counts, str(hash))
 
-    def read(self, root: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.str_]]:
-        """What `load` returns, from files that are there, the hash as an array. Raises as `load`."""
+    def read(self, root: Path) -> Prepared:
+        """Fields of `load`'s result, from files that are there. Raises as `load`."""
         raise NotImplementedError
 
+    def lacking(self, root: Path, failure: str = "") -> DataMissing:
+        """See `Published`."""
+        if failure:
+            return DataMissing(f"Downloading {self.title} failed ({failure}). {self.how(root)}")
+        return DataMissing(f"{self.title} is not there: no {', no '.join(self.missing(root))}. {self.how(root)}")
+
     def how(self, root: Path) -> str:
-        """Where it comes from, how large it is, and where to put it; a sentence."""
+        """Sentence about its address, its size, and the folder to put it into."""
         return f"Get {self.url} ({self.size}) and {self.where.format(root=root)}."
 
     def check(self, names: Sequence[str], counts: Sequence[int]) -> None:
@@ -99,27 +113,31 @@ class FileSource(ImageSource):
         raise NotImplementedError
 
     def boxes(self, root: Path) -> dict[Path, Box]:
-        """What the files are cropped to, where they are. Raises `PflbenchError`."""
+        """Boxes that files are cropped to; files without one stay whole. Raises `PflbenchError`."""
         return {}
 
     def lists(self, root: Path) -> list[Path]:
         """The files that `listed` and `boxes` read."""
         return []
 
-    def read(self, root: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.str_]]:
-        by_class = self.listed(root)
-        counts = np.array([len(files) for files in by_class.values()], dtype=np.int64)
-        self.check(list(by_class), counts.tolist())
-        files = [file for some in by_class.values() for file in some]
-        boxes = self.boxes(root)
+    def read(self, root: Path) -> Prepared:
+        return self.decoded(self.listed(root), self.lists(root), self.boxes(root))
 
-        def make() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.str_]]:
-            images = decoded(files, self.mode, self.side, boxes)
-            return images, hashed(images, counts)
+    def decoded(
+        self, listed: Mapping[str, Sequence[Path]], lists: Sequence[Path] = (), boxes: Mapping[Path, Box] | None = None
+    ) -> Prepared:
+        """Images of the files of each class, decoded once. Raises `PflbenchError` naming a damaged file."""
+        counts = np.array([len(files) for files in listed.values()], dtype=np.int64)
+        self.check(list(listed), counts.tolist())
+        files = [file for some in listed.values() for file in some]
+        channels, sides = 1 if self.mode == "L" else 3, (self.side, self.side)
 
-        images, hash = prepared(
-            f"{self.title} as {self.mode}, {self.side} pixels: 1", [*self.lists(root), *files], make
-        )
+        def make() -> Prepared:
+            pictures = (image_pixels(file, channels, sides, box=(boxes or {}).get(file)) for file in files)
+            return by_class(collected((len(files), channels, *sides), pictures), counts)
+
+        recipe = f"{self.title} as {self.mode}, {self.side} pixels: 2"
+        images, _, hash = prepared(recipe, [*lists, *files], make)
         return images, counts, hash
 
 
@@ -132,9 +150,9 @@ class Folders(FileSource):
 
     places: ClassVar[tuple[str, ...]]
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         there = [root / place for place in self.places if (root / place).is_dir()]
-        return {there[0] if there else root / self.places[0]: Known()}
+        return {there[0] if there else root / self.places[0]: Expected()}
 
     def listed(self, root: Path) -> dict[str, list[Path]]:
         (folder,) = self.parts(root)
@@ -154,10 +172,13 @@ class Aircraft(FileSource):
     classes: ClassVar = 100
     least: ClassVar = 100
 
-    def parts(self, root: Path) -> dict[Path, Known]:
-        return {root / "fgvc-aircraft-2013b" / "data" / "images": Known(), **dict.fromkeys(self.lists(root), Known())}
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        return {
+            root / "fgvc-aircraft-2013b" / "data" / "images": Expected(),
+            **dict.fromkeys(self.lists(root), Expected()),
+        }
 
-    def fetch(self, root: Path) -> None:
+    def download(self, root: Path) -> None:
         from torchvision.datasets import FGVCAircraft
 
         FGVCAircraft(root, download=True)
@@ -212,7 +233,7 @@ class Textures(Folders):
     least: ClassVar = 120
     places: ClassVar = ("dtd/images", "dtd/dtd/images")
 
-    def fetch(self, root: Path) -> None:
+    def download(self, root: Path) -> None:
         from torchvision.datasets import DTD
 
         DTD(root, download=True)
@@ -235,7 +256,7 @@ class TrafficSigns(Folders):
     least: ClassVar = 1
     places: ClassVar = ("gtsrb/GTSRB/Training", "gtsrb/train")
 
-    def fetch(self, root: Path) -> None:
+    def download(self, root: Path) -> None:
         from torchvision.datasets import GTSRB
 
         GTSRB(root, split="train", download=True)
@@ -253,10 +274,10 @@ class Flowers(FileSource):
     classes: ClassVar = 102
     least: ClassVar = 40
 
-    def parts(self, root: Path) -> dict[Path, Known]:
-        return {root / "flowers-102" / "jpg": Known(), **dict.fromkeys(self.lists(root), Known())}
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        return {root / "flowers-102" / "jpg": Expected(), **dict.fromkeys(self.lists(root), Expected())}
 
-    def fetch(self, root: Path) -> None:
+    def download(self, root: Path) -> None:
         from torchvision.datasets import Flowers102
 
         Flowers102(root, download=True)
@@ -295,11 +316,11 @@ class Characters(FileSource):
     least: ClassVar = 20
     mode: ClassVar = "L"
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         folder = root / "omniglot-py"
-        return {folder / "images_background": Known(), folder / "images_evaluation": Known()}
+        return {folder / "images_background": Expected(), folder / "images_evaluation": Expected()}
 
-    def fetch(self, root: Path) -> None:
+    def download(self, root: Path) -> None:
         from torchvision.datasets import Omniglot
 
         for background in (True, False):
@@ -314,50 +335,208 @@ class Characters(FileSource):
         return [character for alphabet in alphabets for character in folders_in(alphabet)]
 
 
-def folders_in(folder: Path) -> list[Path]:
-    """The folders in a folder by name, but for hidden ones. Raises `PflbenchError` if it cannot be read."""
-    return [path for path in _entries(folder) if path.is_dir()]
+@dataclass(frozen=True)
+class Omniglot:
+    """32,460 gray handwritten characters, black on white: 1,623 classes of 50 alphabets, 20 images each.
 
-
-def images_in(folder: Path) -> list[Path]:
-    """The image files in a folder by name, but for hidden ones. Raises `PflbenchError` if it cannot be read."""
-    return [path for path in _entries(folder) if path.suffix.lower() in SUFFIXES]
-
-
-def _entries(folder: Path) -> list[Path]:
-    with reading(f"Cannot look into {folder}"):
-        return sorted((path for path in folder.iterdir() if path.name[0] != "."), key=lambda path: path.name)
-
-
-def decoded(
-    files: Iterable[Path], mode: Literal["L", "RGB"], side: int, boxes: dict[Path, Box] | None = None
-) -> npt.NDArray[np.uint8]:
-    """Image files, cropped to their boxes if they have one, as uint8 ["files", "channels", "side", "side"].
-
-    Raises `PflbenchError` naming a file that is no image, or a damaged one.
+    Attributes:
+        size: Height and width, in pixels; the files have 105.
     """
-    return np.stack([shrunk(file, mode, side, (boxes or {}).get(file)) for file in files])
+
+    size: int = 28
+
+    seeded: ClassVar[bool] = False
+    examples: ClassVar = 1623 * 20
+    classes: ClassVar = Characters.classes
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise UsageError(f"Omniglot: size = {self.size} must be positive.")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return 1, self.size, self.size
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The same pool for every seed; `kind` is the alphabet.
+
+        The 30 alphabets of the background set come first, then the other 20, in either case by name, as their
+        characters.
+
+        Raises:
+            DataMissing: A folder is not there.
+            PflbenchError: A file is damaged, or a character is not there.
+        """
+        import torch
+
+        source = Characters(self.size)
+        images, counts, hash = source.load(root)
+        alphabets = [character.parent.name for character in source.characters(root)]
+        order = list(dict.fromkeys(alphabets))
+        kind = np.repeat(np.array([order.index(name) for name in alphabets], dtype=np.int64), counts)
+        labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        return Source(torch.from_numpy(images), labels, kind, self.classes, hash)
+
+    def fetch(self, root: Path) -> None:
+        """Download it with torchvision, unless it is there. Raises `DataMissing` if the download fails."""
+        Characters().fetch(root)
+
+    def status(self, root: Path) -> str:
+        """One line, from the presence of the two folders."""
+        if missing := Characters().missing(root):
+            return f"missing: {', '.join(missing)}"
+        return f"ready: {self.examples:,} images in {root / 'omniglot-py'}"
 
 
-def shrunk(
-    image: Path | npt.NDArray[np.uint8], mode: Literal["L", "RGB"], side: int, box: Box | None = None
-) -> npt.NDArray[np.uint8]:
-    """An image, resized bilinearly (with Pillow's antialiasing), uint8 ["channels", "side", "side"].
+CIFAR_FS = tuple(
+    (
+        "apple aquarium_fish bear bee bottle bowl boy bridge bus can castle caterpillar chair clock cloud cockroach "
+        "couch cup dinosaur dolphin elephant forest girl hamster house kangaroo keyboard lawn_mower lion lizard "
+        "lobster mountain mouse mushroom oak_tree orange orchid palm_tree pear pine_tree plate porcupine possum rabbit "
+        "raccoon ray road seal shrew skunk skyscraper snake spider squirrel streetcar sunflower tank tiger train trout "
+        "tulip turtle willow_tree wolf"
+    ).split()
+)
+"""The training classes of CIFAR-FS, as torchmeta 1.8.0 lists them."""
+FINE = sorted(
+    [
+        *CIFAR_FS,
+        *(
+            "baby beaver bed beetle bicycle butterfly camel cattle chimpanzee crab crocodile flatfish fox lamp leopard "
+            "man maple_tree motorcycle otter pickup_truck plain poppy rocket rose sea shark snail sweet_pepper table "
+            "telephone television tractor wardrobe whale woman worm"
+        ).split(),
+    ]
+)
+"""All classes of CIFAR-100; fine labels are their order."""
+FC100 = tuple(
+    (
+        "fish flowers food_containers fruit_and_vegetables household_electrical_devices household_furniture "
+        "large_man-made_outdoor_things large_natural_outdoor_scenes reptiles trees vehicles_1 vehicles_2"
+    ).split()
+)
+"""The training superclasses of FC100, as torchmeta 1.8.0 lists them."""
+COARSE = sorted(
+    [
+        *FC100,
+        *(
+            "aquatic_mammals insects large_carnivores large_omnivores_and_herbivores medium_mammals "
+            "non-insect_invertebrates people small_mammals"
+        ).split(),
+    ]
+)
+"""All superclasses of CIFAR-100; coarse labels are their order."""
 
-    Raises `PflbenchError` if it is no image, or a damaged one.
+
+class FromCIFAR100(ImageSource):
+    """Some classes of CIFAR-100, of both its training and its test images: 600 each."""
+
+    url: ClassVar = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz (or cifar-100-binary.tar.gz beside it)"
+    size: ClassVar = "0.2 GB"
+    where: ClassVar = "unpack it in {root}"
+    least: ClassVar = 600
+    chosen: ClassVar[tuple[str, ...]]
+    """The names of the classes, or of superclasses all of whose classes are used."""
+    level: ClassVar[Literal["fine", "coarse"]]
+
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        return CIFAR100().parts(root)
+
+    def missing(self, root: Path) -> list[str]:
+        return CIFAR100().missing(root)
+
+    def download(self, root: Path) -> None:
+        CIFAR100().download(root)
+
+    def read(self, root: Path) -> Prepared:
+        parts = self.parts(root)
+
+        def make() -> Prepared:
+            batches = [CIFAR100().batch(path, known.images) for path, known in parts.items()]
+            coarse, fine = np.concatenate([labels for _, labels in batches]).T
+            wanted = [(FINE if self.level == "fine" else COARSE).index(name) for name in self.chosen]
+            rows = np.flatnonzero(np.isin(fine if self.level == "fine" else coarse, wanted))
+            rows = rows[np.argsort(fine[rows], kind="stable")]
+            names, counts = np.unique(fine[rows], return_counts=True)
+            self.check([FINE[name] for name in names], counts.tolist())
+            return by_class(np.concatenate([images for images, _ in batches])[rows], counts.astype(np.int64))
+
+        warn_unofficial(parts)
+        images, counts, hash = prepared(f"{self.title}: 1", list(parts), make)
+        return images, counts, hash
+
+
+class CIFARFS(FromCIFAR100):
+    """The 64 training classes of CIFAR-FS."""
+
+    title: ClassVar = "CIFAR-FS (of CIFAR-100)"
+    classes: ClassVar = 64
+    chosen: ClassVar = CIFAR_FS
+    level: ClassVar = "fine"
+
+
+class FewShotCIFAR100(FromCIFAR100):
+    """FC100: the 60 classes of its 12 training superclasses."""
+
+    title: ClassVar = "FC100 (of CIFAR-100)"
+    classes: ClassVar = 60
+    chosen: ClassVar = FC100
+    level: ClassVar = "coarse"
+
+
+class MiniImageNet(FileSource):
+    """The training split of mini-ImageNet: 64 classes, 600 images each.
+
+    learn2learn's `mini-imagenet-cache-train.pkl`, in the data root or in `mini-imagenet`; or a folder for each class,
+    in `mini-imagenet/train` or in `mini-imagenet`.
     """
-    from PIL.Image import Resampling
 
-    found = opened(image, mode)
-    if box is not None:
-        found = found.crop(box)
-    pixels = np.asarray(found.resize((side, side), Resampling.BILINEAR))
-    return pixels[None] if mode == "L" else pixels.transpose(2, 0, 1)
+    title: ClassVar = "mini-ImageNet (training split)"
+    url: ClassVar = "https://zenodo.org/record/7978538/files/mini-imagenet-cache-train.pkl"
+    size: ClassVar = "0.8 GB"
+    where: ClassVar = (
+        "put it into {root}/mini-imagenet (or the folders of its 64 classes into {root}/mini-imagenet/train)"
+    )
+    classes: ClassVar = 64
+    least: ClassVar = 600
 
+    def parts(self, root: Path) -> dict[Path, Expected]:
+        folder, file = root / "mini-imagenet", "mini-imagenet-cache-train.pkl"
+        places = [folder / file, root / file, folder / "train"]
+        there = [path for path in places if path.exists()]
+        if not there and folder.is_dir() and len(folders_in(folder)) > 1:
+            there = [folder]
+        return {(there or places)[0]: Expected()}
 
-def hashed(images: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.str_]:
-    """The hash of a `ByClass`, as an array of no dimensions."""
-    return np.array(content_hash(images, np.repeat(np.arange(len(counts), dtype=np.int64), counts)))
+    def read(self, root: Path) -> Prepared:
+        (path,) = self.parts(root)
+        if path.is_dir():
+            return self.decoded({folder.name: images_in(folder) for folder in folders_in(path)})
+
+        def make() -> Prepared:
+            pixels, rows, counts = self._unpickled(path)
+            shape = len(rows), 3, self.side, self.side
+            return by_class(collected(shape, (image_pixels(pixels[row], 3, shape[2:]) for row in rows)), counts)
+
+        images, counts, hash = prepared(f"{self.title}, {self.side} pixels: 1", [path], make)
+        return images, counts, hash
+
+    def _unpickled(self, path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Images, uint8 ["images", "height", "width", 3], which ones to use, by class, and how many of each class."""
+        with reading(f"{path} is no pickle of mini-ImageNet"):
+            held = read_arrays(path)
+            pixels, classes = np.asarray(held["image_data"]), dict(held["class_dict"])
+            rows = {str(name): np.asarray(classes[name]) for name in sorted(classes)}
+        if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] != 3 or not pixels[:1].size:
+            raise PflbenchError(f"{path} holds {pixels.dtype} {pixels.shape} instead of color images of bytes.")
+        self.check(list(rows), [len(some) if some.ndim else 0 for some in rows.values()])
+        whole = np.concatenate(list(rows.values()))
+        if not np.issubdtype(whole.dtype, np.integer) or len(np.unique(whole)) < len(whole):
+            raise PflbenchError(f"{path} does not say which images a class has, or names one of them twice.")
+        if whole.min() < 0 or whole.max() >= len(pixels):
+            raise PflbenchError(f"{path} names images outside 0..{len(pixels) - 1}.")
+        return pixels, whole, np.array([len(some) for some in rows.values()], dtype=np.int64)
 
 
 def _lines(path: Path, columns: int) -> list[list[str]]:

@@ -1,8 +1,12 @@
-"""Meta-Dataset as CAFeMe uses it (Table 2, Fig. 5): tasks of ten classes from eight collections of images."""
+"""Few-shot tasks, which disagree on the meaning of a label: Meta-Dataset as CAFeMe uses it, and tasks of digits.
+
+A task has some classes of a source, numbered at random (CAFeMe, Table 2, Fig. 5: ten classes of one of eight sources).
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -10,21 +14,24 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.datasets.few_shot_sources import CIFARFS, FewShotCIFAR100, MiniImageNet
+from pflbench.data.datasets.digits import FEWEST, Bundled, Digits
 from pflbench.data.datasets.image_sources import (
+    CIFARFS,
     SIDE,
     Aircraft,
     Birds,
     ByClass,
     Characters,
+    FewShotCIFAR100,
     Flowers,
     ImageSource,
+    MiniImageNet,
     Textures,
     TrafficSigns,
 )
-from pflbench.data.datasets.tasks import draw_task
 from pflbench.data.partition import Rows
 from pflbench.data.prepared import prepared
+from pflbench.data.published import SeveralSources, named_sources
 from pflbench.data.source import Source
 from pflbench.errors import DataMissing, UsageError, unknown
 from pflbench.rng import stream
@@ -45,7 +52,7 @@ PAPER = ("aircraft", "birds", "dtd", "gtsrb", "flowers", "omniglot", "mini-image
 
 
 @dataclass(frozen=True)
-class MetaDataset:
+class MetaDataset(SeveralSources):
     """Tasks of ten classes of one of eight collections of color images, 32x32, each with labels of its own.
 
     A task is a source, drawn uniformly, ten of its classes, drawn without replacement, and equally many images of each,
@@ -71,12 +78,7 @@ class MetaDataset:
     shape: ClassVar = (3, SIDE, SIDE)
 
     def __post_init__(self) -> None:
-        names = self._names()
-        for name in names:
-            if name not in SOURCES:
-                raise unknown("source of meta-dataset", name, SOURCES)
-        if len(set(names)) != len(names):
-            raise UsageError(f"MetaDataset: sources = {self.sources!r} names a source twice.")
+        names = self.used
         for name in self._swapped():
             if name not in names:
                 raise unknown("source in use", name, names)
@@ -85,9 +87,9 @@ class MetaDataset:
                 f"MetaDataset: tasks = {self.tasks} must be at least 1, ways = {self.ways} at least 2, and images = "
                 f"{self.images} at least one for each of the ways."
             )
-        for name in names:
-            if SOURCES[name].classes < self.ways:
-                raise UsageError(f"MetaDataset: {name} has {SOURCES[name].classes} classes, fewer than {self.ways}.")
+        for name, source in names.items():
+            if source.classes < self.ways:
+                raise UsageError(f"MetaDataset: {name} has {source.classes} classes, fewer than {self.ways}.")
 
     @property
     def classes(self) -> int:
@@ -113,10 +115,10 @@ class MetaDataset:
         """
         import torch
 
-        names = sorted(self._names(), key=list(SOURCES).index)
-        if missing := [name for name in names if SOURCES[name].missing(root)]:
-            raise self._lacking(missing, root)
-        held = {name: SOURCES[name].load(root) for name in names}
+        if missing := self.missing(root):
+            raise self.lacking(root, missing, {})
+        names = self.used
+        held = {name: source.load(root) for name, source in names.items()}
         content = " ".join(f"{name} {held[name].hash}" for name in names)
         content += "".join(f" {name} swapped" for name in names if name in self._swapped())
         recipe = f"meta-dataset: {self.tasks} tasks, {self.ways} ways, {self.images} images, seed {seed}, {content}: 1"
@@ -139,44 +141,102 @@ class MetaDataset:
             pool[kind == task] = images[:, ::-1] if name in self._swapped() else images
         return pool, labels, kind
 
-    def fetch(self, root: Path) -> None:
-        """Download what torchvision can: all but the birds and mini-ImageNet.
-
-        Raises:
-            DataMissing: Not everything is there now; the message says what to put where.
-        """
-        reasons = {}
-        for name in self._names():
-            if SOURCES[name].missing(root):
-                try:
-                    SOURCES[name].fetch(root)
-                except Exception as error:  # torchvision lets through what urllib and its own readers raise
-                    reasons[name] = f" (downloading failed: {error})"
-        if missing := [name for name in self._names() if SOURCES[name].missing(root)]:
-            raise self._lacking(missing, root, reasons)
-
     def status(self, root: Path) -> str:
         """One line, from the presence of the sources' folders or files."""
-        missing = [name for name in self._names() if SOURCES[name].missing(root)]
-        ready = [name for name in self._names() if name not in missing]
+        missing = self.missing(root)
+        ready = [name for name in self.used if name not in missing]
         parts = [f"missing: {', '.join(missing)}"] if missing else []
         return "; ".join([*parts, *([f"ready: {', '.join(ready)} in {root}"] if ready else [])])
 
-    def _names(self) -> list[str]:
-        """The sources in use."""
-        return list(PAPER) if self.sources is None else [name.strip() for name in self.sources.split(",")]
+    @property
+    def used(self) -> dict[str, ImageSource]:
+        """See `SeveralSources`."""
+        problem = f"MetaDataset: sources = {self.sources!r} names a source twice."
+        names = named_sources(
+            ",".join(PAPER) if self.sources is None else self.sources, SOURCES, "source of meta-dataset", problem
+        )
+        return {name: SOURCES[name] for name in names}
 
     def _swapped(self) -> list[str]:
-        """Those whose red and blue change places."""
+        """Names of the sources whose red and blue change places."""
         return [] if self.swapped is None else [name.strip() for name in self.swapped.split(",")]
 
-    def _lacking(self, missing: list[str], root: Path, reasons: dict[str, str] | None = None) -> DataMissing:
+    def lacking(self, root: Path, missing: Mapping[str, Sequence[str]], failed: Mapping[str, str]) -> DataMissing:
+        """See `SeveralSources`."""
         lines = [
-            f"meta-dataset lacks {len(missing)} of its {len(self._names())} sources (what torchvision can download is "
+            f"meta-dataset lacks {len(missing)} of its {len(self.used)} sources (what torchvision can download is "
             "fetched by `pflbench data fetch meta-dataset`):"
         ]
         for name in missing:
-            lines.append(f"- {name}{(reasons or {}).get(name, '')}: {SOURCES[name].title}. {SOURCES[name].how(root)}")
-        if there := ", ".join(name for name in self._names() if name not in missing):
+            why = f" ({failed[name]})" if name in failed else ""
+            lines.append(f"- {name}{why}: {self.used[name].title}. {self.used[name].how(root)}")
+        if there := ", ".join(name for name in self.used if name not in missing):
             lines.append(f'Without these it is another dataset: {{ name = "meta-dataset", sources = "{there}" }}.')
         return DataMissing("\n".join(lines))
+
+
+@dataclass(frozen=True)
+class DigitTasks(Bundled):
+    """Tasks of the bundled digits, in each of which labels mean other digits; needs no files.
+
+    Stands in for Meta-Dataset. With the partition "natural", every client has one task. Tasks share images.
+
+    Attributes:
+        tasks: Tasks in the pool.
+        images: Images of a task, a tenth of each digit.
+        channels: How often the gray channel is repeated.
+        size: Height and width, in pixels.
+    """
+
+    tasks: int = 20
+    images: int = 200
+    channels: int = 3
+    size: int = 32
+
+    seeded: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        most = 10 * FEWEST
+        if self.tasks < 1 or not 20 <= self.images <= most:
+            raise UsageError(
+                f"DigitTasks: tasks = {self.tasks} must be positive, and images = {self.images} lie in 20..{most}."
+            )
+        Digits(channels=self.channels, size=self.size)  # checks them
+
+    @property
+    def examples(self) -> int:
+        """Images of all tasks."""
+        return self.tasks * 10 * (self.images // 10)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return self.channels, self.size, self.size
+
+    def load(self, root: Path, seed: int) -> Source:
+        """The tasks, one after the other; `kind` is the task. As `MetaDataset.load`, with the name "digit-tasks"."""
+        import torch
+
+        digits = Digits(channels=self.channels, size=self.size).load(root, seed)
+        order = np.argsort(digits.labels, kind="stable")
+        counts = np.bincount(digits.labels)
+        drawn = [draw_task(counts, 10, self.images // 10, seed, "digit-tasks", task) for task in range(self.tasks)]
+        rows, labels = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+        kind = np.repeat(np.arange(self.tasks, dtype=np.int64), [len(rows) for rows, _ in drawn])
+        return Source(digits.images[torch.from_numpy(order[rows])], labels, kind, self.classes, digits.hash)
+
+
+def draw_task(counts: Rows, ways: int, each: int, seed: int, *names: str | int) -> tuple[Rows, Rows]:
+    """Rows and labels of a task, int64 ["rows"]: `ways` classes, at most `each` images of every one.
+
+    Classes are drawn without replacement, in an order that is random, too; their labels are their places in it. From
+    the stream `(seed, *names, "classes")`. Of a class with fewer images all are taken; from the stream
+    `(seed, *names, "images", class)`, so fewer images are a part of more.
+
+    `counts`: how many rows there are of each class, int64 ["classes"], at least `ways` of them; a class's are in a row.
+    """
+    chosen = stream(seed, *names, "classes").permutation(len(counts))[:ways].tolist()
+    starts = np.cumsum(counts) - counts
+    drawn = [stream(seed, *names, "images", name).permutation(counts[name])[:each] for name in chosen]
+    rows = np.concatenate([starts[name] + mine for name, mine in zip(chosen, drawn, strict=True)])
+    return rows, np.repeat(np.arange(ways, dtype=np.int64), [len(mine) for mine in drawn])

@@ -1,66 +1,72 @@
-"""The MNIST family: idx files of unsigned bytes in torchvision's layout `<name>/raw`."""
+"""The MNIST family (MNIST, Fashion-MNIST, EMNIST): idx files of bytes in torchvision's layout `<name>/raw`."""
 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.datasets.rotation import rotated
+from pflbench.data.datasets.groups import rotated
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Downloaded, Known, reading, warn_unofficial
+from pflbench.data.published import Downloaded, Expected, reading, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes
-from pflbench.errors import PflbenchError
+from pflbench.errors import PflbenchError, unknown
 
 
 class IdxSplit(NamedTuple):
-    """One split of 28x28 gray images: how its files' names begin, how many rows it has, their files' official MD5."""
+    """One split of 28x28 gray images: beginning of its files' names, number of rows, their files' official MD5."""
 
     name: str
     rows: int
-    images_md5: str
-    labels_md5: str
+    images_md5: str = ""
+    labels_md5: str = ""
 
-    @property
-    def images(self) -> str:
-        """The images' file."""
-        return f"{self.name}-images-idx3-ubyte"
+    def parts(self, folder: Path) -> dict[Path, Expected]:
+        """Files of images and of labels, each gzipped where it is not there uncompressed."""
+        found: dict[Path, Expected] = {}
+        pixels = Expected(self.images_md5, 16 + self.rows * 28 * 28, self.rows)
+        for what, known in (("images-idx3", pixels), ("labels-idx1", Expected(self.labels_md5, 8 + self.rows))):
+            plain = folder / f"{self.name}-{what}-ubyte"
+            gzipped = plain.with_name(f"{plain.name}.gz")
+            packed = gzipped.is_file() and not plain.is_file()
+            found |= {gzipped: Expected(images=known.images)} if packed else {plain: known}
+        return found
 
-    @property
-    def labels(self) -> str:
-        """The labels' file."""
-        return f"{self.name}-labels-idx1-ubyte"
-
-    def read(self, folder: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """Images uint8 ["images", 28, 28] and labels int64 ["images"], of ten kinds. Raises `PflbenchError`."""
-        images = read_idx(folder / self.images, (self.rows, 28, 28))
-        labels = read_idx(folder / self.labels, (self.rows,)).astype(np.int64)
-        check_labels(folder / self.labels, labels, 10)
-        return images, labels
+    def read(self, folder: Path, classes: int = 10, least: int = 0) -> Split:
+        """Images and labels; the files number classes from `least`. Raises `PflbenchError`."""
+        images, labels = self.parts(folder)
+        numbers = read_idx(labels, (self.rows,)).astype(np.int64) - least
+        check_labels(labels, numbers, classes)
+        return read_idx(images, (self.rows, 28, 28))[:, None], numbers
 
 
+Split = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+"""Images uint8 ["images", 1, 28, 28] and labels int64 ["images"]."""
 TRAIN = IdxSplit("train", 60_000, "6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624")
 TEST = IdxSplit("t10k", 10_000, "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637")
 
 
-@dataclass(frozen=True)
-class MNIST(Downloaded):
-    """60,000 handwritten digits, 28x28 gray: MNIST's training split."""
+class IdxImages(Downloaded):
+    """Base of the family."""
 
-    name: ClassVar = "MNIST"
-    command: ClassVar = "mnist"
-    by_hand: ClassVar = "put there, uncompressed"
-    splits: ClassVar[tuple[IdxSplit, ...]] = (TRAIN,)
     normalization: ClassVar[Normalization | None] = None
-
     seeded: ClassVar[bool] = False
-    examples: ClassVar = 60_000
     shape: ClassVar = (1, 28, 28)
-    classes: ClassVar = 10
+
+    @property
+    def splits(self) -> Sequence[IdxSplit]:
+        """Training split first; the others are the test split."""
+        raise NotImplementedError
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        raise NotImplementedError
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed, training rows first. Raises `DataMissing`, or `PflbenchError` if damaged.
@@ -69,26 +75,40 @@ class MNIST(Downloaded):
         """
         self.require(root)
         parts = self.parts(root)
-        images, labels = prepared(f"{self.name}: 1", list(parts), lambda: self._read(root))
+        images, labels = prepared(f"{self.recipe}: 2", list(parts), lambda: self.read(root, self.splits))
         warn_unofficial(parts)
         test = sum(split.rows for split in self.splits[1:])
-        return Source.of(images[:, None], labels, self.classes, test=test, normalization=self.normalization)
+        return Source.of(images, labels, self.classes, test=test, normalization=self.normalization)
 
-    def _read(self, root: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        read = [split.read(self.folder(root)) for split in self.splits]
+    @property
+    def recipe(self) -> str:
+        """Name of what `read` makes of the files."""
+        return self.name
+
+    def read(self, root: Path, splits: Sequence[IdxSplit]) -> Split:
+        """Images and labels of some splits, one after another. Raises `PflbenchError`."""
+        read = [split.read(self.folder(root), self.classes) for split in splits]
         return np.concatenate([images for images, _ in read]), np.concatenate([labels for _, labels in read])
 
     def folder(self, root: Path) -> Path:
-        """Where the files lie."""
+        """Folder of the files."""
         return root / self.name / "raw"
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         """Two files for each split."""
-        parts = {}
-        for split in self.splits:
-            parts[self.folder(root) / split.images] = Known(split.images_md5, 16 + split.rows * 28 * 28, split.rows)
-            parts[self.folder(root) / split.labels] = Known(split.labels_md5, 8 + split.rows)
-        return parts
+        return {path: known for split in self.splits for path, known in split.parts(self.folder(root)).items()}
+
+
+@dataclass(frozen=True)
+class MNIST(IdxImages):
+    """60,000 handwritten digits, 28x28 gray: MNIST's training split."""
+
+    name: ClassVar = "MNIST"
+    command: ClassVar = "mnist"
+    by_hand: ClassVar = "put them there, as they are (.gz) or uncompressed"
+    splits: ClassVar[Sequence[IdxSplit]] = (TRAIN,)
+    examples: ClassVar = 60_000
+    classes: ClassVar = 10
 
 
 @dataclass(frozen=True)
@@ -117,6 +137,85 @@ class FashionMNIST(MNIST):
     )
     normalization: ClassVar = Normalization((0.2860,), (0.3530,))
     """The mean and deviation of the training split; the paper (pFedVEM, Table 1) names none."""
+
+
+class EmnistSplit(NamedTuple):
+    """Training and test images of a split, and its classes."""
+
+    train: int
+    test: int
+    classes: int
+
+
+EMNIST_SPLITS = {
+    "byclass": EmnistSplit(697_932, 116_323, 62),
+    "bymerge": EmnistSplit(697_932, 116_323, 47),
+    "balanced": EmnistSplit(112_800, 18_800, 47),
+    "letters": EmnistSplit(124_800, 20_800, 26),
+    "digits": EmnistSplit(240_000, 40_000, 10),
+    "mnist": EmnistSplit(60_000, 10_000, 10),
+}
+
+
+@dataclass(frozen=True)
+class EMNIST(IdxImages):
+    """Handwritten digits and letters, 28x28, light on black: a split of EMNIST with its test part (arXiv:1702.05373).
+
+    Labels are those of the files, but for "letters", where they are one less: a is 0. Images, which lie transposed in
+    the files, are upright.
+
+    Attributes:
+        split: "byclass": 62 classes, digits, capitals, small letters. "bymerge": 47, as small letters that look like
+            their capitals are one class with them. "balanced": these 47, equally many of each. "letters": 26, capitals
+            and small letters together. "digits" and "mnist": 10.
+    """
+
+    split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "balanced"
+
+    name: ClassVar = "EMNIST"
+    command: ClassVar = "emnist"
+    by_hand: ClassVar = (
+        "unpack https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip (562 MB) and put these files of it there, as they "
+        "are (.gz) or uncompressed"
+    )
+
+    def __post_init__(self) -> None:
+        if self.split not in EMNIST_SPLITS:
+            raise unknown("split of emnist", self.split, EMNIST_SPLITS)
+
+    @property
+    def classes(self) -> int:
+        """Number of the split's classes."""
+        return EMNIST_SPLITS[self.split].classes
+
+    @property
+    def examples(self) -> int:
+        """Training images of the split."""
+        return EMNIST_SPLITS[self.split].train
+
+    @property
+    def splits(self) -> Sequence[IdxSplit]:
+        """Both parts of the split."""
+        counts = EMNIST_SPLITS[self.split]
+        return IdxSplit(f"emnist-{self.split}-train", counts.train), IdxSplit(f"emnist-{self.split}-test", counts.test)
+
+    @property
+    def recipe(self) -> str:
+        """See `IdxImages`."""
+        return repr(self)
+
+    def download(self, root: Path) -> None:
+        """Have torchvision download the archive, which has all splits."""
+        from torchvision import datasets
+
+        datasets.EMNIST(root, split=self.split, download=True)
+
+    def read(self, root: Path, splits: Sequence[IdxSplit]) -> Split:
+        """See `IdxImages`; upright, and letters from 0 on."""
+        least = 1 if self.split == "letters" else 0
+        read = [split.read(self.folder(root), self.classes, least) for split in splits]
+        images, labels = (np.concatenate(parts) for parts in zip(*read, strict=True))
+        return images.transpose(0, 1, 3, 2), labels
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:

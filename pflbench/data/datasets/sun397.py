@@ -12,8 +12,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.prepared import filled, prepared
-from pflbench.data.published import Known, Published, opened, reading
+from pflbench.data.pixels import collected, open_image
+from pflbench.data.prepared import prepared
+from pflbench.data.published import Expected, Published, reading
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.rng import stream
@@ -65,8 +66,7 @@ class SUN397(Published):
         """
         import torch
 
-        if self.missing(root):
-            raise DataMissing(f"SUN397 is not all there. {self.how(root)}.")
+        self.require(root)
         folder = root / "SUN397"
         paths: list[Path] = []
         for name in categories(_sheet(root)):
@@ -75,7 +75,7 @@ class SUN397(Published):
                 raise PflbenchError(f"SUN397 has {len(found)} of {IMAGES} images in {folder / name}: unpack it again.")
             paths += found[:IMAGES]
         shape = (len(paths), 3, SIDE, SIDE)
-        (images,) = prepared(_RECIPE, paths, lambda: (filled(shape, map(shrunk, paths)),))
+        (images,) = prepared(_RECIPE, paths, lambda: (collected(shape, map(shrunk, paths)),))
         kind = np.repeat(np.arange(len(SUPERCLASSES) * CATEGORIES, dtype=np.int64), IMAGES)
         labels = kind // CATEGORIES
         train, test = [], []
@@ -89,10 +89,9 @@ class SUN397(Published):
         pool = torch.from_numpy(images[order])
         return Source(pool, labels[order], kind[order], self.classes, hash, test=sum(map(len, test)))
 
-    def fetch(self, root: Path) -> None:
-        """Nothing to do if it is there; 37 GB are left to the user. Raises `DataMissing` saying what to put where."""
-        if self.missing(root):
-            raise DataMissing(f"SUN397 (37 GB) is not downloaded by itself. {self.how(root)}.")
+    def lacking(self, root: Path, failure: str = "") -> DataMissing:
+        """See `Published`: 37 GB are left to the user."""
+        return DataMissing(f"SUN397 is not all there, and its 37 GB are not downloaded. {self.how(root)}.")
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the spreadsheet and of the photos' first folder."""
@@ -100,9 +99,9 @@ class SUN397(Published):
             return f"missing: {', '.join(missing)}"
         return f"ready: photos and hierarchy in {root / 'SUN397'}"
 
-    def parts(self, root: Path) -> dict[Path, Known]:
+    def parts(self, root: Path) -> dict[Path, Expected]:
         """The photos' first folder and the spreadsheet."""
-        return {root / "SUN397" / "a": Known(), _sheet(root): Known()}
+        return {root / "SUN397" / "a": Expected(), _sheet(root): Expected()}
 
 
 def categories(sheet: Path) -> list[str]:
@@ -155,7 +154,8 @@ def shrunk(path: Path) -> npt.NDArray[np.uint8]:
     """
     from PIL import Image
 
-    photo = opened(path, "RGB")
+    with open_image(path) as held:
+        photo = held.convert("RGB")
     side = min(photo.size)
     left, top = (photo.width - side) // 2, (photo.height - side) // 2
     stored = io.BytesIO()

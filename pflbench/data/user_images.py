@@ -1,24 +1,31 @@
-"""Base of datasets of user images: size and normalization as options."""
+"""Bases of datasets of user images, with size and normalization as options; labels and groups as numbers from 0 on."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.labels import Labels
 from pflbench.data.pixels import Layout, Pixels, Shape, statistics
 from pflbench.data.source import Normalization, Source
-from pflbench.errors import DataMissing, UsageError, unknown
+from pflbench.errors import DataMissing, PflbenchError, UsageError, unknown
+
+
+class Labels(NamedTuple):
+    """int64 ["pool"], in [0, classes)."""
+
+    values: npt.NDArray[np.int64]
+    classes: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnImages:
+class UserImages:
     """Base of a dataset that reads a user's own files: a subclass says where, and reads images and labels.
 
     Attributes:
@@ -74,7 +81,7 @@ class OwnImages:
     def shape(self) -> Shape:
         """(channels, height, width). Raises `DataMissing` or `PflbenchError`, as does `classes`."""
         channels, height, width = self.original
-        self._given(channels)
+        self._chosen(channels)
         return (channels, height, width) if self.size is None else (channels, self.size, self.size)
 
     @property
@@ -101,7 +108,7 @@ class OwnImages:
 
     def source(self, images: Pixels, test: int, kind: npt.NDArray[np.int64] | None = None) -> Source:
         """The pool of these images and its labels; the last `test` ones are the test split. Raises `PflbenchError`."""
-        normalization = self._given(images.shape[1])
+        normalization = self._chosen(images.shape[1])
         if self.normalize:
             normalization = statistics(str(self.place), images[: len(images) - test])
         labels, classes = self.labels
@@ -117,7 +124,7 @@ class OwnImages:
             raise UsageError(f'{self.name}: {option} = {text!r} must be numbers, with commas between: "0.5,0.5,0.5".')
         return found
 
-    def _given(self, channels: int) -> Normalization | None:
+    def _chosen(self, channels: int) -> Normalization | None:
         """The normalization that the options say. Raises `UsageError` if it has another number of channels."""
         if self.mean is None or self.std is None:
             return None
@@ -132,7 +139,7 @@ class OwnImages:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnPictures(OwnImages):
+class UserPictures(UserImages):
     """Base of those whose images are files of pictures.
 
     Attributes:
@@ -148,7 +155,7 @@ class OwnPictures(OwnImages):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnArrays(OwnImages):
+class UserArrays(UserImages):
     """Base of those whose images are arrays of numbers.
 
     Attributes:
@@ -178,3 +185,75 @@ class OwnArrays(OwnImages):
         if len(found) != 2 or found[0] >= found[1]:
             raise UsageError(f'{self.name}: range = {self.range!r} must be two numbers, black and white: "-1,1".')
         return found[0], found[1]
+
+
+def as_labels(where: str, train: npt.NDArray[Any], test: npt.NDArray[Any] | None, known: int | None) -> Labels:
+    """Numbers from 0 on for the labels of training and test rows; at least one training row.
+
+    Whole numbers are taken as they are; text is numbered in its order (by code points). `known`: how many classes there
+    are, where they are not all there. `where` begins messages.
+
+    Raises:
+        PflbenchError: They are something else, negative, not below `known`, or, where that is None, a class has no
+            training row; or there is but one class.
+    """
+    parts = [one_each(where, values) for values in (train, test) if values is not None and len(values)]
+    both, names = _as_text(where, parts) if parts[0].dtype.kind in "US" else _as_numbers(where, parts)
+    largest = int(both.max())
+    classes = known or largest + 1
+    if largest >= classes:
+        raise PflbenchError(f"{where} has the label {names[-1]!r}, and {classes} classes are 0 to {classes - 1}.")
+    trained = np.unique(both[: len(parts[0])])
+    if known is None and len(trained) < classes:
+        gaps = np.flatnonzero(trained != np.arange(len(trained)))
+        lacking = int(gaps[0]) if len(gaps) else len(trained)
+        name = names[lacking] if len(names) == classes else lacking
+        if name == 0 and both.min() == 1:
+            raise PflbenchError(f"{where}: the classes are numbered from 1 on; subtract 1, so that the first one is 0.")
+        raise PflbenchError(
+            f"{where} goes up to class {classes - 1}, and no training image is of class {name!r}: number the classes "
+            f"from 0 on without a gap, or say how many there are, as in known_classes = {classes}."
+        )
+    if classes < 2:
+        raise PflbenchError(f"{where} has one class only: there is nothing to tell apart.")
+    return Labels(both, classes)
+
+
+def as_groups(where: str, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """int64 ["rows"]: what rows belong to, whole numbers or text, numbered in their order. Raises `PflbenchError`."""
+    plain = one_each(where, values)
+    if plain.dtype.kind not in "biuUS":
+        raise PflbenchError(f"{where} has type {plain.dtype} instead of whole numbers or text.")
+    return np.unique(plain, return_inverse=True)[1].astype(np.int64)
+
+
+def one_each(where: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One entry for each row, from ["rows"] or ["rows", 1]. Raises `PflbenchError` for another shape."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        return values[:, 0]
+    if values.ndim != 1:
+        raise PflbenchError(f"{where} has shape {values.shape} instead of one entry for each image.")
+    return values
+
+
+def _as_text(where: str, parts: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.int64], list[Any]]:
+    """Numbers for labels that are text, and what they stand for. Raises `PflbenchError`."""
+    if any(part.dtype.kind not in "US" for part in parts):
+        raise PflbenchError(f"{where} is text for some images and something else for others.")
+    try:
+        names, numbers = np.unique(np.concatenate([part.astype(str) for part in parts]), return_inverse=True)
+    except UnicodeDecodeError as error:
+        raise PflbenchError(f"{where} has labels that are no text: {error}.") from error
+    return numbers.astype(np.int64), names.tolist()
+
+
+def _as_numbers(where: str, parts: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.int64], list[Any]]:
+    """Labels that are whole numbers, and those that occur. Raises `PflbenchError`."""
+    if any(part.dtype.kind not in "biu" for part in parts):
+        types = " and ".join(dict.fromkeys(str(part.dtype) for part in parts))
+        raise PflbenchError(f"{where} has type {types} instead of whole numbers (the class of each image) or text.")
+    least, most = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+    if least < 0 or most >= 2**31:
+        raise PflbenchError(f"{where} has the label {least if least < 0 else most}: number the classes from 0 on.")
+    numbers = np.concatenate([part.astype(np.int64) for part in parts])
+    return numbers, np.unique(numbers).tolist()

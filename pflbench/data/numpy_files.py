@@ -1,4 +1,4 @@
-"""Arrays from pickles of other people's making, read without NumPy's own unpickling.
+"""NumPy's .npz and .npy files, and arrays in pickles, read without running what a pickle in them names.
 
 A pickle names functions to call, with arguments and states. NumPy trusts them: a dtype with a false state reads memory
 outside its array. So each function that a pickled array names is replaced by a stand-in, which keeps its arguments and
@@ -12,11 +12,98 @@ import math
 import pickle
 import pickletools
 import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib import format
+
+from pflbench.data.published import reading
+from pflbench.errors import DataMissing, PflbenchError
+
+
+class Header(NamedTuple):
+    """Header of an array in a file."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def array_headers(path: Path) -> dict[str, Header]:
+    """Shape and type of each array of an .npz file, by name; only the beginning of each is read.
+
+    Raises:
+        DataMissing: There is no such file.
+        PflbenchError: It is no .npz file or a damaged one.
+    """
+    with _opened(path) as archive:
+        found = {}
+        for name in archive.namelist():
+            with archive.open(name) as file:
+                found[name.removesuffix(".npy")] = _header(path, file, name)
+        return found
+
+
+def read_npz(path: Path, key: str) -> npt.NDArray[Any]:
+    """One array of an .npz file, which has it. Raises as `array_headers`, also where it holds Python objects."""
+    with _opened(path) as archive, archive.open(f"{key}.npy") as file:
+        return _array(path, file, key, archive.getinfo(f"{key}.npy").file_size)
+
+
+def read_npy(path: Path) -> npt.NDArray[Any]:
+    """The array of an .npy file. Raises as `read_npz`."""
+    if not path.is_file():
+        raise DataMissing(f"There is no file {str(path)!r}.")
+    with reading(f"Cannot read {path} as an .npy file"), path.open("rb") as file:
+        return _array(path, file, "the array", path.stat().st_size)
+
+
+def read_pickled(path: Path, key: str) -> Any:
+    """One array of Python objects of an .npz file, if these are nothing but arrays. Raises as `array_headers`."""
+    with _opened(path) as archive, archive.open(f"{key}.npy") as file:
+        _header(path, file, key)
+        return load_arrays(file)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    if not path.is_file():
+        raise DataMissing(f"There is no file {str(path)!r}.")
+    with reading(f"Cannot read {path} as an .npz file"), zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+def _array(path: Path, file: IO[bytes], name: str, size: int) -> npt.NDArray[Any]:
+    """The array of a file of `size` bytes."""
+    shape, dtype = _header(path, file, name)
+    if dtype.hasobject:
+        raise PflbenchError(f"{path}: {name} holds Python objects instead of plain numbers or text: not read.")
+    wanted = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
+    if size != wanted:
+        raise PflbenchError(f"{path}: {name} has {size:,} bytes instead of {wanted:,}: the file is damaged.")
+    file.seek(0)
+    try:
+        array: npt.NDArray[Any] = format.read_array(file, allow_pickle=False)
+    except MemoryError as error:
+        raise PflbenchError(f"{path}: {name} has {wanted:,} bytes, which is more memory than there is.") from error
+    file.read()  # to its end, where an archive's checksum is compared
+    return array
+
+
+def _header(path: Path, file: IO[bytes], name: str) -> Header:
+    """Header of the array that begins here; `file` is then at its values. Raises `PflbenchError`, or as NumPy does."""
+    version = format.read_magic(file)
+    if version == (1, 0):
+        shape, _, dtype = format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, _, dtype = format.read_array_header_2_0(file)
+    else:
+        raise PflbenchError(f"{path}: {name} is in version {version} of NumPy's format, which is not known here.")
+    return Header(shape, dtype)
 
 
 def read_arrays(path: Path) -> Any:
@@ -92,8 +179,8 @@ class _Array:
     def made(self) -> Any:
         """Return the array, or for an array of objects their list, or the only one. Raises `UnpicklingError`."""
         match self.state:
-            case tuple(shape), _Dtype() as said, by_column, values if all(type(n) is int and n >= 0 for n in shape):
-                dtype = said.made()
+            case tuple(shape), _Dtype() as kind, by_column, values if all(type(n) is int and n >= 0 for n in shape):
+                dtype = kind.made()
                 return _listed(shape, values) if dtype.hasobject else _filled(shape, dtype, by_column, values)
         raise pickle.UnpicklingError("an array has no shape, type and values")
 
@@ -124,8 +211,8 @@ class _Named:
     def __setstate__(self, state: Any) -> None:
         raise pickle.UnpicklingError(f"it sets the state of {self.name}")
 
-    def __call__(self, *told: Any) -> Any:
-        match self.name, told:
+    def __call__(self, *arguments: Any) -> Any:
+        match self.name, arguments:
             case "_reconstruct", (_Named(name="ndarray"), *_):
                 return _Array()
             case "_frombuffer", (raw, dtype, shape, order):
