@@ -10,7 +10,7 @@ from suite_pages import HEADS, REPOSITORY, line, results_of
 
 from pflbench import names
 from pflbench.classes import lineage
-from pflbench.report.methods import described
+from pflbench.report.methods import describe_method
 from pflbench.suite.load import available
 
 SHOWN = ("draws", "init", "init_client", "client", "server", "local_model", "personal_draws", "personalize")
@@ -21,7 +21,7 @@ def method_pages() -> dict[str, str]:
     """Text of every method's page and of their list, by path below `docs/`."""
     results = compared()
     every = sorted(names.BUILT_IN["methods"])
-    lines = [f"- [{name}]({name}.md): {described(name).info.doc}" for name in every]
+    lines = [f"- [{name}]({name}.md): {describe_method(name).info.doc}" for name in every]
     head = (
         "# The built-in methods\n\nFor readers who look for a method: its algorithm, departures from its paper, "
         "hyperparameters and results. [Write a method](../methods.md) explains the code.\n\n"
@@ -32,7 +32,7 @@ def method_pages() -> dict[str, str]:
 
 def page(name: str, results: Sequence[str]) -> str:
     """Page of one method; `results` are lines of `compared`."""
-    found = described(name)
+    found = describe_method(name)
     module, attribute = names.split_reference(found.info.reference)
     source = f"pflbench/{'/'.join(module.split('.')[1:])}.py"
     link = f"[`{source}`]({REPOSITORY}{source})"

@@ -13,8 +13,8 @@ import pflbench as pb
 from pflbench import names
 from pflbench.catalog import describe
 from pflbench.errors import UsageError
-from pflbench.report.explained import SOURCES
-from pflbench.report.explaining import Given, hyperparameters, shared_settings
+from pflbench.report.explain import Setting, hyperparameters, shared_settings
+from pflbench.report.explain_text import SOURCES
 from pflbench.report.reading import readable
 from pflbench.report.verdict import SUSPECT
 from pflbench.store import Store, Stored
@@ -278,7 +278,7 @@ def _hyperparameters(table: Expansion) -> str:
     return "| row | hyperparameter | value | from | columns |\n|---|---|---|---|---|\n" + "\n".join(lines)
 
 
-def _of_row(one: Given) -> bool:
+def _of_row(one: Setting) -> bool:
     """True for a setting of a row, False for one of a column."""
     return one.name.startswith("finetune.") or one.name in ("after", "draws")
 

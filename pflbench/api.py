@@ -5,7 +5,6 @@ The command line does the same through the same objects. Nothing here imports to
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pflbench.report.claims import Judged
-    from pflbench.report.comparison import Comparison
-    from pflbench.report.explaining import Explanation
+    from pflbench.report.compare import Comparison
+    from pflbench.report.explain import Explanation
     from pflbench.report.table import Table
     from pflbench.running.models import KeptModels
     from pflbench.running.planning import Plan
@@ -179,9 +178,9 @@ def table(
         raise none_there(part, store, own)
 
     def page() -> str:
-        from pflbench.report.page import page
+        from pflbench.report.page import tables_page
 
-        return page(whole, store, own, **how)
+        return tables_page(whole, store, own, **how)
 
     return FinishedTable(table, page)
 
@@ -199,7 +198,7 @@ def scores(part: Selection | None = None, results: Where = "results", *, package
     """
     import pyarrow as pa
 
-    from pflbench.report.scores import scores as tables
+    from pflbench.report.scores import score_tables as tables
 
     wanted = Wanted(**vars(part or Selection()))
     store = ShownStore(Path(results), packaged=packaged)
@@ -235,12 +234,14 @@ def explain(
     Raises:
         UsageError: Something is unknown.
     """
-    from pflbench.report.explaining import explain
-    from pflbench.running.federations import facts
+    from pflbench.report.explain import explain_cell
+    from pflbench.running.federations import summarize_federation
 
     root = data_root(data_dir) if data else None
     store = ShownStore(Path(results), packaged=packaged)
-    return Explained(explain(suite, row, column, store, selection(**choices), stage=stage, root=root, look=facts))
+    return Explained(
+        explain_cell(suite, row, column, store, selection(**choices), stage=stage, root=root, look=summarize_federation)
+    )
 
 
 def claims(
@@ -281,7 +282,7 @@ def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Wher
     Raises:
         UsageError: A place cannot be read, something is unknown, or neither has results of what is asked for.
     """
-    from pflbench.report.comparing import compare as compared
+    from pflbench.report.compare import compare_folders as compared
 
     return Compared(compared(str(a), str(b), part or Selection(), data_dir))
 
@@ -398,7 +399,10 @@ class FinishedTable:
         """Long form, a line per cell, with means, spreads, the paper's number, verdicts and run ids."""
         import pandas as pd
 
-        return pd.read_csv(io.StringIO(self._as("csv")))
+        from pflbench.report.render import records
+
+        names, *cells = ((*one.cell, *one.versus, *one.more) for one in records([self.content]))
+        return pd.DataFrame(cells, columns=list(names))
 
     def to_markdown(self) -> str:
         """As `pflbench report --format markdown` prints it."""
@@ -441,7 +445,9 @@ class Compared:
         """A line per cell, with both means, the difference, its interval, and what became of it."""
         import pandas as pd
 
-        return pd.read_csv(io.StringIO(self._as("csv")))
+        from pflbench.report.compare_text import CSV_COLUMNS, pair_records, pairs_shown
+
+        return pd.DataFrame(list(pair_records(pairs_shown(self.content))), columns=list(CSV_COLUMNS))
 
     def to_markdown(self) -> str:
         """As `pflbench compare --format markdown` prints it."""
@@ -452,9 +458,9 @@ class Compared:
         return [str(one.name) for one in self.content.pairs if one.drops(points)]
 
     def _as(self, format: Any) -> str:
-        from pflbench.report.compared import text
+        from pflbench.report.compare_text import comparison_text
 
-        return text(self.content, format)
+        return comparison_text(self.content, format)
 
     def __str__(self) -> str:
         return self._as("terminal")
@@ -494,9 +500,9 @@ class Explained:
     content: Explanation
 
     def __str__(self) -> str:
-        from pflbench.report.explained import text
+        from pflbench.report.explain_text import explanation_text
 
-        return text(self.content)
+        return explanation_text(self.content)
 
 
 def _execution(execution: Execution, how: dict[str, Any]) -> Execution:

@@ -16,7 +16,7 @@ from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.console import Console
-    from pflbench.report.runs import Listed
+    from pflbench.report.stored import Listed
     from pflbench.store.packing import Packed
 
 show_tracebacks = False  # --debug

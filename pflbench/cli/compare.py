@@ -50,15 +50,15 @@ def compare(
     so are those that differ by rounding (0.1 points in each seed). With one seed in common clients are paired, which
     says nothing of other seeds.
     """
-    from pflbench.report.compared import SORTS, text
-    from pflbench.report.comparing import compare as compared
+    from pflbench.report.compare import compare_folders as compared
+    from pflbench.report.compare_text import SORTS, comparison_text
 
     if format_ not in FORMATS:
         raise unknown("format", format_, FORMATS)
     if sort is not None and sort not in SORTS:
         raise unknown("order", sort, SORTS)
     found = compared(a, b, selection, data_dir)
-    said = text(found, format_, factor=factor, only_changed=only_changed, sort=sort, split=split)  # type: ignore[arg-type]
+    said = comparison_text(found, format_, factor=factor, only_changed=only_changed, sort=sort, split=split)  # type: ignore[arg-type]
     common.put(said, output)
     dropped = [] if fail_if_drop is None else [one for one in found.pairs if one.drops(fail_if_drop)]
     for one in dropped:

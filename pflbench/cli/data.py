@@ -80,9 +80,9 @@ def show(
     looked = look(suite, column, profile=profile, seed=seed, data_dir=data_dir)
     console().print(looked.holdings.shown(query=query, every=every))
     if output:
-        from pflbench.report.figures.federation import picture  # which imports matplotlib
+        from pflbench.report.figures.federation import holdings_picture  # which imports matplotlib
 
-        common.write(output, picture(looked.holdings, form, query=query))
+        common.write(output, holdings_picture(looked.holdings, form, query=query))
     if export:
         lines = looked.export(export)
         only = f", of seed {looked.spec.seed} only: each seed has images of its own" if looked.seeded else ""

@@ -57,11 +57,11 @@ def ls(
 def _method(what: str, name: str) -> int:
     from tabulate import tabulate
 
-    from pflbench.report.methods import described
+    from pflbench.report.methods import describe_method
 
     if what != "methods":
         raise UsageError(f"`pflbench ls {what}` takes no name; `pflbench ls methods {name}` does.")
-    found = described(name)
+    found = describe_method(name)
     lines = [found.citation, "", found.info.doc, f"Stages: {', '.join(found.stages)}.", f"Code: {found.info.reference}"]
     rows = [(one.name, one.default, one.allowed, one.meaning) for one in found.hyperparameters]
     heads = ("hyperparameter", "default", "allowed", "meaning")
@@ -77,12 +77,11 @@ def _method(what: str, name: str) -> int:
 
 
 def _runs(wanted: Wanted, format: str, results: Path) -> int:
-    from pflbench.report.runs import Listed, lines
-    from pflbench.report.stored import select
+    from pflbench.report.stored import Listed, list_runs, select_runs
     from pflbench.report.text import in_csv
 
     store = ShownStore(results, packaged=False)
-    found = lines([one.run for one in select(store, wanted)], store)
+    found = list_runs([one.run for one in select_runs(store, wanted)], store)
     if format == "csv":
         common.put("".join(f"{in_csv(line)}\n" for line in (Listed._fields, *found)))
     elif found:

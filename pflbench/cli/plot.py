@@ -169,15 +169,15 @@ def _check(asked: Mapping[str, bool], with_one: Mapping[str, tuple[str, str | No
 def _of_any_runs(
     part: Selection, draw: Callable[[Expansion, Shelf], Drawing], store: Store, data_dir: Path | None
 ) -> Drawing:
-    """What is drawn of stored runs, whatever suite or selection asks for them."""
-    from pflbench.report.drawn import one_table
+    """Drawing of stored runs, whatever suite or selection asks for them."""
     from pflbench.report.figures.curves import often
     from pflbench.report.reading import Shelf, readable
+    from pflbench.report.tables import one_table
 
     table = one_table(part, store, readable(store, data_dir))
     drawing = draw(table, Shelf(store))
     if not drawing.panels:
-        why = " ".join(note for note in drawing.notes if note.startswith("Left out"))
+        why = " ".join(fact.text for fact in drawing.facts if fact.kind == "left out")
         makes = f"`{command('run', table.part.options, store.root)} --evaluate-every {often(table)}` makes its runs."
         raise UsageError(f"Nothing of {table.suite} in {str(store.root)!r} can be drawn so. {why or makes}")
     return drawing

@@ -107,10 +107,10 @@ def report(
     own = readable(store, data_dir)
     read_as: ReadAs = read  # type: ignore[assignment]  # checked where it is used
     if format_ == "html":
-        from pflbench.report.page import page
+        from pflbench.report.page import tables_page
 
         common.check_output(output, "tables.html")
-        made = page(selection, store, own, spread=spread, read_as=read_as, versus=versus, compare=compare_paper)
+        made = tables_page(selection, store, own, spread=spread, read_as=read_as, versus=versus, compare=compare_paper)
         common.put(made, output)
         return 0
     first_look = format_ == "terminal" and output is None
@@ -144,8 +144,8 @@ def _check_format(format: str, caption: str | None, bare: bool) -> None:
 def _say_lacking(tables: Iterable[Table]) -> None:
     """Say on standard error which runs of these tables are missing, and the command that computes them."""
     for one in tables:
-        if one.lacking:
-            common.errors().print(f"{one.suite} ({one.profile}): {one.lacking}")
+        if one.missing:
+            common.errors().print(f"{one.suite} ({one.profile}): {one.missing}")
 
 
 @asking(("profile", "rounds", "seeds", "overrides"))
@@ -168,12 +168,12 @@ def explain(
 
     Values with their sources, trials behind the tuned ones, departures from the paper, the federation, the runs.
     """
-    from pflbench.report.explained import text
-    from pflbench.report.explaining import explain
-    from pflbench.running.federations import facts
+    from pflbench.report.explain import explain_cell
+    from pflbench.report.explain_text import explanation_text
+    from pflbench.running.federations import summarize_federation
 
     store, root = ShownStore(results, packaged=packaged), data_root(data_dir) if data else None
-    found = explain(suite, row, column, store, selection, stage=stage, root=root, look=facts)
+    found = explain_cell(suite, row, column, store, selection, stage=stage, root=root, look=summarize_federation)
     width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
-    common.put(text(found, width))
+    common.put(explanation_text(found, width))
     return 0

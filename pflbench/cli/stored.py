@@ -72,19 +72,19 @@ def scores(
     group is one seed's number, and the mean over seeds is the table's, where each client counts the same. Trials of
     `pflbench tune` are left out, since they are not scored on test images; --trials has them alone.
     """
-    from pflbench.report.scores import scores, write, write_open
-    from pflbench.report.stored import other_seeds
+    from pflbench.report.scores import score_tables, write_open, write_tables
+    from pflbench.report.stored import seeds_beyond
     from pflbench.report.text import ranges
 
     common.check_output(output, "scores.csv")
     wanted, store = replace(wanted, trials=trials), ShownStore(results, packaged=packaged)
-    tables = scores(store, wanted)
+    tables = score_tables(store, wanted)
     if output is None:
         write_open(tables, sys.stdout.buffer)
     else:
-        lines = write(tables, output)
+        lines = write_tables(tables, output)
         console().print(f"Written: {count(lines, 'line')} to {str(output)!r}.")
-    if further := other_seeds(store, wanted):
+    if further := seeds_beyond(store, wanted):
         errors().print(f"Left out: runs with seeds that no suite asks for ({ranges(further)}); name them with --seeds.")
     return 0
 
@@ -102,8 +102,7 @@ def rm(
     With --suite: the runs of its tables, also those of your own methods. `pflbench ls runs` with the same options lists
     what would be removed.
     """
-    from pflbench.report.runs import lines
-    from pflbench.report.stored import to_remove
+    from pflbench.report.stored import list_runs, to_remove
     from pflbench.store.removal import remove
 
     store = Store(results)
@@ -111,7 +110,7 @@ def rm(
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"{count(len(found), 'run')} would be removed: say so with --yes.")
-        common.show_runs(lines(found, store))
+        common.show_runs(list_runs(found, store))
         if not typer.confirm(f"Remove {count(len(found), 'run')} from {str(results)!r}?"):
             console().print("Nothing was removed.")
             return 1

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Row, Table, Versus
-from pflbench.report.text import NONE, apart, between, cell, number, ranges
+from pflbench.report.text import NONE, between, cell, difference_text, number, ranges
 from pflbench.report.verdict import COMPARED, RULE, SUSPECT, Verdict
 from pflbench.suite.cells import ColumnHead
 
@@ -37,7 +37,7 @@ LEFT = ("Row", "Column", "Verdict")
 
 
 def appendices(table: Table, compare: bool) -> list[Appendix]:
-    """What follows the table: cells beside the paper's (`compare`), against a rival's, and over their clients."""
+    """Appendices of a table: cells beside the paper's (`compare`), against a rival's, and over their clients."""
     found = [_comparison(table)] if compare and table.compared else []
     found = [one for one in found if one.lines]
     found += [_versus(table, table.versus)] if table.versus else []
@@ -55,7 +55,9 @@ def _comparison(table: Table) -> Appendix:
         if printed is not None:
             spread = "" if printed.spread is None else f" ± {printed.spread:.{table.decimals}f}"
             paper = (printed.text or number(printed.mean, None, table.decimals)) + spread
-        difference = NONE if value.difference is None else apart(value.difference, value.verdict, table.decimals)
+        difference = (
+            NONE if value.difference is None else difference_text(value.difference, value.verdict, table.decimals)
+        )
         verdict = _judged(value, value.verdict, None if table.brief else notes) if value.verdict else NONE
         lines.append((row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
     judged = any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)
@@ -89,7 +91,7 @@ def _held(table: Table, versus: Versus) -> Iterator[tuple[Row, ColumnHead, Again
 
 
 def versus_notes(table: Table, versus: Versus) -> list[str]:
-    """What the lines against a rival say."""
+    """Notes on the lines against a rival."""
     alone = [one.seed for *_, one in _held(table, versus)]
     seeds = sorted({seed for seed in alone if seed is not None})
     said = [] if alone else [f"No row has a seed in common with {versus.rival}."]

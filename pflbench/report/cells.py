@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.errors import PflbenchError
-from pflbench.report.gap import gap
 from pflbench.report.reading import (
     EVERYBODY,
     WINDOW,
@@ -26,7 +25,7 @@ from pflbench.report.reading import (
     scored,
     smallest,
 )
-from pflbench.report.table import CellValue, Recent
+from pflbench.report.table import CellValue, Gap, Recent
 from pflbench.report.text import ranges
 from pflbench.report.verdict import COMPARED, ENOUGH_SEEDS, verdict
 from pflbench.result import RunResult
@@ -38,7 +37,7 @@ _CHOSEN = "ours is each run's best round, chosen on the data that it is scored o
 
 
 @dataclass(frozen=True)
-class Read:
+class SeedScores:
     """A finished seed of a cell: one of its runs, the ids of all, and each client's accuracies.
 
     `on_test`: those if grid points are chosen on the test scores.
@@ -61,11 +60,11 @@ class Read:
 
     @property
     def moments(self) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
-        """Which of its scores are read: rounds, and in each of them steps and clients."""
+        """Scores that are read: rounds, and in each of them steps and clients."""
         return [(one.round, one.steps, one.clients) for one in self.rounds]
 
 
-def of_seed(one: Read, reading: Reading) -> Floats:
+def of_seed(one: SeedScores, reading: Reading) -> Floats:
     """The accuracy of each client that counts in percent, the mean over the rounds and steps that are read.
 
     Empty where clients were not scored one by one.
@@ -77,25 +76,27 @@ def of_seed(one: Read, reading: Reading) -> Floats:
     return np.asarray(values if few is None else values[few])
 
 
-def read(cell: Cell, shelf: Shelf) -> list[Read]:
+def read_seeds(cell: Cell, shelf: Shelf) -> list[SeedScores]:
     """The finished seeds of a cell. Where clients choose among runs, each is read from its own choice."""
     if cell.choices:
         return [one for points in cell.choices if (one := _chosen(cell, points, shelf))]
     results = [result for run in cell.runs if (result := shelf.read(run))]
-    return [Read(result, (result.spec.id,), scored(result, cell.reading)) for result in results]
+    return [SeedScores(result, (result.spec.id,), scored(result, cell.reading)) for result in results]
 
 
-def _chosen(cell: Cell, points: Sequence[Choice], shelf: Shelf) -> Read | None:
+def _chosen(cell: Cell, points: Sequence[Choice], shelf: Shelf) -> SeedScores | None:
     """A seed of a grid; None where one of its runs is not done."""
     found = [result for point in points for run in point if (result := shelf.read(run))]
     if len(found) < 2 * len(points):
         return None
     rounds = [scored(result, cell.reading) for result in found]
     tests, held_out = rounds[::2], rounds[1::2]
-    return Read(found[0], tuple(one.spec.id for one in found), choose(tests, held_out), choose(tests, tests))
+    return SeedScores(
+        found[0], tuple(one.spec.id for one in found), choose_points(tests, held_out), choose_points(tests, tests)
+    )
 
 
-def value(cell: Cell, done: list[Read], shelf: Shelf, table: Expansion, *, mixed: bool) -> CellValue:
+def fill_cell(cell: Cell, done: list[SeedScores], shelf: Shelf, table: Expansion, *, mixed: bool) -> CellValue:
     """The cell with the numbers of its finished seeds. `mixed`: cells of its column cannot be compared."""
     first, reading = cell.needed[0], cell.reading
     empty = CellValue(
@@ -130,7 +131,7 @@ def value(cell: Cell, done: list[Read], shelf: Shelf, table: Expansion, *, mixed
 def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Reading, table: Expansion) -> CellValue:
     """The value with what its other scored rounds say."""
     if reading.read_as != "last":
-        return replace(value, gap=gap(results, reading))
+        return replace(value, gap=other_readings(results, reading))
     found, verdict_, theirs = recent(results, reading), value.verdict, value.reference
     compared = verdict_ is not None and verdict_.label in COMPARED
     if found and theirs and compared and len(found.seeds) >= ENOUGH_SEEDS:
@@ -139,7 +140,7 @@ def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Readin
     value = replace(value, recent=found)
     if verdict_ is None or theirs is None or verdict_.label not in COMPARED[1:]:
         return value
-    other = gap(results, reading)
+    other = other_readings(results, reading)
     if other is None or len(other.best) < len(results):
         return value
     best = list(other.best.values())
@@ -193,7 +194,7 @@ def settle(
     )
 
 
-def choose(points: Sequence[Rounds], by: Sequence[Rounds]) -> Rounds:
+def choose_points(points: Sequence[Rounds], by: Sequence[Rounds]) -> Rounds:
     """For each client the values of the point at which `by` scores best, as in pFedVEM's row Local; ties: the first.
 
     Raises `PflbenchError` where not all rounds of all points score the same clients.
@@ -210,7 +211,7 @@ def choose(points: Sequence[Rounds], by: Sequence[Rounds]) -> Rounds:
 def best_points(by: Sequence[Rounds]) -> npt.NDArray[np.intp]:
     """For each client the number of the point that scores best in its mean over rounds and steps; ties: the first.
 
-    Raises `PflbenchError` as `choose` does.
+    Raises `PflbenchError` as `choose_points` does.
     """
     _check_alike(by)
     means = np.stack([np.mean([one.values.mean(axis=0) for one in rounds], axis=0) for rounds in by])
@@ -244,7 +245,7 @@ def summarize(values: Floats, spread: Spread) -> Summary:
 
 
 def spread_word(spread: Spread) -> str:
-    """What stands behind the ±."""
+    """Name of the number behind the ±."""
     return "standard error of the mean" if spread.kind == "sem" else "standard deviation"
 
 
@@ -276,4 +277,27 @@ def recent(results: Sequence[RunResult], reading: Reading) -> Recent | None:
         step=float(np.abs(np.diff(values)).max()),
         last=float(values[:, -1].mean()),
         deviation=float(values.std(axis=1, ddof=1).mean()),
+    )
+
+
+def other_readings(results: Sequence[RunResult], reading: Reading) -> Gap | None:
+    """Last round, mean of the last ten and best round of a cell's finished runs, by seed.
+
+    None where no run was scored in several rounds. The best round is chosen by what it is scored on, so it is
+    optimistic, and shown only where it is asked for. Some papers' numbers look like it.
+    """
+    every = {result.spec.seed: by_round(result, reading) for result in results}
+    walks = {seed: walk for seed, walk in every.items() if len(walk) > 1}
+    if not walks:
+        return None
+    at = {seed: max(walk, key=lambda round, walk=walk: walk[round]) for seed, walk in walks.items()}  # type: ignore[misc]
+    lasts = {seed: list(walk.values())[-WINDOW:] for seed, walk in walks.items()}
+    return Gap(
+        last={seed: values[-1] for seed, values in lasts.items()},
+        recent={seed: float(np.mean(values)) for seed, values in lasts.items()},
+        best={seed: walk[at[seed]] for seed, walk in walks.items()},
+        at=at,
+        averaged=(min(map(len, lasts.values())), max(map(len, lasts.values()))),
+        scored=(min(map(len, walks.values())), max(map(len, walks.values()))),
+        alone=tuple(sorted(every.keys() - walks.keys())),
     )

@@ -1,4 +1,4 @@
-"""What to cite for a suite's table, as BibTeX or in the Citation File Format. `CITATION.cff` is the only source."""
+"""References of a suite's table, as BibTeX or in the Citation File Format. `CITATION.cff` is the only source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pflbench.suite.load import read
 FORMATS = ("bibtex", "cff")
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _OF_DATASETS = "datasets: "
-"""How the notes of a reference begin that lists datasets."""
+"""Beginning of the notes of a reference that lists datasets."""
 _LACKING = {
     "digit-five": "the source Synthetic Digits of the dataset digit-five",
     "femnist-letters": "NIST's Special Database 19, from which the dataset femnist-letters may be read",
@@ -57,7 +57,7 @@ def cited(suite: str, format: str = "bibtex") -> str:
 
 
 def references(documents: Sequence[Document]) -> Cited:
-    """What a suite's table rests on, under all of its profiles."""
+    """References of a suite's table, under all of its profiles."""
     paper = documents[0].suite.paper
     wanted = {} if paper == "none" else {f"the paper {paper}": _where(lambda one: _arxiv(one) in paper)[:1]}
     for name in dict.fromkeys(row.method for document in documents for row in document.row):
@@ -76,7 +76,7 @@ def _where(fits: Callable[[Reference], bool]) -> list[Reference]:
 
 @cache
 def _file() -> dict[str, Any]:
-    """What `CITATION.cff` holds: inside of an installed package, or beside it in a checkout."""
+    """Content of `CITATION.cff`: inside of an installed package, or beside it in a checkout."""
     import yaml
 
     inside = package.FOLDER / "CITATION.cff"

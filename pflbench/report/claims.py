@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pflbench.errors import unknown
-from pflbench.report.cells import read
+from pflbench.report.cells import read_seeds
 from pflbench.report.decide import Bounds, Decision, decide
 from pflbench.report.reading import Shelf
 from pflbench.result import RunResult
@@ -238,7 +238,7 @@ def _differences(one: Comparison, seeds: Sequence[int], shelf: Shelf, read_as: R
 def by_seed(cell: Cell, shelf: Shelf, read_as: ReadAs = "last") -> dict[int, float]:
     """Mean accuracy of each finished seed of a cell, in percent."""
     cell = cell.read(read_as)
-    return {one.result.spec.seed: float(one.average(cell.reading).mean()) for one in read(cell, shelf)}
+    return {one.result.spec.seed: float(one.average(cell.reading).mean()) for one in read_seeds(cell, shelf)}
 
 
 def _missing(cell: Cell, seeds: Sequence[int], shelf: Shelf) -> Missing | None:

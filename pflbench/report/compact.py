@@ -8,9 +8,10 @@ from dataclasses import replace
 from pflbench.errors import unknown
 from pflbench.names import without_folder
 from pflbench.report import text
+from pflbench.report.extra_rows import EXTRA
+from pflbench.report.facts import facts
 from pflbench.report.table import Row, Table
 from pflbench.report.text import grouped, number
-from pflbench.report.unlisted import EXTRA
 from pflbench.report.verdict import COMPARED, Label
 
 _FARTHEST = 3
@@ -23,15 +24,21 @@ def compact(table: Table, compare: bool = True) -> Table:
     `compare`: whether a line counts the cells by their verdicts.
     """
     left = filled(table)
-    if not table.has_results and table.lacking:
-        return replace(left, footer=(*table.warnings, table.lacking), brief=True)
-    compared = _against(table) if compare else []
+    if not table.has_results and table.missing:
+        warnings = (fact for fact in table.facts if fact.severity == "warning")
+        return replace(left, facts=(*warnings, *facts("missing", table.missing)), brief=True)
     scored = _scored((*left.rows, *left.extra), table.unit) if table.unit else ""
     full = "--full shows all rows and columns, and what they rest on."
-    last = " ".join(filter(None, (scored, table.summary, full)))
+    summary = [scored, *(table.texts("seeds", "progress") if table.unit else ()), full]
     return replace(
         left,
-        footer=(*table.warnings, *compared, *_marks(table), *([table.lacking] if table.lacking else []), last),
+        facts=(
+            *(fact for fact in table.facts if fact.severity == "warning"),
+            *facts("verdict", *(_against(table) if compare else ())),
+            *facts("sources", *_marks(table)),
+            *facts("missing", table.missing),
+            *facts("progress", " ".join(filter(None, summary))),
+        ),
         brief=True,
     )
 
@@ -79,7 +86,7 @@ def _runs(row: Row) -> set[str]:
 
 
 def names_of(row: Row) -> set[str]:
-    """What a row can be asked for by: its id, and the methods of its runs."""
+    """Names that select a row: its id, and the methods of its runs."""
     return {row.id, *(value.method for value in row.cells if value is not None)}
 
 
@@ -101,7 +108,7 @@ def _scored(rows: Sequence[Row], unit: str) -> str:
 
 
 def _against(table: Table) -> list[str]:
-    """How many cells have which verdict, the farthest first, and the largest differences of those that differ."""
+    """Number of cells by verdict, the farthest first, and the largest differences of those that differ."""
     told: dict[Label, list[tuple[float, str]]] = {}
     suspect = 0
     for row, head, value in table.shown if table.compared else ():

@@ -1,17 +1,17 @@
-"""What may be concluded from a cell, in sentences."""
+"""Conclusions from a cell: the facts that bear on its number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from pflbench.commands import command
-from pflbench.report import footer
-from pflbench.report.evidence import Facts
-from pflbench.report.explaining import Explanation
+from pflbench.report.explain import Explanation
+from pflbench.report.facts import Fact, facts
+from pflbench.report.holdings import FederationSummary
 from pflbench.report.reading import WINDOW
-from pflbench.report.runs import commit
-from pflbench.report.text import apart, between, number, ranges
+from pflbench.report.stored import commit
+from pflbench.report.table_facts import over_rounds
+from pflbench.report.text import difference_text, limits, number, ranges
 from pflbench.report.verdict import ENOUGH_SEEDS, Label
 from pflbench.units import count
 
@@ -21,15 +21,7 @@ _WORDS = {
     "model": "the network",
     "batch": "the batch size",
 }
-"""What the settings are called of which a source speaks as a whole."""
-_READINGS = {
-    "code": "as the code that is followed has it",
-    "paper": "as the paper has it",
-    "inferred": "inferred",
-    "tuned": "tuned by us",
-    "guess": "guessed",
-}
-"""What is said of departures by where they come from."""
+"""Names of settings that have one source as a whole."""
 KINDS = {
     "text": "Other than the paper's text",
     "silence": "What the paper does not say, and how it is filled",
@@ -60,44 +52,46 @@ _DOMINATES = 2.0
 """From how many times the paper's ± on ours makes a difference look small by itself."""
 
 
-class Conclusion(NamedTuple):
-    """`short`: what may be concluded, in a few sentences; `reasons`: what speaks for and against the number."""
-
-    short: tuple[str, ...]
-    reasons: tuple[str, ...]
-
-
-def conclusion(of: Explanation) -> Conclusion:
-    """What may be concluded from the cell, and why."""
+def conclude(of: Explanation) -> Iterator[Fact]:
+    """Facts of a cell, each once: the decisive ones, from which a conclusion follows, and what else bears on it."""
     if of.value.mean is None:
-        failed = f", {of.value.failed} failed" if of.value.failed else ""
-        part = of.part.but(suites=[of.suite.called], columns=[of.head.column.id], methods=[of.cell.row.id])
-        trains = [f"`{command('run', part.options, of.shelf.root)}` trains them."] if of.named else []
-        nothing = f"Nothing can be concluded: none of {count(of.value.expected, 'seed')} is done{failed}."
-        suspect = _of_the_paper(of)
-        return Conclusion((nothing, *trains, *suspect), (*_of_the_values(of), *_of_departures(of), *suspect))
-    minded = [f"Keep in mind: {one.what}. {one.told}" for one in of.departures if one.grave]
-    short = [*_verdict(of), *minded, *_of_the_choice(of), *_of_the_data(of)]
-    if of.value.recent is not None:
-        mean, told = of.printed(of.value.recent.mean), _over_rounds(of)
-        short.append(f"It is the last round's alone; the mean over the last {WINDOW} scored ones is {mean}{told}.")
-    about: tuple[Callable[[Explanation], Iterable[str]], ...]
-    about = _of_the_runs, _of_the_data, _of_the_values, _of_departures, _of_the_paper, _of_the_choice
-    reasons = [line for said in (*about, _of_the_last_rounds) for line in said(of)]
-    return Conclusion(tuple(short), tuple(reasons))
+        yield from _nothing(of)
+    else:
+        yield from facts("verdict", *_verdict(of), severity="decisive")
+    if grave := [one.what for one in of.departures if one.grave]:
+        yield Fact("departures", f"Keep in mind, see below: {', '.join(grave)}.", "decisive")
+    if of.value.mean is not None:
+        yield from facts("scores", *_on_test(of), severity="decisive")
+        yield from facts("data", *_data(of), severity="decisive")
+        yield from facts("rounds", *_last_rounds(of), severity="decisive")
+        yield from facts("rounds", *_swing(of))
+        if unchecked := [run.spec.id for run in of.ran if commit(run).endswith("+")]:
+            yield Fact("runs", f"Computed with code that was changed and not committed: {', '.join(unchecked)}.")
+    yield from facts("sources", *_sources(of))
+
+
+def _nothing(of: Explanation) -> Iterator[Fact]:
+    """Facts of a cell without a finished seed."""
+    failed = f", {of.value.failed} failed" if of.value.failed else ""
+    part = of.part.but(suites=[of.suite.called], columns=[of.head.column.id], methods=[of.cell.row.id])
+    trains = f"`{command('run', part.options, of.shelf.root)}` trains them." if of.named else ""
+    nothing = f"Nothing can be concluded: none of {count(of.value.expected, 'seed')} is done{failed}."
+    yield from facts("verdict", nothing, trains, *_suspect(of), severity="decisive")
 
 
 def _verdict(of: Explanation) -> list[str]:
-    """Whether the number reproduces the paper's."""
+    """Sentences on whether the number reproduces the paper's."""
     value = of.value
     if value.mixed:
-        return [
-            "Not to be trusted: the column mixes data or versions of a method, so its cells are not one experiment."
-        ]
+        mixed = "the column mixes data or versions of a method, so its cells are not one experiment."
+        return [f"Not to be trusted: {mixed}", *_suspect(of)]
     if of.table.shortfall.runs:
-        no = "Not to be compared with the paper: the" if of.table.published else "The"
-        less = f"{no} runs follow less than the whole protocol, or another one."
-        return [f"{less} The number shows that the method runs, and little of how good it is."]
+        no = "Not to be compared with the paper: " if of.table.published else ""
+        less = f"{no}{of.table.shortfall.kind} ({of.table.shortfall.runs})."
+        return [
+            f"{less[0].upper()}{less[1:]} The number shows that the method runs, and little of how good it is.",
+            *_suspect(of),
+        ]
     if not of.table.published:
         return ["No paper has this table. pflbench's number stands for itself."]
     if value.reference is None:
@@ -107,11 +101,18 @@ def _verdict(of: Explanation) -> list[str]:
             f"Too early to tell: {value.done} of {count(value.expected, 'seed')} {'is' if value.done == 1 else 'are'} "
             f"done, and with fewer than {ENOUGH_SEEDS} nobody knows how much of a difference is chance."
         )
-        return [early, *_of_the_paper(of)]
+        return [early, *_suspect(of)]
     if value.reference.suspect is not None:
         nothing = "so neither agreement nor difference says whether the method was reproduced."
         return [f"The paper's number is suspect: {value.reference.suspect}; {nothing}", _compared(of)]
     return [_compared(of), _meaning(of)]
+
+
+def _judges_sources(of: Explanation) -> bool:
+    """True where the verdict already says on which guesses the number rests."""
+    value = of.value
+    barred = value.mixed or bool(of.table.shortfall.runs) or value.done < ENOUGH_SEEDS
+    return not barred and value.reference is not None and value.reference.suspect is None
 
 
 def _compared(of: Explanation) -> str:
@@ -123,7 +124,7 @@ def _compared(of: Explanation) -> str:
     so_far = "" if value.complete else f" (so far: {value.done} of {count(value.expected, 'seed')})"
     interval = value.verdict.interval if value.verdict else None
     digits = value.verdict.digits(decimals) if value.verdict else decimals
-    to = f", 95 % interval {between(interval, digits).strip(' ()')}" if interval else ""
+    to = f", 95 % interval {limits(interval, digits)}" if interval else ""
     away = _beside(of, value.difference or 0.0) + to
     theirs = reference.spread if reference else None
     own, paper = of.printed(ours), of.printed(theirs or 0.0)
@@ -139,7 +140,7 @@ def _compared(of: Explanation) -> str:
 
 
 def _meaning(of: Explanation) -> str:
-    """What the agreement or difference shows, given where the run's values come from."""
+    """Sentence on what the agreement or difference shows, given the sources of the run's values."""
     label = of.value.verdict.label if of.value.verdict else None
     guesses = _in_words(of, "guess") or [one.what for one in of.departures if one.source == "guess"]
     if guesses:
@@ -164,28 +165,18 @@ def _meaning(of: Explanation) -> str:
     return f"Reproduced{' with values that we tuned' if of.of_source('tuned') else ''}: n{known}."
 
 
-def _of_the_runs(of: Explanation) -> Iterator[str]:
-    value = of.value
-    if of.table.shortfall.runs:
-        yield f"{of.table.shortfall.kind.capitalize()}: {of.table.shortfall.runs}."
-    if ENOUGH_SEEDS <= value.done < value.expected:
-        missing = ranges(of.missing)
-        yield f"Only {value.done} of {count(value.expected, 'seed')} are done (missing: {missing})."
-    if unchecked := [ran.spec.id for ran in of.ran if commit(ran).endswith("+")]:
-        yield f"Computed with code that was changed and not committed: {', '.join(unchecked)}."
-
-
-def _of_the_data(of: Explanation) -> list[str]:
-    """Whether the runs were computed on files that are not the official ones, as far as the files here tell."""
-    warnings = of.facts.warnings if isinstance(of.facts, Facts) and of.of_the_data_here else ()
+def _data(of: Explanation) -> list[str]:
+    """Warnings of the dataset here, if the runs were computed on it."""
+    warnings = of.federation.warnings if isinstance(of.federation, FederationSummary) and of.of_the_data_here else ()
     return [f"The runs were computed on the same data as are here. {warning}" for warning in warnings]
 
 
-def _of_the_values(of: Explanation) -> Iterator[str]:
+def _sources(of: Explanation) -> Iterator[str]:
+    """Sentences on where the values behind the number come from."""
     guesses, tuned = _in_words(of, "guess"), _in_words(of, "tuned")
     if not of.named:
         yield "The row is not the suite's: its own values are those of whoever ran it."
-    if guesses:
+    if guesses and not _judges_sources(of):
         yield f"{_rests(guesses)}."
     if tuned:
         yield f"It rests on our tuning: {', '.join(tuned)} ({_trials(of)})."
@@ -203,7 +194,7 @@ def _of_the_values(of: Explanation) -> Iterator[str]:
 
 
 def _trials(of: Explanation) -> str:
-    """What the stored trials say of the tuned values."""
+    """Clause on the stored trials of the tuned values."""
     own = [one for one in of.trials if one.same]
     if own := [one for one in own if one.read_as == of.cell.tuned_by] or own:
         no = "" if all(one.trials[0].chosen for one in own) else "not "
@@ -221,26 +212,13 @@ def _in_words(of: Explanation, source: str) -> list[str]:
     return [_WORDS.get(name, name) for name in of.of_source(source)]
 
 
-def _of_departures(of: Explanation) -> Iterator[str]:
-    """How many departures of each kind there are, and those that are grave."""
-    for kind, title in KINDS.items():
-        by: dict[str, list[str]] = {words: [] for words in _READINGS.values()}
-        for one in of.departures:
-            if one.kind == kind:
-                by[_READINGS[one.source]].append(one.what)
-        if number := sum(map(len, by.values())):
-            how = "; ".join(f"{words}: {', '.join(names)}" for words, names in by.items() if names)
-            yield f"{title}: {count(number, 'point')} ({how})."
-    yield from (f"Grave: {one.what}. {one.told}" for one in of.departures if one.grave)
-
-
-def _of_the_paper(of: Explanation) -> list[str]:
+def _suspect(of: Explanation) -> list[str]:
     suspect = of.value.reference and of.value.reference.suspect
     return [] if suspect is None else [f"The paper's number is suspect: {suspect}."]
 
 
-def _of_the_choice(of: Explanation) -> Iterator[str]:
-    """What choosing from the grid on the test scores would have given."""
+def _on_test(of: Explanation) -> Iterator[str]:
+    """Result of choosing from the grid on the test scores."""
     found, reference = of.value.on_test, of.value.reference
     if found is not None:
         apart = f", {_beside(of, found.mean - reference.mean)}" if reference else ""
@@ -248,16 +226,21 @@ def _of_the_choice(of: Explanation) -> Iterator[str]:
         yield f"With points chosen on the test scores, as the paper's wording may mean, {would}"
 
 
-def _of_the_last_rounds(of: Explanation) -> Iterator[str]:
-    """How much the number depends on which round is the last."""
+def _last_rounds(of: Explanation) -> Iterator[str]:
+    """A sentence on how much the number depends on which round is the last."""
     if (recent := of.value.recent) is not None:
         mean, least, most = map(of.printed, (recent.mean, recent.least, recent.most))
         seeds = "" if len(recent.seeds) == of.value.done else f"; seeds {ranges(recent.seeds)}"
+        told = over_rounds(of.value, of.table.layout.decimals)
         yield (
             f"The number is the last round's alone. Over the last {WINDOW} scored rounds "
             f"({recent.rounds[0]}–{recent.rounds[1]}{seeds}) the mean is {mean}, single runs are between {least} and "
             f"{most}, and move by up to {number(recent.step, None, 1)} points from one to the next."
-        )
+        ) + (f" That mean is {told}." if told else "")
+
+
+def _swing(of: Explanation) -> Iterator[str]:
+    recent = of.value.recent
     if recent is not None and of.value.swings and of.value.deviation is not None:
         rounds, seeds = (number(one, None, 1) for one in (recent.deviation, of.value.deviation))
         yield (
@@ -266,17 +249,12 @@ def _of_the_last_rounds(of: Explanation) -> Iterator[str]:
         )
 
 
-def _over_rounds(of: Explanation) -> str:
-    """The comparison of the last scored rounds with the paper's number; empty without one."""
-    told = footer.over_rounds(of.value, of.table.layout.decimals)
-    return f", {told}" if told else ""
-
-
-def difference(of: Explanation) -> str:
+def difference_line(of: Explanation) -> str:
     """The difference to the paper's number with its interval; empty without one."""
     if of.value.difference is None:
         return ""
-    return f"pflbench minus paper, in points: {apart(of.value.difference, of.value.verdict, of.table.layout.decimals)}."
+    text = difference_text(of.value.difference, of.value.verdict, of.table.layout.decimals)
+    return f"pflbench minus paper, in points: {text}."
 
 
 def _beside(of: Explanation, difference: float) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from pflbench.commands import command, public_folder
-from pflbench.report import footer
 from pflbench.report.cells import spread_word, summarize
+from pflbench.report.facts import Fact, facts
 from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.table_facts import paper_line, shortfall_text
 from pflbench.report.text import ranges
 from pflbench.store import Store
 from pflbench.store.counts import Counts, read_counts
@@ -34,30 +35,33 @@ def lay_out_counts(table: CountTable, store: Store) -> Table:
         extra=(),
         decimals=0,
         blocks=False,
-        footer=tuple(line for line in _footer(table, found, store.root) if line),
+        facts=tuple(_facts(table, found, store.root)),
         comparable=not table.shortfall.runs,
         unit="",
     )
 
 
-def _footer(table: CountTable, found: Mapping[str, Sequence[Counts]], results: Path) -> Iterator[str]:
-    """The lines below the table, some of them empty. `found`: what was counted, by the dataset's id."""
+def _facts(table: CountTable, found: Mapping[str, Sequence[Counts]], results: Path) -> Iterator[Fact]:
+    """Facts of the table. `found`: stored counts, by the dataset's id."""
     varies = any(len({one[:-1] for one in counts}) > 1 for counts in found.values())
     there = [f"{found[one.id][0].data[:12]} ({one.title})" for one in table.datasets if found[one.id]]
     missing = ", ".join(one.title for one in table.datasets if not found[one.id])
-    yield from (footer.shortfall(table), footer.paper(table))
-    yield "Counted: train, the clients' support images; test, their query images; classes, the labels of both."
+    yield from facts("shortfall", shortfall_text(table))
+    yield from facts("protocol", paper_line(table))
+    counted = "Counted: train, the clients' support images; test, their query images; classes, the labels of both."
+    yield Fact("scores", counted)
     pm = f" ± is the {spread_word(table.spread)} over seeds." if table.shows_spread else ""
-    yield f"Seeds: {ranges(table.seeds)}.{f' Where they differ, the mean stands there.{pm}' if varies else ''}"
-    yield f"Data: {', '.join(there)}." if there else ""
+    means = f" Where they differ, the mean stands there.{pm}" if varies else ""
+    yield Fact("seeds", f"Seeds: {ranges(table.seeds)}.{means}")
+    yield from facts("data", f"Data: {', '.join(there)}." if there else "")
     if missing:
         counts = command("run", f" {table.command}", public_folder(results))
-        yield f"Not counted yet: {missing}. `{counts}` counts what the datasets hold."
-    yield from table.notes
+        yield Fact("missing", f"Not counted yet: {missing}. `{counts}` counts what the datasets hold.")
+    yield from facts("note", *table.notes)
 
 
 def _counted(dataset: ToCount, store: Store) -> list[Counts]:
-    """What is stored of a dataset for each seed; empty where one is missing."""
+    """Stored counts of a dataset for each seed; empty if one is missing."""
     counts = [read_counts(store.root, run) for run in dataset.federations]
     found = [one for one in counts if one is not None]
     return found if len(found) == len(counts) else []

@@ -1,4 +1,4 @@
-"""Who holds what in one federation: as plain numbers, and as a table of clients and classes with what is to be said."""
+"""Rows and classes of each client of a federation: as numbers, in summary, and as a table."""
 
 from __future__ import annotations
 
@@ -33,8 +33,45 @@ _UNLIMITED = 10**6
 """Characters of a line."""
 
 
+class Numbers(NamedTuple):
+    """The least, the median and the greatest of some numbers."""
+
+    least: float
+    median: float
+    most: float
+
+    def of(self, noun: str) -> str:
+        """`5 images`, or `5 to 90 images, median 60`."""
+        if self.least == self.most:
+            return f"{self.least:g} {noun}"
+        return f"{self.least:g} to {self.most:g} {noun}, median {self.median:g}"
+
+
+@dataclass(frozen=True)
+class FederationSummary:
+    """A federation with a seed, built from its data, and the network in it.
+
+    `support`, `query`: images of the training clients; `held_out`: support images of the others (None: there are none).
+    `kinds`: how many classes a client's support images are of. `test`: images that the global model is scored on.
+    `shared`: images that several clients hold. `parameters`: of the network as the method trains it; None if it cannot
+    be built here. `warnings`: that files of the dataset are not the official ones.
+    """
+
+    seed: int
+    hash: str
+    support: Numbers
+    query: Numbers
+    held_out: Numbers | None
+    kinds: Numbers
+    classes: int
+    test: int
+    shared: int
+    parameters: int | None
+    warnings: tuple[str, ...]
+
+
 class Overlaps(NamedTuple):
-    """How many rows several clients adapt on; one adapts and another is scored on; several are scored on."""
+    """Numbers of rows that several clients adapt on; one adapts and another is scored on; several are scored on."""
 
     support: int
     leaked: int
@@ -53,7 +90,7 @@ class Overlaps(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """What the clients of a federation have.
+    """Rows of the clients of a federation.
 
     Attributes:
         title: Suite, column, profile and seed.
@@ -86,17 +123,17 @@ class Holdings:
 
     @property
     def clients(self) -> int:
-        """How many there are."""
+        """Number of clients."""
         return len(self.support)
 
     @property
     def classes(self) -> int:
-        """How many there are."""
+        """Number of classes."""
         return int(self.support.shape[1])
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
-        """What is to be said beside the table."""
+        """Sentences beside the table."""
         held_out = np.flatnonzero(~self.training).tolist()
         who = f"{len(held_out)} held out: {ranges(held_out)}" if held_out else "nobody held out"
         kinds = [f"kinds {_spread(self.kinds)}"] if self.kinds is not None else []
@@ -114,13 +151,13 @@ class Holdings:
             f"Content: data {self.hash}, split {self.split}.",
         )
 
-    def shown(self, *, query: bool = False, every: bool = False) -> Shown:
+    def shown(self, *, query: bool = False, every: bool = False) -> HoldingsTable:
         """As a table; `query`: of the rows that clients are scored on. `every`: each client, however many there are."""
-        return Shown(self, query, every)
+        return HoldingsTable(self, query, every)
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class HoldingsTable:
     """Holdings as a table, for rich's consoles and as text."""
 
     of: Holdings
@@ -171,7 +208,7 @@ class Shown:
         return captured.get().rstrip("\n")
 
     def _clients(self) -> Sequence[int | None]:
-        """Those to show; None where some are left out."""
+        """Clients to show; None where some are left out."""
         n = self.of.clients
         if self.every or n <= MOST:
             return range(n)
@@ -183,7 +220,7 @@ def _name(of: Holdings, client: int) -> str:
 
 
 def _most(numbers: Ints, often: int) -> list[str]:
-    """How many classes there are, and so many of those with most rows."""
+    """Number of classes, and this number of those with most rows."""
     order = np.argsort(-numbers, kind="stable")[: int((numbers > 0).sum())]
     if len(order) > often and len(set(numbers[order].tolist())) == 1:
         return [str(len(order)), f"{numbers[order[0]]} of each"]

@@ -16,8 +16,6 @@ from pflbench.report.text import View, views
 from pflbench.suite.cells import ColumnHead
 
 NEEDS = r"% Needs \usepackage{booktabs,graphicx} in the preamble."
-CAPTION = "Seeds:"
-"""How the line of the footer begins that stands in the caption. All others are comments."""
 EMPTY = r"$\cdot$"
 """A cell without a number."""
 
@@ -32,7 +30,7 @@ _COMMANDS = {
 }
 _MARKS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327"
 _ACCENTS = dict(zip(_MARKS, "`'^~=u.\"rHvc", strict=True))
-"""What LaTeX calls the accents that Unicode combines letters with."""
+"""LaTeX's commands for Unicode's combining accents."""
 _GREEK = dict(
     zip(
         "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
@@ -65,7 +63,7 @@ def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = 
     """
     table = filled(table) if any(table.shown) else table
     unit = f" {table.unit}." if table.unit else ""
-    seeds = [line for line in table.footer if line.startswith(CAPTION)]
+    seeds = table.texts("seeds")
     above = [f"{table.title}.{unit}", *seeds] if caption is None else [caption]
     grids = [_grid(table, view) for view in views(table)]
     notes = _comments(table.footer if bare or caption is not None else (n for n in table.footer if n not in seeds))
@@ -78,7 +76,7 @@ def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = 
 
 
 def latex_appendix(table: Table, of: appendix.Appendix) -> list[str]:
-    """What follows a table, in lines: an empty one, its notes as comments, and a table of its own."""
+    """Lines of an appendix: an empty one, its notes as comments, and a table of its own."""
     title = of.title[0].lower() + of.title[1:]
     listed = [_listed(of)] if of.lines else []
     return ["", *_comments(of.notes), *_float([f"{table.title}: {title}."], f"{_label(table)}-{of.label}", listed)]
@@ -178,7 +176,7 @@ def _float(caption: Sequence[str], label: str, grids: Sequence[Grid]) -> Iterato
 
 
 def paged(grids: Sequence[Grid], above: float) -> list[list[Grid]]:
-    """What stands in each float; `above`: lines of the first one's caption."""
+    """Grids of each float; `above`: lines of the first one's caption."""
     found, left, waiting = list[list[Grid]]([[]]), _PAGE - above, list(grids)
     while waiting:
         grid = waiting.pop(0)

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from pflbench.commands import public_folder
-from pflbench.report.beside import compared, protocol_of
-from pflbench.report.cells import Read, read, settle, value
+from pflbench.report import provenance, table_facts
+from pflbench.report.cells import SeedScores, fill_cell, read_seeds, settle
 from pflbench.report.compact import rows_of
+from pflbench.report.extra_rows import extra
+from pflbench.report.facts import Fact, facts
 from pflbench.report.fairness import fairness
-from pflbench.report.footer import footer
-from pflbench.report.lacking import lacking
-from pflbench.report.present import extra
+from pflbench.report.provenance import ShownRun, differing_versions, mixtures, outdated, shown_runs
 from pflbench.report.reading import Shelf
+from pflbench.report.rivals import held_against, suite_beside, with_other_suite
 from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
+from pflbench.report.text import grouped
 from pflbench.report.trials import cautions
-from pflbench.report.used import Used, runs_used
 from pflbench.report.verdict import MARGIN
-from pflbench.report.versions import apart, mixtures, outdated
-from pflbench.report.versus import held_against
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import Askers, askers
@@ -31,7 +30,7 @@ from pflbench.suite.cells import Cell, ColumnHead, Derived, Expansion, ReadAs, R
 
 V = TypeVar("V")
 _READ: dict[ReadAs, str] = {"last": "", "last-10": " [last ten scored rounds]", "best": " [best round: optimistic]"}
-"""What the title says of the rounds that a table is read in."""
+"""Suffix of the title for the rounds that a table is read in."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Filled:
         found: What was read of each cell.
         grid: The numbers.
         guests: Titles of the extra rows, by id.
-        used: The stored runs behind the cells.
+        runs: The stored runs behind the cells.
         mixed: Lines on the columns that mix data or versions, by the column's id.
         spare: Finished runs with the settings of this table that it does not show.
         older: Sentences on runs of other versions of data and networks.
@@ -56,10 +55,10 @@ class Filled:
 
     table: Expansion
     cells: Mapping[tuple[str, str], Cell]
-    found: Mapping[tuple[str, str], list[Read]]
+    found: Mapping[tuple[str, str], list[SeedScores]]
     grid: Grid
     guests: dict[str, str]
-    used: Sequence[Used]
+    runs: Sequence[ShownRun]
     mixed: Mapping[str, str]
     spare: Sequence[RunSpec]
     older: Sequence[str]
@@ -70,13 +69,13 @@ class Filled:
 
     @property
     def fairness(self) -> dict[tuple[str, str], Fairness]:
-        """How the cells are spread over their clients, where these were scored one by one."""
+        """Spread of the cells over their clients, where these were scored one by one."""
         each = {place: fairness(done, self.cells[place].reading) for place, done in self.found.items()}
         return {place: one for place, one in each.items() if one is not None}
 
     @property
     def names(self) -> set[str]:
-        """What its rows can be asked for by: their ids, and the methods of their runs."""
+        """Names that select its rows: their ids, and the methods of their runs."""
         derived = {one.id for one in self.table.derived if one.axis == "rows"}
         return {row for row, _ in self.grid} | {value.method for value in self.grid.values()} | derived
 
@@ -99,7 +98,7 @@ class Filled:
             found=_of_rows(self.found, rows),
             grid=_of_rows(self.grid, rows),
             guests=guests,
-            used=[one for one in self.used if one.row in titles],
+            runs=[one for one in self.runs if one.row in titles],
             mixed={column: line for column, line in self.mixed.items() if column in there},
             spare=[run for run in self.spare if run.method.name in trained],
             older=_left_over(table, [], self.shelf)[1],
@@ -142,7 +141,7 @@ def _with_sides(table: Expansion, rows: Collection[str]) -> set[str]:
 
 
 def _of_rows(some: Mapping[tuple[str, str], V], rows: Collection[str]) -> dict[tuple[str, str], V]:
-    """What stands in the places of these rows, by their ids."""
+    """Values in the places of these rows, by their ids."""
     return {place: one for place, one in some.items() if place[0] in rows}
 
 
@@ -174,10 +173,10 @@ def fill(
     table = replace(table, cells=tuple(cell.read(read_as) for cell in table.cells if cell.has_scores))
     cells = table.places | {table.place(cell): cell.read(read_as) for cell in beside.cells}
     shelf.fetch(run for cell in cells.values() for run in cell.needed)
-    found = {place: read(cell, shelf) for place, cell in cells.items()}
+    found = {place: read_seeds(cell, shelf) for place, cell in cells.items()}
     # After the reading: only then are damaged files known.
     guests = {cell.row.id: cell.row.title for cell in beside.cells}
-    used = runs_used(cells, {row.id: row.title for row in table.rows} | guests, shelf.stored)
+    used = shown_runs(cells, {row.id: row.title for row in table.rows} | guests, shelf.stored)
     mixed = mixtures(table, used)
     grid = _grid(table, cells, found, mixed, shelf)
     return Filled(
@@ -193,7 +192,7 @@ def fill(
         beside.notes,
         shelf,
         read_as,
-        other=protocol_of(table),
+        other=suite_beside(table),
     )
 
 
@@ -201,14 +200,14 @@ def reread(of: Filled, read_as: ReadAs) -> Filled:
     """The table in other rounds. A cell of whose scores the same are read has in `found` what it had."""
     table = replace(of.table, cells=tuple(cell.read(read_as) for cell in of.table.cells))
     cells = {place: cell.read(read_as) for place, cell in of.cells.items()}
-    found = {place: _same_or_new(of.found[place], read(cell, of.shelf)) for place, cell in cells.items()}
+    found = {place: _same_or_new(of.found[place], read_seeds(cell, of.shelf)) for place, cell in cells.items()}
     return replace(
         of, table=table, cells=cells, found=found, grid=_grid(table, cells, found, of.mixed, of.shelf), read_as=read_as
     )
 
 
-def _same_or_new(before: list[Read], now: list[Read]) -> list[Read]:
-    """Those of before, which know already what was made of them, if they are what is read now."""
+def _same_or_new(before: list[SeedScores], now: list[SeedScores]) -> list[SeedScores]:
+    """Scores of before, with what was computed of them, if the same are read now."""
     unchosen = all(one.on_test is None for one in before)
     alike = [(one.runs, one.moments) for one in before] == [(one.runs, one.moments) for one in now]
     return before if unchosen and alike else now
@@ -217,13 +216,14 @@ def _same_or_new(before: list[Read], now: list[Read]) -> list[Read]:
 def _grid(
     table: Expansion,
     cells: Mapping[tuple[str, str], Cell],
-    found: Mapping[tuple[str, str], list[Read]],
+    found: Mapping[tuple[str, str], list[SeedScores]],
     mixed: Mapping[str, str],
     shelf: Shelf,
 ) -> Grid:
     """The numbers of the cells; `mixed`: of which columns they cannot be compared."""
     grid: Grid = {
-        place: value(cell, found[place], shelf, table, mixed=cell.column.id in mixed) for place, cell in cells.items()
+        place: fill_cell(cell, found[place], shelf, table, mixed=cell.column.id in mixed)
+        for place, cell in cells.items()
     }
     if table.layout.bold == "best-per-column":
         _mark_best(grid, table)
@@ -243,25 +243,16 @@ def finished(
             rivals are those of the whole table.
     """
     against = of.against(versus) if versus else None
-    grid, told = compared(of.table, of.other, of.grid, of.shelf, of.read_as)
+    grid, told = with_other_suite(of.table, of.other, of.grid, of.shelf, of.read_as)
     columns, differences = derive(of.table, list(of.guests), grid)
     named = {row.id: row.title for row in of.table.rows}
     named |= {one.id: one.title for one in of.table.derived if one.axis == "rows"}
-    every = [_rows(titles, of.used, grid | differences, columns) for titles in (named, of.guests)]
+    every = [_rows(titles, of.runs, grid | differences, columns) for titles in (named, of.guests)]
     rows, extra = rows_of(every[0], every[1], methods)
+    of = replace(of, grid=grid)
     if methods:
-        of = replace(of, grid=grid).only({row.id for row in (*rows, *extra)}, methods)
-        grid = of.grid
-    table, guests = of.table, of.guests
-    named = {row.id: row.title for row in table.rows}
-    told_of = public_folder(of.shelf.root)
-    mixed = list(of.mixed.values())
-    lines, warnings, summary = footer(
-        table, grid, named | guests, of.used, mixed, of.spare, [*of.older, *of.notes.values()], told_of
-    )
-    public = lacking(table, grid, told_of, of.shelf.failed)
-    filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
-    done = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}
+        of = of.only({row.id for row in (*rows, *extra)}, methods)
+    table = of.table
     return Table(
         suite=table.suite,
         title=table.heading + _READ[of.read_as],
@@ -271,16 +262,61 @@ def finished(
         extra=extra,
         decimals=table.layout.decimals,
         blocks=table.layout.blocks == "group",
-        footer=(*lines, *cautions(table.cells, done, of.shelf), *([public] if public else []), *told),
-        warnings=(*warnings, *told),
-        summary=summary,
-        lacking=lacking(table, grid, of.shelf.root, of.shelf.failed),
+        facts=(*_facts(of), *facts("scores", *told, severity="warning")),
+        missing=table_facts.missing_runs(table, of.grid, of.shelf.root, of.shelf.failed),
         comparable=not table.shortfall.runs,
         read_as=of.read_as,
         versus=against,
         fairness=of.fairness if over_clients else None,
         beside=bool(told),
     )
+
+
+def _facts(of: Filled) -> Iterator[Fact]:
+    """Everything to be said of a table, in the order of its footer."""
+    table, grid, runs, results = of.table, of.grid, of.runs, public_folder(of.shelf.root)
+    titles = {row.id: row.title for row in table.rows} | of.guests
+    done = list({one.stored.spec.id: one.stored for one in runs if one.done}.values())
+    stages = grouped((value.stage, titles[row]) for (row, _), value in grid.items())
+    alike = len(stages) == 1 or table.stages  # or stages head the columns
+    precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
+    yield from facts("mixed", *of.mixed.values(), severity="warning")
+    yield from facts("failed", *provenance.failures(runs), severity="warning")
+    yield from facts("shortfall", table_facts.shortfall_text(table), severity="warning")
+    warning, gaps = table_facts.other_rounds(table, grid)
+    yield from facts("rounds", warning, severity="warning")
+    yield from facts("protocol", f"{table_facts.paper_line(table)} Protocol: {table.protocol}.")
+    yield from facts("departures", table_facts.departure_count(table, results))
+    yield from facts("scores", table_facts.scored_models(table.cells, None if alike else stages))
+    yield from facts(
+        "seeds", table_facts.seed_line(table.cells, grid.values(), table.spread if table.shows_spread else None)
+    )
+    yield from facts("scores", table_facts.unlike_seeds(table, grid), severity="warning")
+    yield from facts(
+        "scores",
+        table_facts.scored_clients(table),
+        table_facts.unweighted_means(table, grid),
+        table_facts.left_out(table, grid),
+    )
+    yield from facts(
+        "rounds", table_facts.rounds_trained(table), table_facts.chains(table), *gaps, *table_facts.recent(table, grid)
+    )
+    yield from facts("scores", *table_facts.choices(table), *table_facts.chosen_on_test(table, grid))
+    yield from facts("sources", *table_facts.unprinted(grid, titles))
+    yield from facts("scores", *table_facts.differences(table), table_facts.by_chance(grid))
+    yield from facts("runs", f"Precision: {precision}." if precision else "")
+    yield from facts("progress", provenance.progress(table.cells, runs), provenance.packaged(runs))
+    yield from facts("runs", provenance.environments(done))
+    yield from facts("runs", *provenance.doubtful_runs(table, runs, done), severity="warning")
+    yield from facts("data", provenance.shared_images(done), provenance.data_hashes(table, runs))
+    yield from facts("runs", *provenance.spare(table.cells, runs, of.spare))
+    yield from facts("runs", *(provenance.cost_lines(runs) if table.layout.costs else []))
+    yield from facts("note", *table.notes)
+    yield from facts("runs", *of.older, *of.notes.values(), severity="warning")
+    filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
+    there = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}
+    yield from facts("sources", *cautions(table.cells, there, of.shelf))
+    yield from facts("missing", table_facts.missing_runs(table, grid, results, of.shelf.failed))
 
 
 def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tuple[list[RunSpec], list[str]]:
@@ -290,7 +326,7 @@ def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tupl
     """
     asked = [run for cell in table.cells for run in cell.needed]
     done = {id: stored.spec for id, stored in shelf.stored.items() if stored.failure is None}
-    others = [run for run, what in apart(asked, done.values()) if not what]
+    others = [run for run, what in differing_versions(asked, done.values()) if not what]
     return [*(run for run in spare if run.id in done), *others], outdated(asked, done.values())
 
 
@@ -312,7 +348,7 @@ def _mark_best(grid: Grid, table: Expansion) -> None:
 
 def _rows(
     titles: Mapping[str, str],
-    used: Sequence[Used],
+    used: Sequence[ShownRun],
     grid: Grid,
     columns: Sequence[ColumnHead],
 ) -> tuple[Row, ...]:

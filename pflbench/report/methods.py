@@ -1,4 +1,4 @@
-"""What a method is: its paper, what it departs in, its hyperparameters and its stages, read without importing it."""
+"""Descriptions of methods: paper, departures, hyperparameters and stages, read from the source without importing it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Departures(NamedTuple):
     items: tuple[str, ...]
 
 
-class Said(NamedTuple):
-    """What a method is, in a line, and in what it departs from its paper."""
+class Docstring(NamedTuple):
+    """First line of a method's docstring, and its departures from its paper."""
 
     head: str
     departures: tuple[Departures, ...]
@@ -41,8 +41,8 @@ class Hyperparameter:
 
 
 @dataclass(frozen=True)
-class Described:
-    """A method, described.
+class MethodDescription:
+    """Description of a method, from its source.
 
     Attributes:
         info: Its entry in the catalog.
@@ -61,14 +61,14 @@ class Described:
     stages: tuple[str, ...]
 
 
-def described(name: str) -> Described:
+def describe_method(name: str) -> MethodDescription:
     """The method behind an id, `path/to/file.py:Class` or `module:Class`. Raises `UsageError` if it is unknown."""
     info = describe(name)
     text = _docstrings(syntax(source_file(info.reference)), split_reference(info.reference)[1])
-    return Described(
+    return MethodDescription(
         info=info,
         citation=" ".join(text.split("\n\n")[0].split()),
-        departures=tuple(departures(text)),
+        departures=tuple(departures_in(text)),
         special_cases=_special_cases(text),
         hyperparameters=tuple(_hyperparameter(key, field) for key, field in info.fields.items()),
         stages=tuple(_stages(info)),
@@ -97,8 +97,8 @@ def _stages(info: MethodInfo) -> list[str]:
     ]
 
 
-def of_method(name: str) -> Said | None:
-    """What the docstring of a method says, by its id; None if its source cannot be found."""
+def of_method(name: str) -> Docstring | None:
+    """Docstring of a method, by its id; None if its source cannot be found."""
     try:
         reference = locate("methods", name)
         text = source_file(reference).read_text(encoding="utf-8")
@@ -107,24 +107,24 @@ def of_method(name: str) -> Said | None:
     return of_source(text, split_reference(reference)[1])
 
 
-def of_source(text: str, name: str) -> Said | None:
-    """What the docstrings of a module and of its class of this name say; None if it is no Python."""
+def of_source(text: str, name: str) -> Docstring | None:
+    """Docstrings of a module and of its class of this name; None if it is no Python."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deeply
         return None
     text = _docstrings(tree, name)
-    return Said(text.partition("\n")[0], tuple(departures(text)))
+    return Docstring(text.partition("\n")[0], tuple(departures_in(text)))
 
 
 def _docstrings(tree: ast.Module, name: str) -> str:
-    """Those of a module and of its class of this name, one below the other; empty if there are none."""
+    """Texts of the docstrings of a module and of its class of this name; empty if there are none."""
     own = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
     nodes: list[ast.Module | ast.ClassDef] = [tree, *own]
     return "\n\n".join(doc for node in nodes if (doc := ast.get_docstring(node)))
 
 
-def departures(doc: str) -> list[Departures]:
+def departures_in(doc: str) -> list[Departures]:
     """The departures that a docstring lists: under lines that begin so, numbered or as one sentence."""
     found: list[tuple[str, list[str]]] = []
     listed = False  # whether the lines still belong to a list

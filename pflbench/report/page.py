@@ -9,17 +9,16 @@ from pflbench.commands import public_folder
 from pflbench.names import BUILT_IN
 from pflbench.report.citing import cited
 from pflbench.report.compact import check_known
-from pflbench.report.explaining import hyperparameters, method_of, shared_settings
+from pflbench.report.explain import hyperparameters, method_of, shared_settings
 from pflbench.report.html.copies import copies
-from pflbench.report.html.data import Sheet, Told, numbered
-from pflbench.report.html.methods import Described
-from pflbench.report.html.render import page as rendered
+from pflbench.report.html.data import CellSources, Sheet, with_numbers
+from pflbench.report.html.render import render_page as rendered
 from pflbench.report.layout import Filled, fill, finished, reread
-from pflbench.report.methods import described
+from pflbench.report.methods import MethodDescription, describe_method
 from pflbench.report.reading import Shelf
+from pflbench.report.rivals import rival_row
 from pflbench.report.table import Versus
-from pflbench.report.tables import asked_for, counted_rows, names
-from pflbench.report.versus import rival
+from pflbench.report.tables import asked_for, counted_rows, names_of_rows
 from pflbench.selection import Selection, selection
 from pflbench.store import Store
 from pflbench.store.asked import Askers, askers
@@ -30,7 +29,7 @@ from pflbench.suite.own import Own
 READINGS: tuple[ReadAs, ...] = ("last", "last-10", "best")
 
 
-def page(
+def tables_page(
     part: Selection,
     store: Store,
     own: Own,
@@ -57,10 +56,10 @@ def page(
     ]
     sheets += [_sheet(one, part, shelf, asked) for one in found.shown]
     fills = [sheet.fills["last"] for sheet in sheets if sheet.fills]
-    check_known(part.methods, names(found.counted.values(), fills))
-    kept = numbered([sheet for sheet in sheets if sheet.has_rows])
+    check_known(part.methods, names_of_rows(found.counted.values(), fills))
+    kept = with_numbers([sheet for sheet in sheets if sheet.has_rows])
     rivals = {
-        sheet.key: rival(filled.table, versus) for sheet in kept if versus and (filled := sheet.fills.get("last"))
+        sheet.key: rival_row(filled.table, versus) for sheet in kept if versus and (filled := sheet.fills.get("last"))
     }
     return rendered(
         kept,
@@ -72,26 +71,16 @@ def page(
     )
 
 
-def _methods(sheets: Sequence[Sheet]) -> dict[str, Described]:
-    """What is known of the methods that come with pflbench, of those that these tables show."""
+def _methods(sheets: Sequence[Sheet]) -> dict[str, MethodDescription]:
+    """Descriptions of the built-in methods that these tables show."""
     names = {value.method for sheet in sheets for *_, value in sheet.table.shown}
-    found = {}
-    for name in sorted(names & BUILT_IN["methods"].keys()):
-        one = described(name)
-        found[name] = Described(
-            doc=one.info.doc,
-            citation=one.citation,
-            departures=one.departures,
-            special=one.special_cases,
-            hyper=[(h.name, h.default, h.allowed, h.meaning) for h in one.hyperparameters],
-        )
-    return found
+    return {name: describe_method(name) for name in sorted(names & BUILT_IN["methods"].keys())}
 
 
 def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sheet:
     last = fill(table, shelf, asked, methods=part.methods)
     fills: dict[ReadAs, Filled] = {"last": last}
-    if several(last):
+    if scored_often(last):
         fills |= {one: reread(last, one) for one in READINGS[1:]}
     return Sheet(
         tables={one: finished(filled, methods=part.methods) for one, filled in fills.items()},
@@ -106,15 +95,15 @@ def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sh
     )
 
 
-def _told(filled: Filled) -> dict[tuple[str, str], Told]:
-    """What the suite says of each cell that has a run. Its departures hold for the whole protocol alone."""
-    table, found = filled.table, dict[tuple[str, str], Told]()
+def _told(filled: Filled) -> dict[tuple[str, str], CellSources]:
+    """Values and departures of each cell that has a run. Departures hold for the whole protocol alone."""
+    table, found = filled.table, dict[tuple[str, str], CellSources]()
     for place, cell in filled.cells.items():
         if filled.grid[place].there:
             method = method_of(cell, filled.shelf, table.locations)
             given = (*hyperparameters(cell, method), *shared_settings(cell, method))
             whole = table.profile == "paper" and place in table.places
-            found[place] = Told([one[:3] for one in given], table.departures_of(cell) if whole else [])
+            found[place] = CellSources([one[:3] for one in given], table.departures_of(cell) if whole else [])
     return found
 
 
@@ -126,13 +115,13 @@ def _rivals(filled: Filled) -> dict[str, Versus]:
 
 
 def _called(table: Expansion) -> str:
-    """How the command line names its suite; of a file of one's own without its folder, which is nobody's business."""
+    """Name of its suite on the command line; a user's file without its folder, which stays private."""
     name = table.part.suites[0]
     return Path(name).name if name.endswith(".toml") else name
 
 
-def several(filled: Filled) -> bool:
-    """Whether a run of the table was scored in several rounds at its cell's stage, so that readings differ."""
+def scored_often(filled: Filled) -> bool:
+    """True if a run was scored in several rounds at its cell's stage, so that the choice of rounds matters."""
     return any(
         len(scores_of(one.result.scores).at(filled.cells[place].stage)) > 1
         for place, done in filled.found.items()

@@ -1,4 +1,4 @@
-"""Which columns rows are ranked over: independent ones, and those that the most rows have in full."""
+"""Columns that rows are ranked over: independent ones, and those that the most rows have in full."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Ranking:
 C = TypeVar("C", bound=Ranking)
 
 
-class Shared(NamedTuple):
+class InCommon(NamedTuple):
     """Columns, and the rows that all of them have in full."""
 
     columns: int
@@ -66,23 +66,23 @@ def independent(columns: Sequence[C]) -> list[C]:
     return sorted(found, key=by_fill.index)
 
 
-def shared(columns: Sequence[Ranking]) -> list[Shared]:
+def rows_in_common(columns: Sequence[Ranking]) -> list[InCommon]:
     """For the first, the first two, … of these columns the rows that have all of them."""
-    found: list[Shared] = []
+    found: list[InCommon] = []
     for n, column in enumerate(columns, 1):
         rows = frozenset(column.whole)
-        found.append(Shared(n, found[-1].rows & rows if found else rows))
+        found.append(InCommon(n, found[-1].rows & rows if found else rows))
     return found
 
 
-def chosen(columns: Sequence[C], fewest: int = 2, rows: int = 2, *, led: bool = False) -> list[C]:
+def choose_columns(columns: Sequence[C], fewest: int = 2, rows: int = 2, *, led: bool = False) -> list[C]:
     """The independent columns to rank over: at least `fewest`, such that rows times columns are the most.
 
     Empty where fewer columns share so many rows. `led`: each column's leading row must be one of them.
     """
     fullest = independent([one for one in columns if not led or one.leaders <= one.whole.keys()])
-    fit = [one for one in shared(fullest) if one.columns >= fewest and len(one.rows) >= rows]
+    fit = [one for one in rows_in_common(fullest) if one.columns >= fewest and len(one.rows) >= rows]
     if led:
         fit = [one for one in fit if all(column.leaders <= one.rows for column in fullest[: one.columns])]
-    best = max(fit, key=lambda one: (one.columns * len(one.rows), one.columns), default=Shared(0, frozenset()))
+    best = max(fit, key=lambda one: (one.columns * len(one.rows), one.columns), default=InCommon(0, frozenset()))
     return fullest[: best.columns]

@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 Made = TypeVar("Made")
 
 WINDOW = 10
-"""So many of the last scored rounds are averaged where more than the last one is read."""
+"""Number of last scored rounds that are averaged where more than the last one is read."""
 
 EVERYBODY = -1
 """The client of a score on the federation's test rows."""
@@ -104,7 +104,7 @@ def _missing(found: Moment, steps: Sequence[int]) -> int | None:
 
 
 def averaged(result: RunResult, reading: Reading) -> frozenset[tuple[int, int, int]]:
-    """Which of the scores at the reading's stage a cell averages: (round, step, client). Raises as `scored` does."""
+    """Scores at the reading's stage that a cell averages: (round, step, client). Raises as `scored` does."""
     found = set()
     for one in scored(result, reading):
         few = smallest(one.clients, reading, result)
@@ -127,7 +127,7 @@ def _walk(result: RunResult, reading: Reading) -> dict[int, float]:
 
 
 def _after_each(result: RunResult, reading: Reading) -> list[Scored]:
-    """What `after` says of every round; of rounds that score the same clients and steps, these are looked up once."""
+    """Scores of `after` for every round; rounds of the same clients and steps are looked up once."""
     found: list[Scored] = []
     before = _NOTHING
     for round, moment in scores_of(result.scores).at(reading.stage).items():
@@ -174,14 +174,14 @@ def by_client(rounds: Sequence[Scored]) -> Scored:
 
 
 def concerned(run: RunSpec) -> int:
-    """How many clients a run scores, if each of them has something to score."""
+    """Number of clients that a run scores, if each of them has something to score."""
     numbers = {"held-out": run.clients - run.training_clients, "training": run.training_clients, "all": run.clients}
     number = numbers[run.scoring.clients]
     return min(number, run.scoring.first or number)
 
 
 def support(run: RunResult, clients: Sequence[int], reader: str) -> list[float]:
-    """How many support images these clients have. Raises `PflbenchError` if the run does not tell the `reader`."""
+    """Number of support images of these clients. Raises `PflbenchError` if the run does not tell the `reader`."""
     known = metrics_of(run.metrics).named("support", 0)
     if lacking := [client for client in clients if client not in known]:
         whose = "there are (its scores are one for all)" if lacking == [EVERYBODY] else f"client {lacking[0]} has"
@@ -259,12 +259,12 @@ class Shelf:
         self._results |= self._store.fetch_several(one for one in stored if one.failure is None)
 
     def failed(self, run: RunSpec) -> bool:
-        """Whether the run is there and failed."""
+        """True if the run is stored and failed."""
         return run.id in self.stored and self.stored[run.id].failure is not None
 
 
 def readable(store: Store, data_dir: str | Path | None = None) -> Own:
-    """Where users' code and data are looked for to read a table: on this machine, else in the stored runs' specs."""
+    """Lookup of user-supplied code and data for reading a table: on this machine, else in the stored runs' specs."""
     return Own(
         data_root(data_dir),
         stored=cache(lambda: {one.spec: one.failure is None and not one.spec.validation for one in store.list()}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import os
 import shutil
 import sys
@@ -18,8 +17,8 @@ from rich.text import Text
 from pflbench.console import Console
 from pflbench.output import plain
 from pflbench.report import appendix, text
-from pflbench.report.beside import side_by_side
 from pflbench.report.latex import latex
+from pflbench.report.rivals import side_by_side
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import View, in_csv, views
 from pflbench.suite.cells import ColumnHead
@@ -39,13 +38,13 @@ VERSUS_COLUMNS = (
     *("versus", "versus_difference", "versus_low", "versus_high", "versus_n", "versus_over"),
     *("versus_p", "versus_sign_p", "versus_star", "versus_detectable"),
 )
-"""What a rival adds to the CSV."""
+"""Columns of the CSV about a rival."""
 
 OVER_CLIENTS_COLUMNS = (
     *("clients_scored", "client_mean", "worst_tenth", "worst_tenth_low", "worst_tenth_high"),
     *("client_std", "client_std_low", "client_std_high", "smallest_tenth", "training_mean", "held_out_mean"),
 )
-"""What the spread over clients adds to the CSV."""
+"""Columns of the CSV about the spread over clients."""
 
 _PADDING = 3  # a space on either side of a column and the line between two
 
@@ -94,7 +93,7 @@ def _markdown(table: Table, compare: bool) -> str:
 
 
 def markdown_appendix(of: appendix.Appendix) -> list[str]:
-    """What follows a table, as Markdown: parts with an empty line between them."""
+    """Appendix of a table as Markdown: parts with an empty line between them."""
     fields = [list(map(text.in_pipes, line)) for line in of.lines]
     shown = _tabulated(of.header, fields, "pipe") if fields else ""
     parts = [f"#### {text.in_pipes(of.title)}", shown, "\n".join(f"- {text.in_markdown(note)}" for note in of.notes)]
@@ -155,37 +154,30 @@ def _tabulated(header: Sequence[str], body: Sequence[Sequence[str]], format: str
 
 def long_form(tables: Sequence[Table]) -> str:
     """The tables as one CSV, whose columns are those that any of them needs."""
-    return "".join(f"{','.join(filter(None, one))}\n" for one in csv_lines(tables))
+    return "".join(f"{in_csv((*line.cell, *line.versus, *line.more))}\n" for line in records(tables))
 
 
-class CsvLine(NamedTuple):
-    """A line of the CSV in parts that have a comma between them: each cell's own, a rival's, and what is optional."""
+class Record(NamedTuple):
+    """Values of a cell in the long form, in the order of its columns: its own, a rival's, and optional ones."""
 
-    cell: str
-    versus: str
-    more: str
+    cell: Sequence[object]
+    versus: Sequence[object] = ()
+    more: Sequence[object] = ()
 
 
-def csv_lines(tables: Sequence[Table]) -> Iterator[CsvLine]:
-    """The lines of the CSV, the names of its columns first; a part is empty where no table needs it."""
+def records(tables: Sequence[Table]) -> Iterator[Record]:
+    """Records of all cells; the first one has the names of the columns. A part is empty where no table needs it."""
     held = any(table.versus for table in tables)
     besides = any(table.beside for table in tables)
     read = any(table.read_as != "last" for table in tables)
     over = any(table.fairness is not None for table in tables)
-    more: Sequence[object]
-    more = (*(["read"] * read), *(BESIDE_COLUMNS * besides), *(OVER_CLIENTS_COLUMNS * over))
-    yield CsvLine(in_csv(CSV_COLUMNS), in_csv(VERSUS_COLUMNS if held else ()), in_csv(more))
+    names = (*(["read"] * read), *(BESIDE_COLUMNS * besides), *(OVER_CLIENTS_COLUMNS * over))
+    yield Record(CSV_COLUMNS, VERSUS_COLUMNS * held, names)
     for table in tables:
-        versus = versus_fields(table) if held else itertools.repeat("")
-        for (row, head, value), against in zip(table.shown, versus, strict=False):
-            more = (*([table.read_as] * read), *(_besides(value) if besides else ()))
+        for row, head, value in table.shown:
+            more: Sequence[object] = (*([table.read_as] * read), *(_besides(value) if besides else ()))
             more = (*more, *(_over_clients(table, row, head) if over else ()))
-            yield CsvLine(in_csv(_record(table, row, head, value)), against, in_csv(more))
-
-
-def versus_fields(table: Table) -> Iterator[str]:
-    """What each line of a table has in the columns on its rival."""
-    return (in_csv(_held(table, row, head)) for row, head, _ in table.shown)
+            yield Record(_record(table, row, head, value), versus_values(table, row, head) if held else (), more)
 
 
 def _besides(value: CellValue) -> Sequence[object]:
@@ -196,7 +188,7 @@ def _besides(value: CellValue) -> Sequence[object]:
 
 
 def _over_clients(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:
-    """What stands in `OVER_CLIENTS_COLUMNS`."""
+    """Values of `OVER_CLIENTS_COLUMNS`."""
     one = (table.fairness or {}).get((row.id, head.id))
     if one is None:
         return (None,) * len(OVER_CLIENTS_COLUMNS)
@@ -220,8 +212,8 @@ def _record(table: Table, row: Row, head: ColumnHead, value: CellValue) -> Seque
     )
 
 
-def _held(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:
-    """What stands in `VERSUS_COLUMNS`."""
+def versus_values(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:
+    """Values of `VERSUS_COLUMNS`."""
     if table.versus is None:
         return (None,) * len(VERSUS_COLUMNS)
     one = table.versus.cells.get((row.id, head.id))
@@ -265,8 +257,8 @@ def _terminal(table: Table, compare: bool, width: int | None, color: bool) -> st
             say("")
         for columns in _beside(table, view, width, color):
             console.print(_block(table, view, columns, color))
-    for entry in table.footer:
-        say(entry, "yellow" if entry.startswith(("†", "Failed")) else "")
+    for fact in table.facts:
+        say(fact.text, "yellow" if fact.kind in ("mixed", "failed") else "")
     for one in appendix.appendices(table, compare):
         say("")
         say(one.title, "bold")
@@ -283,7 +275,7 @@ def _terminal(table: Table, compare: bool, width: int | None, color: bool) -> st
 
 
 class _Column(NamedTuple):
-    """What stands above a column in lines, and in each of its rows, the ones outside of the suite last."""
+    """Texts of a column: the lines above it, and its cells, the rows outside of the suite last."""
 
     above: tuple[str, ...]
     cells: tuple[str, ...]

@@ -16,7 +16,7 @@ from pflbench.errors import UsageError
 from pflbench.output import requested
 from pflbench.report.cells import best_points
 from pflbench.report.reading import averaged, scored
-from pflbench.report.stored import Found, Place, placed, select
+from pflbench.report.stored import LocatedRun, Location, placed, select_runs
 from pflbench.report.text import field
 from pflbench.result import RunResult
 from pflbench.selection import Wanted
@@ -27,11 +27,11 @@ PLACE = ("suite", "profile", "row", "column")
 _DROPPED = ("run_id", "spec")  # the id stands in front, and leads to the whole spec
 ScoreKey = tuple[int, int, int]
 """Round, step and client of a score."""
-_Line = tuple[int, Place | None, bool]
+_Line = tuple[int, Location | None, bool]
 """A line to write: the number of the score, where it stands (None: in no suite), and whether the table reads it."""
 
 
-def scores(store: Store, wanted: Wanted) -> Iterator[pa.Table]:
+def score_tables(store: Store, wanted: Wanted) -> Iterator[pa.Table]:
     """The scores of finished runs: a table for each run, all with the same columns.
 
     The columns are `suite`, `profile`, `row`, `column` (empty for a run that no suite asks for), `run` (its id),
@@ -46,14 +46,14 @@ def scores(store: Store, wanted: Wanted) -> Iterator[pa.Table]:
         UsageError: A name is unknown, or there is no such run.
     """
     trials = bool(wanted.trials)
-    found = select(store, replace(wanted, trials=trials, failed=False))
+    found = select_runs(store, replace(wanted, trials=trials, failed=False))
     found = [one for one in found if trials or not one.run.spec.validation]
     if not found:
         raise UsageError(f"No finished run in {str(store.root)!r} is what is asked for.")
     return _tables(store, found if wanted.suites else placed(found, store), once=not wanted.suites)
 
 
-def write(tables: Iterable[pa.Table], path: Path) -> int:
+def write_tables(tables: Iterable[pa.Table], path: Path) -> int:
     """Write tables of equal columns below each other as CSV or Parquet, by the file's ending; how many lines they have.
 
     The file appears whole or not at all.
@@ -92,7 +92,7 @@ def _as_fields(table: pa.Table) -> pa.Table:
     return table
 
 
-def _tables(store: Store, found: Iterable[Found], *, once: bool) -> Iterator[pa.Table]:
+def _tables(store: Store, found: Iterable[LocatedRun], *, once: bool) -> Iterator[pa.Table]:
     readings = _Readings(store)
     for one in found:
         try:
@@ -102,7 +102,7 @@ def _tables(store: Store, found: Iterable[Found], *, once: bool) -> Iterator[pa.
         yield _table(result, one.places, readings, once=once)
 
 
-def _table(result: RunResult, places: Sequence[Place], readings: _Readings, *, once: bool) -> pa.Table:
+def _table(result: RunResult, places: Sequence[Location], readings: _Readings, *, once: bool) -> pa.Table:
     """A run's scores, those of each stage once for each of its places there (`once`: for the first of them)."""
     suites = [[place for place in places if place.suite == suite] for suite in dict.fromkeys(p.suite for p in places)]
     entries = [entry for mine in (suites or [[]]) for entry in _entries(result, mine, readings, once)]
@@ -118,11 +118,11 @@ def _table(result: RunResult, places: Sequence[Place], readings: _Readings, *, o
     return pa.table(front | {name: found[name] for name in found.column_names})
 
 
-def _entries(result: RunResult, places: Sequence[Place], readings: _Readings, once: bool) -> Iterator[_Line]:
+def _entries(result: RunResult, places: Sequence[Location], readings: _Readings, once: bool) -> Iterator[_Line]:
     """The lines of a run in one suite, where it stands at these places."""
     for stage in dict.fromkeys(score.stage for score in result.scores):
         scores = {n: (s.round, s.step, s.client) for n, s in enumerate(result.scores) if s.stage == stage}
-        here: list[Place | None] = [place for place in places if place.cell.stage == stage]
+        here: list[Location | None] = [place for place in places if place.cell.stage == stage]
         for place in here[: 1 if once else None] or [None]:
             read = readings.lines(result, place) if place is not None and place.shown else frozenset()
             where = place or next(iter(places), None)  # a stage that no row shows belongs to the first row all the same
@@ -132,13 +132,13 @@ def _entries(result: RunResult, places: Sequence[Place], readings: _Readings, on
 
 
 class _Readings:
-    """Which of a run's scores a cell averages. Choices of clients from a grid are computed once."""
+    """Scores of a run that a cell averages. Choices of clients from a grid are computed once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._chosen: dict[tuple[tuple[str, ...], Reading, int], dict[int, str]] = {}
 
-    def lines(self, result: RunResult, place: Place) -> frozenset[ScoreKey]:
+    def lines(self, result: RunResult, place: Location) -> frozenset[ScoreKey]:
         """(round, step, client) of the scores of a run that are averaged at a place, where its stage is read."""
         cell, seed = place.cell, result.spec.seed
         found = averaged(result, cell.reading)

@@ -1,4 +1,4 @@
-"""What differences mean: intervals and tests over seeds, all in the units of what they are given.
+"""Intervals and tests of differences over seeds, all in the units of the values.
 
 Runs of one seed share federation, initial model, cohorts and minibatches, so methods are compared seed by seed
 (paired). `scipy.special` has the distributions; it is imported where it is needed, since most tables need none of it.
@@ -37,7 +37,7 @@ class Interval(NamedTuple):
         return Interval(self.low - by, self.high + by)
 
     def __contains__(self, value: object) -> bool:
-        """Whether it holds a number, its ends included."""
+        """True if it holds a number, its ends included."""
         return isinstance(value, int | float) and self.low <= value <= self.high
 
 
@@ -84,7 +84,7 @@ def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval | Non
 
 
 def paired(differences: npt.ArrayLike, tested: bool = True) -> Paired:
-    """What the differences of two methods over their shared seeds say. Raises `ValueError` for none.
+    """Statistics of the differences of two methods over their shared seeds. Raises `ValueError` for none.
 
     `tested`: whether the sign-flip test is made and the detectable difference sought, which take long.
     """
@@ -148,7 +148,8 @@ def smallest_detectable(sd: float | None, n: int, power: float = POWER, level: f
 
 @cache
 def _shift(n: int, power: float, level: float) -> float:
-    """How many standard errors of n values a mean must be off 0 for a two-sided t-test to find it with this power."""
+    """Distance of a mean from 0, in standard errors of n values, that a two-sided t-test finds with this power."""
+    from scipy.optimize import brentq
     from scipy.special import nctdtr
 
     bound = _quantile(n - 1, level)
@@ -156,13 +157,10 @@ def _shift(n: int, power: float, level: float) -> float:
     def found(shift: float) -> float:
         return float(1 - nctdtr(n - 1, shift, bound))  # the other tail is below 1e-6 where this is the power
 
-    low, high = 0.0, 1.0
+    high = 1.0
     while found(high) < power:
         high *= 2
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if found(middle) < power else (low, middle)
-    return high
+    return float(brentq(lambda shift: found(shift) - power, 0.0, high))
 
 
 def difference_interval(ours: Sample, theirs: Sample, level: float = LEVEL) -> Interval | None:
@@ -230,7 +228,7 @@ def two_level(
 
 
 def _drawn(number: int, draws: int, rng: np.random.Generator) -> Floats:
-    """How often each of so many clients is in a resample of as many ["draws", "clients"]."""
+    """Count of each client in resamples of as many clients ["draws", "clients"]."""
     places = rng.integers(number, size=(draws, number)) + number * np.arange(draws)[:, None]
     return np.bincount(places.ravel(), minlength=draws * number).reshape(draws, number).astype(np.float64)
 
@@ -280,10 +278,9 @@ class Friedman(NamedTuple):
 
 def ranks(scores: npt.ArrayLike) -> Floats:
     """The rank of each method in each column of `scores` ["columns", "methods"]: 1 for the best, ties share theirs."""
-    table = np.atleast_2d(np.asarray(scores, np.float64))
-    above = (table[:, None, :] > table[:, :, None]).sum(-1)
-    alike = (table[:, None, :] == table[:, :, None]).sum(-1)
-    return np.asarray(above + (alike + 1) / 2, np.float64)
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(-np.atleast_2d(np.asarray(scores, np.float64)), axis=1))
 
 
 def friedman(scores: npt.ArrayLike) -> Friedman | None:
@@ -297,18 +294,12 @@ def friedman(scores: npt.ArrayLike) -> Friedman | None:
     """
     table = np.atleast_2d(np.asarray(scores, np.float64))
     columns, methods = table.shape
-    if columns < 2 or methods < 3:
+    if columns < 2 or methods < 3 or (table == table[:, :1]).all():
         return None
-    found = ranks(table)
-    ties = sum(float((counts**3 - counts).sum()) for row in table for counts in [np.unique(row, return_counts=True)[1]])
-    correction = 1 - ties / (columns * methods * (methods**2 - 1))
-    if correction <= 0:
-        return None
-    from scipy.special import chdtrc
+    from scipy.stats import friedmanchisquare
 
-    spread = float((found.sum(0) ** 2).sum())
-    statistic = (12 / (columns * methods * (methods + 1)) * spread - 3 * columns * (methods + 1)) / correction
-    return Friedman(statistic, float(chdtrc(methods - 1, statistic)), tuple(map(float, found.mean(0))))
+    found = friedmanchisquare(*table.T)
+    return Friedman(float(found.statistic), float(found.pvalue), tuple(map(float, ranks(table).mean(0))))
 
 
 def rank_intervals(scores: npt.ArrayLike, rng: np.random.Generator, draws: int = 2000) -> list[Interval] | None:
@@ -329,7 +320,7 @@ def rank_intervals(scores: npt.ArrayLike, rng: np.random.Generator, draws: int =
 
 
 def critical_difference(methods: int, columns: int, level: float = LEVEL) -> float:
-    """How far apart two mean ranks must be to differ (Nemenyi; Demšar 2006, Sec. 3.2.2)."""
+    """Least distance of two mean ranks that differ (Nemenyi; Demšar 2006, Sec. 3.2.2)."""
     from scipy.stats import studentized_range
 
     quantile = float(studentized_range.ppf(level, methods, math.inf)) / math.sqrt(2)
@@ -344,7 +335,7 @@ def _flat(values: npt.ArrayLike) -> Floats:
 
 
 def _quantile(df: float, level: float) -> float:
-    """How many standard errors a two-sided interval reaches."""
+    """Half-width of a two-sided interval in standard errors."""
     from scipy.special import stdtrit
 
     return float(stdtrit(df, (1 + level) / 2))

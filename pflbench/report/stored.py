@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import chain, product
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from pflbench.errors import UsageError, unknown
 from pflbench.names import code, is_reference, known, split_reference, without_folder
+from pflbench.report.extra_rows import extra_rows
 from pflbench.report.reading import readable
-from pflbench.report.unlisted import extra_rows
 from pflbench.selection import Selection, Wanted
 from pflbench.spec import Precision, RunSpec
 from pflbench.store import Store, Stored
@@ -22,9 +23,10 @@ from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
 from pflbench.suite.own import Own
 from pflbench.suite.select import all_known
+from pflbench.units import count
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """A cell of a suite's table under a profile. `row` is the row's id, or the title of one that the suite lacks.
 
     `shown`: whether the table reads the run there, as opposed to a trial of its hyperparameters, or another seed.
@@ -40,11 +42,11 @@ class Place(NamedTuple):
     asked: bool = True
 
 
-class Found(NamedTuple):
+class LocatedRun(NamedTuple):
     """A stored run and its places: in the order of the suites asked for, and within them of their tables."""
 
     run: Stored
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
 
 
 def to_remove(store: Store, beginnings: Sequence[str], wanted: Wanted) -> list[Stored]:
@@ -57,13 +59,13 @@ def to_remove(store: Store, beginnings: Sequence[str], wanted: Wanted) -> list[S
         raise UsageError("Name runs by their ids or by options, not both.")
     if not beginnings and wanted.everything:
         raise UsageError("Which runs? Name them by their ids or by options; for all of them, remove the folder.")
-    found = named(store, beginnings) if beginnings else [one.run for one in select(store, wanted)]
+    found = named(store, beginnings) if beginnings else [one.run for one in select_runs(store, wanted)]
     if not found:
         raise UsageError(f"No run in {str(store.root)!r} is what is asked for.")
     return found
 
 
-def select(store: Store, wanted: Wanted) -> list[Found]:
+def select_runs(store: Store, wanted: Wanted) -> list[LocatedRun]:
     """The runs asked for, sorted by id. Without suites their places are empty, see `placed`.
 
     Raises:
@@ -80,7 +82,7 @@ def select(store: Store, wanted: Wanted) -> list[Found]:
     all_known("dataset", wanted.datasets, {*known("datasets"), *(run.spec.dataset.name for run in stored)})
     all_known("partition", wanted.partitions, {*known("partitions"), *(run.spec.partition.name for run in stored)})
     ids = {run.spec.id for run in stored}
-    return [Found(run, ()) for run in stored if _has_names(run.spec, wanted) and _fits(run, wanted, ids)]
+    return [LocatedRun(run, ()) for run in stored if _has_names(run.spec, wanted) and _fits(run, wanted, ids)]
 
 
 def named(store: Store, beginnings: Iterable[str]) -> list[Stored]:
@@ -103,7 +105,7 @@ def named(store: Store, beginnings: Iterable[str]) -> list[Stored]:
     return list(found.values())
 
 
-def placed(found: Sequence[Found], store: Store) -> list[Found]:
+def placed(found: Sequence[LocatedRun], store: Store) -> list[LocatedRun]:
     """The same runs, each with its places in one suite and profile: the first that asks for it, if there is one.
 
     A suite that others extend goes before these, a table before a figure, and a suite's own rows before those that runs
@@ -112,7 +114,7 @@ def placed(found: Sequence[Found], store: Store) -> list[Found]:
     left = [one.run.spec for one in found]
     tables = list(chain.from_iterable(map(_in_first_seed, sorted({run.precision for run in left}))))
     asked = askers(store)
-    places: dict[str, tuple[Place, ...]] = {}
+    places: dict[str, tuple[Location, ...]] = {}
     for named, (table, seeds) in product((True, False), tables):
         alike = {run: run.model_copy(update={"seed": table.seeds[0]}) for run in left}
         of_first = {first.id: asked[run.id] for run, first in alike.items() if run.id in asked}
@@ -135,23 +137,23 @@ def _in_first_seed(precision: Precision) -> Iterator[tuple[Expansion, Mapping[st
             yield _table(suite, profile, Wanted(precision=precision), document.suite.seeds[:1]), seeds
 
 
-def other_seeds(store: Store, wanted: Wanted) -> tuple[int, ...]:
+def seeds_beyond(store: Store, wanted: Wanted) -> tuple[int, ...]:
     """Seeds of runs that would be asked for too, if the suites asked for their seeds. Empty where seeds are named."""
     if wanted.seeds or not wanted.suites:
         return ()
     stored = store.list()
     every = replace(wanted, seeds=tuple(sorted({run.spec.seed for run in stored})))
-    own = {one.run.spec.id for one in select(store, wanted)}
-    return tuple(sorted({one.run.spec.seed for one in select(store, every) if one.run.spec.id not in own}))
+    own = {one.run.spec.id for one in select_runs(store, wanted)}
+    return tuple(sorted({one.run.spec.seed for one in select_runs(store, every) if one.run.spec.id not in own}))
 
 
 def _has_name(spec: RunSpec, names: Iterable[str]) -> bool:
-    """Whether a run's method is called so, see `Wanted`. Raises `UsageError` for a path where there is no file."""
+    """True if a run's method has one of these names, see `Wanted`. Raises `UsageError` for a path without a file."""
     return any(_is_called(spec, *_versioned(name)) for name in names)
 
 
 def is_trial(spec: RunSpec, ids: Collection[str]) -> bool:
-    """Whether a run is a trial of `pflbench tune`; `ids`: of all stored runs.
+    """True for a trial of `pflbench tune`; `ids`: of all stored runs.
 
     Runs that hold a validation share out are also made where a row's clients choose their hyperparameters on it. Then
     the run that is trained on all is stored as well.
@@ -176,7 +178,7 @@ def _is_called(spec: RunSpec, name: str, version: str) -> bool:
 
 
 def _fits(run: Stored, wanted: Wanted, ids: Collection[str]) -> bool:
-    """Whether a run is one of those that are asked for by what it is, not by its place or names; `ids`: of all runs."""
+    """True for a run that is selected by its kind, whatever its place and names; `ids`: of all runs."""
     return (wanted.trials is None or wanted.trials == is_trial(run.spec, ids)) and (
         wanted.failed is None or wanted.failed == (run.failure is not None)
     )
@@ -197,14 +199,14 @@ def _has_names(spec: RunSpec, wanted: Wanted) -> bool:
     )
 
 
-def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers) -> list[Found]:
+def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers) -> list[LocatedRun]:
     runs: dict[str, Stored] = {}
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[Location]] = {}
     for name in dict.fromkeys(wanted.suites):
         suite = load(name, own)
         if not suite.document().row:
             raise UsageError(f"{suite.name} has no runs: its numbers come from the datasets alone.")
-        mine: dict[str, tuple[Place, ...]] = {}
+        mine: dict[str, tuple[Location, ...]] = {}
         for profile in [wanted.profile] if wanted.profile else suite.profiles:
             for one in _in_table(suite, profile, stored, wanted, asked):
                 mine.setdefault(one.run.spec.id, one.places)  # profiles may share runs, which count once
@@ -212,11 +214,11 @@ def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers
         for id, where in mine.items():
             places.setdefault(id, []).extend(where)
     ids = {run.spec.id for run in stored}
-    return [Found(runs[id], tuple(places[id])) for id in sorted(runs) if _fits(runs[id], wanted, ids)]
+    return [LocatedRun(runs[id], tuple(places[id])) for id in sorted(runs) if _fits(runs[id], wanted, ids)]
 
 
-def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted, asked: Askers) -> list[Found]:
-    """Those of the stored runs that stand in a suite's table, with their places there."""
+def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted, asked: Askers) -> list[LocatedRun]:
+    """Stored runs that stand in a suite's table, with their places there."""
     table = _table(suite, profile, wanted, wanted.seeds)
     specs = [run.spec for run in stored]
     places = _places(table, specs, None)
@@ -227,7 +229,7 @@ def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Want
         for spec, where in places.items():
             method = _has_name(spec, set(wanted.methods) - rows)
             places[spec] = [one._replace(asked=method or one.row in rows) for one in where]
-    found = (Found(run, tuple(places[run.spec])) for run in stored if run.spec in places)
+    found = (LocatedRun(run, tuple(places[run.spec])) for run in stored if run.spec in places)
     return [one for one in found if any(place.asked for place in one.places)]
 
 
@@ -244,12 +246,12 @@ def _check_rows(table: Expansion, stored: Sequence[RunSpec], methods: Iterable[s
             raise unknown("method", name, rows | {run.method.name for run in runs})
 
 
-def _places(table: Expansion, stored: Sequence[RunSpec], asked: Askers | None) -> dict[RunSpec, list[Place]]:
+def _places(table: Expansion, stored: Sequence[RunSpec], asked: Askers | None) -> dict[RunSpec, list[Location]]:
     """The places of stored runs that the suite names or, where it is known who asked for runs, of all others.
 
     These stand in extra rows, or are trials of `pflbench tune` for a row's hyperparameters.
     """
-    there, found = set(stored), dict[RunSpec, list[Place]]()
+    there, found = set(stored), dict[RunSpec, list[Location]]()
     for cell in table.cells if asked is None else extra_rows(table, stored, asked)[0]:
         for run in dict.fromkeys(cell.needed):
             if run in there:
@@ -267,6 +269,126 @@ def _places(table: Expansion, stored: Sequence[RunSpec], asked: Askers | None) -
     return found
 
 
-def _place(table: Expansion, cell: Cell, *, shown: bool) -> Place:
+def _place(table: Expansion, cell: Cell, *, shown: bool) -> Location:
     row = cell.row.id if cell.row in table.rows else cell.row.title
-    return Place(table.suite, table.profile, row, cell.column.id, cell, shown)
+    return Location(table.suite, table.profile, row, cell.column.id, cell, shown)
+
+
+class Listed(NamedTuple):
+    """A stored run in plain values. `validation`: the held-out share of the training rows that it is scored on.
+
+    `why`: "trial" of `pflbench tune`, or "choice" where clients choose hyperparameters on what is held out; else empty.
+    `hyper`: all hyperparameters. `differs`: what sets it apart from those that are listed with it and look alike.
+    `finished`: when it ended, in UTC; empty for runs that did not record it. `file` is relative to the results folder.
+    From `dataset_version` to `model_version`: the hashes of a user's own code and of what it reads; empty for what
+    comes with pflbench. `unchecked`: "yes" where the method was not held against the contract, else empty.
+    """
+
+    run: str
+    status: str
+    method: str
+    version: str
+    dataset: str
+    partition: str
+    model: str
+    clients: int
+    rounds: int
+    seed: int
+    validation: float
+    precision: str
+    finished: str
+    commit: str
+    file: str
+    failure: str
+    dataset_version: str
+    dataset_content: str
+    partition_version: str
+    partition_content: str
+    model_version: str
+    unchecked: str
+    hyper: str
+    why: str = ""
+    differs: str = ""
+
+
+_ALIKE = ("method", "dataset", "partition", "clients", "rounds", "validation")
+"""Columns of a list of runs, but for the seed."""
+
+
+def list_runs(runs: Sequence[Stored], store: Store) -> list[Listed]:
+    """Runs of this store as a list: by method, dataset, partition, number of clients, rounds and seed."""
+    ids = {run.spec.id for run in store.list()} if any(run.spec.validation for run in runs) else set[str]()
+    alike: dict[tuple[object, ...], list[tuple[Listed, dict[str, str]]]] = {}
+    for run in runs:
+        line = _listed(run, store)
+        if run.spec.validation:
+            line = line._replace(why="trial" if is_trial(run.spec, ids) else "choice")
+        alike.setdefault(tuple(getattr(line, key) for key in _ALIKE), []).append((line, _parts(run.spec)))
+    found = []
+    for group in alike.values():
+        keys = dict.fromkeys(key for _, parts in group for key in parts)
+        differing = [key for key in keys if len({parts.get(key) for _, parts in group}) > 1]
+        for line, parts in group:
+            found.append(line._replace(differs=_differs(parts, differing)))
+    return sorted(found, key=attrgetter(*_ALIKE, "seed", "run"))
+
+
+def _differs(parts: Mapping[str, str], differing: Sequence[str]) -> str:
+    """Values that set a run apart (`differing`), and always the training before it."""
+    told = dict.fromkeys([*differing, *(["after"] if parts["after"] else [])])
+    return ", ".join(f"{key}={parts.get(key, 'none')}" for key in told)
+
+
+_CODE = {"version", "content"}
+_TOLD: dict[str, object] = {"seed": True, "model_version": True, "dataset": _CODE, "partition": _CODE}
+"""Parts of a spec that have columns of their own in a list, where runs have them."""
+
+
+def _parts(spec: RunSpec) -> dict[str, str]:
+    """Other parts of a run's identity, by name: `lr` of the method, `scoring.finetune.lr`, `cohort`."""
+    told = spec.model_dump(mode="json", exclude=_TOLD)  # type: ignore[arg-type]
+    told["after"] = _before(spec)
+    found = dict(_flat(told, ""))
+    short = {key: key.removeprefix("method.hyper.") for key in found}
+    short = {key: key.replace(".hyper.", ".") if name in found and name != key else name for key, name in short.items()}
+    return {short[key]: value for key, value in found.items()}
+
+
+def _before(spec: RunSpec) -> str:
+    """Trainings before a run's own method: `per-fedavg (1000 rounds), fedavg (1000 rounds)`."""
+    return ", ".join(f"{link.method.name} ({count(link.rounds, 'round')})" for link in spec.after)
+
+
+def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", str(value)
+
+
+def _listed(stored: Stored, store: Store) -> Listed:
+    spec, told = stored.spec, stored.provenance
+    plain = {key: getattr(spec, key) for key in ("model", "clients", "rounds", "seed", "validation", "precision")}
+    kinds = {"dataset": spec.dataset, "partition": spec.partition}
+    for kind, named in kinds.items():
+        plain |= {kind: named.name, f"{kind}_version": named.version or "", f"{kind}_content": named.content or ""}
+    return Listed(
+        **plain,
+        run=spec.id,
+        status="done" if stored.failure is None else "failed",
+        method=spec.method.name,
+        version=spec.method.version,
+        finished=str(told.get("finished") or ""),
+        commit=commit(stored),
+        file=stored.path.relative_to(store.root).as_posix(),
+        failure=stored.failure or "",
+        model_version=spec.model_version or "",
+        hyper=", ".join(f"{key}={value}" for key, value in spec.method.hyper.items()),
+        unchecked="yes" if told.get("unchecked") else "",
+    )
+
+
+def commit(stored: Stored) -> str:
+    """The commit that a run was computed at, with a plus where the code was changed; empty if it is not recorded."""
+    return str(stored.provenance.get("commit") or "") + ("+" if stored.provenance.get("dirty") else "")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pflbench.report.facts import Fact, Kind
 from pflbench.report.statistics import LEVEL, Interval, Paired
 from pflbench.report.verdict import Verdict
 from pflbench.suite.cells import ColumnHead, ReadAs, Reference
@@ -48,7 +49,7 @@ class Gap(NamedTuple):
     best: Mapping[int, float]
     """The best scored round of each seed."""
     at: Mapping[int, int]
-    """Which round that is; ties: the first."""
+    """Round of that score; ties: the first."""
     averaged: tuple[int, int]
     """The fewest and the most rounds that `recent` averages."""
     scored: tuple[int, int]
@@ -63,7 +64,7 @@ class Gap(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What another suite's runs gave in a cell's place, and the row's rank in the column in that suite and in this one.
+    """Another suite's value in a cell's place, and the row's rank in the column in that suite and in this one.
 
     The ranks are over `seeds`, which both suites' runs have; they are None where one of the two has no number.
     """
@@ -98,41 +99,41 @@ class CellValue:
     seeds: Mapping[int, float] = field(default_factory=dict)
     """The mean of each seed that counts: `mean` is theirs."""
     on_test: Reference | None = None
-    """Where grid points were chosen: mean and spread if they were chosen on the test scores instead."""
+    """Mean and spread if grid points were chosen on the test scores instead; None without a grid."""
     plain: float | None = None
-    """Where clients are weighted by their test examples: the mean in which each counts the same."""
+    """Mean in which each client counts the same, if the cell weights clients by their test examples."""
     left_out: int = 0
     """At stage "stored": how many clients never took part, over all seeds, and so have nothing to score."""
     gap: Gap | None = None
-    """Where the table is not read at the last round, what this and other readings give."""
+    """Means in other rounds, if the table is not read at the last round."""
     recent: Recent | None = None
-    """Where enough rounds were scored and the cell shows the last: the rounds before it as well."""
+    """Statistics of the last scored rounds, if enough were scored and the cell shows the last one."""
     reference: Reference | None = None
     verdict: Verdict | None = None
     best: bool = False
-    """Whether its printed number is the highest of its column, whatever seeds are missing."""
+    """True if its printed number is the highest of its column, whatever seeds are missing."""
     mixed: bool = False
-    """Whether the column mixes data or method versions, so that its cells cannot be compared."""
+    """True if the column mixes data or method versions, so that its cells cannot be compared."""
     rests_on: Mapping[str, str] = field(default_factory=dict)
     """As in the `Cell`; a difference rests on what both sides rest on."""
     beside: Beside | None = None
-    """Where the suite asks for it."""
+    """Value of another suite, if this suite asks for it."""
     told: str | None = None
-    """What stands in the place instead of a number."""
+    """Text in the place of a number."""
 
     @property
     def there(self) -> bool:
-        """Whether a run of it is stored, done or failed."""
+        """True if a run of it is stored, done or failed."""
         return bool(self.done or self.failed)
 
     @property
     def complete(self) -> bool:
-        """Whether every seed asked for is done."""
+        """True if every seed asked for is done."""
         return self.done == self.expected
 
     @property
     def leads(self) -> bool:
-        """Whether it is the best of its column so far: seeds are missing."""
+        """True if it is the best of its column so far, with seeds missing."""
         return self.best and not self.complete
 
     @property
@@ -180,7 +181,7 @@ class Against:
 
     @property
     def star(self) -> bool:
-        """Whether both tests find a difference, adjusted for all comparisons of the column."""
+        """True if both tests find a difference, adjusted for all comparisons of the column."""
         return self.p is not None and self.guard is not None and max(self.p, self.guard) <= 1 - LEVEL
 
 
@@ -192,7 +193,7 @@ class Versus(NamedTuple):
 
 
 class Fairness(NamedTuple):
-    """What a cell's clients say. Each number is the mean over seeds of what one seed's clients say.
+    """Spread of a cell over its clients. Each number is the mean over seeds of one seed's statistic.
 
     Attributes:
         seeds: How many of the cell's seeds scored clients one by one.
@@ -231,7 +232,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A finished table: `rows` as the paper has them, `extra` runs that the suite does not name, footer lines."""
+    """A finished table: `rows` as the paper has them, `extra` runs that the suite does not name, and its facts."""
 
     suite: str
     title: str
@@ -241,27 +242,37 @@ class Table:
     extra: tuple[Row, ...]
     decimals: int
     blocks: bool
-    footer: tuple[str, ...]
+    facts: tuple[Fact, ...]
     comparable: bool = True
     """False where the footer says of the whole table that it does not compare with the paper."""
-    warnings: tuple[str, ...] = ()
-    """The footer's lines that nobody may miss."""
     read_as: ReadAs = "last"
     """In which of the scored rounds its cells are read."""
     beside: bool = False
-    """Whether another suite's numbers and the ranks stand beside its own."""
-    summary: str = ""
-    """Seeds, spread and number of runs in a line."""
+    """True if another suite's numbers and the ranks stand beside its own."""
     versus: Versus | None = None
     """Its cells held against a rival's."""
     unit: str = "Accuracy in %"
     """Unit of its numbers; empty for counts."""
     brief: bool = False
-    """Whether it is the short form, whose list beside the paper's numbers has no footnotes."""
-    lacking: str = ""
-    """Which runs of the suite are not done, and the command that computes them; empty if all are."""
+    """True for the short form, whose list beside the paper's numbers has no footnotes."""
+    missing: str = ""
+    """Runs of the suite that are not done, and the command that computes them; empty if all are."""
     fairness: Mapping[tuple[str, str], Fairness] | None = None
-    """Where it is asked for: how cells are spread over clients, by the ids of row and head."""
+    """Spread of cells over clients by the ids of row and head, if it is asked for."""
+
+    @property
+    def footer(self) -> tuple[str, ...]:
+        """Texts of all facts."""
+        return tuple(fact.text for fact in self.facts)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Texts of the facts that every format shows."""
+        return tuple(fact.text for fact in self.facts if fact.severity == "warning")
+
+    def texts(self, *kinds: Kind) -> list[str]:
+        """Texts of the facts of these kinds."""
+        return [fact.text for fact in self.facts if fact.kind in kinds]
 
     @property
     def shown(self) -> Iterator[tuple[Row, ColumnHead, CellValue]]:
@@ -273,10 +284,10 @@ class Table:
 
     @property
     def compared(self) -> bool:
-        """Whether the paper has a number for one of its cells, and the footer does not say that none compares."""
+        """True if the paper has a number for one of its cells, and the footer does not say that none compares."""
         return self.comparable and any(value and value.reference for row in self.rows for value in row.cells)
 
     @property
     def has_results(self) -> bool:
-        """Whether a run of it is stored, done or failed."""
+        """True if a run of it is stored, done or failed."""
         return any(self.shown)

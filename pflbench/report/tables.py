@@ -9,18 +9,19 @@ from typing import NamedTuple, get_args
 
 from pflbench.commands import command
 from pflbench.errors import UsageError, unknown
+from pflbench.names import is_reference, split_reference, without_folder
 from pflbench.report.compact import check_known, names_of, rows_of
 from pflbench.report.dataset_table import lay_out_counts
+from pflbench.report.extra_rows import EXTRA, extra, extra_rows
 from pflbench.report.layout import Filled, fill, finished
+from pflbench.report.provenance import instead, outdated
 from pflbench.report.reading import Shelf
 from pflbench.report.table import Table
-from pflbench.report.unlisted import extra_rows
-from pflbench.report.versions import instead, outdated
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import Asker, Askers, askers
-from pflbench.suite.cells import Expansion, ReadAs
+from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
 from pflbench.suite.counting import counting
 from pflbench.suite.document import ColumnKey, Suite
 from pflbench.suite.expand import expand
@@ -55,7 +56,7 @@ def reported(
     versus: str | None = None,
     over_clients: bool = False,
 ) -> Reported:
-    """What a report shows; the methods asked for choose among the rows.
+    """Tables of a report; the methods asked for choose among the rows.
 
     Where nothing is asked for and `newest`, it is only the table that was run last. `spread`: whether the spread over
     seeds stands behind each number; None: as the suite says. `read_as`: in which of the scored rounds they are read.
@@ -68,14 +69,14 @@ def reported(
     found = asked_for(part, store, own, spread=spread, newest=newest, read_as=read_as)
     shelf, asked = Shelf(store), askers(store)
     filled = [fill(one, shelf, asked, read_as, part.methods) for one in found.shown]
-    check_known(part.methods, names(found.counted.values(), filled))
+    check_known(part.methods, names_of_rows(found.counted.values(), filled))
     tables = [counted_rows(one, part.methods) for one in found.counted.values()]
     tables += [finished(one, versus, over_clients=over_clients, methods=part.methods) for one in filled]
     return Reported([table for table in tables if table.rows or table.extra], found.others)
 
 
-def names(counted: Iterable[Table], filled: Iterable[Filled]) -> set[str]:
-    """What the rows of these tables can be asked for by."""
+def names_of_rows(counted: Iterable[Table], filled: Iterable[Filled]) -> set[str]:
+    """Names that select rows of these tables."""
     return set[str]().union(*(names_of(row) for table in counted for row in table.rows), *(one.names for one in filled))
 
 
@@ -85,7 +86,7 @@ def counted_rows(table: Table, methods: Sequence[str]) -> Table:
 
 
 class AskedFor(NamedTuple):
-    """What a report is about: tables of statistics, suites whose tables are shown, and others that have results."""
+    """Content of a report: tables of statistics, suites whose tables are shown, and others that have results."""
 
     counted: dict[str, Table]
     shown: list[Expansion]
@@ -101,7 +102,7 @@ def asked_for(
     newest: bool = False,
     read_as: ReadAs = "last",
 ) -> AskedFor:
-    """What `reported` shows, before it is laid out. Raises as it does."""
+    """Content of `reported`, before it is laid out. Raises as it does."""
     if read_as not in get_args(ReadAs):
         raise unknown("reading", read_as, get_args(ReadAs))
     counted = counted_tables(part, store, own, spread)
@@ -274,7 +275,67 @@ def _of_suite(suite: Suite, part: Selection, stored: _Stored) -> list[Expansion]
 
 
 def _has_results(table: Expansion, stored: _Stored) -> bool:
-    """Whether a run of it is stored, or one of an extra row, or one of its rows with another seed."""
+    """True if a run of it is stored, or one of an extra row, or one of its rows with another seed."""
     return any(run.id in stored.specs for run in table.runs) or any(
         extra_rows(table, stored.specs.values(), stored.asked)
     )
+
+
+def one_table(part: Selection, store: Store, own: Own) -> Expansion:
+    """The table that is asked for, with the rows that stored runs have of their own below the suite's.
+
+    Where nothing is asked for, the one that was run last; of several profiles the first that has results.
+
+    Raises:
+        UsageError: Something is unknown, nothing that is asked for has results, or several tables have them.
+    """
+    if part in (Selection(), Selection(precision="fp32")) and (last := latest(store, own)) is not None:
+        return _with_extra_rows(last, store, part.methods)
+    found = [_with_extra_rows(one, store, part.methods) for one in with_results(part.but(methods=None), store, own)]
+    _check_methods(found, part.methods)
+    done = {run.spec.id for run in store.list() if run.failure is None}
+    tables = [_of_methods(table, part.methods) for table in found]
+    tables = [table for table in tables if not done.isdisjoint(_runs(table.cells))]
+    if not tables:
+        made = f"`{command('run', part.options, store.root)} --evaluate-every 10`"
+        raise UsageError(str(none_there(part, store, own)).replace(f"`{command('run', results=store.root)}`", made))
+    suites = dict.fromkeys(table.part.suites[0] for table in tables)
+    if len(suites) > 1:
+        raise UsageError(f"Several tables have such runs, name one with --suite: {', '.join(suites)}.")
+    return tables[0]
+
+
+def _check_methods(tables: Sequence[Expansion], methods: Iterable[str]) -> None:
+    known = {name for table in tables for row in table.rows for name in _names(row)}
+    for name in methods if tables else ():
+        if without_folder(name) not in known:
+            raise unknown("method", name, known)
+
+
+def _with_extra_rows(table: Expansion, store: Store, methods: Sequence[str]) -> Expansion:
+    stored = [run for run in store.list() if run.failure is None and not run.spec.validation]
+    cells = extra(table, stored, askers(store), methods).cells
+    rows = dict.fromkeys(cell.row for cell in cells)
+    return replace(table, rows=(*table.rows, *rows), cells=(*table.cells, *cells))
+
+
+def _of_methods(table: Expansion, methods: Iterable[str]) -> Expansion:
+    """The rows of these methods or ids; a name that is a row's id is that row, and those that show its runs."""
+    wanted = {without_folder(name) for name in methods}
+    if not wanted:
+        return table
+    of_rows = wanted.intersection(row.id for row in table.rows)
+    named = {row.id for row in table.rows if row.id in of_rows or _names(row) & (wanted - of_rows)}
+    runs = _runs(cell for cell in table.cells if cell.row.id in named)
+    cells = tuple(cell for cell in table.cells if cell.row.id in named or runs >= _runs([cell]))
+    kept = named.union(cell.row.id for cell in cells)
+    return replace(table, rows=tuple(row for row in table.rows if row.id in kept), cells=cells)
+
+
+def _runs(cells: Iterable[Cell]) -> set[str]:
+    return {run.id for cell in cells for run in cell.needed}
+
+
+def _names(row: TableRow) -> set[str]:
+    own = {split_reference(row.method)[1]} if is_reference(row.method) else set[str]()
+    return {row.method, *own, *(() if row.id.startswith(EXTRA) else (row.id,))}

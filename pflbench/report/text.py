@@ -19,14 +19,14 @@ from pflbench.units import consecutive
 NONE = "–"
 OUTSIDE = "not in the suite"
 MARKS = {"guess": "ᵍ", "tuned": "ᵗ"}
-"""What stands behind the number of a cell that rests on such values."""
+"""Mark behind the number of a cell that rests on values of this source."""
 SWINGS = "ˢ"
 """Mark of a cell whose last scored rounds vary more than its seeds."""
 _WIDEST = 16
 """Characters of a group in one line above its columns."""
 _ASCII = dict(zip("–—·×†²ᵍᵗˢ┃│━─╇┼", "--*x*2gts||=-=+", strict=True))
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a text begins that spreadsheets compute."""
+"""Beginnings of texts that spreadsheets compute."""
 _TAG, _ENTITY, _LINK = re.compile("<(?=[A-Za-z/!?])"), re.compile(r"&(?=#?\w+;)"), re.compile(r"\]\(")
 _ASCII |= {"±": "+-", "√": "sqrt", "→": "->", "…": "..."}
 K = TypeVar("K")
@@ -39,11 +39,14 @@ def number(mean: float, spread: float | None, decimals: int, sign: str = "") -> 
     return text if spread is None else f"{text} ± {spread:.{decimals}f}"
 
 
+def limits(interval: Interval, decimals: int, sign: str = "+") -> str:
+    """`-0.50 to +0.22`."""
+    return " to ".join(number(limit, None, decimals, sign) for limit in interval)
+
+
 def between(interval: Interval | None, decimals: int, sign: str = "+") -> str:
     """` (-0.50 to +0.22)`, to stand behind a number; empty without an interval."""
-    if interval is None:
-        return ""
-    return f" ({number(interval.low, None, decimals, sign)} to {number(interval.high, None, decimals, sign)})"
+    return "" if interval is None else f" ({limits(interval, decimals, sign)})"
 
 
 def rests(value: CellValue | None) -> str:
@@ -109,14 +112,14 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """What stands beside each first of these pairs: everything once, in order."""
+    """Second parts of these pairs by their first: each once, in order."""
     found: dict[K, dict[V, None]] = {}
     for key, value in pairs:
         found.setdefault(key, {})[value] = None
     return {key: list(values) for key, values in found.items()}
 
 
-def apart(difference: float, verdict: Verdict | None, decimals: int) -> str:
+def difference_text(difference: float, verdict: Verdict | None, decimals: int) -> str:
     """`-0.14 (-0.50 to +0.22)`: a difference with its interval, as far as there is one.
 
     It has as many digits as it takes for the limits to say what the verdict says.

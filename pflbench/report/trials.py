@@ -17,7 +17,7 @@ from pflbench.suite.cells import Cell, ReadAs
 from pflbench.suite.tuning import judged_by, text
 
 
-class Trial(NamedTuple):
+class TriedPoint(NamedTuple):
     """A point that was tried: the values that differ between the trials, and the accuracy on held-out training rows.
 
     `accuracy` is in percent, None if the run failed; `clients`: each scored client's. `chosen`: the cell's runs have
@@ -31,7 +31,7 @@ class Trial(NamedTuple):
     clients: tuple[float, ...] = ()
 
 
-class Tried(NamedTuple):
+class StoredSearch(NamedTuple):
     """Trials of one setting and seed, those of `run`, the best first. `same`: the setting is the cell's own.
 
     `stage`: of the model that was scored. `read_as`: in which of the scored rounds.
@@ -40,11 +40,11 @@ class Tried(NamedTuple):
     same: bool
     run: RunSpec
     stage: str
-    trials: list[Trial]
+    trials: list[TriedPoint]
     read_as: ReadAs = "last"
 
 
-def tried(cell: Cell, stages: Sequence[Shown], keys: Sequence[str], shelf: Shelf) -> list[Tried]:
+def stored_searches(cell: Cell, stages: Sequence[Shown], keys: Sequence[str], shelf: Shelf) -> list[StoredSearch]:
     """The trials in which these hyperparameters were varied: in the cell's setting, else on its data, else elsewhere.
 
     `stages`: those that the cell's row is shown at, of which one decides.
@@ -115,7 +115,7 @@ class Edge(NamedTuple):
 
 
 def edges(values: Mapping[str, Any], tried: Mapping[str, Iterable[Any]]) -> list[Edge]:
-    """The values at the border of what was tried; `tried`: by key. One number alone has no border."""
+    """The values at the border of what was tried; `stored_searches`: by key. One number alone has no border."""
     found = []
     for key, value in values.items():
         numbers = {one for one in tried[key] if isinstance(one, int | float) and not isinstance(one, bool)}
@@ -151,10 +151,10 @@ class Doubts(NamedTuple):
     noise: str | None
 
 
-def doubts(searches: Sequence[Tried], keys: Collection[str]) -> Doubts:
+def doubts_of(searches: Sequence[StoredSearch], keys: Collection[str]) -> Doubts:
     """The doubts that the trials behind a cell leave about its tuned values, those of `keys`.
 
-    `searches`: what `tried` found. The lead is that of the longest trials.
+    `searches`: what `stored_searches` found. The lead is that of the longest trials.
     """
     chosen = [trial.values for one in searches for trial in one.trials if trial.chosen]
     if not chosen:
@@ -181,7 +181,7 @@ def cautions(cells: Iterable[Cell], done: Container[tuple[str, str]], shelf: She
     for place, (cell, *more) in stages.items():
         tuned = [key for key, source in cell.rests_on.items() if source == "tuned"]
         if tuned and place in done:
-            found = doubts(tried(cell, [one.stage for one in (cell, *more)], tuned, shelf), tuned)
+            found = doubts_of(stored_searches(cell, [one.stage for one in (cell, *more)], tuned, shelf), tuned)
             name = f"{cell.row.title} ({cell.column.setting}"
             borders += [f"{name}: {', '.join(map(str, found.edges))})"] * bool(found.edges)
             noise += [f"{name})"] * (found.noise is not None)
@@ -211,7 +211,7 @@ def _tried(
     same: bool,
     read_as: ReadAs,
     keys: Sequence[str],
-) -> Tried:
+) -> StoredSearch:
     first = specs[0]
     stage = _stage(cell, first, stages)
     steps = cell.reading.steps if stage == cell.stage else None
@@ -228,9 +228,9 @@ def _tried(
             clients = tuple((100 * by_client(rounds).values.mean(axis=0)).tolist())
         values = {key: _used(spec, key) for key in keys}
         chosen = all(_used(cell.needed[0], key) == value for key, value in values.items())
-        trials.append(Trial(values, accuracy, chosen, spec.id, clients))
+        trials.append(TriedPoint(values, accuracy, chosen, spec.id, clients))
     trials.sort(key=lambda trial: -1.0 if trial.accuracy is None else trial.accuracy, reverse=True)
-    return Tried(same, first, stage, trials, read_as)
+    return StoredSearch(same, first, stage, trials, read_as)
 
 
 def _used(spec: RunSpec, key: str) -> Any:

@@ -38,7 +38,7 @@ _MOST_DIGITS = 10
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a cell compares to the paper, and why; `interval`: of ours minus the paper's, in points.
+    """Verdict on a cell against the paper, and its reason; `interval`: of ours minus the paper's, in points.
 
     `margin`: points on either side of 0 within which the interval counts as small.
     `suspect`: why the paper's number may be wrong, which stands beside the comparison and does not hide it.
@@ -78,7 +78,7 @@ def verdict(
     *,
     within: float | None = None,
 ) -> Verdict:
-    """How our seeds' means compare to the paper's number.
+    """Verdict on our seeds' means against the paper's number.
 
     The paper's ± is brought to the standard deviation of its runs by its kind and by `spread.n`, how many runs it is
     over; without one of these, or where the ± is printed as 0, ours alone makes the interval. Half a unit of the

@@ -16,10 +16,9 @@ from pflbench.data.root import data_root
 from pflbench.data.splits import FORMATS, write_split
 from pflbench.errors import PflbenchError, UsageError, unknown
 from pflbench.names import Places, place
-from pflbench.report.evidence import Facts, Numbers
 from pflbench.report.figures.make import draw_classes
 from pflbench.report.figures.panels import Drawing
-from pflbench.report.holdings import Holdings, Ints, Overlaps
+from pflbench.report.holdings import FederationSummary, Holdings, Ints, Numbers, Overlaps
 from pflbench.selection import Selection
 from pflbench.spec import Named, RunSpec
 from pflbench.suite.counting import untrained
@@ -143,7 +142,7 @@ def split_hash(federation: Federation) -> str:
     return digest.hexdigest()[:16]
 
 
-def facts(run: RunSpec, root: Path, places: Places) -> Facts | str:
+def summarize_federation(run: RunSpec, root: Path, places: Places) -> FederationSummary | str:
     """Build the federation of a run and count what is in it; without its data, a text with what is missing.
 
     `places`: paths of its user-supplied code.
@@ -162,7 +161,7 @@ def facts(run: RunSpec, root: Path, places: Places) -> Facts | str:
         parameters = len(method.network(build.network(run, places)).init(run.seed))
     training = np.flatnonzero(federation.training)
     others = np.flatnonzero(~federation.training)
-    return Facts(
+    return FederationSummary(
         seed=run.seed,
         hash=federation.hash,
         support=_numbers([len(federation.support[k]) for k in training]),

@@ -13,7 +13,7 @@ import pytest
 import scipy.stats
 from cli_kit import SUITE
 
-from pflbench.report.figures.ranks import groups
+from pflbench.report.figures.marks import groups
 from pflbench.result import RunResult, Score
 from pflbench.store import Store
 from pflbench.suite.expand import expand

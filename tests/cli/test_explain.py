@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cli_kit import METHOD, SUITE, make_up
 
-from pflbench.report.conclusion import conclusion
-from pflbench.report.evidence import Facts, Numbers
-from pflbench.report.explaining import explain
+from pflbench.report.conclusion import conclude
+from pflbench.report.explain import explain_cell
+from pflbench.report.holdings import FederationSummary, Numbers
 from pflbench.result import RunResult, Score
 from pflbench.spec import MethodSpec
 from pflbench.store import Store
@@ -112,7 +112,7 @@ def test_the_federation_is_described_from_its_data(cli, results: Path) -> None:
         ("code", "", "Reproduced: no value behind it is"),
         (
             "guess",
-            "- It rests on guesses (steps, lr, personal_lr, lam).",
+            "It rests on guesses (steps, lr, personal_lr, lam), so",
             "does not show that the paper's experiment was repeated",
         ),
         (
@@ -280,10 +280,12 @@ source = "code"
 def test_what_is_grave_reaches_the_conclusion_and_departures_are_told_by_kind(cli, suite) -> None:
     suite(sourced("code").replace("[reference]", f"{GRAVE.replace('guess', 'code')}[reference]"))
     out = cli(*CELL).out
-    told = "start. Paper: afresh. Code: trained before. Here: afresh."
-    reasons = part(out, "What speaks for and against the number")
-    assert "but the authors' runs probably differed (start)" in short(out) and f"Keep in mind: {told}" in short(out)
-    assert f"Grave: {told}" in reasons and "Other than the paper's text: 1 point (" in reasons
+    assert "but the authors' runs probably differed (start)" in short(out)
+    assert "Keep in mind, see below: start." in short(out)
+    differs = part(out, "What is followed, and what differs")
+    assert "1. start [paper, grave]. Paper: afresh. Code: trained before. Here: afresh." in differs
+    for one in ("Here: afresh.", "batch size [code]", "order [code]"):
+        assert " ".join(out.split()).count(one) == 1, "a departure is told once"
     assert re.search(
         r"Other than the paper's text: 1\. batch .* does not say.*: 1\. order .* authors ran: 1\. start ",
         part(out, "What is followed, and what differs"),
@@ -420,19 +422,23 @@ def test_a_table_of_no_paper_is_held_against_none(cli, results: Path) -> None:
 
 
 def test_what_a_departure_guesses_is_not_denied(tmp_path: Path) -> None:
-    reasons = conclusion(explain("fedec-table2", "fedper", "cifar10-100-2", Store(tmp_path))).reasons
-    assert any("what the suite lists as guessed or tuned is private parts at the start." in line for line in reasons)
+    found = list(conclude(explain_cell("fedec-table2", "fedper", "cifar10-100-2", Store(tmp_path))))
+    listed = "what the suite lists as guessed or tuned is private parts at the start."
+    assert any(listed in fact.text for fact in found if fact.kind == "sources")
 
 
 def test_files_that_are_not_the_official_ones_are_in_the_conclusion(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(Path(__file__).parents[2] / "results")
-    known = explain("fedec-table2", "fedper", "cifar10-100-2", store)
+    known = explain_cell("fedec-table2", "fedper", "cifar10-100-2", store)
     hashes = known.ran[0].provenance["data_hash"] if known.ran else ""
     if not hashes:
         pytest.skip("no run of the cell is committed")
     numbers = Numbers(1, 1, 1)
-    facts = Facts(42, hashes, numbers, numbers, None, numbers, 10, 0, 0, None, ("Not the official file.",))
-    assert any("Not the official file." in line for line in conclusion(replace(known, facts=facts)).short)
+    federation = FederationSummary(
+        42, hashes, numbers, numbers, None, numbers, 10, 0, 0, None, ("Not the official file.",)
+    )
+    found = [fact for fact in conclude(replace(known, federation=federation)) if fact.severity == "decisive"]
+    assert [fact.kind for fact in found if "Not the official file." in fact.text] == ["data"]
 
 
 def test_rounds_seeds_and_values_are_selected_as_a_run_is_told_them(cli, results: Path, folder: Path) -> None:

@@ -19,7 +19,7 @@ import pflbench
 from pflbench import names
 from pflbench.cli import main as program
 from pflbench.errors import UsageError
-from pflbench.report.methods import described
+from pflbench.report.methods import describe_method
 from pflbench.report.stored import named
 from pflbench.result import RunResult
 from pflbench.running.machine import Gradient, keep, processor
@@ -391,7 +391,7 @@ def test_a_method_is_described(cli, name: str, monkeypatch: pytest.MonkeyPatch) 
     """Every hyperparameter with its meaning, and all that the docstring says, in 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
     out = cli("ls", "methods", name).out
-    said, words = described(name), " ".join(out.split())
+    said, words = describe_method(name), " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
     assert {one.name for one in said.hyperparameters} == {
         field.name for field in dataclasses.fields(names.resolve("methods", name))

@@ -10,8 +10,8 @@ import pytest
 
 from pflbench.errors import UsageError
 from pflbench.report.compact import compact
-from pflbench.report.explained import text as explained
-from pflbench.report.explaining import explain
+from pflbench.report.explain import explain_cell
+from pflbench.report.explain_text import explanation_text as explained
 from pflbench.report.layout import lay_out
 from pflbench.report.render import BESIDE_COLUMNS, CSV_COLUMNS, html, render
 from pflbench.report.table import Table
@@ -217,7 +217,7 @@ def test_the_other_side_has_the_tables_seeds_and_ranks_are_over_those_that_both_
 def test_explain_tells_what_stands_beside(folder: Path) -> None:
     stored(folder, "base.toml", THERE)
     stored(folder, "fair.toml", HERE)
-    said = explained(explain(str(folder / "fair.toml"), "fedavg", "a", Store(folder / "results")), 400)
+    said = explained(explain_cell(str(folder / "fair.toml"), "fedavg", "a", Store(folder / "results")), 400)
     told = "our runs of the table beside; rank among the rows that are done for the same seeds, over 2 seeds that both have, there → here: 3 → 1"
     assert f"The paper's protocol gave 51.0 ± 1.0 ({told})." in said
 

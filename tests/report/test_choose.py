@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from table_kit import with_cells
 
 from pflbench.errors import PflbenchError
-from pflbench.report.cells import choose
+from pflbench.report.cells import choose_points
 from pflbench.report.layout import lay_out
 from pflbench.report.reading import Rounds, Scored
 from pflbench.report.render import render
@@ -35,14 +35,14 @@ def points(*values: Sequence[Sequence[float]]) -> list[Rounds]:
 def test_each_client_has_its_own_point() -> None:
     tests = points([[0.1, 0.2, 0.3]], [[0.4, 0.5, 0.6]])
     by = points([[1.0, 0.5, 0.0]], [[0.9, 0.5, 0.1]])  # client 1: a tie, hence the first point
-    (chosen,) = choose(tests, by)
+    (chosen,) = choose_points(tests, by)
     assert chosen.values.tolist() == [[0.1, 0.2, 0.6]]
 
 
 def test_steps_are_chosen_by_their_mean() -> None:
     tests = points([[0.1], [0.2]], [[0.3], [0.4]])
     by = points([[1.0], [0.0]], [[0.4], [0.7]])
-    (chosen,) = choose(tests, by)
+    (chosen,) = choose_points(tests, by)
     assert chosen.values.tolist() == [[0.3], [0.4]]
 
 
@@ -50,25 +50,25 @@ def test_rounds_are_chosen_by_their_mean_and_kept_apart() -> None:
     tests = [points([[0.1, 0.1]])[0] + points([[0.2, 0.2]])[0], points([[0.5, 0.5]])[0] + points([[0.7, 0.7]])[0]]
     # The second point is better for client 0 in the first round alone, for client 1 on the whole.
     by = [points([[0.3, 0.3]])[0] + points([[0.9, 0.1]])[0], points([[0.5, 0.5]])[0] + points([[0.1, 0.0]])[0]]
-    assert [one.values.tolist() for one in choose(tests, by)] == [[[0.1, 0.5]], [[0.2, 0.7]]]
+    assert [one.values.tolist() for one in choose_points(tests, by)] == [[[0.1, 0.5]], [[0.2, 0.7]]]
 
 
 def test_rounds_that_score_others_cannot_be_chosen_from() -> None:
     fickle = points([[0.1, 0.2]])[0] + points([[0.1]])[0]
     with pytest.raises(PflbenchError, match="same clients"):
-        choose([fickle, fickle], [fickle, fickle])
+        choose_points([fickle, fickle], [fickle, fickle])
 
 
 def test_points_that_score_others_cannot_be_chosen_between() -> None:
     one, other = points([[0.1, 0.2]], [[0.3]])
     with pytest.raises(PflbenchError, match="same clients"):
-        choose([one, other], [one, one])
+        choose_points([one, other], [one, one])
 
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=5))
 def test_choosing_by_the_scores_themselves_is_the_best_there_is(grid: list[list[int]]) -> None:
     tests = points(*[[row] for row in grid])
-    (chosen,) = choose(tests, tests)
+    (chosen,) = choose_points(tests, tests)
     assert chosen.values.tolist() == [[max(column) for column in zip(*grid, strict=True)]]
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pflbench.report.cells import read
-from pflbench.report.compared import CSV_COLUMNS, text
-from pflbench.report.comparison import Comparison, Found, Name, Pair, Side, pair
+from pflbench.report.cells import read_seeds
+from pflbench.report.compare import CellRuns, Comparison, Name, Pair, Side, pair
+from pflbench.report.compare_text import CSV_COLUMNS, comparison_text
 from pflbench.report.reading import Shelf
 from pflbench.store import Store
 from pflbench.suite.cells import Cell
@@ -26,7 +26,7 @@ BEFORE = np.array([0.41, 0.47, 0.52, 0.44, 0.49])
 GAINS = np.array([0.021, 0.034, 0.018, 0.029, 0.025])
 
 
-def found(build: Build, folder: Path, accuracies: dict[int, float], **provenance: Any) -> Found:
+def found(build: Build, folder: Path, accuracies: dict[int, float], **provenance: Any) -> CellRuns:
     store, cell = Store(folder), build.table(seeds=5).cells[0]
     for run in cell.runs:
         if run.seed in accuracies:
@@ -34,8 +34,8 @@ def found(build: Build, folder: Path, accuracies: dict[int, float], **provenance
     return _of(cell, store)
 
 
-def _of(cell: Cell, store: Store) -> Found:
-    return Found(cell, {one.result.spec.seed: one for one in read(cell, Shelf(store))})
+def _of(cell: Cell, store: Store) -> CellRuns:
+    return CellRuns(cell, {one.result.spec.seed: one for one in read_seeds(cell, Shelf(store))})
 
 
 def seeds(values: np.ndarray) -> dict[int, float]:
@@ -71,7 +71,7 @@ def test_the_legend_counts_equal_scores_and_noise_apart(build: Build, tmp_path: 
     mine = found(build, tmp_path / "a", seeds(BEFORE))
     pairs = pair(NAME, mine, mine), pair(NAME, mine, found(build, tmp_path / "b", seeds(shaken)))
     side = Side("before", 5, (), ("cpu",))
-    said = text(Comparison(side, side, pairs))
+    said = comparison_text(Comparison(side, side, pairs))
     assert "Cells: same 2." in said
     assert '"Same": 1 with the same scores to the last bit, 1 within rounding or noise.' in said
 
@@ -112,14 +112,14 @@ def made(build: Build, folder: Path) -> Comparison:
 
 
 def test_lists_by_what_became_of_the_cells(build: Build, tmp_path: Path) -> None:
-    said = text(made(build, tmp_path))
+    said = comparison_text(made(build, tmp_path))
     titles = [line for line in said.splitlines() if line.endswith(("cell", "cells"))]
     assert titles == ["Worse: 1 cell", "Better: 1 cell", "Same: 1 cell", "Only in A: 1 cell"]
     assert "Cells: worse 1, better 1, same 1, only in A 1." in said and "c2 and 2 more" in said
     assert "Of 2 cells with an interval and not the same scores, 0.1 would move by chance alone." in said
-    changed = text(made(build, tmp_path), only_changed=True, split=False, sort="name")
+    changed = comparison_text(made(build, tmp_path), only_changed=True, split=False, sort="name")
     assert changed.index("A=B|c") < changed.index("FedAvg") and "Third" not in changed
-    assert "A=B\\|c" in text(made(build, tmp_path), "markdown")
+    assert "A=B\\|c" in comparison_text(made(build, tmp_path), "markdown")
 
 
 def test_a_factor_makes_small_changes_the_same(build: Build, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_factor_makes_small_changes_the_same(build: Build, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("sort", ["factor", "difference"])
 def test_the_csv_is_sorted_with_what_fell_most_on_top(build: Build, tmp_path: Path, sort: str) -> None:
-    lines = list(csv.DictReader(io.StringIO(text(made(build, tmp_path), "csv", sort=sort))))
+    lines = list(csv.DictReader(io.StringIO(comparison_text(made(build, tmp_path), "csv", sort=sort))))
     assert tuple(lines[0]) == CSV_COLUMNS and [line["state"] for line in lines] == ["worse", "same", "better", "only-a"]
     assert float(lines[0]["difference"]) == pytest.approx(-100 * GAINS.mean()) and lines[0]["n"] == "5"
 

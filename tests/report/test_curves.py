@@ -9,12 +9,11 @@ import pytest
 from table_kit import row
 
 from pflbench.errors import UsageError
-from pflbench.report.drawn import one_table
-from pflbench.report.figures.curves import curves, often
-from pflbench.report.figures.pace import AXES, local_steps
+from pflbench.report.figures.curves import AXES, curves, local_steps, often
 from pflbench.report.figures.panels import Drawing, Point
 from pflbench.report.figures.pictures import picture
 from pflbench.report.reading import Shelf
+from pflbench.report.tables import one_table
 from pflbench.result import Metric, RunResult, Score
 from pflbench.selection import selection
 from pflbench.store import Store

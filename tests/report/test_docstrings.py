@@ -3,7 +3,7 @@
 import pytest
 
 from pflbench.names import BUILT_IN, locate, source_file
-from pflbench.report.methods import departures, of_method, of_source
+from pflbench.report.methods import departures_in, of_method, of_source
 
 
 @pytest.mark.parametrize("method", sorted(BUILT_IN["methods"]))
@@ -31,7 +31,7 @@ on two lines.
 Special cases: none.
 1. This is no departure.
 """
-    assert departures(doc) == [
+    assert departures_in(doc) == [
         ("all as in the code", ("1. The first, which goes on.", "2. The second.")),
         ("from the code", ("only one, on two lines.",)),
     ]

@@ -17,6 +17,7 @@ from table_kit import row
 
 from pflbench.data.partitions.slicing import RandomSlicing, size_law
 from pflbench.errors import PflbenchError, UsageError
+from pflbench.report.facts import Fact
 from pflbench.report.figures.clients import Slicing, binned, cuts, density, dimension, histogram, round_to_whole
 from pflbench.report.figures.make import draw_runs, draw_sizes
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series, to_csv
@@ -358,7 +359,9 @@ def everything() -> Drawing:
     bars = Series("c", "bars", (Point(1, 2, None, 2), Point(2, 3, None, 1)), 1.0)
     spike, dots = Series("d", "spike", (Point(0.5, None, None, 3),)), Series("a", "points", (Point(1, 2, 0.1, 3),))
     panels = (Panel("One", (line, spike)), Panel("Two", (bars, dots)), Panel("Three", ()))
-    return Drawing("demo", "Demo", "paper", "x (1)", "y, %", panels, 2, ("A note ± of $many$ words. " * 20,), ("a",))
+    return Drawing(
+        "demo", "Demo", "paper", "x (1)", "y, %", panels, 2, (Fact("note", "A note ± of $many$ words. " * 20),), ("a",)
+    )
 
 
 def test_csv_has_every_point(everything: Drawing) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pflbench.errors import UsageError
-from pflbench.report.gap import gap
+from pflbench.report.cells import other_readings
 from pflbench.report.layout import lay_out
 from pflbench.report.reading import readable
 from pflbench.report.render import render
@@ -62,7 +62,7 @@ def test_each_reading_is_its_mean(
 
 
 def test_the_best_of_equal_rounds_is_the_first(build: Build, table: Expansion) -> None:
-    found = gap([walk(build, table.cells[0].runs[0], [0.4, 0.6, 0.5, 0.6])], Reading("global"))
+    found = other_readings([walk(build, table.cells[0].runs[0], [0.4, 0.6, 0.5, 0.6])], Reading("global"))
     assert found and found.at == {0: 18} and found.averaged == (4, 4)
     assert (found.mean("last"), found.mean("best"), found.mean("last-10")) == pytest.approx((60, 60, 52.5))
 

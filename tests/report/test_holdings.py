@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from pflbench.report.figures.federation import picture
-from pflbench.report.holdings import Holdings, Overlaps, Shown
+from pflbench.report.figures.federation import holdings_picture
+from pflbench.report.holdings import Holdings, HoldingsTable, Overlaps
 
 
 def held(clients: int, classes: int, **changes: Any) -> Holdings:
@@ -37,14 +37,14 @@ def held(clients: int, classes: int, **changes: Any) -> Holdings:
     return replace(plain, **changes)
 
 
-def text(shown: Shown, width: int = 100) -> str:
+def text(shown: HoldingsTable, width: int = 100) -> str:
     console = Console(width=width, markup=False, emoji=False, highlight=False, color_system=None)
     with console.capture() as captured:
         console.print(shown)
     return captured.get()
 
 
-def lines(shown: Shown, width: int = 100) -> dict[str, list[str]]:
+def lines(shown: HoldingsTable, width: int = 100) -> dict[str, list[str]]:
     """The cells of each line by what stands first in it."""
     return {words[0]: words[1:] for line in text(shown, width).splitlines() if (words := line.split())}
 
@@ -133,16 +133,16 @@ def test_a_picture_has_the_size_that_its_cells_need_and_is_the_same_each_time(
     clients: int, classes: int, query: bool
 ) -> None:
     of = held(clients, classes, training=np.arange(clients) % 5 != 3)
-    drawn = picture(of, "png", query=query)
+    drawn = holdings_picture(of, "png", query=query)
     image = Image.open(io.BytesIO(drawn))
     assert 400 < image.width < 2500 and 300 < image.height < 1500
     if classes < 30:
-        assert drawn == picture(of, "png", query=query)
+        assert drawn == holdings_picture(of, "png", query=query)
 
 
 @pytest.mark.parametrize(("format", "begins"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
 def test_formats_of_a_picture(format: str, begins: bytes) -> None:
-    assert picture(held(6, 4), format).startswith(begins)
+    assert holdings_picture(held(6, 4), format).startswith(begins)
 
 
 def test_bars_leave_out_what_is_shared() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def test_nothing_is_said_of_a_table_with_all_its_runs(build: Build, store: Store) -> None:
     build.fill(store)
-    assert lay_out(build.table(), store).lacking == ""
+    assert lay_out(build.table(), store).missing == ""
 
 
 def test_missing_failed_and_damaged_runs_are_named_exactly(build: Build, store: Store) -> None:
@@ -37,7 +37,7 @@ def test_missing_failed_and_damaged_runs_are_named_exactly(build: Build, store: 
     before = {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
     with pytest.warns(CorruptFile):
         found = lay_out(table, ShownStore(store.root, remembered=False, packaged=False))
-    said = found.lacking
+    said = found.missing
     assert said.startswith(
         "Missing: FedAvg, FedAvg-FT: Digits Dir 0.3 (seeds 0, 1). "
         "Missing, as they failed: FedAvg, FedAvg-FT: Digits Dir 5 (seed 2). `pflbench run"
@@ -54,9 +54,9 @@ def test_missing_failed_and_damaged_runs_are_named_exactly(build: Build, store: 
 
 def test_a_column_without_any_run_has_no_seeds_beside_it(build: Build, store: Store) -> None:
     table = build.table()
-    assert lay_out(table, store).lacking.startswith("No runs yet: `pflbench run")
+    assert lay_out(table, store).missing.startswith("No runs yet: `pflbench run")
     build.fill(store, seeds=1)
-    assert "(seeds 1, 2)" in lay_out(replace(table), store).lacking
+    assert "(seeds 1, 2)" in lay_out(replace(table), store).missing
 
 
 @pytest.mark.parametrize("folder", ["results", "mine", "a folder", "/tmp/x y"])

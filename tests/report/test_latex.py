@@ -15,6 +15,7 @@ from shipped import load, with_rows
 from table_kit import with_cells
 
 from pflbench.report.appendix import Appendix
+from pflbench.report.facts import Fact, facts
 from pflbench.report.latex import NEEDS, Grid, escaped, latex_appendix, paged, prose
 from pflbench.report.layout import lay_out
 from pflbench.report.render import render
@@ -52,7 +53,7 @@ def table(build: Build, store: Store) -> Table:
     assert failed and below
     first = replace(first, cells=(replace(failed, done=2, failed=1), replace(below, mean=-1.5)))
     failure = "Failed: 50% of $HOME_DIR & more"
-    return replace(found, rows=(first, *found.rows[1:]), footer=(failure, *found.footer))
+    return replace(found, rows=(first, *found.rows[1:]), facts=(Fact("failed", failure), *found.facts))
 
 
 def widths(shown: str) -> list[set[int]]:
@@ -225,7 +226,10 @@ def test_pdflatex_compiles_every_shipped_table(shipped: dict[str, str], table: T
         title=NASTY,
         rows=tuple(replace(row, title=f"{start}{NASTY}") for row, start in zip(table.rows, "[*", strict=True)),
         columns=tuple(replace(c, column=replace(c.column, group=NASTY, title=NASTY)) for c in table.columns),
-        footer=(*table.footer, NASTY, " ".join(map(chr, (*range(0x20, 0x250), *range(0x370, 0x400))))),
+        facts=(
+            *table.facts,
+            *facts("note", NASTY, " ".join(map(chr, (*range(0x20, 0x250), *range(0x370, 0x400))))),
+        ),
     )
     said = compiled([*shipped.values(), render(table, "latex"), render(nasty, "latex")], tmp_path)
     assert off_the_page(said) == []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from table_kit import row, with_cells
 
-from pflbench.report import footer
+from pflbench.report import table_facts
 from pflbench.report.layout import lay_out
 from pflbench.report.render import html, render
 from pflbench.report.table import CellValue, Table
@@ -265,7 +266,9 @@ def test_extra_rows_join_over_columns(build: Build, store: Store) -> None:
     assert row.title == "Foo"
     assert all(row.cells)
     store.write(build.result(build.spec(0, "foo.py:Foo", lr=0.3), 0.5))
-    titles = [row.title for row in lay_out(build.table(), store).extra]
+    rows = lay_out(build.table(), store).extra
+    titles, ids = [row.title for row in rows], {row.id for row in rows}
+    assert len(ids) == 3 and all(re.fullmatch("extra:[0-9a-f]{12}", id) for id in ids)
     assert titles == ["Foo (lr=0.1)", "Foo (lr=0.2)", "Foo (lr=0.3)"]
 
 
@@ -443,7 +446,7 @@ def test_a_mean_that_rounding_moves_is_not_told_as_another_weighting(build: Buil
     one = value(table, "fedavg")
     for mean, plain, told in ((28.5 + 1e-12, 28.5, False), (28.4, 28.6, True)):
         grid = {("fedavg", "digits-a"): replace(one, mean=mean, plain=plain)}
-        assert bool(footer.plain(replace(given, cells=cells), grid)) == told
+        assert bool(table_facts.unweighted_means(replace(given, cells=cells), grid)) == told
 
 
 def test_a_table_that_no_paper_has_is_not_held_against_one(build: Build, store: Store) -> None:

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from pflbench.report.figures.labels import apart
+from pflbench.report.facts import Fact
+from pflbench.report.figures.labels import spread_out
 from pflbench.report.figures.marks import Look, looks
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.pictures import COLUMN, STYLE, TEXT, figure_of, picture
@@ -131,7 +132,9 @@ def test_nothing_overlaps_and_nothing_is_cut(name: str) -> None:
 
 
 def test_nor_does_it_with_a_caption() -> None:
-    noted = drawing(Panel("A", lines((20, 90))), notes=("A note of many words. " * 12, "Another one."))
+    noted = drawing(
+        Panel("A", lines((20, 90))), facts=(Fact("note", "A note of many words. " * 12), Fact("note", "Another one."))
+    )
     figure = drawn(noted, caption=True)
     check(figure)
     assert any(said == "Demo" for said, _ in texts(figure)) and any("many words" in said for said, _ in texts(figure))
@@ -191,11 +194,11 @@ def test_a_square_has_the_same_numbers_on_both_axes() -> None:
 
 
 def test_places_are_as_near_as_they_can_be() -> None:
-    assert apart([10, 50], 10, 0, 100) == [10, 50]
-    assert apart([52, 50], 10, 0, 100) == [56, 46]  # in the order wanted, half of the way each
-    assert apart([1, 99], 10, 0, 100) == [5, 95]
-    assert apart([50] * 5, 10, 0, 100) is None and apart([50] * 4, 10, 0, 100) == [35, 45, 55, 65]
-    assert apart([10] * 3, 40, 0, 100) is None
+    assert spread_out([10, 50], 10, 0, 100) == [10, 50]
+    assert spread_out([52, 50], 10, 0, 100) == [56, 46]  # in the order wanted, half of the way each
+    assert spread_out([1, 99], 10, 0, 100) == [5, 95]
+    assert spread_out([50] * 5, 10, 0, 100) is None and spread_out([50] * 4, 10, 0, 100) == [35, 45, 55, 65]
+    assert spread_out([10] * 3, 40, 0, 100) is None
 
 
 def test_fonts_are_embedded() -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pflbench.report.figures.curves import curves
-from pflbench.report.figures.over_seeds import over_seeds, rows_of
 from pflbench.report.figures.panels import Point, Series
+from pflbench.report.figures.parts import over_seeds
 from pflbench.report.reading import Shelf
 from pflbench.result import RunResult, Score
 from pflbench.store import Store
@@ -54,7 +54,7 @@ def test_seeds_without_two_rounds_in_common_have_lines_of_their_own(other: tuple
         ("Ours, seed 0", [(20, 20, 1), (40, 20, 1)]),
         ("Ours, seed 1", [(100 * n, 40, 1) for n in other]),
     ]
-    assert found.apart and rows_of(["Ours", "Our"], [one.label for one in found.series]) == ["Ours"]
+    assert found.apart and {one.row for one in found.series} == {"Ours"}
 
 
 def test_a_line_goes_at_the_pace_of_its_seeds() -> None:

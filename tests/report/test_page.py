@@ -23,9 +23,9 @@ from table_kit import row
 from pflbench.output import plain
 from pflbench.report.html.board import boards
 from pflbench.report.html.copies import copies
-from pflbench.report.html.data import Sheet, numbered
-from pflbench.report.html.escape import discreet, embedded, link
-from pflbench.report.html.render import page
+from pflbench.report.html.data import Sheet, with_numbers
+from pflbench.report.html.escape import discreet, embedded, web_link
+from pflbench.report.html.render import render_page
 from pflbench.report.layout import fill, finished
 from pflbench.report.reading import Shelf
 from pflbench.report.render import long_form, render
@@ -107,8 +107,8 @@ def test_a_users_text_stays_text_everywhere(build: Build, store: Store, title: s
     cells = tuple(replace(cell, row=next(one for one in rows if one.id == cell.row.id)) for cell in usual_table.cells)
     table = replace(usual_table, title=where, suite=title, paper=other, protocol=where, rows=rows, cells=cells)
     usual, made = (sheet(one, store) for one in (usual_table, table))
-    text = page([made], copies([made], True), {})
-    before, after = Elements(page([usual], "", {})), Elements(text)
+    text = render_page([made], copies([made], True), {})
+    before, after = Elements(render_page([usual], "", {})), Elements(text)
     linked = [tag for tag in after.tags if tag == "a"]  # a paper may be one, or none
     assert [tag for tag in after.tags if tag != "a"] == [tag for tag in before.tags if tag != "a"]
     assert len(linked) - before.tags.count("a") in (-1, 0)
@@ -130,7 +130,7 @@ def test_a_users_text_stays_text_everywhere(build: Build, store: Store, title: s
 
 def test_the_page_tells_the_rule_of_verdicts_and_colors_each(build: Build, store: Store) -> None:
     build.fill(store)
-    text = page([sheet(build.table(), store)], "", {})
+    text = render_page([sheet(build.table(), store)], "", {})
     assert json.loads(of(text, "data"))["rule"] == RULE
     assert all(f"td.{label}" in text for label in COMPARED)
 
@@ -144,7 +144,7 @@ def test_embedded_json_has_nothing_that_a_parser_of_html_could_see(key: str, val
 
 @given(st.one_of(NASTY, st.text()))
 def test_links_lead_to_the_web_or_nowhere(text: str) -> None:
-    found = link(text)
+    found = web_link(text)
     assert found is None or re.match(r"https?://[^\s]", found)
 
 
@@ -163,7 +163,7 @@ def test_links_lead_to_the_web_or_nowhere(text: str) -> None:
     ],
 )
 def test_a_link(text: str, to: str | None) -> None:
-    assert link(text) == to
+    assert web_link(text) == to
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_a_page_tells_of_the_runs_names_nobody(build: Build, store: Store) 
         store.write(build.result(build.spec(seed), 0.3, **where))
     store.write(build.failed(build.spec(0, alpha=5.0, rounds=4), "OSError: /home/me/data is gone"))
     made = sheet(build.table(), store)
-    text = page([made], copies([made], True), {})
+    text = render_page([made], copies([made], True), {})
     text += gzip.decompress(base64.b64decode(of(text, "texts"))).decode()
     assert "c0ffee" in text and "2.11" in text
     assert [word for word in ("lab-17", "Secret", "/home", "method_source") if word in text] == []
@@ -197,7 +197,7 @@ def test_what_a_page_tells_of_the_runs_names_nobody(build: Build, store: Store) 
 
 def test_the_policy_admits_the_pages_own_script_alone(build: Build, store: Store) -> None:
     build.fill(store)
-    text = page([sheet(build.table(), store)], "", {})
+    text = render_page([sheet(build.table(), store)], "", {})
     (allowed,) = re.findall(r"script-src 'sha256-([^']+)'", text)
     script = text.rpartition("<script>")[2].partition("</script>")[0]
     assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() == allowed
@@ -208,7 +208,7 @@ def test_clients_are_told_by_seed(build: Build, store: Store) -> None:
     """Two clients a tenth below and above: the worst tenth is the lower one, the median the middle."""
     build.fill(store)
     made = sheet(build.table(), store)
-    (table,) = json.loads(of(page([made], "", {}), "data"))["tables"]
+    (table,) = json.loads(of(render_page([made], "", {}), "data"))["tables"]
     cell = table["readings"]["last"]["cells"]["0,0"]
     mean = float(np.mean([one[1] for one in cell["seeds"]]))
     assert (float(cell["worst"]), float(cell["median"])) == (pytest.approx(mean - 10), pytest.approx(mean))
@@ -219,8 +219,8 @@ def test_clients_are_told_by_seed(build: Build, store: Store) -> None:
 def test_tables_that_would_be_called_alike_have_numbers(build: Build, store: Store) -> None:
     build.fill(store)
     made = sheet(build.table(), store)
-    assert [one.key for one in numbered([made, made, made])] == ["demo.paper", "demo.paper-1", "demo.paper-2"]
-    odd = numbered([sheet(build.table(suite="a <b>/c"), store)])
+    assert [one.key for one in with_numbers([made, made, made])] == ["demo.paper", "demo.paper-1", "demo.paper-2"]
+    odd = with_numbers([sheet(build.table(suite="a <b>/c"), store)])
     assert [one.key for one in odd] == ["a-b-c.paper"]
 
 
@@ -266,7 +266,7 @@ def test_one_independent_column_is_no_leaderboard(build: Build, store: Store) ->
     build.fill(store)
     made = sheet(build.table(), store)
     assert boards([made]) == [], "both columns are of one dataset, dealt in one way"
-    assert "No two independent columns share two rows" in page([made], "", {})
+    assert "No two independent columns share two rows" in render_page([made], "", {})
 
 
 def test_no_leaderboard_is_without_the_row_that_leads_a_column(build: Build, store: Store) -> None:

@@ -11,6 +11,7 @@ from table_kit import caption, with_cells
 
 from pflbench.report import text
 from pflbench.report.compact import compact
+from pflbench.report.facts import Fact
 from pflbench.report.layout import difference, lay_out
 from pflbench.report.render import CSV_COLUMNS, render
 from pflbench.report.table import Table
@@ -87,7 +88,7 @@ def test_styles(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     best = "\x1b[1m75.00 ± 8.16"
     assert best in render(table, "terminal", width=100, color=True)
     assert "\x1b[1m30.00" not in render(table, "terminal", width=100, color=True)
-    failed = replace(table, footer=("Failed: x",))
+    failed = replace(table, facts=(Fact("failed", "Failed: x"),))
     assert "\x1b[33mFailed" in render(failed, "terminal", width=100, color=True)
     monkeypatch.setenv("NO_COLOR", "1")
     plain = render(failed, "terminal", width=100, color=True)
@@ -100,7 +101,7 @@ def test_output_that_is_no_terminal_has_no_styles(table: Table) -> None:
 
 
 def test_titles_are_text_not_markup(table: Table) -> None:
-    shown = render(replace(table, title="[red]T[/red] :smile:", footer=("[/]",)), "terminal", width=100)
+    shown = render(replace(table, title="[red]T[/red] :smile:", facts=(Fact("note", "[/]"),)), "terminal", width=100)
     assert "[red]T[/red] :smile:" in shown
     assert "\n[/]\n" in shown
 

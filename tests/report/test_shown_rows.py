@@ -69,14 +69,14 @@ def test_no_output_tells_of_a_row_that_is_not_shown(table: Expansion, store: Sto
         said = " ".join(render(one, format, width=200, color=False).split())  # type: ignore[arg-type]
         assert "30.0" in said and not [word for word in OTHERS if word in said]
     assert "Of all." in shown.footer and "epochs" in " ".join(shown.footer)
-    assert not shown.lacking and not any(line.startswith(("Failed", "Missing", "Trained")) for line in shown.footer)
+    assert not shown.missing and not any(line.startswith(("Failed", "Missing", "Trained")) for line in shown.footer)
 
 
 def test_what_is_missing_is_of_the_rows_shown_and_so_is_the_command(table: Expansion, store: Store) -> None:
     shown = laid_out(table, store, "ditto")
     assert [one.title for one in shown.rows] == ["Ditto"] and not shown.extra
-    assert shown.lacking.startswith("Missing: Ditto: Digits Dir 0.3 (seed 2). Missing, as they failed: Ditto: Digits")
-    (typed,) = re.findall("`(.*)`", shown.lacking)
+    assert shown.missing.startswith("Missing: Ditto: Digits Dir 0.3 (seed 2). Missing, as they failed: Ditto: Digits")
+    (typed,) = re.findall("`(.*)`", shown.missing)
     assert "--method ditto --redo failed" in typed
     footer = " ".join(shown.footer)
     assert "Protocol: Ditto's code." in footer and "Only of Ditto." in footer and "personal rate" in footer

@@ -13,8 +13,8 @@ from pflbench.engine.costs import SECOND
 from pflbench.report.figures.make import draw_runs
 from pflbench.report.figures.panels import Point, to_csv
 from pflbench.report.figures.pictures import picture
+from pflbench.report.provenance import DOWN, GRADIENTS, SECONDS, UP, costs_in_words, round_costs, unknown_costs
 from pflbench.report.reading import Shelf
-from pflbench.report.used import DOWN, GRADIENTS, SECONDS, UP, beside, costs, unknown_costs
 from pflbench.store import Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.figure import Steps
@@ -100,15 +100,15 @@ def test_csv_has_the_costs(build: Build, store: Store, table: Expansion) -> None
 
 def test_costs_are_what_the_runs_tell(build: Build) -> None:
     theirs = build.result(build.spec(name="mine.py:Mine"), 0.2, client_seconds=3.0)
-    assert costs([theirs]) == {SECONDS: 1.0}
+    assert round_costs([theirs]) == {SECONDS: 1.0}
     slower = build.result(build.spec(1, name="mine.py:Mine"), 0.2, client_seconds=9.0)
     silent = build.result(build.spec(2, name="mine.py:Mine"), 0.2)
-    assert costs([theirs, slower, silent]) == {SECONDS: 2.0}
-    assert unknown_costs([("Mine", costs([silent]))]) == (
+    assert round_costs([theirs, slower, silent]) == {SECONDS: 2.0}
+    assert unknown_costs([("Mine", round_costs([silent]))]) == (
         f"Not known: {GRADIENTS} of Mine; {SECONDS} of Mine; {UP} of Mine; {DOWN} of Mine."
     )
     known = build.result(build.spec(name="mine.py:Mine"), 0.2, client_gradients=4.0, floats_up=10.0, floats_down=20.0)
-    assert costs([known, silent]) == {GRADIENTS: 4.0, UP: 10.0, DOWN: 20.0}
+    assert round_costs([known, silent]) == {GRADIENTS: 4.0, UP: 10.0, DOWN: 20.0}
 
 
 def test_costs_in_words() -> None:
@@ -121,5 +121,8 @@ def test_costs_in_words() -> None:
         curve("B", gradients=11.5),
         curve("C"),
     ]
-    assert beside(curves) == {"A": "20 gradients, 0.25–0.512 s, 583,242–1,006,858 floats up", "B": "11.5 gradients"}
+    assert costs_in_words(curves) == {
+        "A": "20 gradients, 0.25–0.512 s, 583,242–1,006,858 floats up",
+        "B": "11.5 gradients",
+    }
     assert unknown_costs(curves) == f"Not known: {GRADIENTS} of C; {SECONDS} of B, C; {UP} of B, C; {DOWN} of A, B, C."

@@ -142,7 +142,7 @@ def test_a_difference_of_cells_has_the_widest_margin() -> None:
 def test_rounded_limits_do_not_contradict_the_word(low: float, high: float, shown: str) -> None:
     middle, half = (low + high) / 2, (high - low) / 2
     found = verdict(around(50 + middle, half), Reference(50.0, text="50.0000000"), STD1, decimals=1)
-    assert text.apart(middle, found, 1) == shown
+    assert text.difference_text(middle, found, 1) == shown
 
 
 def test_what_bars_a_verdict() -> None:

@@ -16,7 +16,7 @@ from pflbench.data.source import Source
 from pflbench.engine.batches import support_streams
 from pflbench.engine.run import arrived, sample_cohort
 from pflbench.methods.base import Draw
-from pflbench.report.footer import seeds as seeds_line
+from pflbench.report.table_facts import seed_line as seeds_line
 from pflbench.running.federations import holdings
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import Cell, Expansion

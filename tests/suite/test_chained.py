@@ -11,10 +11,10 @@ from shipped import load
 from pflbench import trust
 from pflbench.errors import UsageError
 from pflbench.names import locate
-from pflbench.report.explained import text
-from pflbench.report.explaining import explain
+from pflbench.report.explain import explain_cell
+from pflbench.report.explain_text import explanation_text
 from pflbench.report.layout import lay_out
-from pflbench.report.runs import lines
+from pflbench.report.stored import list_runs
 from pflbench.running.estimate import gradient_rows
 from pflbench.running.planning import ELSEWHERE, MEASURED, Times
 from pflbench.running.task import Done, Environment, Task, run_task
@@ -148,9 +148,11 @@ def test_a_chained_run_is_stored_told_and_counted(tmp_path: Path, monkeypatch: p
     (before,) = result.provenance["before"]
     assert (before["method"], before["rounds"]) == ("per-fedavg", 1) and before["client_seconds"] > 0
     assert 0 < before["client_gradients"] != result.provenance["client_gradients"] > 0
-    (listed,) = lines(store.list(), store)
+    (listed,) = list_runs(store.list(), store)
     assert listed.differs == "after=per-fedavg (1 round)"
-    told = text(explain("cafeme-chained", "fedavg-chained", "rmnist-shards", store, smoke(seeds=[0], rounds=1).part))
+    told = explanation_text(
+        explain_cell("cafeme-chained", "fedavg-chained", "rmnist-shards", store, smoke(seeds=[0], rounds=1).part)
+    )
     assert "FedAvg (chained) from what per-fedavg in 1 round left" in " ".join(told.split())
     assert "Trained before it: per-fedavg, 1 round" in told
     other = lay_out(expand(load("cafeme-table1"), profile="smoke", columns=["rmnist-shards"], rounds=1), store)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pflbench.report.versions import instead
+from pflbench.report.provenance import instead
 from pflbench.running import build
 from pflbench.suite.expand import expand
 from pflbench.suite.load import loaded

@@ -9,7 +9,7 @@ import pytest
 from shipped import load, with_rows
 
 from pflbench.catalog import describe
-from pflbench.report.explaining import explain
+from pflbench.report.explain import explain_cell
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.expand import expand
@@ -74,5 +74,5 @@ def test_nothing_is_said_of_a_tail_that_is_kept_whatever_the_value_says(tmp_path
         assert anew == (name == "cafeme-paper-text" or cell.column.id == "rmnist-shards-reshuffled")
         assert cell.runs[0].tail == "drop" and cell.runs[0].keeps_tail == anew == ("tail" not in cell.sources)
     for column, told in (("rmnist-shards-reshuffled", False), ("rmnist-shards-low", True)):
-        found = explain("cafeme-readings-settings", "cafeme", column, Store(tmp_path))
+        found = explain_cell("cafeme-readings-settings", "cafeme", column, Store(tmp_path))
         assert ("tail" in {given.name for given in found.settings}) == told

@@ -1,4 +1,4 @@
-"""What a figure shows of clients: accuracy against their size, densities of a metric, sizes in many partitions."""
+"""Figures of clients: accuracy against their size, densities of a metric, sizes in many partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pflbench.data.partitions.slicing import RandomSlicing, size_law
 from pflbench.errors import PflbenchError, unknown
-from pflbench.report.cells import Read
+from pflbench.report.cells import SeedScores
 from pflbench.report.figures.panels import Panel, Point, Series
 from pflbench.report.reading import Floats, by_client, support
 from pflbench.result import RunResult
@@ -23,7 +23,7 @@ _ALIKE = 1e-6
 _WHOLE = 1e-3
 
 
-def scatter(rows: Mapping[str, Sequence[Read]], bins: int) -> tuple[Series, ...]:
+def scatter(rows: Mapping[str, Sequence[SeedScores]], bins: int) -> tuple[Series, ...]:
     """A series for each row, by title. All rows have the same bins: quantiles of their clients' sizes together."""
     pools: dict[str, list[tuple[list[float], Floats]]] = {}
     everyone: dict[tuple[int, int], float] = {}  # a client of a seed counts once, however many rows have it
@@ -85,7 +85,7 @@ def density(label: str, values: Floats) -> Series:
 
 
 def dimension(run: RunResult, round: int) -> int:
-    """How many parameters a head has, from pFedVEM's metrics: tau * (trace + deviation) is that number."""
+    """Number of parameters of a head, from pFedVEM's metrics: tau * (trace + deviation)."""
     tau, trace, deviation = (_metric(run, name, round) for name in ("tau", "trace", "deviation"))
     products = tau * (trace + deviation)
     d = round_to_whole(products[np.isfinite(products)])
@@ -132,7 +132,7 @@ class Slicing(NamedTuple):
 
     @property
     def held(self) -> int:
-        """How many types a client holds."""
+        """Number of types that a client holds."""
         return {"labels": self.classes // 2, "concepts": self.classes, "none": self.types}[self.partition.skew]
 
     def sizes(self, seeds: Sequence[int]) -> npt.NDArray[np.int64]:

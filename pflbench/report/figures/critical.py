@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pflbench.errors import UsageError
-from pflbench.report.cells import read, value
+from pflbench.report.cells import fill_cell, read_seeds
+from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.panels import DIFFERENCE, Drawing, Panel, Point, Series
-from pflbench.report.figures.parts import comma_list, mixed, said_of
-from pflbench.report.ranking import Ranking, chosen, independent, shared
+from pflbench.report.figures.parts import comma_list, facts_of, mixed
+from pflbench.report.provenance import mixtures, shown_runs
+from pflbench.report.ranking import Ranking, choose_columns, independent, rows_in_common
 from pflbench.report.reading import Shelf
 from pflbench.report.statistics import Floats, critical_difference, friedman, rank_intervals, ranks
 from pflbench.report.text import grouped
-from pflbench.report.used import runs_used
-from pflbench.report.versions import mixtures
 from pflbench.suite.cells import Expansion
 from pflbench.units import count
 
@@ -31,7 +31,7 @@ def critical(table: Expansion, shelf: Shelf) -> Drawing:
         UsageError: Fewer than ten independent columns have three rows in common.
     """
     columns = _columns(table, shelf)
-    ranked_over = chosen(columns, FEWEST, ROWS)
+    ranked_over = choose_columns(columns, FEWEST, ROWS)
     if not ranked_over:
         raise UsageError(_too_few(table, columns))
     titles = {row.id: row.title for row in table.rows}
@@ -40,23 +40,23 @@ def critical(table: Expansion, shelf: Shelf) -> Drawing:
     cells = [table.places[row, column.head.id] for column in ranked_over for row in rows]
     notes = (
         *mixed(table, shelf),
-        *_notes(scores, ranked_over, columns),
+        *facts("scores", *_notes(scores, ranked_over, columns)),
         *_left_out([titles[row] for row in titles if row not in rows]),
-        *said_of(table, {run.seed for cell in cells for run in cell.needed}, cells),
+        *facts_of(table, {run.seed for cell in cells for run in cell.needed}, cells),
     )
     series = tuple(_series([titles[row] for row in rows], scores, ranked_over))
     panel = Panel("", series)
     axes = "mean rank", "place"
     return Drawing(
         *(table.suite, f"{table.heading}: mean ranks", table.profile, *axes, (panel,), 1),
-        tuple(filter(None, notes)),
+        notes,
         tuple(titles[row] for row in rows),
     )
 
 
 def _columns(table: Expansion, shelf: Shelf) -> list[Ranking]:
     """The table's columns with the values of their rows."""
-    used = runs_used(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
+    used = shown_runs(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
     several = mixtures(table, used)
     found = []
     for head in table.heads:
@@ -64,7 +64,7 @@ def _columns(table: Expansion, shelf: Shelf) -> list[Ranking]:
             row.id: cell for row in table.rows if (cell := table.places.get((row.id, head.id))) and cell.has_scores
         }
         values = {
-            row: value(cell, read(cell, shelf), shelf, table, mixed=cell.column.id in several)
+            row: fill_cell(cell, read_seeds(cell, shelf), shelf, table, mixed=cell.column.id in several)
             for row, cell in cells.items()
         }
         if cells:
@@ -75,7 +75,7 @@ def _columns(table: Expansion, shelf: Shelf) -> list[Ranking]:
 def _too_few(table: Expansion, columns: Sequence[Ranking]) -> str:
     """Why there is no picture, in a sentence."""
     fullest = independent(columns)
-    there = max((one.columns for one in shared(fullest) if len(one.rows) >= ROWS), default=0)
+    there = max((one.columns for one in rows_in_common(fullest) if len(one.rows) >= ROWS), default=0)
     said = (
         f"A critical-difference picture takes {FEWEST} independent columns in which the same {ROWS} rows have all "
         f"their seeds, and {table.suite} has {there} of {count(len(columns), 'column')}"
@@ -85,7 +85,7 @@ def _too_few(table: Expansion, columns: Sequence[Ranking]) -> str:
 
 
 def _merged(columns: Sequence[Ranking]) -> str:
-    """Which columns count as one, in words."""
+    """Columns that count as one, in words."""
     kin = grouped((column.kin, column.name) for column in columns).values()
     return "; and ".join(comma_list(names) for names in kin if len(names) > 1)
 
@@ -107,8 +107,9 @@ def _notes(scores: Floats, over: Sequence[Ranking], columns: Sequence[Ranking]) 
     yield f"Not ranked over, as too few rows have them in full: {comma_list(absent)}." if absent else ""
 
 
-def _left_out(titles: Sequence[str]) -> list[str]:
-    return [f"Left out, as they lack some of these columns: {comma_list(titles)}."] if titles else []
+def _left_out(titles: Sequence[str]) -> list[Fact]:
+    text = f"Left out, as they lack some of these columns: {comma_list(titles)}."
+    return [Fact("left out", text)] if titles else []
 
 
 def _series(titles: Sequence[str], scores: Floats, columns: Sequence[Ranking]) -> Iterator[Series]:

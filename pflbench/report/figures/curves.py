@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
+from pflbench.classes import declared
 from pflbench.commands import command, public_folder
 from pflbench.errors import unknown
+from pflbench.names import Places
 from pflbench.report.cells import spread_word
-from pflbench.report.figures.over_seeds import Walk, over_seeds
-from pflbench.report.figures.pace import AXES, Axis, counting
+from pflbench.report.extra_rows import EXTRA
+from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.panels import Drawing, Panel, Series
 from pflbench.report.figures.parts import (
+    UNEVEN,
     Remarks,
+    Walk,
     cells_of,
     comma_list,
     drawn_in,
+    facts_of,
     in_a_line,
     in_order,
     in_panels,
-    listed,
-    listed_by,
-    missing,
+    missing_facts,
     mixed,
     not_done,
-    said_of,
+    over_seeds,
+    remarked,
+    remarks_of,
 )
-from pflbench.report.reading import Shelf, after, by_round
-from pflbench.report.unlisted import EXTRA
+from pflbench.report.reading import EVERYBODY, Shelf, after, by_round
 from pflbench.result import RunResult
+from pflbench.spec import RunSpec
+from pflbench.store.columns import metrics_of
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading
 
 ACCURACY, LOSS = "accuracy", "loss"
@@ -48,7 +56,7 @@ def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str =
     """
     if against not in AXES:
         raise unknown("axis", against, AXES)
-    axis, remarks = AXES[against], _Remarks()
+    axis, remarks = AXES[against], remarks_of()
     _check_metric(table, shelf, metric)
     table = table if metric in (ACCURACY, LOSS) else _each_run_once(table)
     heads = in_panels(table)
@@ -65,18 +73,18 @@ def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str =
     drawn = drawn_in(table, every, panels)
     notes = (
         *mixed(table, shelf),
-        f"Mean over seeds; the band is the {spread_word(table.spread)}.",
-        counting(against, drawn, table.locations),
-        *remarks.notes(more, list(heads), f"the stored runs do not tell their {against} ({axis.fill})", metric),
-        *missing(replace(table, rows=of_suite), every, shelf),
-        *said_of(table, seeds, drawn),
+        *facts("scores", f"Mean over seeds; the band is the {spread_word(table.spread)}."),
+        *facts("scores", axis_note(against, drawn, table.locations)),
+        *_facts(remarks, more, list(heads), f"the stored runs do not tell their {against} ({axis.fill})", metric),
+        *missing_facts(replace(table, rows=of_suite), every, shelf),
+        *facts_of(table, seeds, drawn),
     )
     shown = tuple(panel for panel in panels if panel.series)
     y = "accuracy (%)" if metric == ACCURACY else "test loss" if metric == LOSS else metric
     return Drawing(
         *(table.suite, f"{table.heading}: {metric} against {against}", table.profile, axis.title, y, shown),
         in_a_line(len(shown)),
-        tuple(filter(None, notes)),
+        notes,
         in_order(table, shown),
     )
 
@@ -86,61 +94,53 @@ def often(table: Expansion) -> int:
     return max(1, max(column.rounds for column in table.columns) // 10)
 
 
-class _Remarks:
-    """What cannot be drawn, or not as a line, and why; all by the panel's title."""
-
-    def __init__(self) -> None:
-        self.uneven: list[tuple[str, str, str]] = []
-        self.apart: Remarks = []
-        self.once: Remarks = []
-        self.untold: Remarks = []
-        self.without: Remarks = []
-        self.choosing: Remarks = []
-        self.bare: list[str] = []
-
-    def notes(self, more: str, panels: Sequence[str], untold: str, metric: str) -> Iterator[str]:
-        """Sentences; `more`: what scores more rounds; `untold`: why rows have no place along the axis."""
-        yield listed_by("Left out, so that all points of a line are of the same seeds", self.uneven, panels)
-        yield listed("A line for each seed, as they have no two rounds in common", self.apart, panels)
-        if self.bare:
-            where = comma_list(dict.fromkeys(self.bare))
-            yield f"Left out, as all rows are scored after one and the same round alone ({more}): {where}."
-        drawn = [one for one in self.once if one[1] not in self.bare]
-        yield listed(f"Scored after one round alone, so a marker ({more})", drawn, panels)
-        yield listed(f"Left out, as {untold}", self.untold, panels)
-        yield listed(f"Left out, as they have no {metric}", self.without, panels)
-        yield listed("Left out, as their clients choose among runs after the last round", self.choosing, panels)
-
-
-def _with_lines(panel: Panel, remarks: _Remarks) -> Panel:
-    """The panel; without its series, which the remarks are told, where all of them stand at one place."""
+def _with_lines(panel: Panel, remarks: Remarks) -> Panel:
+    """The panel; without its series, which is a remark, where all of them stand at one place."""
     if len({point.x for series in panel.series for point in series.points}) != 1:
         return panel
-    remarks.bare.append(panel.title)
+    remarks["bare"].append(("", panel.title, ""))
+    remarks["once"] = [one for one in remarks["once"] if one[2] != panel.title]
     return replace(panel, series=())
 
 
+def _facts(remarks: Remarks, more: str, panels: Sequence[str], untold: str, metric: str) -> Iterator[Fact]:
+    """Facts on what is left out; `more`: what scores more rounds; `untold`: why rows have no place along the axis."""
+    choosing = "Left out, as their clients choose among runs after the last round"
+    apart = {"apart": Fact("scores", "A line for each seed, as they have no two rounds in common")}
+    yield from remarked(remarks, {"uneven": UNEVEN} | apart, panels)
+    if bare := dict.fromkeys(title for _, title, _ in remarks["bare"]):
+        only = f"Left out, as all rows are scored after one and the same round alone ({more})"
+        yield Fact("left out", f"{only}: {comma_list(bare)}.")
+    reasons = {
+        "once": Fact("scores", f"Scored after one round alone, so a marker ({more})"),
+        "untold": Fact("left out", f"Left out, as {untold}"),
+        "without": Fact("left out", f"Left out, as they have no {metric}"),
+        "choosing": Fact("left out", choosing),
+    }
+    yield from remarked(remarks, reasons, panels)
+
+
 def _lines(
-    table: Expansion, head: ColumnHead, where: str, shelf: Shelf, axis: Axis, metric: str, remarks: _Remarks
+    table: Expansion, head: ColumnHead, where: str, shelf: Shelf, axis: Axis, metric: str, remarks: Remarks
 ) -> Iterator[Series]:
     for title, cell in cells_of(table, head).items():
         runs = [run for spec in cell.runs if (run := shelf.read(spec))]
         if not runs:
             continue
         if cell.choices:
-            remarks.choosing.append((title, where))
+            remarks["choosing"].append(("", title, where))
             continue
         walks = {run.spec.seed: walk for run in runs if (walk := _walk(run, cell.reading, metric))}
         paces = {run.spec.seed: pace for run in runs if (pace := axis.pace(run)) is not None}
         if not walks:
-            remarks.without.append((title, where))
+            remarks["without"].append(("", title, where))
         elif not paces:
-            remarks.untold.append((title, where))
+            remarks["untold"].append(("", title, where))
         else:
             found = over_seeds(title, walks, table.spread, paces=paces)
-            remarks.uneven += [(found.left_out, title, where)] if found.left_out else []
-            remarks.apart += [(title, where)] if found.apart else []
-            remarks.once += [(title, where)] if all(len(one.points) == 1 for one in found.series) else []
+            remarks["uneven"] += [(found.left_out, title, where)] if found.left_out else []
+            remarks["apart"] += [("", title, where)] if found.apart else []
+            remarks["once"] += [("", title, where)] if all(len(one.points) == 1 for one in found.series) else []
             yield from found.series
 
 
@@ -185,3 +185,119 @@ def _each_run_once(table: Expansion) -> Expansion:
     rows = {cell.row.id for cell in kept.values()}
     left = tuple(row for row in table.rows if row.id in rows)
     return replace(table, cells=tuple(kept.values()), rows=left, stages={})
+
+
+MEGA = 1e6
+
+
+class Axis(NamedTuple):
+    """Axis of curves: its name, and its amount in a round of a run (None: the run does not tell).
+
+    `fill`: what to do where a run does not tell.
+    """
+
+    title: str
+    pace: Callable[[RunResult], float | None]
+    fill: str = ""
+
+
+def gradients(run: RunResult) -> float | None:
+    """Minibatch gradients that a client which takes part is asked for in a round, on average."""
+    return run.provenance.get("client_gradients")
+
+
+def seconds(run: RunResult) -> float | None:
+    """Measured seconds of training and scoring clients, over the rounds."""
+    told = run.provenance.get("client_seconds")
+    return None if told is None else float(told) / run.spec.rounds
+
+
+def megabytes(run: RunResult) -> float | None:
+    """Megabytes that a client of a round's cohort sends and receives."""
+    told = [run.provenance.get(key) for key in ("bytes_up", "bytes_down")]
+    return None if told == [None, None] else sum(one for one in told if one is not None) / MEGA
+
+
+def local_steps(run: RunResult) -> float | None:
+    """Minibatches that a client trains on in a round, by the method's hyperparameters.
+
+    Where these are epochs, the mean over the clients whose numbers of support rows the run tells.
+    """
+    hyper, found = run.spec.method.hyper, list[float]()
+    for part in ("", "head_", "base_"):
+        steps, epochs = hyper.get(f"{part}steps"), hyper.get(f"{part}epochs")
+        if steps is not None:
+            found.append(steps)
+        elif epochs is not None:
+            passed = _minibatches(run)
+            if passed is None:
+                return None
+            found.append(epochs * passed)
+    return sum(found) if found else None
+
+
+def _minibatches(run: RunResult) -> float | None:
+    """Of one pass over a client's support rows, on average; None where the run does not tell clients' numbers."""
+    sizes = [size for client, size in metrics_of(run.metrics).named("support", 0).items() if client != EVERYBODY]
+    return float(np.mean([_in_a_pass(run.spec, size) for size in sizes])) if sizes else None
+
+
+def _in_a_pass(spec: RunSpec, rows: float) -> int:
+    batch = spec.method.hyper.get("batch") or spec.batch
+    return max(1, math.ceil(rows / batch) if spec.keeps_tail else int(rows // batch))
+
+
+_COUNTED = "`pflbench upgrade` counts it where the dataset is at hand"
+AXES: Mapping[str, Axis] = {
+    "round": Axis("round", lambda run: 1.0),
+    "steps": Axis(
+        "local steps of a client",
+        local_steps,
+        "their local updates are counted in epochs, and they do not tell how many images clients have: --against "
+        "gradients has what these cost",
+    ),
+    "gradients": Axis("minibatch gradients of a client", gradients, _COUNTED),
+    "seconds": Axis(
+        "seconds of training and scoring, all clients", seconds, "`pflbench run --redo always` measures it"
+    ),
+    "bytes": Axis("megabytes up and down, a client", megabytes, _COUNTED),
+}
+"""By what `--against` calls them."""
+
+
+def axis_note(against: str, cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
+    """Sentences on the unit of the axis; `cells`: those that are drawn, `places`: as `Expansion.locations`."""
+    if against == "seconds":
+        return "Seconds are as measured of all clients together, evenly divided among the rounds."
+    if against == "bytes":
+        return "Bytes are those of a client that takes part in every round and whose upload arrives, on average."
+    if against == "steps":
+        return "Local steps are those of a client that takes part in every round, on average, by the hyperparameters."
+    return _GRADIENTS + _expected(cells, places) if against == "gradients" else ""
+
+
+_GRADIENTS = (
+    "A round counts the minibatch gradients of one local update: the mean over all local updates that a run makes (a "
+    "forward pass counts 1/3, a Hessian-vector product 3)."
+)
+
+
+def _expected(cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
+    """Whose local updates those are where uploads get lost: all clients', or those of which the upload arrives."""
+    lossy = [(cell, _trains_all(cell.runs[0], places)) for cell in cells if cell.runs[0].arrival < 1]
+    everyone, arriving = (
+        comma_list(dict.fromkeys(cell.row.title for cell, all_ in lossy if all_ is which)) for which in (True, False)
+    )
+    said = (
+        f" {everyone}: minibatch gradients of all clients, expected: every client that is asked trains, and what only "
+        "its upload needs is counted where that arrives."
+        if everyone
+        else ""
+    )
+    return said + (f" {arriving}: only clients whose upload arrives train, and only they count." if arriving else "")
+
+
+def _trains_all(run: RunSpec, places: Mapping[str, Places]) -> bool:
+    """True if the method declares that clients train though their upload does not arrive."""
+    name = places.get(run.id, {}).get("methods", run.method.name)
+    return bool(declared("methods", name, "commits", "arrived") == "trained")

@@ -1,4 +1,4 @@
-"""What stored runs say of each client: distributions of accuracy, and before against after personalization."""
+"""Figures of each client of stored runs: distributions of accuracy, and before against after personalization."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from dataclasses import replace
 import numpy as np
 
 from pflbench.errors import unknown
-from pflbench.report.cells import read
+from pflbench.report.cells import read_seeds
+from pflbench.report.extra_rows import EXTRA
+from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.parts import (
     Remarks,
     cells_of,
     drawn_in,
+    facts_of,
     in_a_line,
     in_panels,
-    listed,
-    missing,
+    missing_facts,
     mixed,
     not_done,
-    said_of,
+    remarked,
+    remarks_of,
     settings,
     unadapted,
 )
 from pflbench.report.reading import EVERYBODY, Floats, Rounds, Shelf, by_client, scored
-from pflbench.report.unlisted import EXTRA
 from pflbench.result import RunResult
 from pflbench.suite.cells import Cell, Expansion
 
@@ -38,7 +40,7 @@ _Clients = Mapping[int, float]
 
 
 def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawing:
-    """How accurate the models are for each client: a panel for each column and stage, a curve or violin for each row.
+    """Distribution of accuracy over clients: a panel for each column and stage, a curve or violin for each row.
 
     `kind`: "sorted", the accuracies of all seeds' clients from the least to the most, over their share; or "violins",
     their densities.
@@ -50,10 +52,10 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
         raise unknown("kind of distribution", kind, KINDS)
 
     def drawn(cell: Cell) -> Floats:
-        found = [_of_clients(one.rounds) for one in read(cell, shelf)]
+        found = [_of_clients(one.rounds) for one in read_seeds(cell, shelf)]
         return np.sort([value for clients in found for value in clients.values()])
 
-    panels, on_test = list[Panel](), Remarks()
+    panels, remarks = list[Panel](), remarks_of()
     heads = in_panels(table)
     for where, head in heads.items():
         found: dict[str, Floats] = {}
@@ -61,14 +63,17 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
             if len(values := drawn(cell)):
                 found[title] = values
             elif any(shelf.read(run) for run in cell.runs):
-                on_test.append((title, where))
+                remarks["on test"].append(("", title, where))
         shown = (_sorted(found), ()) if kind == "sorted" else (_violins(found), tuple(found))
         panels.append(Panel(where, *shown))
     how = f"{_POOLED} (the mean over those that the table reads)."
     x = "clients, from the worst (%)" if kind == "sorted" else ""
-    left = listed("Left out, as one score on the whole test set is no client's", on_test, list(heads))
+    on_test = {"on test": Fact("left out", "Left out, as one score on the whole test set is no client's")}
+    left = remarked(remarks, on_test, list(heads))
     places = drawn_in(table, heads.values(), panels)
-    return _drawing(table, shelf, "accuracy of each client", (x, "accuracy (%)"), panels, (how, left), places)
+    return _drawing(
+        table, shelf, "accuracy of each client", (x, "accuracy (%)"), panels, (*facts("scores", how), *left), places
+    )
 
 
 def before_after(table: Expansion, shelf: Shelf) -> Drawing:
@@ -77,7 +82,7 @@ def before_after(table: Expansion, shelf: Shelf) -> Drawing:
     Of a row at the stage "finetuned" it is before the first fine-tuning step and after the last; of one at
     "personalized", the global model's on the same client, and its own one's.
     """
-    panels, left, drawn = list[Panel](), _LeftOut(), list[Cell]()
+    panels, left, drawn = list[Panel](), remarks_of(), list[Cell]()
     shares: dict[str, list[float]] = {}
     for column in table.columns:
         series, of_series = list[Series](), list[Cell]()
@@ -97,8 +102,8 @@ def before_after(table: Expansion, shelf: Shelf) -> Drawing:
                 of_series.append(cell)
                 shares.setdefault(title, []).append(series[-1].numbers[GAIN])
             elif runs:
-                left.add(title, cell, runs)
-        left.others(here, of_series, column.setting, shelf)
+                left[_reason(cell, runs)].append(("", title, cell.column.setting))
+        left["one model"] += _of_one_model(here, of_series, column.setting, left, shelf)
         drawn += of_series
         panels.append(Panel(column.setting, tuple(series), square=True))
     axes = "accuracy before (%)", "accuracy after (%)"
@@ -106,42 +111,42 @@ def before_after(table: Expansion, shelf: Shelf) -> Drawing:
         f"{_POOLED}: before and after fine-tuning, or of the global model and the client's own. In the legend, the "
         "share of clients that gain; those as accurate as before do not."
     )
-    notes = (how, unadapted(drawn, table.locations), *left.notes(settings(table)))
+    notes = (*facts("scores", how, unadapted(drawn, table.locations)), *remarked(left, _LEFT_OUT, settings(table)))
     drawing = _drawing(table, shelf, "before against after personalization", axes, panels, notes, drawn)
     return replace(drawing, beside={label: f"{_span(several)} % gain" for label, several in shares.items()})
 
 
-class _LeftOut:
-    """Rows without a before and an after, by the reason, with the columns."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, Remarks] = {reason: [] for reason in (_CHOOSING, _ON_TEST, _NO_GLOBAL, _ONE_MODEL)}
-
-    def add(self, title: str, cell: Cell, runs: Iterable[RunResult]) -> None:
-        """A row that is personalized, and of which these runs are done."""
-        scored = {score.stage for run in runs for score in run.scores}
-        reason = _CHOOSING if cell.choices else _ON_TEST if "global" in scored else _NO_GLOBAL
-        self._found[reason].append((title, cell.column.setting))
-
-    def others(self, here: Iterable[tuple[str, Cell]], drawn: Iterable[Cell], column: str, shelf: Shelf) -> None:
-        """Rows of a column of whose runs no model is personalized."""
-        told = {title for remarks in self._found.values() for title, where in remarks if where == column}
-        runs = {run.id for cell in drawn for run in cell.runs}
-        shown = {cell.row.title for cell in drawn} | told
-        for title, cell in here:
-            done = [run.id for run in cell.runs if shelf.read(run)]
-            if done and title not in shown and runs.isdisjoint(done):
-                self._found[_ONE_MODEL].append((title, column))
-
-    def notes(self, columns: Sequence[str]) -> list[str]:
-        """A sentence for each reason."""
-        return [listed(f"Left out, as {reason}", remarks, columns) for reason, remarks in self._found.items()]
+_LEFT_OUT = {
+    "choosing": Fact("left out", "Left out, as their clients choose among runs"),
+    "on test": Fact(
+        "left out",
+        "Left out, as their global model is scored on the whole test set, not on each client, so there is no before",
+    ),
+    "no global": Fact("left out", "Left out, as their runs have no scores of a global model, so there is no before"),
+    "one model": Fact("left out", "Left out, as they are shown before personalization alone"),
+}
+"""Reasons for rows without a before and an after."""
 
 
-_CHOOSING = "their clients choose among runs"
-_ON_TEST = "their global model is scored on the whole test set, not on each client, so there is no before"
-_NO_GLOBAL = "their runs have no scores of a global model, so there is no before"
-_ONE_MODEL = "they are shown before personalization alone"
+def _reason(cell: Cell, runs: Iterable[RunResult]) -> str:
+    """Reason that a row is left out that is personalized, and of which these runs are done."""
+    scored = {score.stage for run in runs for score in run.scores}
+    return "choosing" if cell.choices else "on test" if "global" in scored else "no global"
+
+
+def _of_one_model(
+    here: Iterable[tuple[str, Cell]], drawn: Iterable[Cell], column: str, left: Remarks, shelf: Shelf
+) -> list[tuple[str, str, str]]:
+    """Remarks on rows of a column of whose runs no model is personalized; `left`: other rows that are left out."""
+    runs = {run.id for cell in drawn for run in cell.runs}
+    shown = {cell.row.title for cell in drawn}
+    shown |= {title for several in left.values() for _, title, where in several if where == column}
+    found = []
+    for title, cell in here:
+        done = [run.id for run in cell.runs if shelf.read(run)]
+        if done and title not in shown and runs.isdisjoint(done):
+            found.append(("", title, column))
+    return found
 
 
 def _span(values: Sequence[float]) -> str:
@@ -164,7 +169,7 @@ _BEFORE: Mapping[str, Callable[[RunResult, Cell], list[tuple[float, float]]]] = 
     "finetuned": _fine_tuning,
     "personalized": _personal,
 }
-"""How each client's accuracies before and after are read, by the stage that a cell shows."""
+"""Readers of each client's accuracies before and after, by the stage that a cell shows."""
 
 
 def _paired(before: _Clients, after: _Clients) -> list[tuple[float, float]]:
@@ -183,13 +188,13 @@ def _sorted(found: Mapping[str, Floats]) -> tuple[Series, ...]:
     for title, values in found.items():
         shares = 100 * (np.arange(len(values)) + 0.5) / len(values)
         points = tuple(Point(float(x), float(y), None, 1) for x, y in zip(shares, values, strict=True))
-        series.append(Series(title, "line", points))
+        series.append(Series(title, "line", points, row=title))
     return tuple(series)
 
 
 def _violins(found: Mapping[str, Floats]) -> tuple[Series, ...]:
     return tuple(
-        Series(title, "violin", tuple(Point(float(place), float(y), None, 1) for y in values))
+        Series(title, "violin", tuple(Point(float(place), float(y), None, 1) for y in values), row=title)
         for place, (title, values) in enumerate(found.items())
     )
 
@@ -198,7 +203,7 @@ def _dots(title: str, pairs: Iterable[tuple[float, float]]) -> Series:
     before, after = np.array(list(pairs)).T
     shares = {GAIN: 100 * float((after > before).mean()), LOSE: 100 * float((after < before).mean())}
     points = tuple(Point(float(x), float(y), None, 1) for x, y in zip(before, after, strict=True))
-    return Series(title, "dots", points, numbers=shares)
+    return Series(title, "dots", points, numbers=shares, row=title)
 
 
 def _drawing(
@@ -207,7 +212,7 @@ def _drawing(
     what: str,
     axes: tuple[str, str],
     panels: Iterable[Panel],
-    told: Iterable[str],
+    told: Iterable[Fact],
     drawn: Iterable[Cell],
 ) -> Drawing:
     """`told`: how the picture is read, and what is left out."""
@@ -217,11 +222,11 @@ def _drawing(
     notes = (
         *mixed(table, shelf),
         *told,
-        *missing(replace(table, rows=of_suite), table.heads, shelf),
-        *said_of(table, seeds, drawn),
+        *missing_facts(replace(table, rows=of_suite), table.heads, shelf),
+        *facts_of(table, seeds, drawn),
     )
     return Drawing(
         *(table.suite, f"{table.heading}: {what}", table.profile, *axes, shown, in_a_line(len(shown))),
-        tuple(filter(None, notes)),
+        notes,
         tuple(row.title for row in table.rows),
     )

@@ -34,7 +34,7 @@ _FINE = 150
 """Dots of an image in an inch."""
 
 
-def picture(of: Holdings, format: str, *, query: bool = False) -> bytes:
+def holdings_picture(of: Holdings, format: str, *, query: bool = False) -> bytes:
     """As a file of this format. Counts are those of support rows, or with `query` of query rows."""
     with style.context(["default", STYLE, {"figure.dpi": _FINE}]):  # whatever this user's own settings are
         file = io.BytesIO()

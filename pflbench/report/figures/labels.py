@@ -1,4 +1,4 @@
-"""Where the names of lines stand: at their ends, if they fit there without covering each other, else in a legend."""
+"""Places of the names of lines: at their ends, if they fit there without covering each other, else in a legend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AWAY = 0.04
 _WIDEST = 0.45
 """The share of a panel's width that names may take."""
 _FARTHEST = 1.6
-"""How far a name may stand from its line's end, in its heights."""
+"""Largest distance of a name from its line's end, in its heights."""
 _CHARACTERS = 17
 """Of a legend's entry in an inch."""
 _HANDLE = 0.35
@@ -52,7 +52,7 @@ def at_ends(ax: Axes, panel: Panel, looks: Looks, renderer: RendererBase, room: 
     boxes = [text.get_window_extent(renderer) for text in texts]
     height, width = max(box.height for box in boxes), max(box.width for box in boxes) / dpi
     inside = ax.get_window_extent(renderer).height
-    places = apart([text.xy[1] * inside for text in texts], height, -height / 2, inside + height / 2)
+    places = spread_out([text.xy[1] * inside for text in texts], height, -height / 2, inside + height / 2)
     if places is None or width > _WIDEST * room:
         for text in texts:
             text.remove()
@@ -64,7 +64,7 @@ def at_ends(ax: Axes, panel: Panel, looks: Looks, renderer: RendererBase, room: 
 
 
 def _end_together(lines: Sequence[Series], length: float) -> bool:
-    """Whether there are lines alone, and they end at about the same place of an axis that is so long."""
+    """True if all series are lines that end at about the same place of an axis of this length."""
     if not lines or any(one.mark != "line" or len(one.points) < 2 for one in lines):
         return False
     ends = [one.points[-1].x for one in lines]
@@ -82,7 +82,7 @@ def _text(ax: Axes, label: str, color: str, y: float) -> Annotation:
     )  # fmt: skip
 
 
-def apart(wanted: Sequence[float], height: float, low: float, high: float) -> list[float] | None:
+def spread_out(wanted: Sequence[float], height: float, low: float, high: float) -> list[float] | None:
     """Places as near to those wanted as may be, at least a height from each other and between the bounds.
 
     None where one of them would stand farther than `_FARTHEST` heights from the one wanted.
@@ -146,7 +146,7 @@ def legend_beside(
 
 
 def _handles(figure: Figure) -> dict[str, Any]:
-    """What a legend draws for each label: as in the first panel that has it."""
+    """Handle of a legend for each label: as in the first panel that has it."""
     found = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in reversed(figure.axes)]
     return {label: handle for of_panel in found for handle, label in of_panel}
 

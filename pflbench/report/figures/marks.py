@@ -1,4 +1,4 @@
-"""How series look: colors, lines, markers and hatches that are told apart by color-blind readers, and in gray."""
+"""Looks of series: colors, lines, markers and hatches that are told apart by color-blind readers, and in gray."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from pflbench.report.figures.panels import Drawing, Panel, Series
+from pflbench.report.figures.panels import DIFFERENCE, PRINTED, Drawing, Panel, Series
 
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 """Told apart by color-blind readers, too (Okabe and Ito, but for a yellow that is too light for a line)."""
@@ -31,7 +31,7 @@ _STACKED = ("", "////")
 _LEGIBLE = 0.075
 """The share of the highest bar that a part of one needs for a number in it."""
 _STEPS = (1, 2, 5, 10)
-"""What numbers along an axis rise by, times a power of ten."""
+"""Steps of the numbers along an axis, times a power of ten."""
 _BESIDE = 0.6
 """The room left of the first and right of the last of what stands 1 apart."""
 _MARKED = 8
@@ -43,14 +43,14 @@ MANY = 10_000
 
 
 class Look(NamedTuple):
-    """How the series of a label look: in gray, lines, markers and hatches still tell them apart."""
+    """Look of a label's series: in gray, lines, markers and hatches still tell them apart."""
 
     color: str
     marker: str
     line: Any
     hatch: str
     marked: bool = False
-    """Whether lines have markers, too, as there are more of them than colors."""
+    """True if lines have markers, too, as there are more of them than colors."""
 
     @classmethod
     def of(cls, i: int, marked: bool = False) -> Look:
@@ -68,14 +68,14 @@ Looks = Mapping[str, Look]
 
 
 def looks(drawing: Drawing) -> Looks:
-    """How each label's series look, in the rows' order; the paper's numbers look as the row does that they are of."""
+    """Look of each label's series, in the rows' order; the paper's numbers look like their row."""
     everything = [series for panel in drawing.panels for series in panel.series]
     there = dict.fromkeys(series.like or series.label for series in everything)
     ordered = dict.fromkeys((*(label for label in drawing.order if label in there), *there))
     return {label: Look.of(i, len(ordered) > len(_COLORS)) for i, label in enumerate(ordered)}
 
 
-def fill(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
+def draw_panel(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
     """Draw a panel's series, and number its axes."""
     hues = [hue for series in panel.series for hue in series.hues]
     for series in panel.series:
@@ -134,7 +134,7 @@ def _add(ax: Axes, series: Series, look: Look, hues: Sequence[float]) -> None:
 
 
 def _numbers(series: Series) -> tuple[list[float], list[float], list[float]]:
-    """Where the points are, and their spreads."""
+    """Coordinates of the points, and their spreads."""
     y = [float("nan") if point.y is None else point.y for point in series.points]
     return [point.x for point in series.points], y, [point.spread or 0.0 for point in series.points]
 
@@ -234,9 +234,71 @@ def _cloud(ax: Axes, series: Series, marker: str, hues: Sequence[float]) -> None
 
 def _printed(ax: Axes, series: Series, look: Look) -> None:
     """Hollow: in the row's own form where they alone are there of it, else all alike, above their bars."""
-    alone = series.label.startswith(series.like)  # else the label is that of several colors
+    alone = series.label != PRINTED  # which is the label of several colors
     hollow: Any = {"marker": look.marker if alone else "D", "markersize": 3.5, "markerfacecolor": "white"}
     hollow |= {"linestyle": "", "linewidth": 0.8}
     x, y, around = _numbers(series)
     ax.errorbar(x, y, around, color=look.color, capsize=0, **hollow)
     ax.plot([], [], color=look.color if alone else "0.3", label=series.label, **hollow)
+
+
+_HEAD, _STEP, _BAR = 2.6, 1.0, 0.42
+"""Room over the axis, between names, and between bars; a name is about 1 high."""
+_OUT = 0.03
+"""Distance of names from the axis, in its lengths."""
+_SMALL = 7
+"""Points of names and numbers."""
+
+
+def of_ranks(panel: Panel) -> bool:
+    """True for a panel of mean ranks."""
+    return any(series.mark == "rank" for series in panel.series)
+
+
+def draw_ranks(ax: Axes, panel: Panel, looks: Looks) -> None:
+    """Draw the rows, from the best on, in the axes' own coordinates: ranks to the right, names downwards."""
+    series, difference = panel.series, panel.series[0].numbers[DIFFERENCE]
+    means, methods = [one.points[0].x for one in series], len(series)
+    bars = groups(means, difference)
+    ax.set_axis_off()
+    below = 0.7 + _BAR * len(bars)
+    depth = below + _STEP * ((methods + 1) // 2) - 0.4
+    ax.set(xlim=(1, max(methods, 1 + difference)), ylim=(-depth, _HEAD))
+    _axis(ax, methods, difference)
+    for level, (first, last) in enumerate(bars):
+        y = -0.45 - _BAR * level
+        ends: Any = {"linewidth": 2.5, "color": "0.15", "solid_capstyle": "round"}
+        ax.plot([means[first], means[last]], [y, y], **ends)
+    left = (methods + 1) // 2
+    out = _OUT * (ax.get_xlim()[1] - 1)
+    for i, (one, mean) in enumerate(zip(series, means, strict=True)):
+        low, color = i < left, looks[one.label].color
+        y = -below - _STEP * (i if low else methods - 1 - i)
+        end = 1 - out if low else ax.get_xlim()[1] + out
+        ax.plot([mean, mean, end], [0, y, y], color=color, linewidth=0.9, clip_on=False)
+        ax.plot([mean], [0], marker="o", markersize=3, color=color, clip_on=False)
+        said = f"{one.label}  {mean:.2f} " if low else f" {mean:.2f}  {one.label}"
+        ax.text(end, y, said, ha="right" if low else "left", va="center", fontsize=_SMALL)
+
+
+def _axis(ax: Axes, methods: int, difference: float) -> None:
+    """The ranks, and over them how far apart two of them must be."""
+    line: Any = {"color": "0.15", "linewidth": 0.8, "clip_on": False}
+    ax.plot([1, methods], [0, 0], **line)
+    every = max(1, methods // 12)
+    for rank in range(1, methods + 1, every):
+        ax.plot([rank, rank], [0, 0.2], **line)
+        ax.text(rank, 0.35, str(rank), ha="center", va="bottom", fontsize=_SMALL)
+    ax.plot([1, 1, 1, 1 + difference, 1 + difference, 1 + difference], [1.6, 2.0, 1.8, 1.8, 2.0, 1.6], **line)
+    ax.text(1, 2.1, f"critical difference {difference:.2f}", ha="left", va="bottom", fontsize=_SMALL)
+    ax.text(ax.get_xlim()[1], 2.1, "mean rank, 1 is best", ha="right", va="bottom", fontsize=_SMALL)
+
+
+def groups(means: Sequence[float], difference: float) -> list[tuple[int, int]]:
+    """The largest groups of mean ranks, in ascending order, that differ by less than this: their first and last."""
+    found: list[tuple[int, int]] = []
+    for first, mean in enumerate(means):
+        last = max(i for i, other in enumerate(means) if other - mean < difference)
+        if last > first and (not found or last > found[-1][1]):
+            found.append((first, last))
+    return found

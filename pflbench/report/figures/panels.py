@@ -1,4 +1,4 @@
-"""What a figure shows, as plain numbers: panels of series of points. One shape for all kinds of figures."""
+"""Content of a figure as plain numbers: panels of series of points. One shape for all kinds of figures."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from pflbench.output import plain
+from pflbench.report.facts import Fact
 from pflbench.report.text import in_csv
 
 Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked", "violin", "dots", "rank"]
 
+PRINTED = "the paper"
+"""The label of what the paper printed."""
 DIFFERENCE = "critical difference"
 """The number of a mean rank's series that says how far apart two of them must be."""
 
@@ -30,8 +33,9 @@ class Series:
 
     `width` is that of bars. The mark "spike" is a density of values that are all the same: a line at `x`; "printed" are
     the paper's numbers; "stacked" are bars that stand on those of the series before; a "violin" is the density of its
-    points' values; "dots" have no line; a "rank" is a mean rank. `like`: the label of the series whose color it
-    has. `hues`: for a cloud, the number that each point's color stands for. `numbers`: further numbers, by name.
+    points' values; "dots" have no line; a "rank" is a mean rank.
+    `like`: the label of the series whose color it has. `row`: title of the row that it shows. `hues`: for a cloud, the
+    number that each point's color stands for. `numbers`: further numbers, by name.
     """
 
     label: str
@@ -41,6 +45,7 @@ class Series:
     hues: tuple[float, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
     like: str = ""
+    row: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A whole figure: the names of the axes, the panels, `across` of them in a line, and the notes under it.
+    """A whole figure: the names of the axes, the panels, `across` of them in a line, and the facts under it.
 
     `order`: labels that come first in the legend, in this order. `hue`: what the colors of clouds stand for. `beside`:
     what the legend adds to a label.
@@ -73,10 +78,15 @@ class Drawing:
     y: str
     panels: tuple[Panel, ...]
     across: int
-    notes: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
     order: tuple[str, ...] = ()
     hue: str = ""
     beside: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Texts of its facts."""
+        return tuple(fact.text for fact in self.facts)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -96,7 +106,7 @@ def plain_texts(drawing: Drawing) -> Drawing:
         drawing,
         title=plain(drawing.title),
         panels=tuple(panels),
-        notes=tuple(map(plain, drawing.notes)),
+        facts=tuple(fact._replace(text=plain(fact.text)) for fact in drawing.facts),
         order=tuple(map(plain, drawing.order)),
         beside={plain(label): plain(more) for label, more in drawing.beside.items()},
     )

@@ -16,10 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from pflbench.report.figures.labels import MANY, Names, at_ends, legend, legend_beside
-from pflbench.report.figures.marks import fill, looks, numbers
+from pflbench.report.figures.marks import draw_panel, draw_ranks, looks, numbers, of_ranks
 from pflbench.report.figures.panels import Drawing, Panel, plain_texts
 from pflbench.report.figures.parts import in_a_line
-from pflbench.report.figures.ranks import draw, of_ranks
 
 METADATA: Mapping[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -66,7 +65,7 @@ _SLANT = 30
 _WIDEST = 0.45
 """The share of a picture's width that a legend beside the panels may take."""
 _TALLER = 1.6
-"""How much higher panels may be for a legend beside them."""
+"""Factor by which panels may be higher for a legend beside them."""
 _PAD, _GAP, _LINE = 0.04, 0.12, 0.15
 """Inches around the figure, between panels, and of a line of the caption."""
 
@@ -121,7 +120,7 @@ def _legends(figure: Figure, drawing: Drawing, grid: _Grid, renderer: Any) -> tu
 
 
 def _entries(drawing: Drawing) -> dict[str, str]:
-    """What a legend writes for each label."""
+    """Entry of a legend for each label."""
     beside = drawing.beside
     return {label: f"{label}: {beside[label]}" if label in beside else label for label in drawing.labels}
 
@@ -150,7 +149,7 @@ def _turn(ax: Axes, boxes: Sequence[Any]) -> None:
 
 
 def _slim(panel: Panel, across: int, many: bool) -> bool:
-    """Whether a panel stands alone and is read in the width of one column; `many`: with a legend beside it."""
+    """True for a panel that stands alone and fits the width of one column; `many`: with a legend beside it."""
     return (
         across == 1
         and not many
@@ -173,9 +172,9 @@ class _Grid:
             ax = figure.add_axes((0.1, 0.1, 0.75 * width / figure.get_figwidth(), self._height))  # about as it will be
             ax.set_title(panel.title)
             if of_ranks(panel):
-                draw(ax, panel, self._looks)
+                draw_ranks(ax, panel, self._looks)
             else:
-                fill(ax, panel, drawing, self._looks)
+                draw_panel(ax, panel, drawing, self._looks)
             if i + across >= len(panels):
                 ax.set_xlabel(drawing.x)
             if i % across == 0:
@@ -250,7 +249,7 @@ class _Grid:
         return left, right, below, above
 
     def crowded(self, renderer: Any) -> bool:
-        """Where numbers along a first axis cover each other take fewer, and turn names; whether any did."""
+        """Take fewer numbers, or turn names, where they cover each other along a first axis; True if any did."""
         found = False
         for ax, panel in zip(self.axes, self._panels, strict=True):
             boxes = [label.get_window_extent(renderer) for label in ax.get_xticklabels() if label.get_text()]

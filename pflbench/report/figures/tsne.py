@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from pflbench.errors import UsageError
+from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.reading import Floats, Shelf
 from pflbench.report.text import grouped
@@ -24,7 +25,7 @@ Walks = Mapping[tuple[int, int], Mapping[str, Sequence[Floats]]]
 """By client and number of rounds: each row's finite mean features ["features"] after those rounds that have them."""
 
 
-def draw(table: Expansion, figure: Tsne, shelf: Shelf, mixed: Sequence[str]) -> Drawing:
+def draw(table: Expansion, figure: Tsne, shelf: Shelf, mixed: Sequence[Fact]) -> Drawing:
     """A suite's only column: a line of panels for each client. `mixed`: notes that come before its own."""
     cells = _cells(table)
     seed = _fullest(cells.values(), shelf)
@@ -33,12 +34,17 @@ def draw(table: Expansion, figure: Tsne, shelf: Shelf, mixed: Sequence[str]) -> 
     numbers = _numbers(table, figure, [cells[title].runs[0] for title in found])
     walks = _walks(found, list(cells), numbers)
     lacking = [title for title in cells if title not in found]
-    notes = (*mixed, *_lacking(walks, lacking, seed), *_notes(table, figure, len(cells), seed), *_fluctuations(walks))
+    notes = (
+        *mixed,
+        *facts("missing", *_lacking(walks, lacking, seed)),
+        *facts("scores", *_notes(table, figure, len(cells), seed), *_fluctuations(walks)),
+        *facts("note", *table.notes_on(cells[title] for title in found)),
+    )
     panels = tuple(panel for place, rows in walks.items() for panel in _panels(figure, *place, rows))
     across = max(1, len(numbers) * (len(cells) + (len(cells) > 1)))
     return Drawing(
         *(table.suite, table.heading, table.profile, "t-SNE 1", "t-SNE 2", panels, across),
-        *((*notes, *table.notes_on(cells[title] for title in found)), tuple(row.title for row in table.rows), "round"),
+        *(notes, tuple(row.title for row in table.rows), "round"),
     )
 
 
@@ -96,7 +102,7 @@ def features(run: RunResult) -> dict[int, Walk]:
 
 
 def fluctuation(walk: Floats) -> float | None:
-    """How far features move in a round, next to how large they are: mean ||e_t - e_(t-1)|| / mean ||e_t||.
+    """Movement of features in a round, relative to their size: mean ||e_t - e_(t-1)|| / mean ||e_t||.
 
     `walk` ["rounds", "features"]; our measure of what FedEC's Figure 2 shows. None where that is no number: one
     round, or nothing but zeros.

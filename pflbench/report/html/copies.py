@@ -14,7 +14,7 @@ from pflbench.report.appendix import appendices
 from pflbench.report.html.data import Pool, Sheet
 from pflbench.report.html.escape import discreet
 from pflbench.report.latex import latex_appendix
-from pflbench.report.render import VERSUS_COLUMNS, csv_lines, markdown_appendix, render, versus_fields
+from pflbench.report.render import VERSUS_COLUMNS, markdown_appendix, records, render, versus_values
 from pflbench.report.table import Table
 from pflbench.report.text import in_csv
 
@@ -47,18 +47,22 @@ def alone(table: Table, compare: bool, lines: Pool) -> Packed:
     """The texts of a table; of its CSV the first part of each line, and what ends it."""
     found: Packed = {"markdown": _numbers(render(table, "markdown", compare).split("\n"), lines)}
     found["latex"] = _numbers(render(table, "latex", compare).split("\n"), lines)
-    parts = list(csv_lines([table]))
-    cells, more = (_numbers([one[i] for one in parts], lines) for i in (0, 2))
+    parts = list(records([table]))
+    cells, more = (
+        _numbers(list(map(in_csv, some)), lines) for some in ([p.cell for p in parts], [p.more for p in parts])
+    )
     return {**found, "csv": cells and [cells, more]}
 
 
 def against(table: Table, lines: Pool) -> Packed:
-    """What a rival adds to the texts of a table."""
+    """Texts that a rival adds to those of a table."""
     last = appendices(table, compare=False)[-1]
     return {
         "markdown": _numbers(["", *"\n\n".join(markdown_appendix(last)).split("\n"), ""], lines),
         "latex": _numbers([*latex_appendix(table, last), ""], lines),
-        "csv": _numbers([in_csv(VERSUS_COLUMNS), *versus_fields(table)], lines),
+        "csv": _numbers(
+            list(map(in_csv, (VERSUS_COLUMNS, *(versus_values(table, *one[:2]) for one in table.shown)))), lines
+        ),
     }
 
 

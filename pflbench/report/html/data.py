@@ -1,4 +1,4 @@
-"""What the page's scripts are handed of a table: texts and numbers of every place, for every reading and rival."""
+"""Data of a table for the page's scripts: texts and numbers of every cell, for each choice of rounds and each rival."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ from typing import Any, NamedTuple
 from pflbench.commands import DEFAULT_RESULTS, command, folder_option
 from pflbench.report import text
 from pflbench.report.appendix import versus_notes
-from pflbench.report.beside import side_by_side
-from pflbench.report.cells import Read
-from pflbench.report.fairness import fairness
-from pflbench.report.footer import over_rounds
-from pflbench.report.html.clients import Clients, clients, drawn
+from pflbench.report.cells import SeedScores
+from pflbench.report.extra_rows import EXTRA, short_name
+from pflbench.report.fairness import ClientSpread, fairness, spread_over_clients, thinned
 from pflbench.report.html.equal import COSTS, AtEqualCost, at_equal_cost
 from pflbench.report.html.escape import discreet
-from pflbench.report.html.grid import Place, keys, places
+from pflbench.report.html.grid import GridCell, grid_cells, keys
 from pflbench.report.layout import Filled
+from pflbench.report.provenance import costs_in_words, round_costs
+from pflbench.report.rivals import side_by_side
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
-from pflbench.report.unlisted import EXTRA, short_name
-from pflbench.report.used import beside, costs
+from pflbench.report.table_facts import over_rounds
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, Expansion, ReadAs
 from pflbench.suite.scoped import Departure
 
 MADE = ("device", "torch", "numpy", "python", "pflbench")
-"""What the page tells of a run's provenance beside its commit. Everything else may name somebody or their machine."""
+"""Keys of a run's provenance that the page shows beside its commit. All others may name a person or a machine."""
 
 
-Known = dict[tuple[str, str], tuple[Sequence[Read], dict[str, Any]]]
-"""What was read of a cell in its first reading, and what is behind its place then."""
+Known = dict[tuple[str, str], tuple[Sequence[SeedScores], dict[str, Any]]]
+"""Scores and drawer of each cell as first read, by place."""
 
 
-class Told(NamedTuple):
-    """What a suite says of a cell: its values, each with where it comes from, and its departures from the paper."""
+class CellSources(NamedTuple):
+    """Values of a cell, each with its source, and its departures from the paper, as its suite lists them."""
 
     given: Sequence[tuple[str, str, str]]
     departures: Sequence[Departure]
@@ -69,7 +68,7 @@ class Sheet:
     paper: str = "none"
     protocol: str = ""
     fills: Mapping[ReadAs, Filled] = field(default_factory=dict)
-    told: Mapping[tuple[str, str], Told] = field(default_factory=dict)
+    told: Mapping[tuple[str, str], CellSources] = field(default_factory=dict)
     versus: Mapping[ReadAs, Mapping[str, Versus]] = field(default_factory=dict)
     bibtex: str = ""
     number: int = 0
@@ -82,7 +81,7 @@ class Sheet:
 
     @property
     def has_rows(self) -> bool:
-        """Whether anything is left of it."""
+        """True if it has a row."""
         return bool(self.table.rows or self.table.extra)
 
     @property
@@ -106,7 +105,7 @@ class Sheet:
 
     @property
     def is_main(self) -> bool:
-        """Whether it is a paper's own table, that extends no other."""
+        """True for a paper's own table, which extends no other."""
         return self._expansion is not None and self._expansion.extends is None and self.paper != "none"
 
     @property
@@ -126,12 +125,12 @@ class Sheet:
 
     @property
     def key(self) -> str:
-        """What it is called in an address."""
+        """Name in an address."""
         name = re.sub(r"[^\w.-]+", "-", f"{self.table.suite}.{self.table.profile}")
         return f"{name}-{self.number}" if self.number else name
 
 
-def numbered(sheets: Sequence[Sheet]) -> list[Sheet]:
+def with_numbers(sheets: Sequence[Sheet]) -> list[Sheet]:
     """The tables with a number behind the names of those that would be called as one before them."""
     seen, found = Counter[str](), list[Sheet]()
     for sheet in sheets:
@@ -179,7 +178,7 @@ def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
 
 
 def _budgets(equal: AtEqualCost | None, head: str, pool: Pool) -> list[dict[str, Any]]:
-    """What is equal in a column, if anything, by the name of a cost: a number to draw at, in words, and in short."""
+    """Equal costs of a column, by name: a number to draw at, in words, and in short; empty if none is equal."""
     if equal is None:
         return []
     of = {name: some[head] for name, some in equal.budgets.items() if head in some}
@@ -240,7 +239,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
                 versus.setdefault(row, {})[place.key] = held(against.cells[of], wide.decimals, pool)
     return {
         "title": wide.title,
-        "footer": [pool.add(discreet(line)) for line in wide.footer if line not in wide.warnings],
+        "footer": [pool.add(discreet(one.text)) for one in wide.facts if one.severity != "warning"],
         "cells": cells,
         "versus": versus,
         "rivals": {
@@ -249,11 +248,11 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
     }
 
 
-def _located(table: Table) -> Iterator[tuple[Place, tuple[str, str], bool]]:
+def _located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
     """Each place of the page's table, its ids, and whether it holds a number of ours: not the paper's, nor a word."""
     wide = side_by_side(table)
     ids = [row.id for row in (*wide.rows, *wide.extra)]
-    for place in places(wide):
+    for place in grid_cells(wide):
         main = place.value.told is None and place.value.method != ""
         yield place, (ids[place.row], wide.columns[place.column].id), main
 
@@ -267,7 +266,7 @@ def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, A
         at = {name: some[of] for name, some in equal.cells.items() if of in some}
         if at:
             cell["equal"] = {name: [one.text, one.rounds, *[1] * one.best] for name, one in at.items()}
-        if walks := drawn(equal.walks.get(of, {})):
+        if walks := thinned(equal.walks.get(of, {})):
             cell["curve"] = [[seed, *walk] for seed, walk in walks.items()]
             paces = equal.paces[of]
             cell["paces"] = {
@@ -278,13 +277,13 @@ def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, A
 
 
 def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
-    """What stands in a place, as text; nothing that is not there."""
+    """Texts of a cell, without those that it lacks."""
     found: dict[str, Any] = {"ours": text.cell(value, decimals), "best": value.best or None}
     if (printed := value.reference) is not None:
         spread = "" if printed.spread is None else f" ± {printed.spread:.{decimals}f}"
         found |= {"paper": (printed.text or text.number(printed.mean, None, decimals)) + spread}
     if value.difference is not None:
-        found |= {"diff": text.apart(value.difference, value.verdict, decimals)}
+        found |= {"diff": text.difference_text(value.difference, value.verdict, decimals)}
     if value.verdict is not None:
         reasons = (value.verdict.reason, value.verdict.suspect, value.verdict.at_best)
         found |= {"verdict": value.verdict.label, "why": pool.add(tuple(one and discreet(one) for one in reasons))}
@@ -299,8 +298,10 @@ def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
     return {key: one for key, one in found.items() if one is not None}
 
 
-def _known(known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, pool: Pool) -> dict[str, Any]:
-    """What is behind a place; as it is in the first reading where this one reads the same of all its runs."""
+def _known(
+    known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Pool
+) -> dict[str, Any]:
+    """Drawer of a cell; the one of the first reading if this one reads the same scores."""
     done = filled.found.get(of)
     if done is None:
         return _behind(sheet, filled, of, place, pool)
@@ -311,8 +312,8 @@ def _known(known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], plac
     return found
 
 
-def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, pool: Pool) -> dict[str, Any]:
-    """What the drawer shows of a place that has runs."""
+def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Pool) -> dict[str, Any]:
+    """Content of the drawer of a cell with runs."""
     value, cell, decimals = place.value, filled.cells.get(of), sheet.table.decimals
     runs = [filled.shelf.stored[id] for ids in value.runs.values() for id in ids]
     found: dict[str, Any] = {
@@ -322,9 +323,9 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, poo
     if cell is None:  # a difference of two
         return found
     done = filled.found[of]
-    if found_costs := costs(runs):
-        found["cost"] = beside([("", found_costs)])[""]
-    found |= _of_clients(clients(done, cell.reading), fairness(done, cell.reading), value, decimals)
+    if found_costs := round_costs(runs):
+        found["cost"] = costs_in_words([("", found_costs)])[""]
+    found |= _of_clients(spread_over_clients(done, cell.reading), fairness(done, cell.reading), value, decimals)
     if cell.row.id.startswith(EXTRA):
         found["own"] = discreet(_own(cell))
     if (told := sheet.told.get(of)) is not None:
@@ -333,8 +334,8 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: Place, poo
     return found
 
 
-def _of_clients(of: Clients | None, even: Fairness | None, value: CellValue, decimals: int) -> dict[str, Any]:
-    """How a cell is spread over its clients; nothing where they were not scored one by one."""
+def _of_clients(of: ClientSpread | None, even: Fairness | None, value: CellValue, decimals: int) -> dict[str, Any]:
+    """Spread of a cell over its clients; empty if clients were not scored one by one."""
     if of is None or even is None:
         return {}
 

@@ -1,4 +1,4 @@
-"""Who is ahead at equal cost: each row's accuracy where it has spent no more than the column's cheapest row in all."""
+"""Comparison at equal cost: each row's accuracy after it spent as much as the column's cheapest row in all."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pflbench.report import text
-from pflbench.report.cells import Read, summarize
-from pflbench.report.figures.pace import AXES
+from pflbench.report.cells import SeedScores, summarize
+from pflbench.report.figures.curves import AXES
 from pflbench.report.layout import Filled
 from pflbench.report.reading import by_round
 from pflbench.report.table import CellValue
@@ -19,7 +19,7 @@ from pflbench.store.columns import scores_of
 from pflbench.suite.cells import Expansion
 
 COSTS = {"gradients": ("gradients", "of a client"), "seconds": ("s", "of all clients"), "bytes": ("MB", "of a client")}
-"""What may be equal, by the name of its axis: its unit, and whose. A run's rounds cost the same, each."""
+"""Costs that may be equal, by axis: unit, and whose cost it is. All rounds of a run cost the same."""
 _ALIKE = 1.01
 """Costs that differ by a hundredth count as equal: of two networks' bytes one is hardly ever the other's."""
 Spot = tuple[str, str]
@@ -37,7 +37,7 @@ class Equal(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What the cheapest row of a column spends in all: as a number, in short, and in a sentence's words."""
+    """Total cost of a column's cheapest row: as a number, in short, and in words for a sentence."""
 
     most: float
     short: str
@@ -81,13 +81,13 @@ def at_equal_cost(filled: Filled) -> AtEqualCost:
     return AtEqualCost(cells, budgets, paces, walks)
 
 
-def _single(done: Sequence[Read]) -> bool:
-    """Whether there are runs, and each seed is one: where clients choose among several, no round is a cell's."""
+def _single(done: Sequence[SeedScores]) -> bool:
+    """True if each seed has one run: where clients choose among several, no round belongs to the cell."""
     return bool(done) and all(len(one.runs) == 1 for one in done)
 
 
-def _walks(done: Sequence[Read], filled: Filled, place: Spot) -> Walks:
-    """What each seed was scored; of one that was scored in the rounds of the cell alone its value, after all rounds."""
+def _walks(done: Sequence[SeedScores], filled: Filled, place: Spot) -> Walks:
+    """Accuracies of each seed by round; of a seed scored in the cell's rounds alone, its value after all rounds."""
     reading, found = filled.cells[place].reading, dict[int, Mapping[int, float]]()
     for one in done:
         seed, last = one.result.spec.seed, one.result.spec.rounds
@@ -99,8 +99,8 @@ def _walks(done: Sequence[Read], filled: Filled, place: Spot) -> Walks:
     return found
 
 
-def _paces(done: Sequence[Read], name: str) -> dict[int, float]:
-    """What a round costs each seed; empty where one does not tell."""
+def _paces(done: Sequence[SeedScores], name: str) -> dict[int, float]:
+    """Cost of a round for each seed; empty if one run does not tell."""
     told = {one.result.spec.seed: AXES[name].pace(one.result) for one in done}
     found = {seed: pace for seed, pace in told.items() if pace is not None}
     return found if len(found) == len(told) else {}
@@ -157,7 +157,7 @@ class _Column(NamedTuple):
         }
 
     def _best(self, means: Mapping[Spot, float]) -> set[Spot]:
-        """Those of the suite's rows whose printed number is the largest, with all their seeds or without.
+        """Rows of the suite whose printed number is the largest, with all their seeds or without.
 
         None of one alone, and none where a row of the suite has runs and no number: that row may be ahead.
         """

@@ -1,4 +1,4 @@
-"""What keeps text of a user's from becoming code in the page: JSON inside of a script, links, and paths left out."""
+"""Guards against user text that would be code in the page: JSON inside of a script, links, and paths left out."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _plain(data: Any) -> Any:
     return [_plain(one) for one in data] if isinstance(data, list | tuple) else data
 
 
-def link(text: str) -> str | None:
-    """Where a text leads: an http(s) address as it is, `arXiv:…` on arxiv.org; None for everything else."""
+def web_link(text: str) -> str | None:
+    """Address of a link: an http(s) address as it is, `arXiv:…` on arxiv.org; None for every other text."""
     if found := _ARXIV.fullmatch(text):
         return f"https://arxiv.org/abs/{found[1]}"
     try:

@@ -15,7 +15,7 @@ OURS = "ours"
 
 
 class Head(NamedTuple):
-    """What stands above several columns, or above one: then `column` is its number in the table."""
+    """Text above several columns, or above one: then `column` is its number in the table."""
 
     text: str
     wide: int
@@ -53,14 +53,14 @@ def _levels(table: Table, columns: Sequence[int]) -> Iterator[tuple[Head, ...]]:
 
 
 def keys(table: Table) -> list[str]:
-    """What each column is called in an address: its head's id, and a number behind it where that is not the first."""
+    """Names of the columns in an address: the head's id, with a number behind it if it is not the first."""
     ids = [head.id for head in table.columns]
     before = (ids[:i].count(id) for i, id in enumerate(ids))
     return [f"{id}~{again}" if again else id for id, again in zip(ids, before, strict=True)]
 
 
 @dataclass(frozen=True)
-class Place:
+class GridCell:
     """A place of a table: its row and its column by number, and its value."""
 
     row: int
@@ -69,13 +69,13 @@ class Place:
 
     @property
     def key(self) -> str:
-        """What it is called in the page."""
+        """Name in the page."""
         return f"{self.row},{self.column}"
 
 
-def places(table: Table) -> Iterator[Place]:
+def grid_cells(table: Table) -> Iterator[GridCell]:
     """Every place that has something, row by row, the suite's rows first."""
     for number, row in enumerate((*table.rows, *table.extra)):
         for column, value in enumerate(row.cells):
             if value is not None:
-                yield Place(number, column, value)
+                yield GridCell(number, column, value)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pflbench.commands import command
 from pflbench.package import __version__
 from pflbench.report import text
-from pflbench.report.beside import side_by_side
-from pflbench.report.html.board import boards
-from pflbench.report.html.clients import QUANTILES
+from pflbench.report.fairness import QUANTILES
+from pflbench.report.html.board import boards, sections
 from pflbench.report.html.data import Pool, Sheet, sheet_data
-from pflbench.report.html.escape import discreet, embedded, link
+from pflbench.report.html.escape import discreet, embedded, web_link
 from pflbench.report.html.grid import Block, blocks
-from pflbench.report.html.methods import Described, sections
+from pflbench.report.methods import MethodDescription
+from pflbench.report.provenance import COUNTED
+from pflbench.report.rivals import side_by_side
 from pflbench.report.table import CellValue, Row, Table
-from pflbench.report.used import COUNTED
 from pflbench.report.verdict import RULE
 from pflbench.suite.cells import ReadAs
 from pflbench.suite.scoped import Departure
@@ -35,7 +35,7 @@ SCRIPTS = ("view.js", "table.js", "copy.js", "drawer.js", "main.js")
 _NO_PAPER = "Tables of no paper"
 
 
-class Shown(NamedTuple):
+class PageCell(NamedTuple):
     """A place as the template writes it: what stands there, its classes, and whether a drawer tells more of it."""
 
     text: str
@@ -43,10 +43,10 @@ class Shown(NamedTuple):
     opens: bool
 
 
-def page(
+def render_page(
     sheets: Sequence[Sheet],
     texts: str,
-    described: Mapping[str, Described],
+    described: Mapping[str, MethodDescription],
     read_as: ReadAs = "last",
     rivals: Mapping[str, str] | None = None,
     *,
@@ -121,7 +121,7 @@ def _first(sheets: Sequence[Sheet]) -> Sheet:
 
 
 def _filled(sheet: Sheet) -> tuple[bool, int, int]:
-    """What makes a table one to open: the whole protocol, how many cells the paper has too, and how many there are."""
+    """Rank of a table as the one to open: whole protocol, number of cells with a paper's number, number of cells."""
     shown = [value for *_, value in sheet.table.shown]
     return sheet.table.profile == "paper", sum(value.verdict is not None for value in shown), len(shown)
 
@@ -159,7 +159,7 @@ def _section(sheet: Sheet, others: Sequence[Sheet]) -> Mapping[str, Any]:
         "filled": f"{sum(1 for _ in sheet.table.shown)} of {sum(one is not None for row in rows for one in row.cells)}",
         "suite": table.suite,
         "paper": sheet.paper,
-        "link": link(sheet.paper),
+        "link": web_link(sheet.paper),
         "options": discreet(sheet.options),
         "named": discreet(_named(sheet)),
         "folder": sheet.folder,
@@ -167,7 +167,7 @@ def _section(sheet: Sheet, others: Sequence[Sheet]) -> Mapping[str, Any]:
         "run": discreet(command("run", sheet.part.options + " --redo failed" * failed, sheet.results)),
         "missing": sheet.fills and any(value and not value.complete for row in sheet.table.rows for value in row.cells),
         "warnings": [discreet(line) for line in table.warnings],
-        "footer": [discreet(line) for line in table.footer if line not in table.warnings],
+        "footer": [discreet(fact.text) for fact in table.facts if fact.severity != "warning"],
         "blocks": [_block(table, block) for block in blocks(table)],
     }
 
@@ -187,13 +187,13 @@ def _block(table: Table, block: Block) -> Mapping[str, Any]:
     }
 
 
-def _cells(table: Table, block: Block, row: Row) -> list[Shown]:
+def _cells(table: Table, block: Block, row: Row) -> list[PageCell]:
     return [_shown(row.cells[column], table.decimals) for column in block.columns]
 
 
-def _shown(value: CellValue | None, decimals: int) -> Shown:
+def _shown(value: CellValue | None, decimals: int) -> PageCell:
     if value is None:
-        return Shown(text.NONE, "none", False)
+        return PageCell(text.NONE, "none", False)
     lacking = value.mean is None and value.told is None
     classes = [
         ("best", value.best),
@@ -202,7 +202,7 @@ def _shown(value: CellValue | None, decimals: int) -> Shown:
         ("failed", lacking and value.failed > 0),
     ]
     shown = " ".join(name for name, there in classes if there)
-    return Shown(text.cell(value, decimals), shown, value.there and value.method != "")
+    return PageCell(text.cell(value, decimals), shown, value.there and value.method != "")
 
 
 @cache

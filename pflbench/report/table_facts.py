@@ -1,26 +1,28 @@
-"""The lines under a table: which protocol, what its numbers are, and where they come from."""
+"""Facts of a table in words: its protocol, its seeds, the scores that it averages, and what its numbers rest on."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pflbench.commands import DEFAULT_RESULTS, command
-from pflbench.report import used as made
 from pflbench.report.cells import spread_word
-from pflbench.report.gap import gap_lines
+from pflbench.report.provenance import per_column
 from pflbench.report.reading import WINDOW, concerned
 from pflbench.report.statistics import LEVEL
-from pflbench.report.table import CellValue, Grid
-from pflbench.report.text import MARKS, SWINGS, apart, grouped, number, ranges
-from pflbench.report.used import Used, per_column
+from pflbench.report.table import CellValue, Gap, Grid
+from pflbench.report.text import MARKS, SWINGS, difference_text, grouped, number, ranges
 from pflbench.report.verdict import COMPARED
 from pflbench.spec import RunSpec
-from pflbench.suite.cells import Caption, Cell, ColumnHead, Expansion, TableRow
+from pflbench.suite.cells import Caption, Cell, ColumnHead, Expansion, ReadAs, TableRow
 from pflbench.suite.schema import Spread
 from pflbench.units import count
+
+_Seeds = dict[str, dict[str, set[int]]]
+"""Seeds by the titles of rows and columns."""
+
 
 _WEIGHTS = {"clients": "counting the same", "examples": "weighted by its number of test examples"}
 _AVERAGES = {"batches": "unweighted mean over its query batches", "examples": "correct / count"}
@@ -30,7 +32,7 @@ _MODELS = {
     "sampled": "the models that a round's training leaves its cohort with, before the server aggregates",
     "finetuned": "fine-tuned on each client's support",
 }
-"""Which models are scored at the stages where that is the same for all runs."""
+"""Models that are scored, for stages where that is the same for all runs."""
 _UNPRINTED = {"guess": "values that no paper or code gives, guessed", "tuned": "values that we tuned"}
 NO_PAPER = "No paper has this table."
 SWINGING = (
@@ -42,66 +44,8 @@ _NAMED = 4
 """Departures from the paper's text that the footer names."""
 
 
-def footer(
-    table: Expansion,
-    grid: Grid,
-    titles: Mapping[str, str],
-    used: Sequence[Used],
-    mixed: Sequence[str],
-    spare: Sequence[RunSpec],
-    older: Sequence[str],
-    results: Path = DEFAULT_RESULTS,
-) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """The lines below a table, the warnings among them, and a summary of seeds, spread and runs in a line.
-
-    `titles`: of all rows, by id; `older`: lines on runs of other versions; `results`: the folder that commands name.
-    """
-    done = list({u.stored.spec.id: u.stored for u in used if u.done}.values())
-    counted = seeds(table.cells, grid.values(), table.spread if table.shows_spread else None)
-    precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
-    stages = grouped((value.stage, titles[row]) for (row, _), value in grid.items())
-    alike = len(stages) == 1 or table.stages  # or stages head the columns
-    progress, came = made.progress(table.cells, used), made.packaged(used)
-    first = [*mixed, *made.failures(used), shortfall(table)]
-    unlike, doubts = other_seeds(table, grid), made.doubts(table, used, done)
-    read, gaps = read_otherwise(table, grid)
-    lines = [
-        *first,
-        read,
-        f"{paper(table)} Protocol: {table.protocol}.",
-        departures(table, results),
-        selection(table.cells, None if alike else stages),
-        counted,
-        unlike,
-        clients(table),
-        plain(table, grid),
-        left_out(table, grid),
-        rounds(table),
-        chains(table),
-        *gaps,
-        *recent(table, grid),
-        *choices(table, grid),
-        *unprinted(grid, titles),
-        *differences(table),
-        by_chance(grid),
-        f"Precision: {precision}." if precision else "",
-        progress,
-        came,
-        made.provenance(done),
-        *doubts,
-        made.shared(done),
-        made.data(table, used),
-        *made.spare(table.cells, used, spare),
-        *(made.cost_lines(used) if table.layout.costs else []),
-        *table.notes,
-        *older,
-    ]
-    warnings = [*first, read, unlike, *doubts, *older]
-    return tuple(filter(None, lines)), tuple(filter(None, warnings)), " ".join(filter(None, (counted, progress, came)))
-
-
-def departures(table: Expansion, results: Path = DEFAULT_RESULTS) -> str:
-    """How many departures from the paper's text there are, and the first few by name."""
+def departure_count(table: Expansion, results: Path = DEFAULT_RESULTS) -> str:
+    """Number of departures from the paper's text, and the names of the first few."""
     names = list(dict.fromkeys(departure.what for departure in table.departures))
     more = ", …" if len(names) > _NAMED else ""
     how = f"in {count(len(names), 'point')} ({', '.join(names[:_NAMED])}{more})"
@@ -109,12 +53,12 @@ def departures(table: Expansion, results: Path = DEFAULT_RESULTS) -> str:
     return f"Differs from the paper's text, or fills what it leaves open, {how}: {where}." if names else ""
 
 
-def selection(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | None = None) -> str:
-    """Which models' scores the cells show; `rows`: the titles of the rows at each stage, where they are to be named."""
+def scored_models(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | None = None) -> str:
+    """Models whose scores the cells show; `rows`: titles of the rows at each stage, if they are to be named."""
     rules: dict[str, None] = {}
     for cell in cells:
         stage, run = cell.stage, cell.needed[0]
-        rule = f"{stage} ({described(stage, run)})"
+        rule = f"{stage} ({models_at(stage, run)})"
         finetune = run.scoring.finetune
         if stage == "finetuned" and finetune is not None:
             steps = cell.reading.steps or (finetune.steps,)
@@ -130,21 +74,21 @@ def selection(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | None 
     return f"Selection: {'; '.join(rules)}; {when}, no round or fine-tuning step is selected on test data."
 
 
-def shortfall(table: Caption) -> str:
-    """What of the paper's protocol the runs leave out or change; for that reason no cell is compared."""
+def shortfall_text(table: Caption) -> str:
+    """Parts of the paper's protocol that the runs leave out or change, so that no cell is compared."""
     if not table.shortfall.runs:
         return ""
     so = ", so nothing compares with the paper" if table.published else ""
     return f"{table.shortfall.kind.capitalize()}{so}: {table.shortfall.runs}."
 
 
-def paper(table: Caption) -> str:
-    """Which paper has the table."""
+def paper_line(table: Caption) -> str:
+    """Paper that has the table."""
     return f"Paper: {table.paper}." if table.published else NO_PAPER
 
 
-def described(stage: str, run: RunSpec) -> str:
-    """Which models are scored at a stage of a run."""
+def models_at(stage: str, run: RunSpec) -> str:
+    """Models that are scored at a stage of a run."""
     if stage == "global":
         return "the server's model" + (", on the test set" if _on_test_set(stage, run) else "")
     if stage == "personalized":
@@ -157,8 +101,8 @@ def _on_test_set(stage: str, run: RunSpec) -> bool:
     return stage == "global" and run.scoring.global_on == "test-set" and not run.validation
 
 
-def seeds(cells: Sequence[Cell], values: Iterable[CellValue], spread: Spread | None) -> str:
-    """How many seeds there are and what stands after the ± (None: there is none)."""
+def seed_line(cells: Sequence[Cell], values: Iterable[CellValue], spread: Spread | None) -> str:
+    """Seeds of the cells, and the meaning of the ± (`spread` None: there is none)."""
     values = list(values)
     done = {(value.done, value.expected) for value in values}
     line = f"Seeds: {_asked(cells, values)}."
@@ -190,8 +134,8 @@ def _asked(cells: Sequence[Cell], values: Iterable[CellValue]) -> str:
     return ", ".join(f"{ranges(seeds)} (n = {len(seeds)}: {', '.join(names)})" for seeds, names in alike.items())
 
 
-def other_seeds(table: Expansion, grid: Grid) -> str:
-    """Where cells of a column are done for different seeds: which each has, so that nobody compares their means."""
+def unlike_seeds(table: Expansion, grid: Grid) -> str:
+    """Seeds of the cells of a column that are done for different ones, since their means do not compare."""
     found: dict[str, dict[str, set[int]]] = {}
     for row, head, value in _filled(table, grid):
         found.setdefault(head.name, {})[row.title] = set(value.seeds)
@@ -201,7 +145,9 @@ def other_seeds(table: Expansion, grid: Grid) -> str:
         # Of any two that are nested, "(k/n)" says what is missing.
         if not all(a <= b for a, b in itertools.pairwise(sorted(done.values(), key=len)))
     }
-    return f"Rows whose means are of different seeds, and so not to be compared: {_listed(unlike)}." if unlike else ""
+    return (
+        f"Rows whose means are of different seeds, and so not to be compared: {_by_column(unlike)}." if unlike else ""
+    )
 
 
 def _filled(table: Expansion, grid: Grid) -> Iterator[tuple[TableRow, ColumnHead, CellValue]]:
@@ -213,12 +159,12 @@ def _filled(table: Expansion, grid: Grid) -> Iterator[tuple[TableRow, ColumnHead
                 yield row, head, value
 
 
-def _listed(found: Mapping[str, Iterable[str]]) -> str:
+def _by_column(found: Mapping[str, Iterable[str]]) -> str:
     return "; ".join(f"{name}: {', '.join(texts)}" for name, texts in found.items())
 
 
-def clients(table: Expansion) -> str:
-    """Which clients are scored, and how their accuracies are averaged."""
+def scored_clients(table: Expansion) -> str:
+    """Clients that are scored, and how their accuracies are averaged."""
     cells = [cell for cell in table.cells if not _on_test_set(cell.stage, cell.needed[0])]
     lines = grouped(
         ((_WEIGHTS[cell.reading.mean], _AVERAGES[cell.needed[0].scoring.average]), _who(cell.needed[0]))
@@ -237,8 +183,8 @@ def _who(run: RunSpec) -> str:
     return f"{first}{concerned(run)} {kind}clients of {run.clients}"
 
 
-def plain(table: Expansion, grid: Grid) -> str:
-    """Where cells weight clients: the means in which each counts the same, for the cells that would print otherwise."""
+def unweighted_means(table: Expansion, grid: Grid) -> str:
+    """Means in which each client counts the same, for cells that weight clients and would print otherwise."""
     found: dict[str, list[str]] = {}
     for row, head, value in _filled(table, grid):
         if value.mean is None or value.plain is None or math.isclose(value.mean, value.plain):
@@ -246,18 +192,18 @@ def plain(table: Expansion, grid: Grid) -> str:
         ours, alike = (number(mean, None, table.layout.decimals) for mean in (value.mean, value.plain))
         if ours != alike:
             found.setdefault(head.name, []).append(f"{row.title} {alike}")
-    return f"With every client counting the same instead, {_listed(found)}." if found else ""
+    return f"With every client counting the same instead, {_by_column(found)}." if found else ""
 
 
 def left_out(table: Expansion, grid: Grid) -> str:
-    """How many clients have no stored model to score, since they never took part."""
+    """Number of clients without a stored model to score, since they never took part."""
     settings = {head.id: head.column.setting for head in table.heads}
     found = grouped((settings[head], value.left_out) for (_, head), value in grid.items() if value.left_out)
     said = "; ".join(f"{name}: {' or '.join(map(str, sorted(numbers)))}" for name, numbers in found.items())
     return f"Clients that never took part, over all seeds: {said}." if said else ""
 
 
-def rounds(table: Expansion) -> str:
+def rounds_trained(table: Expansion) -> str:
     """For how many rounds the runs of each column train, and those of rows with rounds of their own."""
     usual = {cell.column.id: f"{cell.column.rounds}" for cell in table.cells}
     own: dict[str, dict[str, str]] = {row.id: {} for row in table.rows}
@@ -269,21 +215,21 @@ def rounds(table: Expansion) -> str:
 
 
 def chains(table: Expansion) -> str:
-    """Which rows go on from what other methods left."""
+    """Rows that start from the models of other methods."""
     found = grouped(
-        (f"what {before(run)} left", cell.row.title) for cell in table.cells if (run := cell.needed[0]).after
+        (f"what {chain_in_words(run)} left", cell.row.title) for cell in table.cells if (run := cell.needed[0]).after
     )
     told = "; ".join(f"{', '.join(dict.fromkeys(titles))} from {start}" for start, titles in found.items())
     return f"Started from trained models, with the same seed: {told}; costs are of their own rounds." if told else ""
 
 
-def before(run: RunSpec) -> str:
-    """What is trained before a run's own method: `per-fedavg in 1000 rounds, then fedavg in 1000 rounds`."""
+def chain_in_words(run: RunSpec) -> str:
+    """Trainings before a run's own method: `per-fedavg in 1000 rounds, then fedavg in 1000 rounds`."""
     return ", then ".join(f"{link.method.name} in {count(link.rounds, 'round')}" for link in run.after)
 
 
 def recent(table: Expansion, grid: Grid) -> list[str]:
-    """Where the last round alone is shown: what the scored rounds before it say, from the stored runs."""
+    """Means and ranges over the last scored rounds of cells that show the last one alone."""
     means: dict[str, list[str]] = {}
     steps: list[tuple[float, str]] = []
     spans: dict[str, None] = {}
@@ -307,9 +253,9 @@ def recent(table: Expansion, grid: Grid) -> list[str]:
     )
     return [
         f"Means over the last {WINDOW} scored rounds ({', '.join(spans)}) instead of the last one alone, with the "
-        f"range of single runs: {_listed(means)}.",
+        f"range of single runs: {_by_column(means)}.",
         f"From one of these rounds to the next, a run moves by up to {number(step, None, 1)} points ({title}).",
-        *([f"{SWINGS} {SWINGING}: {_listed(swing)}."] if swing else []),
+        *([f"{SWINGS} {SWINGING}: {_by_column(swing)}."] if swing else []),
     ]
 
 
@@ -318,42 +264,90 @@ def over_rounds(value: CellValue, decimals: int) -> str:
     found, theirs = value.recent, value.reference
     if found is None or found.verdict is None or theirs is None:
         return ""
-    return f"{apart(found.mean - theirs.mean, found.verdict, decimals)} from the paper: {found.verdict.label}"
+    return f"{difference_text(found.mean - theirs.mean, found.verdict, decimals)} from the paper: {found.verdict.label}"
 
 
-def read_otherwise(table: Expansion, grid: Grid) -> tuple[str, list[str]]:
-    """Where not the last round is read: what is, and how far that is from the last round."""
-    read_as = {cell.reading.read_as for cell in table.cells} - {"last"}
-    if not read_as:
+def other_rounds(table: Expansion, grid: Grid) -> tuple[str, list[str]]:
+    """A warning on a table that does not show the last round, and the gap of each cell; empty for the last round."""
+    chosen = {cell.reading.read_as for cell in table.cells} - {"last"}
+    if not chosen:
         return "", []
-    return gap_lines(
-        read_as.pop(), [(row, head, value.gap) for row, head, value in _filled(table, grid)], table.layout.decimals
-    )
+    (read_as,), decimals = chosen, table.layout.decimals
+    cells = [(row, head, value.gap) for row, head, value in _filled(table, grid)]
+    there = [(row, head, one) for row, head, one in cells if one is not None]
+    averaged = [number for *_, one in there for number in one.averaged]
+    said = []
+    if read_as == "best":
+        said += ["Optimistic: each number is of its runs' best round, chosen on the data that it is scored on."]
+        said += _chances(there)
+    elif averaged:
+        said += [
+            f"Each number is the mean over its runs' last {_numbers((min(averaged), max(averaged)))} scored rounds."
+        ]
+    word = "best round" if read_as == "best" else f"last {max(averaged, default=0)} scored rounds"
+    gaps = grouped((head.name, f"{row.title} {_gap(one, read_as, decimals)}") for row, head, one in there)
+    lines = [f"The {word} minus the last round, {at}: {'; '.join(texts)}." for at, texts in gaps.items()]
+    return " ".join([*said, *_scored_once(cells)]), lines
 
 
-def choices(table: Expansion, grid: Grid) -> list[str]:
-    """For rows in which each client chooses from a grid: how, and the result of choosing on test scores instead."""
-    names = {head.id: head.name for head in table.heads}
+def _scored_once(cells: Sequence[tuple[TableRow, ColumnHead, Gap | None]]) -> list[str]:
+    """A sentence on cells, or seeds of them, that were scored in one round."""
+    alone = [f"{row.title} ({head.name})" for row, head, one in cells if one is None]
+    there = [(row, head, one) for row, head, one in cells if one is not None and one.alone]
+    alone += [f"{row.title} ({head.name}, {_seed_list(one.alone)})" for row, head, one in there]
+    return [f"Scored in one round only, which is read: {', '.join(alone)}."] if alone else []
+
+
+def _chances(cells: Sequence[tuple[TableRow, ColumnHead, Gap]]) -> list[str]:
+    """Of how many rounds each cell has the best, where they are not equally many."""
+    found = grouped((one.scored, f"{row.title} ({head.name})") for row, head, one in cells)
+    parts = (f"of {_numbers(numbers)}: {', '.join(names)}" for numbers, names in sorted(found.items()))
+    said = f"The more rounds are scored, the higher the best of them; it is the best {'; '.join(parts)}."
+    return [said] if len(found) > 1 else []
+
+
+def _seed_list(some: Sequence[int]) -> str:
+    return f"{'seeds' if len(some) > 1 else 'seed'} {ranges(some)}"
+
+
+def _numbers(numbers: tuple[int, int]) -> str:
+    """`10`, or `10 to 20`."""
+    few, most = numbers
+    return f"{few} to {most}" if few < most else f"{most}"
+
+
+def _gap(one: Gap, read_as: ReadAs, decimals: int) -> str:
+    """`+1.2, rounds 15–17`."""
+    rounds = f", rounds {ranges(one.at.values())}" if read_as == "best" else ""
+    return number(one.mean(read_as) - one.mean("last"), None, decimals, "+") + rounds
+
+
+def choices(table: Expansion) -> list[str]:
+    """For rows in which each client chooses from a grid: the size of the grid, and the images the choice is made on."""
     lines: dict[str, None] = {}
-    for row in table.rows:
-        cells = {head: cell for (id, head), cell in table.places.items() if id == row.id and cell.choices}
-        for points in (cell.choices[0] for cell in cells.values()):
+    for row, cell in ((row, cell) for row in table.rows for cell in table.places.values() if cell.row.id == row.id):
+        if cell.choices:
+            points = cell.choices[0]
             how = f"each client has the one of {len(points)} grid points that is best for it (ties: the first) on "
             share = f"{100 * points[0].validation.validation:g} %"
             lines[f"{row.title}: {how}{share} of its support, left out of separate trainings."] = None
-        found = [(names[head], on_test) for head in cells if (on_test := grid[row.id, head].on_test)]
-        shown = [
-            f"{number(one.mean, one.spread if table.shows_spread else None, table.layout.decimals)} ({name})"
-            for name, one in found
-        ]
-        if shown:
-            instead = "with points chosen on the test scores (closest to the paper's wording, optimistic)"
-            lines[f"{row.title} {instead}: {', '.join(shown)}."] = None
     return list(lines)
 
 
+def chosen_on_test(table: Expansion, grid: Grid) -> list[str]:
+    """For the same rows, the result of choosing on test scores instead."""
+    found: dict[str, list[str]] = {}
+    for row, head, value in _filled(table, grid):
+        if value.on_test is not None:
+            spread = value.on_test.spread if table.shows_spread else None
+            text = number(value.on_test.mean, spread, table.layout.decimals)
+            found.setdefault(row.title, []).append(f"{text} ({head.name})")
+    instead = "with points chosen on the test scores (closest to the paper's wording, optimistic)"
+    return [f"{title} {instead}: {', '.join(texts)}." for title, texts in found.items()]
+
+
 def unprinted(grid: Grid, titles: Mapping[str, str]) -> list[str]:
-    """What the marked cells rest on: a line for each mark, with the settings and hyperparameters of the rows.
+    """Sources behind the marked cells: a line for each mark, with the settings and hyperparameters of the rows.
 
     `titles`: those of all rows, by id, extra ones included.
     """
@@ -374,7 +368,7 @@ def unprinted(grid: Grid, titles: Mapping[str, str]) -> list[str]:
 
 
 def by_chance(grid: Grid) -> str:
-    """How many of the cells that are held against the paper would not hold 0 if all were the paper's."""
+    """Expected number of compared cells whose interval would not hold 0 by chance alone."""
     compared = sum(value.verdict is not None and value.verdict.label in COMPARED for value in grid.values())
     expected = number((1 - LEVEL) * compared, None, 1)
     said = f"Of {count(compared, 'cell')} held against the paper, {expected} would be close or differ by chance alone."
@@ -390,3 +384,56 @@ def differences(table: Expansion) -> list[str]:
         over = "; ± is over these differences" if table.shows_spread and one.shows_spread else ""
         lines[f"{one.title}: {a} minus {b}, seed by seed{over}."] = None
     return list(lines)
+
+
+def missing_runs(table: Expansion, grid: Grid, results: Path, failed: Callable[[RunSpec], bool]) -> str:
+    """Sentences on the suite's runs that are not there or failed, and the command that computes them; empty if none.
+
+    `results`: the folder that the command names. `failed`: whether a run is there and failed, as one that diverged.
+    """
+    whole, absent, broken = _missing_seeds(table, grid, failed)
+    if not absent and not broken:
+        return ""
+    computes = command("run", table.part.options + " --redo failed" * bool(broken), results)
+    if absent == whole:
+        rows = " of the suite's rows" if any(value.there for value in grid.values()) else ""
+        return f"No runs yet{rows}: `{computes}` makes them."
+    said = [f"Missing: {_rows_and_columns(absent, whole)}." if absent else ""]
+    said += [f"Missing, as they failed: {_rows_and_columns(broken, whole)}." if broken else ""]
+    return f"{' '.join(filter(None, said))} `{computes}` computes them."
+
+
+def _rows_and_columns(some: _Seeds, whole: _Seeds) -> str:
+    rows = {row: _columns_and_seeds(some[row], whole[row]) for row in whole if row in some}
+    alike = grouped((what, row) for row, what in rows.items())
+    return "; ".join(f"{', '.join(titles)}: {what}" for what, titles in alike.items())
+
+
+def _missing_seeds(table: Expansion, grid: Grid, failed: Callable[[RunSpec], bool]) -> tuple[_Seeds, _Seeds, _Seeds]:
+    """The seeds that are asked for; of those that are not done the ones without a failed run, and the ones with."""
+    whole, absent, broken = _Seeds(), _Seeds(), _Seeds()
+    for place, cell in table.places.items():
+        done = grid[place].runs if place in grid else {}
+        for runs in cell.by_seed:
+            kinds = [whole]
+            if runs[0].seed not in done:
+                kinds.append(broken if any(map(failed, runs)) else absent)
+            for kind in kinds:
+                kind.setdefault(cell.row.title, {}).setdefault(cell.column.setting, set()).add(runs[0].seed)
+    return whole, absent, broken
+
+
+def _columns_and_seeds(absent: Mapping[str, set[int]], whole: Mapping[str, set[int]]) -> str:
+    """`all`, or `Shards, Dirichlet (seeds 1–4)`: the columns with the seeds, unless it is all of them.
+
+    Of most columns it is said which they are not: `all but Shards, and Dirichlet (seeds 1–4)`.
+    """
+    if absent == whole:
+        return "all"
+    parts = grouped((ranges(sorted(seeds)), column) for column, seeds in absent.items() if seeds != whole[column])
+    said = [f"{', '.join(columns)} (seed{'s' * (len(seeds) > 1)} {seeds})" for seeds, columns in parts.items()]
+    entire = [column for column, seeds in absent.items() if seeds == whole[column]]
+    if 2 * len(entire) > len(whole):
+        others = f"all but {', '.join(column for column in whole if column not in entire)}"
+        return ", and ".join([others, *([", ".join(said)] if said else [])])
+    return ", ".join([*entire, *said])

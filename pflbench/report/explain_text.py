@@ -6,14 +6,14 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from pflbench.report import footer
-from pflbench.report.conclusion import KINDS, conclusion, difference
-from pflbench.report.evidence import Facts
-from pflbench.report.explaining import Explanation, Given, written
+from pflbench.report import table_facts
+from pflbench.report.conclusion import KINDS, conclude, difference_line
+from pflbench.report.explain import Explanation, Setting, value_text
+from pflbench.report.holdings import FederationSummary
 from pflbench.report.reading import WINDOW
-from pflbench.report.runs import commit
+from pflbench.report.stored import commit
 from pflbench.report.text import ranges
-from pflbench.report.trials import doubts
+from pflbench.report.trials import doubts_of
 from pflbench.report.verdict import SUSPECT
 from pflbench.store import Stored
 from pflbench.suite.origins import PROFILE
@@ -28,24 +28,29 @@ SOURCES = {
     PROFILE: "the profile that was chosen sets it, which runs less than the whole protocol",
     "": "the suite does not say where it comes from",
 }
-"""What the sources of values mean, in the order in which they are told."""
+"""Meanings of the sources of values, in the order in which they are shown."""
 _PREPARED = {"dataset": "how the {}, {}, is prepared", "partition": "how the {}, {}, is drawn"}
 """Settings whose source is not that of their name."""
 _OPTION = re.compile(r"(?:\d+\. )?With `(\w+)`")
-"""How a method's departure begins that is about an option."""
+"""Beginning of a method's departure that is about an option."""
 
 
-def text(of: Explanation, width: int = 100) -> str:
+def explanation_text(of: Explanation, width: int = 100) -> str:
     """The explanation in plain text of at most so many characters per line, where words allow."""
-    said = conclusion(of)
+    found = list(conclude(of))
+    short = [(fact.text, "") for fact in found if fact.severity == "decisive"]
     blocks = [
         _head(of),
-        _section("In short", [(line, "") for line in said.short], width),
+        _section("In short", short, width),
         _section("The number", [(line, "") for line in _numbers(of)], width),
-        _section("What speaks for and against the number", [(line, "- ") for line in said.reasons], width),
+        _section(
+            "What speaks for and against the number",
+            [(fact.text, "- ") for fact in found if fact.severity != "decisive"],
+            width,
+        ),
         _section("How it is read", [(line, "") for line in of.reading], width),
-        _section(f"Hyperparameters of {of.cell.needed[0].method.name}", _given(of.hyper), width),
-        *(_section(f"Trained before it: {name}", _given(given), width) for name, given in of.before),
+        _section(f"Hyperparameters of {of.cell.needed[0].method.name}", _settings(of.hyper), width),
+        *(_section(f"Trained before it: {name}", _settings(settings), width) for name, settings in of.before),
         _section("Everything else that was set, by where it comes from", _by_source(of.settings), width),
         _section("Trials behind what is tuned", _trials(of), width),
         _section("What is followed, and what differs", _departures(of), width),
@@ -81,7 +86,7 @@ def _head(of: Explanation) -> str:
         f"{of.table.title} ({paper}), profile {of.table.profile}{whole}",
         f"Row     {of.cell.row.title}" + (f" ({of.cell.row.id})" if of.named else " (not in the suite)"),
         f"Column  {of.head.column.setting} ({of.head.column.id})",
-        f"Scored  {stage}: {footer.described(of.cell.stage, of.run)}",
+        f"Scored  {stage}: {table_facts.models_at(of.cell.stage, of.run)}",
     ]
     if further := [of.whole.head(cell).label or cell.stage for cell in of.cells if cell is not of.cell]:
         lines.append(f"Also shown: {', '.join(further)} (name it with --stage).")
@@ -105,7 +110,7 @@ def _numbers(of: Explanation) -> list[str]:
         later = value.judged.removeprefix(value.verdict.label)
         lines.append(f"Verdict of the report: {value.verdict.label}{suspect} ({value.verdict.reason}){later}.")
         lines.append(f"But {value.verdict.at_best}." if value.verdict.at_best else "")
-    lines.append(difference(of))
+    lines.append(difference_line(of))
     lines.append(_beside(of))
     if reference is not None and reference.spread is not None and of.table.spread.paper:
         lines.append(f"The paper's ± is {of.table.spread.paper}.")
@@ -118,7 +123,7 @@ def _numbers(of: Explanation) -> list[str]:
 
 
 def _beside(of: Explanation) -> str:
-    """What stands beside the number in its table; empty where nothing does."""
+    """Sentence on the number beside it in its table; empty without one."""
     other = of.value.beside
     if other is None or other.value.mean is None:
         return ""
@@ -154,7 +159,7 @@ def _runs(of: Explanation) -> list[Passage]:
     return lines
 
 
-def _given(given: Sequence[Given]) -> list[Passage]:
+def _settings(given: Sequence[Setting]) -> list[Passage]:
     names = max((len(one.name) for one in given), default=0)
     values = max((len(one.value) for one in given), default=0)
     lines = [
@@ -165,7 +170,7 @@ def _given(given: Sequence[Given]) -> list[Passage]:
     return [*lines, *((f"{source or 'not said'}: {SOURCES[source]}.", "") for source in used)]
 
 
-def _by_source(given: Sequence[Given]) -> list[Passage]:
+def _by_source(given: Sequence[Setting]) -> list[Passage]:
     lines = []
     for source in SOURCES:
         mine = [_PREPARED.get(one.name, "{} = {}").format(one.name, one.value) for one in given if one.source == source]
@@ -182,15 +187,15 @@ def _trials(of: Explanation) -> Iterator[Passage]:
         run = one.run
         other = f"{run.dataset.name}, {run.clients} clients, {count(run.rounds, 'round')}"
         where = "in this column's setting" if one.same else f"in another setting ({other})"
-        models = footer.described(one.stage, of.run.model_copy(update={"validation": run.validation}))
+        models = table_facts.models_at(one.stage, of.run.model_copy(update={"validation": run.validation}))
         share = f"{100 * run.validation:g} % of each client's training images"
         when = f"after round {run.rounds}" if one.read_as == "last" else f"mean over the last {WINDOW} scored rounds"
         yield f"Seed {run.seed}, {where}: {models}; scored on a held-out {share}, {when}:", ""
         for trial in one.trials:
-            values = ", ".join(f"{key} = {written(value)}" for key, value in trial.values.items())
+            values = ", ".join(f"{key} = {value_text(value)}" for key, value in trial.values.items())
             accuracy = "failed" if trial.accuracy is None else f"{trial.accuracy:.2f} %"
             yield f"{accuracy}  {values}{'  <- used here' if trial.chosen else ''}", "  "
-    found = doubts(of.trials, tuned)
+    found = doubts_of(of.trials, tuned)
     for edge in found.edges:
         yield f"{edge} that was tried: a better one may lie beyond.", ""
     if found.noise:
@@ -207,13 +212,16 @@ def _departures(of: Explanation) -> Iterator[Passage]:
     for kind, title in KINDS.items():
         mine = [one for one in of.departures if one.kind == kind]
         yield from [(f"{title}:", "")] if mine else []
-        yield from ((f"{one.what} [{one.source}]. {one.told}", f"{place}. ") for place, one in enumerate(mine, 1))
+        yield from (
+            (f"{one.what} [{one.source}{', grave' * one.grave}]. {one.told}", f"{place}. ")
+            for place, one in enumerate(mine, 1)
+        )
     if of.named and not of.departures and of.table.published:
         yield "The suite lists no difference from the paper's text for this cell.", ""
 
 
 def _method(of: Explanation) -> Iterator[Passage]:
-    said = of.said
+    said = of.docstring
     if said is None:
         yield "The method's source is not here.", ""
         return
@@ -233,28 +241,29 @@ def _method(of: Explanation) -> Iterator[Passage]:
 
 
 def _federation(of: Explanation) -> Iterator[str]:
-    run, facts = of.run, of.facts
+    run, federation = of.run, of.federation
     held = run.clients - run.training_clients
     lossy = f"; an upload arrives with probability {run.arrival:g}" if run.arrival < 1 and of.sends else ""
     yield f"{run.clients} clients: {run.training_clients} train" + (
         f", {held} are held out and only scored." if held else "."
     )
     yield f"Each round {run.cohort} of them take part{lossy}." + ("" if of.sends else " They send nothing.")
-    if not isinstance(facts, Facts):
+    if not isinstance(federation, FederationSummary):
         unknown = "Sizes and classes were not looked up, which takes the dataset."
-        yield f"Sizes and classes are unknown here: {facts}" if facts else unknown
+        yield f"Sizes and classes are unknown here: {federation}" if federation else unknown
         return
-    yield f"With seed {facts.seed} a training client adapts on {facts.support.of('images')}."
-    yield f"A client is scored on {facts.query.of('images')}."
-    if facts.held_out:
-        yield f"A held-out client adapts on {facts.held_out.of('images')}."
-    yield f"A client's training images are of {facts.kinds.of('classes')}; there are {facts.classes}."
-    if facts.test:
-        yield f"The global model can be scored on {facts.test} test images."
-    if facts.shared:
-        yield f"{facts.shared} images are held by several clients."
-    yield from facts.warnings
+    yield f"With seed {federation.seed} a training client adapts on {federation.support.of('images')}."
+    yield f"A client is scored on {federation.query.of('images')}."
+    if federation.held_out:
+        yield f"A held-out client adapts on {federation.held_out.of('images')}."
+    yield f"A client's training images are of {federation.kinds.of('classes')}; there are {federation.classes}."
+    if federation.test:
+        yield f"The global model can be scored on {federation.test} test images."
+    if federation.shared:
+        yield f"{federation.shared} images are held by several clients."
+    if not of.of_the_data_here:
+        yield from federation.warnings
     if of.ran and not of.of_the_data_here:
         yield "The dataset here is not the one that the runs were computed on: its content is another."
-    if facts.parameters:
-        yield f"Network {run.model}: {facts.parameters:,} parameters as this method trains it."
+    if federation.parameters:
+        yield f"Network {run.model}: {federation.parameters:,} parameters as this method trains it."

@@ -5,34 +5,40 @@ They are of a user's method, of another version of a built-in one, or of one wit
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pflbench import names, usercode
 from pflbench.catalog import describe
+from pflbench.errors import UsageError
 from pflbench.names import BUILT_IN, is_reference, split_reference
 from pflbench.report.text import grouped
 from pflbench.spec import RunSpec
 from pflbench.stages import PREFERRED, Shown, canonical, of_reference, of_run
+from pflbench.store import Stored
 from pflbench.store.asked import Asker, Askers
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
 from pflbench.suite.sources import SETTINGS
+from pflbench.units import count
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 EXTRA = "extra:"
-"""How the ids of extra rows begin, and none of a suite's row."""
+"""Beginning of the ids of extra rows, and of no suite's row; behind it a digest of the row's variants."""
 
 
 class Variant(NamedTuple):
-    """What runs of one row have in common in a column: everything but the seed."""
+    """Identity of the runs of one row in a column: everything but the seed."""
 
     name: str
     version: str
-    options: str
-    """Hyperparameters, fine-tuning rate, and what is trained before, as JSON with sorted keys."""
+    options: tuple[tuple[str, str], ...]
+    """Hyperparameters, fine-tuning rate, and what is trained before: sorted, each value as JSON."""
 
 
 _Runs = Mapping[Variant, Mapping[str, list[RunSpec]]]
@@ -87,7 +93,7 @@ def _admitted(
 
 
 def belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:
-    """Whether the table's suite asked for a run.
+    """True if the table's suite asked for a run.
 
     Of older runs nobody knows who did. Then it belongs here if the method is a user's, or if the suite has a row with
     these hyperparameters (`named`).
@@ -98,18 +104,19 @@ def belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:
 
 
 def variant(spec: RunSpec, alike: Alike = NOTHING) -> Variant:
-    """What a run has in common with the others of its row."""
+    """Variant of a run, the same for all runs of its row."""
     options: dict[str, Any] = dict(spec.method.hyper)
     if spec.scoring.finetune is not None:
         options["finetune lr"] = spec.scoring.finetune.lr
     if spec.after:
         options["after"] = [link.model_dump(mode="json") for link in spec.after]
     name, version = spec.method.name, spec.method.version
-    return Variant(name, alike.get((name, version), version), json.dumps(options, sort_keys=True))
+    values = tuple((key, json.dumps(options[key], sort_keys=True)) for key in sorted(options))
+    return Variant(name, alike.get((name, version), version), values)
 
 
 class _Column:
-    """What a column of the suite holds: its cells, their variants, and the settings of their runs."""
+    """Column of the suite: its cells, their variants, and the settings of their runs."""
 
     def __init__(self, cells: Sequence[Cell], alike: Alike) -> None:
         self.cells, self.alike, rounds = cells, alike, cells[0].column.rounds
@@ -128,7 +135,7 @@ class _Column:
         self._settings = {(run.setting(), "" if run.rounds == rounds else run.method.name) for run in runs}
 
     def has_as_point(self, run: RunSpec) -> bool:
-        """Whether a run is a point of a row's grid, with other settings than the row's."""
+        """True for a run that is a point of a row's grid, with other settings than the row's."""
         return variant(run, self.alike) not in self.named and any(
             run.method.name == name and _at(run, keys) == at for name, keys, at in self._points
         )
@@ -158,7 +165,8 @@ def _groups(found: _Runs) -> list[list[Variant]]:
 
 def _row(table: Expansion, group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -> list[Cell]:
     """The cells of a row with these variants: none where the table shows no stage of its runs."""
-    row = TableRow(f"{EXTRA}{json.dumps(group)}", _title(group, found, columns), group[0].name, ())
+    id = EXTRA + hashlib.sha256(repr(group).encode()).hexdigest()[:12]
+    row = TableRow(id, _title(group, found, columns), group[0].name, ())
     cells = []
     for head in table.heads:
         for one in group:
@@ -172,7 +180,7 @@ def _row(table: Expansion, group: list[Variant], found: _Runs, columns: Mapping[
 
 
 def _sources(column: _Column, stage: Shown, run: RunSpec) -> dict[str, str]:
-    """Where the values of an extra row's run come from.
+    """Sources of the values of an extra row's run.
 
     Settings are the column's, whoever trains in it. A hyperparameter has a source where a row of the same method has
     the same value; any other value is its user's own, who knows where it comes from.
@@ -186,7 +194,7 @@ def _sources(column: _Column, stage: Shown, run: RunSpec) -> dict[str, str]:
 
 
 def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
-    """Whether two runs of a column have this value in common, and from the same hand."""
+    """True if two runs of a column have this value in common, and from the same source."""
     setting, links = key.partition(".")[0], [link.method.name for link in other.after]
     hyper = setting not in (*SETTINGS, "finetune", "after", *links)  # one at its default is in no run's `hyper`
     if hyper or key in other.method.hyper or key in run.method.hyper:
@@ -202,7 +210,7 @@ def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
 
 
 def _reading(head: ColumnHead, column: _Column, runs: Sequence[RunSpec]) -> Reading | None:
-    """How the runs are read there: as the suite's rows at that stage, if there are such."""
+    """Reading of the runs there: as of the suite's rows at that stage, if there are such."""
     stages = [s for s in PREFERRED if any(s in _stages(run) for run in runs)]
     stages = [s for s in stages if (s in column.stages if head.stage is None else s == head.stage)]
     if not stages:
@@ -234,7 +242,7 @@ def _of_seeds(runs: Iterable[RunSpec], seeds: Sequence[int]) -> tuple[RunSpec, .
 
 
 def _title(group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -> str:
-    """What the row of these variants is called: its method, and the options that set it apart."""
+    """Title of the row of these variants: its method, and the options that set it apart."""
     name, version, _ = group[0]
     everyone = {*found, *(one for column in columns.values() for one in column.named)}
     short = short_name(name)
@@ -256,10 +264,128 @@ def _rivals(one: Variant, group: list[Variant], found: _Runs, columns: Mapping[s
 
 def _differing(one: Variant, rival: Variant) -> list[tuple[str, str]]:
     """The first one's values of the options in which the two differ, as JSON."""
-    own, other = json.loads(one.options), json.loads(rival.options)
-    return [(key, json.dumps(own.get(key))) for key in sorted(own.keys() | other) if own.get(key) != other.get(key)]
+    own, other = dict(one.options), dict(rival.options)
+    keys = sorted(own.keys() | other)
+    return [(key, own.get(key, "null")) for key in keys if own.get(key, "null") != other.get(key, "null")]
 
 
 def short_name(name: str) -> str:
     """A method's name without the file or module that it stands in."""
     return split_reference(name)[1] if is_reference(name) else name
+
+
+class Extra(NamedTuple):
+    """The cells of extra rows, the runs that have no row, and by method a note on the version that is shown."""
+
+    cells: list[Cell]
+    spare: list[RunSpec]
+    notes: Mapping[str, str]
+
+
+class _Chosen(NamedTuple):
+    """The runs of a method that a table shows, the version that names their row, and the runs that it leaves out."""
+
+    shown: Sequence[Stored]
+    version: str
+    left: Sequence[Stored]
+    is_now: bool
+    """True if its file has this code now."""
+    is_older: bool
+    """True if its file has other code now."""
+
+
+def extra(table: Expansion, stored: Iterable[Stored], asked: Askers, methods: Iterable[str] = ()) -> Extra:
+    """The extra rows of a table: of each method the version that its file has now or, without runs, the newest one.
+
+    `methods`: names the reader typed. `path/to/file.py:Class` among them says where the file of `file.py:Class` lies.
+    """
+    methods = list(methods)
+    stored, own = list(stored), {run.id for cell in table.cells for run in cell.needed}
+    mine = _by(lambda run: run.spec.method.name, (run for run in stored if _is_here(run, table, asked)))
+    hidden, alike, notes = set[str](), dict[tuple[str, str], str](), dict[str, str]()
+    for name, runs in mine.items():
+        chosen = _choose(runs, own, _now(name, table.path.parent, methods))
+        alike |= {(name, run.spec.method.version): chosen.version for run in chosen.shown}
+        hidden |= {run.spec.id for run in chosen.left}
+        if note := _note(name, chosen):
+            notes[name] = note
+    cells, spare = extra_rows(table, (run.spec for run in stored if run.spec.id not in hidden), asked, alike)
+    return Extra(cells, spare, notes)
+
+
+def _choose(runs: Sequence[Stored], own: set[str], now: usercode.Code | None) -> _Chosen:
+    """Choose among the runs of a method. `own`: ids of the table's runs; `now`: the method's code."""
+    version, digest = (now.version, now.digest) if now else ("", "")
+
+    def rank(run: Stored) -> tuple[object, ...]:
+        return run.spec.method.version == version, *_age(run)
+
+    best = max(runs, key=lambda run: (run.code["method"] == digest, run.spec.id in own, *rank(run)))
+    equal = _by(
+        lambda run: run.spec.with_code(run.code).id, (run for run in runs if run.code["method"] == best.code["method"])
+    )
+    shown = [max(several, key=lambda run: (run.spec.id in own, *rank(run))) for several in equal.values()]
+    there = own | {run.spec.id for run in shown}
+    left = [run for run in runs if run.spec.id not in there]
+    is_now = best.code["method"] == digest
+    return _Chosen(shown, best.spec.method.version, left, is_now, is_older=now is not None and not is_now)
+
+
+def _note(name: str, chosen: _Chosen) -> str:
+    """A note on a file that has changed since its runs, and on finished runs that are left out; else empty."""
+    left = [run for run in chosen.left if run.failure is None]
+    if not left and not chosen.is_older:
+        return ""
+    which = "as its file is now" if chosen.is_now else "in its newest finished version"
+    changed = ", and the file has changed since: `pflbench run` trains it as it is now" if chosen.is_older else ""
+    hidden = f" Not shown: {_dated(left)}." if left else ""
+    return f"{name} is shown {which} ({chosen.version}){changed}.{hidden}"
+
+
+def _by(key: Callable[[Stored], str], runs: Iterable[Stored]) -> dict[str, list[Stored]]:
+    """The runs by a property."""
+    found: dict[str, list[Stored]] = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return found
+
+
+def _is_here(run: Stored, table: Expansion, asked: Askers) -> bool:
+    """True for a run that can stand in the table, of a user's method whose digest it recorded."""
+    spec = run.spec
+    there = "method" in run.code and names.is_reference(spec.method.name) and not spec.validation
+    return there and spec.setting() in table.settings and belongs(spec, table, asked, named=True)
+
+
+def _now(name: str, folder: Path, methods: Iterable[str]) -> usercode.Code | None:
+    """The present code of a method; None without a file that can be read.
+
+    The file is the one that `methods` names, else the one in the current folder, else the one beside the suite file.
+    """
+    file = next((path for path in _files(name, folder, methods) if path.is_file()), None)
+    try:
+        return usercode.read(file) if file else None
+    except UsageError:  # it is being edited
+        return None
+
+
+def _files(name: str, folder: Path, methods: Iterable[str]) -> Iterator[Path]:
+    """The paths where the file of `file.py:Class` may lie, the most telling first."""
+    where, _ = names.split_reference(name)
+    if where.endswith(".py") and Path(where).name == where:
+        yield from (Path(names.split_reference(one)[0]) for one in methods if names.without_folder(one) == name)
+        yield from (base / where for base in (Path.cwd(), folder))
+
+
+def _age(run: Stored) -> tuple[bool, str, str]:
+    return run.failure is None, run.finished, run.spec.id
+
+
+def _dated(runs: Iterable[Stored]) -> str:
+    """`2 runs of version ab12 (2026-11-20), 1 run of version cd34 (2026-11-21 to 2026-11-24)`."""
+    texts = []
+    for version, several in _by(lambda run: run.spec.method.version, runs).items():
+        days = sorted({run.finished[:10] or "undated" for run in several})
+        when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        texts.append(f"{count(len(several), 'run')} of version {version} ({when})")
+    return ", ".join(texts)

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from pflbench.commands import command, public_folder
-from pflbench.report.cells import read, value
-from pflbench.report.reading import Shelf
-from pflbench.report.table import Beside, CellValue, Grid, Row, Table
+from pflbench.errors import UsageError, unknown
+from pflbench.report.cells import SeedScores, fill_cell, read_seeds
+from pflbench.report.reading import EVERYBODY, Shelf
+from pflbench.report.statistics import holm, paired
+from pflbench.report.table import Against, Beside, CellValue, Grid, Row, Table, Versus
 from pflbench.report.text import cell, grouped, ranges
-from pflbench.report.versus import Place
 from pflbench.selection import selection
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, ReadAs
 from pflbench.suite.expand import expand
@@ -26,7 +27,7 @@ THEIRS = "paper's protocol"
 RANK = "rank"
 
 
-def protocol_of(table: Expansion) -> Expansion | None:
+def suite_beside(table: Expansion) -> Expansion | None:
     """The suite that stands beside a table, if there is one: of the same profile, seeds, rounds and precision.
 
     Where it declares fewer seeds than the table has, its cells have the table's.
@@ -46,7 +47,7 @@ def _seeds(cell: Cell) -> set[int]:
     return {run.seed for run in cell.runs}
 
 
-def compared(
+def with_other_suite(
     table: Expansion, other: Expansion | None, grid: Grid, shelf: Shelf, read_as: ReadAs
 ) -> tuple[Grid, list[str]]:
     """The grid with what the `other` suite's runs gave in the same places, and lines that say so.
@@ -57,7 +58,7 @@ def compared(
     if other is None:
         return grid, []
     cells = {place: one.read(read_as) for place, one in other.places.items() if place in grid and one.runs}
-    theirs = {place: value(one, read(one, shelf), shelf, other, mixed=False) for place, one in cells.items()}
+    theirs = {place: fill_cell(one, read_seeds(one, shelf), shelf, other, mixed=False) for place, one in cells.items()}
     alike = _alike(grid, theirs)
     here, there = (_ranks(some, alike, table.layout.decimals) for some in (grid, theirs))
     found = dict(grid)
@@ -79,7 +80,7 @@ def _lines(
     lacks: bool,
     results: Path,
 ) -> list[str]:
-    """What stands beside the numbers, in words, and the command that makes the runs which these columns lack.
+    """Sentences on the numbers beside the table's, and the command that makes the runs which these columns lack.
 
     `columns`: none where all of them do. `lacks`: whether one does.
     """
@@ -172,3 +173,80 @@ def _shown(beside: Beside | None, decimals: int) -> CellValue | None:
         return None
     theirs = replace(beside.value, rests_on={}, recent=None)
     return CellValue(told="" if theirs.mean is None else cell(theirs, decimals))
+
+
+Place = tuple[str, str]
+"""The ids of a row and of a column head."""
+
+
+def rival_row(table: Expansion, name: str) -> str:
+    """The id of the row that a rival's name means: a row's, or a method's that one row shows.
+
+    Raises `UsageError` where it means none, or several.
+    """
+    ids = [row.id for row in table.rows]
+    if name in ids:
+        return name
+    found = [row.id for row in table.rows if row.method == name]
+    if len(found) > 1:
+        raise UsageError(f"--versus {name} has several rows in {table.suite}: name one, {' or '.join(found)}.")
+    if not found:
+        raise unknown("row", name, ids)
+    return found[0]
+
+
+def held_against(name: str, table: Expansion, grid: Grid, found: Mapping[Place, Sequence[SeedScores]]) -> Versus:
+    """Every cell against the rival's in its column, where both have a seed in common and data are not mixed.
+
+    Args:
+        name: The rival's row, or its method.
+        table: Whose columns these are.
+        grid: The filled cells.
+        found: What was read of each cell, by its place.
+
+    Raises:
+        UsageError: The name means no row, or several.
+    """
+    of = rival_row(table, name)
+    compared: dict[Place, Against] = {}
+    for head in table.heads:
+        theirs = of, head.id
+        column: dict[Place, Against] = {}
+        for place, mine in grid.items():
+            if place[1] != head.id or place == theirs or theirs not in grid or mine.mixed:
+                continue
+            common = [seed for seed in mine.seeds if seed in grid[theirs].seeds]
+            if len(common) > 1:
+                column[place] = Against(paired([mine.seeds[seed] - grid[theirs].seeds[seed] for seed in common]))
+            elif common:
+                column |= _by_clients(place, found[place], found[theirs], common[0])
+        compared |= _adjusted(column)
+    (title,) = (row.title for row in table.rows if row.id == of)
+    return Versus(title, compared)
+
+
+def _by_clients(
+    place: Place, ours: Sequence[SeedScores], theirs: Sequence[SeedScores], seed: int
+) -> dict[Place, Against]:
+    """The cell against the rival's of one seed, over the clients that both score; empty where that is nobody."""
+    mine, other = (client_accuracies(one) for side in (ours, theirs) for one in side if one.result.spec.seed == seed)
+    common = [client for client in mine if client in other and client != EVERYBODY]
+    return {place: Against(paired([mine[one] - other[one] for one in common], tested=False), seed)} if common else {}
+
+
+def client_accuracies(one: SeedScores) -> dict[int, float]:
+    """Each client's accuracy in percent, the mean over the rounds and fine-tuning steps that are read."""
+    found, values = one.each
+    return dict(zip(found, values.tolist(), strict=True))
+
+
+def _adjusted(column: Mapping[Place, Against]) -> dict[Place, Against]:
+    """The column with p-values adjusted over all of its comparisons that have one."""
+    tested = {place: one for place, one in column.items() if one.seed is None}
+    by_t = holm([1.0 if one.paired.p_t is None else one.paired.p_t for one in tested.values()])
+    by_sign = holm([1.0 if one.paired.p_sign is None else one.paired.p_sign for one in tested.values()])
+    judged = {
+        place: replace(one, p=p, guard=guard)
+        for (place, one), p, guard in zip(tested.items(), by_t, by_sign, strict=True)
+    }
+    return {**column, **judged}

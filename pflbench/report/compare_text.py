@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from pflbench.report.comparison import MOVED, STATES, Comparison, Pair, State
+from pflbench.report.compare import MOVED, STATES, Comparison, Pair, State
 from pflbench.report.statistics import LEVEL
 from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number, ranges
 from pflbench.units import count
 
 Format = Literal["terminal", "markdown", "csv"]
 CSV_COLUMNS = (
-    *("suite", "profile", "row", "row_id", "column", "column_id", "stage", "state", "a", "b", "difference", "low"),
-    *(
-        "high",
-        "factor",
-        "n",
-        "over",
-        "seed",
-        "seeds_a",
-        "seeds_b",
-        "same_scores",
-        "rounding",
-        "note",
-        "runs_a",
-        "runs_b",
-    ),
+    *("suite", "profile", "row", "row_id", "column", "column_id", "stage", "state", "a", "b", "difference"),
+    *("low", "high", "factor", "n", "over", "seed", "seeds_a", "seeds_b", "same_scores", "rounding", "note"),
+    *("runs_a", "runs_b"),
 )
 SORTS: dict[str, Callable[[Pair], object]] = {
     "name": lambda one: (one.name.suite, one.name.profile, one.name.row_title, one.name.column_title, one.name.stage),
@@ -38,7 +26,7 @@ SORTS: dict[str, Callable[[Pair], object]] = {
 _HEADER = ("Table", "Row", "Column", "A", "B", "B - A", "95 % interval", "Factor", "Seeds", "")
 
 
-def chosen(
+def pairs_shown(
     found: Comparison, *, factor: float = 1.0, only_changed: bool = False, sort: str | None = None
 ) -> list[tuple[State, Pair]]:
     """The cells to show with their states, in the order of `SORTS`, or in that of the tables."""
@@ -47,7 +35,7 @@ def chosen(
     return sorted(shown, key=lambda two: SORTS[sort](two[1])) if sort else shown  # type: ignore[arg-type, return-value]
 
 
-def text(
+def comparison_text(
     found: Comparison,
     format: Format = "terminal",
     *,
@@ -66,9 +54,9 @@ def text(
         sort: One of `SORTS`; None: as in the tables.
         split: Whether what is worse, better, the same and so on stands in lists of their own.
     """
-    shown = chosen(found, factor=factor, only_changed=only_changed, sort=sort)
+    shown = pairs_shown(found, factor=factor, only_changed=only_changed, sort=sort)
     if format == "csv":
-        return _csv(shown, factor)
+        return "".join(f"{in_csv(line)}\n" for line in (CSV_COLUMNS, *pair_records(shown, factor)))
     marked = format == "markdown"
     parts = [_sides(found, marked)]
     for title, pairs in _grouped(shown, split).items():
@@ -147,32 +135,18 @@ def _number(value: float | None, sign: str = "") -> str:
     return NONE if value is None else f"{round(value, 2) + 0.0:{sign}.2f}"
 
 
-def _csv(shown: Sequence[tuple[State, Pair]], factor: float) -> str:
-    lines = [in_csv(CSV_COLUMNS)]
+def pair_records(shown: Sequence[tuple[State, Pair]], factor: float = 1.0) -> Iterator[Sequence[object]]:
+    """Values of `CSV_COLUMNS` for each cell."""
     for state, one in shown:
         name, interval = one.name, one.interval
         over = "" if one.paired is None else "seeds" if one.seed is None else "clients"
-        lines.append(
-            in_csv(
-                (
-                    *(
-                        name.suite,
-                        name.profile,
-                        name.row_title,
-                        name.row,
-                        name.column_title,
-                        name.column,
-                        name.stage,
-                        state,
-                    ),
-                    *map(_short, (one.a, one.b, one.difference, *(interval or (None, None)), one.factor)),
-                    *(one.paired.n if one.paired else None, over, one.seed),
-                    *(" ".join(map(str, seeds)) for seeds in (one.seeds_a, one.seeds_b)),
-                    *(one.alike, one.rounding, one.why(factor), " ".join(one.runs_a), " ".join(one.runs_b)),
-                )
-            )
+        yield (
+            *(name.suite, name.profile, name.row_title, name.row, name.column_title, name.column, name.stage, state),
+            *map(_short, (one.a, one.b, one.difference, *(interval or (None, None)), one.factor)),
+            *(one.paired.n if one.paired else None, over, one.seed),
+            *(" ".join(map(str, seeds)) for seeds in (one.seeds_a, one.seeds_b)),
+            *(one.alike, one.rounding, one.why(factor), " ".join(one.runs_a), " ".join(one.runs_b)),
         )
-    return "\n".join(lines) + "\n"
 
 
 def _short(value: float | None) -> float | None:

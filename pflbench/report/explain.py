@@ -1,4 +1,4 @@
-"""Everything that is known of one cell of a table: what its number rests on, and how it stands beside the paper's."""
+"""Explanation of one cell of a table: its runs, its settings with their sources, its trials and departures."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pflbench import catalog
 from pflbench.catalog import MethodInfo
 from pflbench.errors import PflbenchError, UsageError, unknown
 from pflbench.names import Places, is_reference, split_reference, without_folder
-from pflbench.report import footer
-from pflbench.report.evidence import Facts
+from pflbench.report import table_facts
+from pflbench.report.extra_rows import extra
+from pflbench.report.holdings import FederationSummary
 from pflbench.report.layout import lay_out
-from pflbench.report.methods import Said, of_method, of_source
-from pflbench.report.present import extra
+from pflbench.report.methods import Docstring, of_method, of_source
 from pflbench.report.reading import Shelf, readable
 from pflbench.report.table import CellValue
 from pflbench.report.text import number
-from pflbench.report.trials import Tried, tried
+from pflbench.report.trials import StoredSearch, stored_searches
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
@@ -34,8 +34,8 @@ from pflbench.suite.scoped import Departure
 from pflbench.units import count
 
 
-class Given(NamedTuple):
-    """A hyperparameter or setting: its value, where that comes from (empty: nobody says), and what it is."""
+class Setting(NamedTuple):
+    """Hyperparameter or setting of a run: its value, the source of that (empty: unknown), and its meaning."""
 
     name: str
     value: str
@@ -45,7 +45,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is known of a cell.
+    """Explanation of a cell.
 
     Attributes:
         suite: The suite that it stands in.
@@ -55,7 +55,7 @@ class Explanation:
         cell: Itself.
         value: Its number.
         shelf: The stored runs.
-        facts: Of the federation; a text says what is missing for them, None: nobody looked.
+        federation: Summary of its federation; a text if it cannot be built here, None if it was not asked for.
         version: Which version of its method is shown, where there are several or its file has changed.
     """
 
@@ -66,7 +66,7 @@ class Explanation:
     cell: Cell
     value: CellValue
     shelf: Shelf
-    facts: Facts | str | None
+    federation: FederationSummary | str | None
     version: str = ""
 
     @cached_property
@@ -81,7 +81,7 @@ class Explanation:
 
     @property
     def named(self) -> bool:
-        """Whether the suite names the row, as opposed to an extra row."""
+        """True if the suite names the row; False for an extra row."""
         return self.cell.row in self.whole.rows
 
     @property
@@ -101,9 +101,9 @@ class Explanation:
 
     @property
     def of_the_data_here(self) -> bool:
-        """Whether its runs were computed on the data that its facts are of."""
+        """True if its runs were computed on the data of `federation`."""
         hashes = {str(one.provenance.get("data_hash") or "") for one in self.ran}
-        return isinstance(self.facts, Facts) and self.facts.hash in hashes
+        return isinstance(self.federation, FederationSummary) and self.federation.hash in hashes
 
     @cached_property
     def method(self) -> MethodInfo | None:
@@ -111,8 +111,8 @@ class Explanation:
         return method_of(self.cell, self.shelf, self.whole.locations)
 
     @property
-    def said(self) -> Said | None:
-        """What the method's docstring says of its own paper, for a user's as stored; None if its source is not here."""
+    def docstring(self) -> Docstring | None:
+        """The method's docstring, of a user-supplied one as stored; None if its source is not here."""
         name = self.run.method.name
         if not is_reference(name):
             return of_method(name)
@@ -121,45 +121,45 @@ class Explanation:
 
     @property
     def sends(self) -> bool:
-        """Whether clients send anything to the server, as far as the method and the runs' costs tell."""
+        """True if clients send something to the server, as far as the method and the runs' costs tell."""
         if self.method is not None and self.method.stages.global_model in ("initial", "none"):
             return False
         return all(one.provenance.get("floats_up") != 0 for one in self.ran)
 
     @cached_property
     def reading(self) -> list[str]:
-        """How the number is read from the scores, in sentences."""
+        """Sentences on how the number is read from the scores."""
         table, grid = self.table, dict.fromkeys(self.table.places, self.value)
         lines = [
-            footer.selection(table.cells),
-            footer.clients(table),
-            footer.seeds(table.cells, [self.value], table.spread if table.shows_spread else None),
-            footer.rounds(table),
-            footer.chains(table),
-            footer.plain(table, grid),
-            footer.left_out(table, grid),
-            *footer.choices(table, grid),
+            table_facts.scored_models(table.cells),
+            table_facts.scored_clients(table),
+            table_facts.seed_line(table.cells, [self.value], table.spread if table.shows_spread else None),
+            table_facts.rounds_trained(table),
+            table_facts.chains(table),
+            table_facts.unweighted_means(table, grid),
+            table_facts.left_out(table, grid),
+            *table_facts.choices(table),
         ]
         return [line for line in lines if line]
 
     @cached_property
-    def hyper(self) -> list[Given]:
+    def hyper(self) -> list[Setting]:
         """The method's hyperparameters. A grid has all of its values."""
         return hyperparameters(self.cell, self.method)
 
     @cached_property
-    def before(self) -> list[tuple[str, list[Given]]]:
+    def before(self) -> list[tuple[str, list[Setting]]]:
         """The trainings before the run's own, each with its method's hyperparameters."""
         found = []
         for link in self.run.after:
             name, sources = link.method.name, self.cell.sources
-            given = [Given(k, written(v), sources.get(f"{name}.{k}", "")) for k, v in link.method.hyper.items()]
-            found.append((f"{name}, {count(link.rounds, 'round')}", given))
+            settings = [Setting(k, value_text(v), sources.get(f"{name}.{k}", "")) for k, v in link.method.hyper.items()]
+            found.append((f"{name}, {count(link.rounds, 'round')}", settings))
         return found
 
     @cached_property
-    def settings(self) -> list[Given]:
-        """What all methods of the column share, and test-time fine-tuning where the cell is read after it."""
+    def settings(self) -> list[Setting]:
+        """Settings of the column, and of test-time fine-tuning if the cell is read after it."""
         return shared_settings(self.cell, self.method)
 
     def printed(self, mean: float, spread: float | None = None) -> str:
@@ -168,16 +168,16 @@ class Explanation:
 
     def of_source(self, source: str) -> list[str]:
         """The names of the hyperparameters and settings whose values come from there."""
-        return [given.name for given in (*self.hyper, *self.settings) if given.source == source]
+        return [one.name for one in (*self.hyper, *self.settings) if one.source == source]
 
     @cached_property
-    def trials(self) -> list[Tried]:
-        """Those behind the tuned values."""
-        return tried(self.cell, [cell.stage for cell in self.cells], self.of_source("tuned"), self.shelf)
+    def trials(self) -> list[StoredSearch]:
+        """Stored searches behind the tuned values."""
+        return stored_searches(self.cell, [cell.stage for cell in self.cells], self.of_source("tuned"), self.shelf)
 
     @cached_property
     def followed(self) -> bool:
-        """Whether federation, network and batches are those of the suite's whole protocol.
+        """True if federation, network and batches are those of the suite's whole protocol.
 
         Of others its departures do not hold, and none is listed.
         """
@@ -190,7 +190,7 @@ class Explanation:
 
     @cached_property
     def departures(self) -> list[Departure]:
-        """Those from the paper's text, as the suite lists them."""
+        """Departures from the paper's text, as the suite lists them."""
         return self.whole.departures_of(self.cell) if self.named and self.followed else []
 
     @property
@@ -230,20 +230,20 @@ def stored_source(cell: Cell, shelf: Shelf) -> str | None:
     return next((source for told in there if isinstance(source := told.get("method_source"), str)), None)
 
 
-def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Given]:
-    """Those of a cell's method, with where they come from. A grid has all of its values."""
+def hyperparameters(cell: Cell, method: MethodInfo | None) -> list[Setting]:
+    """Hyperparameters of a cell's method with their sources. A grid has all of its values."""
     fields = method.fields if method else {}
     points = [choice.run.method.hyper for choice in cell.choices[0]] if cell.choices else []
     found = []
     for key in cell.needed[0].method.hyper:
-        values = dict.fromkeys(written(point.get(key)) for point in points or [cell.needed[0].method.hyper])
+        values = dict.fromkeys(value_text(point.get(key)) for point in points or [cell.needed[0].method.hyper])
         meaning = fields[key].doc if key in fields else ""
-        found.append(Given(key, " or ".join(values), cell.sources.get(key, ""), meaning))
+        found.append(Setting(key, " or ".join(values), cell.sources.get(key, ""), meaning))
     return found
 
 
-def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Given]:
-    """What all methods of a cell's column share, and test-time fine-tuning where it is read after it."""
+def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Setting]:
+    """Settings of a cell's column, and of test-time fine-tuning if the cell is read after it."""
     run, sources, found = cell.needed[0], cell.sources, dict[str, Any]()
     for kind, named in (("dataset", run.dataset), ("partition", run.partition)):
         found |= {kind: named.name, **{f"{kind}.{key}": value for key, value in named.options.items()}}
@@ -251,19 +251,19 @@ def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Given]:
     if run.draws != "shared":
         found["draws"] = run.draws
     if run.after:
-        found["after"] = footer.before(run)
+        found["after"] = table_facts.chain_in_words(run)
     if cell.stage == "finetuned" and run.scoring.finetune is not None:
         rule = run.scoring.finetune
         found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
     unread = origins.unread(run, method)
     return [
-        Given(key, written(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
+        Setting(key, value_text(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
         for key, value in found.items()
         if key not in unread
     ]
 
 
-def explain(
+def explain_cell(
     suite: str,
     row: str,
     column: str,
@@ -272,9 +272,9 @@ def explain(
     *,
     stage: str | None = None,
     root: Path | None = None,
-    look: Callable[[RunSpec, Path, Places], Facts | str] | None = None,
+    look: Callable[[RunSpec, Path, Places], FederationSummary | str] | None = None,
 ) -> Explanation:
-    """What is known of a cell.
+    """Explanation of a cell.
 
     Args:
         suite: A suite's name, or its file.
@@ -339,6 +339,6 @@ def _cells_of(table: Expansion, row: str, extra: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in extra if cell.row == alike[0]]
 
 
-def written(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as it is printed."""
     return f"{value:g}" if isinstance(value, float) else str(value)
