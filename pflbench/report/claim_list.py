@@ -99,25 +99,9 @@ def _evidence(one: Judged, marked: bool) -> str:
 
 def _of_side(name: str, side: Side) -> list[str]:
     lines = [f"{name} ({side.suite}): {_word(side)}."]
-    for name, decision in side.columns.items():
-        if len(side.columns) > 1:
-            lines.append(f"{name}: {decision.word}" + (f" ({decision.seeds} seeds)." if decision.seeds else "."))
-    for i, (compared, values, bound) in enumerate(zip(side.compared, side.differences, side.bounds, strict=True)):
-        done = [value for value in values if value is not None]
-        if not done:
-            continue
-        found = paired(done, tested=True)
-        said = f"{title(compared)}: {number(found.mean, None, 2, '+')} points over {count(found.n, 'seed')}"
-        if found.interval:
-            low, high = (number(limit, None, 2, "+") for limit in found.interval)
-            said += f", 95 % interval {low} to {high}"
-        if bound.margin is not None:
-            said += f"; claimed: within ±{bound.margin:g}"
-        elif bound.least is not None:
-            said += f"; claimed: at least {number(bound.least, None, 2, '+')}"
-        if found.p_sign is not None:
-            said += f"; sign-flip p {found.p_sign:.3f}"
-        lines.append(said + (". Speaks against the claim." if i in side.decision.against else "."))
+    for title_, decision in side.columns.items() if len(side.columns) > 1 else ():
+        lines.append(f"{title_}: {decision.word}" + (f" ({decision.seeds} seeds)." if decision.seeds else "."))
+    lines += [_comparison(side, i) for i, values in enumerate(side.differences) if set(values) - {None}]
     if side.depends:
         lines.append("The last ten scored rounds say the opposite, so it depends on the rounds read.")
     if side.decision.word == "undecided" and side.decision.detectable is not None:
@@ -127,6 +111,23 @@ def _of_side(name: str, side: Side) -> list[str]:
     if side.missing and side.word in ("undecided", "not run"):
         lines += [f"Missing: {_needs(side)}.", *(f"`{one}`" for one in commands(side))]
     return lines
+
+
+def _comparison(side: Side, i: int) -> str:
+    """A comparison in words: its difference over seeds, with its interval, and what is claimed of it."""
+    bound = side.bounds[i]
+    found = paired([value for value in side.differences[i] if value is not None])
+    said = f"{title(side.compared[i])}: {number(found.mean, None, 2, '+')} points over {count(found.n, 'seed')}"
+    if found.interval:
+        low, high = (number(limit, None, 2, "+") for limit in found.interval)
+        said += f", 95 % interval {low} to {high}"
+    if bound.margin is not None:
+        said += f"; claimed: within ±{bound.margin:g}"
+    elif bound.least is not None:
+        said += f"; claimed: at least {number(bound.least, None, 2, '+')}"
+    if found.p_sign is not None:
+        said += f"; sign-flip p {found.p_sign:.3f}"
+    return said + (". Speaks against the claim." if i in side.decision.against else ".")
 
 
 def commands(side: Side) -> list[str]:

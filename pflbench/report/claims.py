@@ -186,35 +186,40 @@ def _side(
     absent: Sequence[str] = (),
 ) -> Side:
     """Decide a claim in one suite."""
-    shelf.fetch(run for one in compared for cell in (*one.ours, *one.theirs) for run in cell.needed)
+    cells = {
+        (cell.row.id, cell.column.id): cell for one in compared for cell in (*one.ours, *one.theirs)
+    }  # each once, as rivals share the row's
+    shelf.fetch(run for cell in cells.values() for run in cell.needed)
     seeds = of.seeds
-    found = [_differences(one, seeds, shelf, "last") for one in compared]
-    recent = [_differences(one, seeds, shelf, "last-10") for one in compared]
-    decision, later = (decide(values, bounds, claim.looks) for values in (found, recent))
-    groups = dict.fromkeys(one.title for one in compared)
-    by_column = {
-        name: decide(
-            [values for one, values in zip(compared, found, strict=True) if one.title == name],
-            [bound for one, bound in zip(compared, bounds, strict=True) if one.title == name],
-            claim.looks,
-        )
-        for name in groups
-    }
-    cells = {(cell.row.id, cell.column.id): cell for one in compared for cell in (*one.ours, *one.theirs)}
-    looked = seeds[: claim.looks[-1]]
+    found, recent = ([_differences(one, seeds, shelf, read_as) for one in compared] for read_as in ("last", "last-10"))
+    decision = decide(found, bounds, claim.looks)
     return Side(
         suite=of.suite,
         profile=of.profile,
         decision=decision,
-        columns=by_column,
+        columns=_by_column(claim, compared, found, bounds),
         compared=tuple(compared),
         differences=tuple(map(tuple, found)),
         bounds=tuple(bounds),
         seeds=seeds,
-        missing=tuple(one for cell in cells.values() if (one := _missing(cell, looked, shelf))),
+        missing=tuple(filter(None, (_missing(cell, seeds[: claim.looks[-1]], shelf) for cell in cells.values()))),
         absent=tuple(absent),
-        depends=_opposite(decision, later),
+        depends=_opposite(decision, decide(recent, bounds, claim.looks)),
     )
+
+
+def _by_column(
+    claim: Claim,
+    compared: Sequence[Comparison],
+    differences: Sequence[Sequence[float | None]],
+    bounds: Sequence[Bounds],
+) -> dict[str, Decision]:
+    """Decisions over the comparisons of one column or group alone."""
+    found = {}
+    for name in dict.fromkeys(one.title for one in compared):
+        here = [i for i, one in enumerate(compared) if one.title == name]
+        found[name] = decide([differences[i] for i in here], [bounds[i] for i in here], claim.looks)
+    return found
 
 
 def _opposite(one: Decision, other: Decision) -> bool:

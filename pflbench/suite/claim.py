@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from pflbench.errors import UsageError
-from pflbench.suite.cells import Cell, Expansion
+from pflbench.suite.cells import Cell, Expansion, TableColumn
 from pflbench.suite.load import folder, read_toml
 from pflbench.suite.strict import TomlTable, fault, validated
 
@@ -138,37 +138,49 @@ def comparisons(claim: Claim, of: Expansion, *, partly: bool = False) -> list[Co
 
     `partly`: leave out rivals and columns that the suite lacks. Raises `UsageError` for a name that it lacks.
     """
-    columns, rows = {one.id: one for one in of.columns}, {one.id for one in of.rows}
-    where = f"Claim {claim.id!r}, suite {of.suite}"
-    if not partly or claim.row not in rows:
-        for kind, names, known in (("column", claim.columns, columns), ("row", [claim.row, *claim.against], rows)):
-            for name in names:
-                if name not in known:
-                    raise UsageError(f"{where}: there is no {kind} {name!r}. Known: {', '.join(known)}.")
-    kept = [id for id in claim.columns if id in columns]
-    groups = [[id] for id in kept]
-    if claim.test == "grows":
-        by_group: dict[str, list[str]] = {}
-        for id in kept:
-            by_group.setdefault(columns[id].group, []).append(id)
-        groups = [ids for ids in by_group.values() if len(ids) > 1]
-        if len(groups) < len(by_group) and not partly:
-            raise UsageError(f"{where}: a lead can only grow over two columns or more of one group.")
-    rivals = [id for id in claim.against if id in rows] or ([""] if claim.test == "grows" else [])
-    found = []
-    for ids in groups:
-        for rival in rivals:
-            ours = tuple(_cell(of, claim, claim.row, id, where) for id in ids)
-            theirs = tuple(_cell(of, claim, rival, id, where) for id in ids) if rival else ()
-            name = columns[ids[0]].group if len(ids) > 1 else columns[ids[0]].setting
-            found.append(Comparison(name or of.suite, rival, ours, theirs))
-    return found
+    _check(claim, of, [claim.row] if partly else [claim.row, *claim.against], [] if partly else claim.columns)
+    there = {row.id for row in of.rows}
+    rivals = [id for id in claim.against if id in there] if claim.against else [""]
+    return [_comparison(claim, of, group, rival) for group in _groups(claim, of, partly) for rival in rivals]
 
 
-def _cell(of: Expansion, claim: Claim, row: str, column: str, where: str) -> Cell:
+def _groups(claim: Claim, of: Expansion, partly: bool) -> list[list[TableColumn]]:
+    """Columns of each comparison, in the claim's order: one or, for `grows`, those of a group."""
+    columns = {one.id: one for one in of.columns}
+    kept = [columns[id] for id in claim.columns if id in columns]
+    if claim.test != "grows":
+        return [[one] for one in kept]
+    groups = [[one for one in kept if one.group == group] for group in dict.fromkeys(one.group for one in kept)]
+    if not partly and min(map(len, groups)) < 2:
+        raise UsageError(f"{_place(claim, of)}: a lead can only grow over two columns or more of one group.")
+    return [group for group in groups if len(group) > 1]
+
+
+def _comparison(claim: Claim, of: Expansion, columns: Sequence[TableColumn], rival: str) -> Comparison:
+    ours = tuple(_cell(of, claim, claim.row, one.id) for one in columns)
+    theirs = tuple(_cell(of, claim, rival, one.id) for one in columns) if rival else ()
+    name = columns[0].setting if len(columns) == 1 else columns[0].group
+    return Comparison(name or of.suite, rival, ours, theirs)
+
+
+def _place(claim: Claim, of: Expansion) -> str:
+    return f"Claim {claim.id!r}, suite {of.suite}"
+
+
+def _check(claim: Claim, of: Expansion, rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise `UsageError` for the first of these ids that the suite lacks."""
+    for kind, names, known in (("column", columns, of.columns), ("row", rows, of.rows)):
+        ids = [one.id for one in known]
+        if missing := [name for name in names if name not in ids]:
+            raise UsageError(f"{_place(claim, of)}: there is no {kind} {missing[0]!r}. Known: {', '.join(ids)}.")
+
+
+def _cell(of: Expansion, claim: Claim, row: str, column: str) -> Cell:
     there = [cell for cell in of.cells if cell.row.id == row and cell.column.id == column]
     if len(there) > 1:
         there = [cell for cell in there if cell.stage == claim.stage]
     if not there:
-        raise UsageError(f"{where}: row {row!r} shows no stage {claim.stage!r} in column {column!r}. Set `stage`.")
+        raise UsageError(
+            f"{_place(claim, of)}: row {row!r} shows no stage {claim.stage!r} in column {column!r}. Set `stage`."
+        )
     return there[0]

@@ -148,8 +148,8 @@ def test_images_are_decoded_once_and_anew_when_one_changes(tmp_path: Path, monke
     for path in (tmp_path / "photos").rglob("*"):
         os.utime(path, (time.time() - 60,) * 2)
     calls: list[int] = []
-    decode = image_folder.decoded
-    monkeypatch.setattr(image_folder, "decoded", lambda *given: calls.append(1) or decode(*given))
+    decode = image_folder.decode_all
+    monkeypatch.setattr(image_folder, "decode_all", lambda *given: calls.append(1) or decode(*given))
     first = loaded(tmp_path / "photos", normalize="data")
     again = loaded(tmp_path / "photos", normalize="data")
     assert len(calls) == 1 and first.hash == again.hash and first.normalization == again.normalization

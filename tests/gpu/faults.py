@@ -299,7 +299,7 @@ def in_limited(old: str, new: str) -> Callable[[], Patch]:
 
 def device_not_set() -> Patch:
     """A run on cuda:1 records on the streams of cuda:0."""
-    return edited(task, "_build", "torch.cuda.set_device(place.device)", "pass")
+    return edited(task, "_build", "torch.cuda.set_device(env.device)", "pass")
 
 
 TOTAL = "torch.cuda.get_device_properties(device).total_memory"

@@ -512,7 +512,7 @@ def test_what_the_modules_own_code_raises_is_told_as_it_is() -> None:
 
 
 def test_the_documents_modules_are_networks(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "suites.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "code.md").read_text(encoding="utf-8")
     (tmp_path / "mymodules.py").write_text(text.split("# lab/mymodules.py\n")[1].split("```")[0], encoding="utf-8")
     spec = tiny_spec(dataset="rotated-digits", partition="shards")
     for name in ("Residual", "resnet18"):

@@ -10,7 +10,7 @@ from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
 
 TABLES = [1, 2, 3, 5, 6, 7]
-ROWS = [*"Local FedAvg FedProx Scaffold FedPer FedRep IFCA PerFedavg pFedME pFedBayes".split(), "Ours"]
+ROWS = [*"Local FedAvg FedProx Scaffold FedPer FedRep IFCA PerFedavg pFedME pFedBayes".split(), "pFedVEM"]
 PM, GM = ("personalized",), ("global",)
 SHOWN = [PM, GM, GM, GM, PM, PM, PM, PM, PM + GM, PM + GM, PM + GM]
 
@@ -29,7 +29,7 @@ def test_every_row_and_column_as_printed(tables: dict[int, Expansion]) -> None:
     ]
     assert [(row.title, row.stages) for row in tables[6].rows] == list(zip(ROWS, SHOWN, strict=True))
     assert [(c.group, c.title) for c in tables[6].columns] == [("CIFAR10", n) for n in ("5000", "10000", "50000")]
-    assert [row.title for row in tables[7].rows] == ["FedProx", "pFedME", "pFedBayes", "Ours"]
+    assert [row.title for row in tables[7].rows] == ["FedProx", "pFedME", "pFedBayes", "pFedVEM"]
     assert [(c.group, c.title) for c in tables[7].columns] == [("Digit-Five", f"{n} Clients") for n in sizes]
     five = tables[5]
     assert [row.title for row in five.rows] == [ROWS[i] for i in (4, 5, 7, 8, 9, 10)]
