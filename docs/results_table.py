@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from pflbench.report.reading import readable
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
+from pflbench.suite.own import Own
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "results" / "README.md"
@@ -23,11 +25,12 @@ END = "<!-- end -->"
 
 def table() -> str:
     """Markdown table: a line for each suite and profile with finished runs, and a sentence about all other runs."""
-    packed = (run for run in Store(ROOT / "results").list() if run.path.parent.name == "packs")
+    store = Store(ROOT / "results")
+    packed = (run for run in store.list() if run.path.parent.name == "packs")
     specs = {run.spec.id: run.spec for run in packed if run.failure is None}
     parts = ["| suite | profile | finished runs by column | shown by |", "|---|---|---|---|"]
     shown: set[str] = set()
-    for name, profile, command, columns in _lines(specs):
+    for name, profile, command, columns in _lines(specs, readable(store)):
         counts = ", ".join(f"`{column}` {len(ids & specs.keys())} of {len(ids)}" for column, ids in columns.items())
         parts.append(f"| `{name}` | {profile} | {counts} | `{command}` |")
         shown |= set().union(*columns.values()) & specs.keys()
@@ -41,11 +44,14 @@ def table() -> str:
     return "\n".join(parts)
 
 
-def _lines(specs: dict[str, RunSpec]) -> Iterator[tuple[str, str, str, dict[str, set[str]]]]:
-    """Suite, profile, command, and run ids by column; columns without a finished run are left out."""
+def _lines(specs: dict[str, RunSpec], own: Own) -> Iterator[tuple[str, str, str, dict[str, set[str]]]]:
+    """Suite, profile, command, and run ids by column; columns without a finished run are left out.
+
+    `own`: where data are looked for; what a machine lacks is known from the stored runs.
+    """
     keys = {(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values()}
     for name in sorted(available()):
-        suite = load(name)
+        suite = load(name, own)
         for profile in suite.profiles:
             document = suite.document(profile)
             if not document.row or not document.column_keys() & keys:
