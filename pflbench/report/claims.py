@@ -115,13 +115,15 @@ def asked(which: Sequence[str]) -> dict[str, list[Claim]]:
     ids = {claim.id: paper for paper, claims in shipped.items() for claim in claims}
     for name in which or shipped:
         if name.endswith(".toml"):
-            found[name] = load(find(name))
+            paper, claims = name, load(find(name))
         elif name in shipped:
-            found[name] = shipped[name]
+            paper, claims = name, shipped[name]
         elif name in ids:
-            found[ids[name]] += [claim for claim in shipped[ids[name]] if claim.id == name]
+            paper, claims = ids[name], [claim for claim in shipped[ids[name]] if claim.id == name]
         else:
             raise unknown("claim", name, [*shipped, *ids])
+        before = found.get(paper, [])
+        found[paper] = [*before, *(claim for claim in claims if claim not in before)]
     return found
 
 

@@ -57,6 +57,11 @@ def test_a_lead_grows_within_each_group_of_columns() -> None:
     assert found[0].printed() == pytest.approx((89.2 - 85.7) / 2)
 
 
+def test_a_claim_that_is_asked_for_twice_stands_once() -> None:
+    once, twice = asked(["cafeme"]), asked(["cafeme", "cafeme-rmnist-shards-first", "cafeme"])
+    assert twice == once and len(once["cafeme"]) == 8
+
+
 def test_slope_is_that_of_least_squares() -> None:
     assert slope([1.0, 3.0, 5.0, 7.0]) == pytest.approx(2.0)
     assert slope([5.0]) == 5.0
