@@ -365,10 +365,10 @@ def test_another_reading_has_what_does_not_change_from_the_first(opened: Any, re
     assert ("verdict" in said) == (read == "last-10") or "not comparable" in said
 
 
-def test_the_leaderboard_and_the_methods_have_pages(opened: Any) -> None:
+def test_who_is_best_and_the_methods_have_pages(opened: Any) -> None:
     page = opened()
-    page.get_by_role("link", name="Leaderboard").click()
-    board = page.locator('section[data-page="leaderboard"]')
+    page.get_by_role("link", name="Who is best").click()
+    board = page.locator('section[data-page="best"]')
     assert board.is_visible() and page.locator("main > section:visible").count() == 1
     assert board.locator("table").first.locator("tbody tr").count() >= 2
     page.get_by_role("link", name="Methods").click()
@@ -389,7 +389,7 @@ AXE = (
     f"table={TABLE}&equal=gradients&cell=6,2",
     f"table={TABLE}&cell=0,2",
     f"table={TABLE}",
-    "page=leaderboard",
+    "page=best",
     "page=method-ifca",
 )
 

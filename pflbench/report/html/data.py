@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,6 +131,13 @@ class Sheet:
         return f"{name}-{self.number}" if self.number else name
 
 
+def paper_name(sheets: Iterable[Sheet]) -> str:
+    """What the titles of a paper's tables call it: what stands before the first comma of most of them."""
+    found = list(sheets)
+    names = Counter(one.name.partition(",")[0] for one in [one for one in found if one.is_main] or found)
+    return discreet(names.most_common(1)[0][0])
+
+
 def with_numbers(sheets: Sequence[Sheet]) -> list[Sheet]:
     """The tables with a number behind the names of those that would be called as one before them."""
     seen, found = Counter[str](), list[Sheet]()
@@ -230,7 +237,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
     wide = side_by_side(table)
     rivals = sheet.versus.get(read_as, {})
     cells, versus = dict[str, Any](), dict[str, dict[str, Any]]()
-    for place, of, main in _located(table):
+    for place, of, main in located(table):
         cells[place.key] = {
             **_shown(place.value, wide.decimals, pool),
             **(_forest(place.value, filled) if filled and main else {}),
@@ -250,7 +257,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
     }
 
 
-def _located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
+def located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
     """Each place of the page's table, its ids, and whether it holds a number of ours: not the paper's, nor a word."""
     wide = side_by_side(table)
     ids = [row.id for row in (*wide.rows, *wide.extra)]
@@ -261,7 +268,7 @@ def _located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
 
 def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, Any]], pool: Pool) -> None:
     """Add to the cells what they are at equal cost, their curves, and what a round costs each seed of these."""
-    for place, of, main in _located(sheet.table):
+    for place, of, main in located(sheet.table):
         if not main:
             continue
         cell = cells[place.key]
