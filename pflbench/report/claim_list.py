@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
-from pflbench.commands import command
+from pflbench.commands import DEFAULT_RESULTS, command
 from pflbench.report.claims import NOT_IN_THE_PAPER, Judged, Missing, Side, title
 from pflbench.report.statistics import paired
 from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number
@@ -47,6 +48,16 @@ def summary(judged: Iterable[Judged]) -> str:
     order = ("holds", "holds, smaller than printed", "does not hold", "undecided", "not run", NOT_IN_THE_PAPER)
     found = ", ".join(f"{words[word]} {word}" for word in order if words[word])
     return f"{count(words.total(), 'claim')}: {found}"
+
+
+def in_a_line(papers: Mapping[str, Sequence[Judged]], results: Path = DEFAULT_RESULTS) -> str:
+    """`Claims: 3 hold, 1 does not, 14 undecided: pflbench claims`."""
+    words = Counter(one.word.split(",")[0] for judged in papers.values() for one in judged)
+    holds, not_ = words["holds"], words["does not hold"]
+    said = [f"{holds} {'holds' if holds == 1 else 'hold'}"] if holds else []
+    said += [f"{not_} {'does' if not_ == 1 else 'do'} not{'' if holds else ' hold'}"] if not_ else []
+    said += [f"{words[word]} {word}" for word in ("undecided", "not run", NOT_IN_THE_PAPER) if words[word]]
+    return f"Claims: {', '.join(said)}: {command('claims', results=results)}"
 
 
 def _list(judged: Sequence[Judged], marked: bool) -> str:

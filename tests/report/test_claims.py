@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pflbench.report import claims
-from pflbench.report.claim_list import commands, text
+from pflbench.report.claim_list import commands, in_a_line, text
 from pflbench.report.claims import Judged, judge
 from pflbench.report.reading import Shelf
 from pflbench.store import Store
@@ -93,6 +94,16 @@ def test_the_mean_over_columns_is_no_lead_that_grows(monkeypatch: pytest.MonkeyP
     )
     # The same lead in both columns: a slope of 0, less than half of the printed one.
     assert (found.word, found.paper.decision.contradicted) == ("does not hold", False)
+
+
+def test_a_line_counts_the_claims() -> None:
+    def line(*words: str) -> str:
+        return in_a_line({"a": [SimpleNamespace(word=word) for word in words]})  # type: ignore[list-item]
+
+    many = ("holds", "holds, smaller than printed", "does not hold", *["undecided"] * 3, "not run")
+    assert line(*many) == "Claims: 2 hold, 1 does not, 3 undecided, 1 not run: pflbench claims"
+    assert line("does not hold", "does not hold") == "Claims: 2 do not hold: pflbench claims"
+    assert line("holds") == "Claims: 1 holds: pflbench claims"
 
 
 @pytest.mark.parametrize("format", ["terminal", "markdown", "csv"])
