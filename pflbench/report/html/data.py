@@ -23,9 +23,10 @@ from pflbench.report.html.grid import GridCell, grid_cells, keys
 from pflbench.report.layout import Filled
 from pflbench.report.provenance import costs_in_words, round_costs
 from pflbench.report.rivals import side_by_side
-from pflbench.report.statistics import Interval
+from pflbench.report.statistics import Interval, mean_interval
 from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
 from pflbench.report.table_facts import over_rounds
+from pflbench.report.verdict import margin, paper_interval
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, Expansion, ReadAs
@@ -232,6 +233,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
     for place, of, main in _located(table):
         cells[place.key] = {
             **_shown(place.value, wide.decimals, pool),
+            **(_forest(place.value, filled) if filled and main else {}),
             **(_known(known, sheet, filled, of, place, pool) if filled and main and place.value.there else {}),
         }
         for row, against in rivals.items():
@@ -296,6 +298,18 @@ def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
         about = discreet(value.method), value.stage, tuple(value.rests_on.items())
         found |= {"done": [value.done, value.expected, value.failed], "about": pool.add(about)}
     return {key: one for key, one in found.items() if one is not None}
+
+
+def _forest(value: CellValue, filled: Filled) -> dict[str, list[float | None]]:
+    """Our mean and the ends of its 95 % interval, the same of the paper's, and the margin; None: not known."""
+    if value.mean is None:
+        return {}
+    ours = mean_interval([*value.seeds.values()]) if value.seeds else None
+    drawn = [value.mean, *(ours or (None, None))]
+    if (printed := value.reference) is not None:
+        within = value.verdict.margin if value.verdict else margin(printed)
+        drawn += [printed.mean, *(paper_interval(printed, filled.table.spread) or (None, None)), within]
+    return {"forest": [short(one) for one in drawn]}
 
 
 def _known(
