@@ -282,7 +282,7 @@ def _facts(of: Filled) -> Iterator[Fact]:
     stages = grouped((value.stage, titles[row]) for (row, _), value in grid.items())
     alike = len(stages) == 1 or table.stages  # or stages head the columns
     precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
-    yield from facts("mixed", *of.mixed.values(), severity="warning")
+    yield from facts("mixed", *provenance.not_compared(of.mixed), severity="warning")
     yield from facts("failed", *provenance.failures(runs), severity="warning")
     yield from facts("shortfall", table_facts.shortfall_text(table), severity="warning")
     warning, gaps = table_facts.other_rounds(table, grid)

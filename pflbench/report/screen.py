@@ -58,12 +58,16 @@ class Screen:
         return "".join(f"{line.rstrip()}\n" for line in self._file.getvalue().splitlines())
 
 
-def listed(header: Sequence[str], lines: Sequence[Sequence[str]], left: Collection[str], *, wrap: bool = True) -> Table:
-    """A list in columns: those whose names are in `left` hold words, which may wrap; all others hold numbers."""
+def listed(
+    header: Sequence[str], lines: Sequence[Sequence[str]], left: Collection[str], whole: Collection[str] = ()
+) -> Table:
+    """A list in columns: those whose names are in `left` hold words, which may wrap unless they are in `whole`."""
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in header:
         words = name in left
-        grid.add_column(Text(name), justify="left" if words else "right", no_wrap=not (words and wrap), overflow="fold")
+        grid.add_column(
+            Text(name), justify="left" if words else "right", no_wrap=not words or name in whole, overflow="fold"
+        )
     for line in lines:
         grid.add_row(*map(Text, line))
     return grid

@@ -227,7 +227,7 @@ def _list(of: appendix.Appendix, screen: Screen) -> None:
     if of.lines and sum(widths) + 2 * (len(widths) - 1) <= screen.width:
         again = [line[0] if line[0] != before else "" for line, before in zip(of.lines, _firsts(of), strict=False)]
         lines = [(first, *line[1:]) for first, line in zip(again, of.lines, strict=True)]
-        screen.show(listed(of.header, lines, appendix.LEFT, wrap=False))
+        screen.show(listed(of.header, lines, appendix.LEFT, of.header))
     else:
         for line in of.lines:
             screen.say(of.sentence(line))

@@ -10,8 +10,9 @@ import pytest
 
 from pflbench.report import claims
 from pflbench.report.claim_list import commands, in_a_line, text
-from pflbench.report.claims import Judged, judge
+from pflbench.report.claims import Judged, judge, needed_runs, with_times
 from pflbench.report.reading import Shelf
+from pflbench.result import RunResult, Score
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, ReadAs
 from pflbench.suite.claim import Claim
@@ -77,6 +78,56 @@ def test_the_opposite_in_the_last_ten_rounds_leaves_it_undecided(
     found = judged(monkeypatch, tmp_path, seeds)
     assert (found.word, found.paper.decision.word, found.paper.depends) == ("undecided", "holds", True)
     assert "depends on the rounds read" in text({"cafeme": [found]})
+
+
+@pytest.mark.parametrize("other", ["d1", "d2"])
+def test_runs_that_mix_data_leave_it_undecided_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: str
+) -> None:
+    table = expand(read("cafeme-table1"), columns=["rmnist-shards"])
+    for row, data in (("cafeme", "d1"), ("ditto", other)):
+        for run in table.places[row, "rmnist-shards"].runs[:3]:
+            Store(tmp_path).write(
+                RunResult(run, (Score("global", run.rounds, 0, 0, 1, 2, 0.0, 0.5),), {"data_hash": data})
+            )
+    found = judged(monkeypatch, tmp_path, {("cafeme", "last"): OURS, ("ditto", "last"): THEIRS})
+    if other == "d1":
+        assert (found.word, found.paper.mixed) == ("holds", ())
+        return
+    assert (found.word, found.paper.decision.word) == ("undecided", "holds")
+    (reason,) = found.paper.mixed
+    assert reason.startswith("MIXED DATA in RMNIST Shards: d1 in CAFeMe (seeds 0–2); d2 in Ditto (seeds 0–2)")
+    assert "undecided, mixes data or versions" in " ".join(text({"cafeme": [found]}).split())
+    assert f"Undecided, as compared runs differ: {reason}" in text({"cafeme": [found]}, full=True)
+
+
+def test_missing_runs_cost_what_finished_ones_took_or_what_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = expand(read("cafeme-table1"), columns=["rmnist-shards"])
+    for row, seconds in (("cafeme", 7200.0), ("ditto", None)):
+        run = table.places[row, "rmnist-shards"].runs[0]
+        score = Score("global", run.rounds, 0, 0, 1, 2, 0.0, 0.5)
+        Store(tmp_path).write(RunResult(run, (score,), {"wall_seconds": seconds} if seconds else {}))
+    found = judged(monkeypatch, tmp_path, {("cafeme", "last"): {0: 90.0}, ("ditto", "last"): {0: 80.0}})
+    assert [(one.seeds, one.hours) for one in found.paper.missing] == [((1, 2, 3, 4), 8.0), ((1, 2, 3, 4), None)]
+    assert found.paper.hours is None and "8 runs, seeds 1–4" in " ".join(text({"a": [found]}).split())
+    needed = needed_runs({"a": [found]})
+    assert {suite: len(runs) for suite, runs in needed.items()} == {"cafeme-table1": 8}
+    (timed,) = with_times({"a": [found]}, dict.fromkeys(needed["cafeme-table1"], 1800.0))["a"]
+    assert timed.paper.hours == 4.0 and "Missing: 8 runs, seeds 1–4, in rmnist-shards, 4.0 core-hours." in text(
+        {"a": [timed]}, full=True
+    )
+    (unknown,) = with_times({"a": [found]}, {needed["cafeme-table1"][0]: None})["a"]
+    assert unknown.paper.missing[0].hours is None and unknown.paper.missing[1] == found.paper.missing[1]
+
+
+def test_the_list_fits_80_columns_with_ids_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "cafeme-rmnist-dirichlet-first-x"
+    seeds: Seeds = {("cafeme", "last"): {0: 90.0}, ("ditto", "last"): {0: 80.0}}
+    made = text({"cafeme": [judged(monkeypatch, tmp_path, seeds, id=name, equal="cafeme-table1-fair")]})
+    assert max(map(len, made.splitlines())) <= 80 and name in made.split()
 
 
 def test_equal_terms_name_what_their_suite_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -180,8 +180,7 @@ def _line(one: Judged) -> ClaimLine:
 
 
 def _said(word: str, side: Side) -> str:
-    if side.depends:
-        word += ", depends on the rounds read"
+    word += side.doubt
     seeds = f" ({side.decision.seeds} seeds)" if side.decision.seeds and word != NOT_IN_THE_PAPER else ""
     return word + seeds
 
