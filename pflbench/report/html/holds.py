@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pflbench.report.claims import NOT_IN_THE_PAPER, Judged, Side
-from pflbench.report.html.data import Sheet
+from pflbench.report.html.data import Sheet, paper_name
 from pflbench.report.html.escape import discreet, web_link
 from pflbench.report.html.grid import grid_cells
 from pflbench.report.verdict import COMPARED
@@ -131,7 +131,6 @@ def cards(sheets: Sequence[Sheet], judged: Mapping[str, Sequence[Judged]]) -> li
 
 
 def _card(paper: str, sheets: Sequence[Sheet], main: Sequence[Sheet], claims: Sequence[Judged]) -> Card:
-    names = Counter(sheet.name.partition(",")[0] for sheet in sheets if sheet.is_main) or Counter([paper])
     coverage = _coverage(main)
     squares = tuple(square for sheet in main for square in _squares(sheet))
     words = Counter(square.verdict for square in squares)
@@ -139,7 +138,7 @@ def _card(paper: str, sheets: Sequence[Sheet], main: Sequence[Sheet], claims: Se
     order = list(SIGNS)
     listed = sorted(claims, key=lambda one: order.index(one.word))
     return Card(
-        title=discreet(names.most_common(1)[0][0]),
+        title=paper_name(sheets),
         paper=paper,
         link=web_link(paper),
         found=_sentence(claims, coverage),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,11 +13,12 @@ from pflbench.package import __version__
 from pflbench.report import text
 from pflbench.report.claims import Judged
 from pflbench.report.fairness import QUANTILES
-from pflbench.report.html.board import boards, sections
-from pflbench.report.html.data import Pool, Sheet, sheet_data
+from pflbench.report.html.data import Pool, Sheet, paper_name, sheet_data
 from pflbench.report.html.escape import discreet, embedded, web_link
 from pflbench.report.html.grid import Block, blocks
+from pflbench.report.html.heat import heat_maps
 from pflbench.report.html.holds import cards
+from pflbench.report.html.sections import sections
 from pflbench.report.methods import MethodDescription
 from pflbench.report.provenance import COUNTED
 from pflbench.report.rivals import side_by_side
@@ -30,7 +30,7 @@ from pflbench.suite.scoped import Departure
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SCRIPTS = ("view.js", "table.js", "forest.js", "copy.js", "drawer.js", "main.js")
+SCRIPTS = ("view.js", "table.js", "forest.js", "curves.js", "copy.js", "drawer.js", "main.js")
 """In the order in which they stand in the page."""
 
 
@@ -94,9 +94,9 @@ def render_page(
             groups=_by_paper(sheets, shown),
             elsewhere=elsewhere,
             cards=holds,
-            boards=boards(sheets),
+            maps=heat_maps(sheets),
             methods=sections(sheets, described),
-            turns=[*turns, ("leaderboard", "Leaderboard"), ("methods", "Methods")],
+            turns=[*turns, ("best", "Who is best"), ("methods", "Methods")],
             css=_asset("page.css"),
             script=script,
             hash=base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),
@@ -114,9 +114,8 @@ def _by_paper(sheets: Sequence[Sheet], shown: Sequence[Mapping[str, Any]]) -> li
     groups = []
     for paper, some in found.items():
         some.sort(key=lambda i: (not sheets[i].is_main, sheets[i].table.profile != "paper"))
-        called = Counter(sheets[i].name.partition(",")[0] for i in some)
-        name = _NO_PAPER if paper == "none" else f"{called.most_common(1)[0][0]} ({paper})"
-        groups.append((discreet(name), [shown[i] for i in some]))
+        name = _NO_PAPER if paper == "none" else f"{paper_name(sheets[i] for i in some)} ({discreet(paper)})"
+        groups.append((name, [shown[i] for i in some]))
     return sorted(groups, key=lambda group: group[0] == _NO_PAPER)
 
 
