@@ -113,17 +113,21 @@ def asked_for(
     counted = counted_tables(part, store, own, spread)
     trained = part.but(suites=[name for name in part.suites if name not in counted], methods=None)
     there = with_results(trained, store, own) if trained.suites or not counted else []
-    shown = there
-    if few and selects_nothing(part):
-        last = latest(store, own)
-        shown = [last] if last else there[:1]
-    elif few and part.profile is None:
-        shown = list({one.path.resolve(): one for one in reversed(there)}.values())[::-1]  # the first profile of each
+    shown = _few(there, part, store, own) if few else there
     if not shown and not counted:
         raise none_there(trained, store, own)
     seen = {(one.path.resolve(), one.profile) for one in shown}
     others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
     return AskedFor(counted, [one.with_spread(spread) for one in shown], others)
+
+
+def _few(there: Sequence[Expansion], part: Selection, store: Store, own: Own) -> list[Expansion]:
+    """Of these tables the first of each suite, unless a profile is selected; without a selection the one run last."""
+    if selects_nothing(part):
+        last = latest(store, own)
+        return [last] if last else [*there[:1]]
+    first = {one.path.resolve(): one for one in reversed(there)}
+    return [one for one in there if part.profile is not None or first[one.path.resolve()] is one]
 
 
 def selects_nothing(part: Selection) -> bool:

@@ -171,14 +171,19 @@ def _column(table: Table, view: View, index: int, color: bool) -> _Column:
     values = [row.cells[index] for row in (*table.rows, *view.extra)]
     room = max((len(text.marks(value)) for value in values), default=0)
     cells = [text.cell(value, table.decimals, room) for value in values]
-    if not color and any(value and value.leads for value in values):
-        cells = [
-            f"_{cell}_" if value and value.leads else f" {cell} " for value, cell in zip(values, cells, strict=True)
-        ]
+    if not color:
+        cells = _underlined(values, cells)
     glyphs = tuple(text.glyph(value) if table.compared else "" for value in values)
     beside = table.brief and table.compared
     papers = tuple(text.printed(value, table.decimals) if beside and value and value.there else "" for value in values)
     return _Column(view.columns[index], tuple(cells), glyphs, papers, tuple(map(_style, values)))
+
+
+def _underlined(values: Sequence[CellValue | None], cells: Sequence[str]) -> list[str]:
+    """The cells with `_` around each that leads its column, and blanks around the others; as they are if none does."""
+    leads = [value is not None and value.leads for value in values]
+    marks = ["_" if one else " " for one in leads] if any(leads) else [""] * len(leads)
+    return [f"{mark}{cell}{mark}" for mark, cell in zip(marks, cells, strict=True)]
 
 
 def _block(table: Table, view: View, columns: Sequence[int], screen: Screen) -> Grid:
