@@ -24,7 +24,7 @@ from pflbench.store import Store
 from pflbench.store.asked import Askers, askers
 from pflbench.store.columns import scores_of
 from pflbench.suite.cells import Expansion, ReadAs
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 
 READINGS: tuple[ReadAs, ...] = ("last", "last-10", "best")
 
@@ -32,7 +32,7 @@ READINGS: tuple[ReadAs, ...] = ("last", "last-10", "best")
 def tables_page(
     part: Selection,
     store: Store,
-    own: Own,
+    own: UserSupplied,
     *,
     spread: bool | None = None,
     read_as: ReadAs = "last",

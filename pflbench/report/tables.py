@@ -26,7 +26,7 @@ from pflbench.suite.counting import counting
 from pflbench.suite.document import ColumnKey, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, figures, find, load, read, read_toml
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import parse_seeds
 
 
@@ -48,7 +48,7 @@ class Reported(NamedTuple):
 def reported(
     part: Selection,
     store: Store,
-    own: Own,
+    own: UserSupplied,
     *,
     spread: bool | None = None,
     newest: bool = False,
@@ -96,7 +96,7 @@ class AskedFor(NamedTuple):
 def asked_for(
     part: Selection,
     store: Store,
-    own: Own,
+    own: UserSupplied,
     *,
     spread: bool | None = None,
     newest: bool = False,
@@ -119,7 +119,7 @@ def asked_for(
     return AskedFor(counted, [one.with_spread(spread) for one in shown], others)
 
 
-def counted_tables(part: Selection, store: Store, own: Own, spread: bool | None = None) -> dict[str, Table]:
+def counted_tables(part: Selection, store: Store, own: UserSupplied, spread: bool | None = None) -> dict[str, Table]:
     """The tables of those of the suites asked for that are statistics, by what the suite is called."""
     found = {}
     for name in part.suites:
@@ -129,7 +129,7 @@ def counted_tables(part: Selection, store: Store, own: Own, spread: bool | None 
     return found
 
 
-def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
+def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
     """The suites and profiles that are asked for and have a stored run.
 
     Without suites, all that come with pflbench and have tables, and the user's own that stored runs were made for, as
@@ -160,7 +160,7 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     return list(filter(is_shown, found))
 
 
-def latest(store: Store, own: Own) -> Expansion | None:
+def latest(store: Store, own: UserSupplied) -> Expansion | None:
     """The table that the run stands in which was finished last, as it was asked for; one's own before packaged ones.
 
     None where no run remembers who asked for it, or its suite is gone or has become another one. Trials of a search
@@ -190,7 +190,7 @@ def _stored(store: Store) -> _Stored:
     return _Stored(specs, askers(store), frozenset(keys))
 
 
-def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:
+def every_profile(part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
     """The tables of the suites asked for by name under each of their profiles, with or without a stored run."""
     return [
         table
@@ -200,7 +200,7 @@ def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:
     ]
 
 
-def none_there(part: Selection, store: Store, own: Own) -> UsageError:
+def none_there(part: Selection, store: Store, own: UserSupplied) -> UsageError:
     """The error for a selection without results; it names what has results instead."""
     tables = every_profile(part, store, own)
     named = " and ".join(part.suites) or "any suite"
@@ -229,7 +229,7 @@ def _finished(store: Store) -> list[RunSpec]:
     return [run.spec for run in store.list() if run.failure is None]
 
 
-def _own_suites(store: Store, own: Own) -> Iterator[Suite]:
+def _own_suites(store: Store, own: UserSupplied) -> Iterator[Suite]:
     """The user's own suites that stored runs were made for, as far as their files are there and can be read."""
     asked = [run.provenance.get("asked") for run in store.list()]
     named = {(one["file"], one["suite"]) for one in asked if isinstance(one, dict) and one.get("file")}
@@ -281,7 +281,7 @@ def _has_results(table: Expansion, stored: _Stored) -> bool:
     )
 
 
-def one_table(part: Selection, store: Store, own: Own) -> Expansion:
+def one_table(part: Selection, store: Store, own: UserSupplied) -> Expansion:
     """The table that is asked for, with the rows that stored runs have of their own below the suite's.
 
     Where nothing is asked for, the one that was run last; of several profiles the first that has results.

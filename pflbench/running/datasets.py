@@ -22,7 +22,7 @@ from pflbench.spec import RunSpec
 from pflbench.store.counts import Counts, read_counts, write_counts
 from pflbench.suite.counting import ToCount, counting
 from pflbench.suite.document import Suite
-from pflbench.suite.own import lacking
+from pflbench.suite.user_supplied import lacking
 
 if TYPE_CHECKING:
     from pflbench.data.federation import Federation

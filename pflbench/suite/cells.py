@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from pflbench.catalog import MethodInfo
 from pflbench.names import Places
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
@@ -182,6 +183,20 @@ class Cell:
         return {key: source for key, source in self.sources.items() if source in UNPRINTED}
 
 
+def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
+    """The settings of a column that one of its runs does not read; `info`: its method, None if that is not known.
+
+    A method's own value, its batch say, stands in place of the column's. Some methods draw no minibatches. Those that
+    are drawn anew are kept however short they are.
+    """
+    found = set(run.method.hyper)
+    if info and not info.minibatches:
+        found.add("batch")
+    if run.tail == "drop" and run.keeps_tail:
+        found.add("tail")
+    return found
+
+
 @dataclass(frozen=True)
 class Derived:
     """A further row or column, the difference of two: the first minus the second.
@@ -303,7 +318,7 @@ class Expansion(Caption):
         """The cells by their places."""
         return {self.place(cell): cell for cell in self.cells}
 
-    def asks(self, cell: Cell) -> dict[str, str | int]:
+    def provenance(self, cell: Cell) -> dict[str, str | int]:
         """Provenance of a cell's runs: its place in the table, and selected values that replace the suite's.
 
         `file` is the path of a suite that does not come with pflbench.

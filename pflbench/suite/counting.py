@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Selection
-from pflbench.spec import MethodSpec, RunSpec, Scoring
+from pflbench.spec import RunSpec
 from pflbench.suite.cells import Caption
-from pflbench.suite.document import Document, Suite
+from pflbench.suite.document import Suite
 from pflbench.suite.figure import Sizes
-from pflbench.suite.resolve import places, shared
+from pflbench.suite.layers import every_column, select_columns
 from pflbench.suite.scoped import Note
-from pflbench.suite.select import select_columns
 from pflbench.suite.shortfall import shortfall, stand_in
-
-_DIVIDED = ("dataset", "partition", "clients", "training_clients", "query")
-"""The settings of a column that its federation depends on."""
-_UNTRAINED: dict[str, Any] = {
-    "method": MethodSpec(name="none", version="none"),
-    "model": "none",
-    "cohort": 1,
-    "batch": 1,
-    "rounds": 1,
-    "scoring": Scoring(),
-}
-"""Fixed values of the fields that a federation does not depend on."""
 
 
 class ToCount(NamedTuple):
@@ -35,7 +21,7 @@ class ToCount(NamedTuple):
 
     Attributes:
         federations: For each seed the spec of a run that is never trained; its id identifies the federation.
-        places: Where the code is of what in it is the user's own.
+        places: Paths of its user-supplied code and data.
     """
 
     id: str
@@ -55,28 +41,18 @@ class CountTable(Caption):
     datasets: tuple[ToCount, ...]
 
 
-def untrained(suite: Suite, document: Document, index: int, seeds: Sequence[int]) -> tuple[tuple[RunSpec, ...], Places]:
-    """For each seed a spec with the federation of a column's runs, and where that is what it has of the user's own."""
-    settings, code = shared(suite, document, index), places(suite, document, index)
-    divided = {key: settings[key] for key in _DIVIDED}
-    specs = (RunSpec(**_UNTRAINED | divided | suite.own.contents(settings, code, seed), seed=seed) for seed in seeds)
-    return tuple(specs), code
-
-
 def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
     """Expand a suite of statistics to its datasets. Raises `UsageError` for an unknown column or profile."""
     document = suite.document(part.profile or "paper")
     head, statistics = document.suite, document.statistics
     assert statistics is not None
     seeds = part.seeds or tuple(head.seeds)
-    indices = select_columns(suite, document, part)
+    chosen = select_columns(every_column(suite, document), part)
     datasets = []
-    for index in indices:
-        column = document.column[index]
-        instead = stand_in(suite.document().column[index], column)
-        title = f"{instead} for {column.title}" if instead else column.title
-        federations, code = untrained(suite, document, index, seeds)
-        datasets.append(ToCount(column.id, title, federations, code, statistics.reference.get(column.id)))
+    for column in chosen:
+        instead, id_, title = stand_in(column.whole.entry, column.entry), column.entry.id, column.entry.title
+        title = f"{instead} for {title}" if instead else title
+        datasets.append(ToCount(id_, title, column.federations(seeds), column.places, statistics.reference.get(id_)))
     return CountTable(
         suite=suite.name,
         title=head.title,
@@ -85,7 +61,7 @@ def counting(suite: Suite, part: Selection = EVERYTHING) -> CountTable:
         spread=head.spread,
         shows_spread=True,
         notes=tuple(note.text for note in document.layer.found(Note, None, None)),
-        shortfall=shortfall(suite.document(), document, dict.fromkeys(indices, seeds), None),
+        shortfall=shortfall(suite.document(), document, {column.index: seeds for column in chosen}, None),
         command=part.but(suites=[suite.called]).options.strip(),
         seeds=seeds,
         datasets=tuple(datasets),

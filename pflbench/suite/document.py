@@ -16,7 +16,6 @@ from pflbench.spec import Stage
 from pflbench.stages import Shown, canonical, scores_held_out
 from pflbench.suite import figure as figures
 from pflbench.suite.inherit import merged
-from pflbench.suite.own import Own
 from pflbench.suite.schema import (
     Column,
     DerivedTable,
@@ -33,6 +32,7 @@ from pflbench.suite.schema import (
 from pflbench.suite.scoped import ALONE, Departure, Follows, Inference, Layer, Note, Scoped, Suspicion
 from pflbench.suite.sources import Sources
 from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, fault, validated
+from pflbench.suite.user_supplied import UserSupplied
 
 ColumnKey = tuple[str, str, str, int, int]
 """Dataset, partition, network, and numbers of clients and rounds of a column, as its table has them. Runs with others
@@ -247,7 +247,7 @@ class Suite:
     documents: Mapping[str, Document]
     called: str
     """The name or path by which it was loaded."""
-    own: Own = field(default_factory=Own)
+    supplied: UserSupplied = field(default_factory=UserSupplied)
     """Folders of user-supplied code and data."""
     defaults: tuple[str, ...] = ()
     """Defaults in force that runs or numbers depend on, in words."""

@@ -31,8 +31,3 @@ def parse_halving(text: str) -> tuple[Rung, ...]:
         if not (after.trials < before.trials and after.rounds > before.rounds):
             raise UsageError(f"{text!r}: each rung has fewer trials than the one before, and more rounds.")
     return tuple(rungs)
-
-
-def halving_text(rungs: tuple[Rung, ...]) -> str:
-    """Text of rungs, as `parse_halving` takes it."""
-    return ",".join(f"{rung.trials}@{rung.rounds}" for rung in rungs)
