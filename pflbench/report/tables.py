@@ -22,7 +22,6 @@ from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import Asker, Askers, askers
 from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
-from pflbench.suite.counting import counting
 from pflbench.suite.document import ColumnKey, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, figures, find, load, read, read_toml
@@ -124,8 +123,8 @@ def counted_tables(part: Selection, store: Store, own: UserSupplied, spread: boo
     found = {}
     for name in part.suites:
         if "statistics" in read_toml(find(name)):
-            table = counting(load(name, own), part)
-            found[name] = lay_out_counts(replace(table, shows_spread=spread is not False), store)
+            table = expand(load(name, own), part.but(rows=None, methods=None, overrides=None))
+            found[name] = lay_out_counts(table.with_spread(spread), store)
     return found
 
 
@@ -146,7 +145,7 @@ def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expan
         return [table for suite in suites for table in _of_suite(suite, part, stored)]
     drawn = figures()
     shipped = (read(name, own) for name in available() if name not in drawn)
-    found = [t for suite in shipped if suite.document().statistics is None for t in _of_any(suite, part, stored)]
+    found = [t for suite in shipped if suite.document().row for t in _of_any(suite, part, stored)]
     for suite in _own_suites(store, own):
         with contextlib.suppress(UsageError):  # a file that is being written: asked for by name, it says what is wrong
             found += _of_any(suite, part, stored)

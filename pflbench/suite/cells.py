@@ -13,6 +13,7 @@ from pflbench.names import Places
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical
+from pflbench.suite.figure import Sizes
 from pflbench.suite.schema import LayoutTable, Mean, Spread
 from pflbench.suite.scoped import ALONE, Departure, Layer, Note
 from pflbench.suite.shortfall import Shortfall
@@ -212,9 +213,45 @@ class Derived:
     shows_spread: bool = True
 
 
+class CountedColumn(NamedTuple):
+    """A column of a suite of statistics, whose images are counted.
+
+    Attributes:
+        federations: For each seed the spec of a run that is never trained; its id identifies the federation.
+        places: Paths of its user-supplied code and data.
+        printed: Numbers that the paper printed.
+    """
+
+    column: TableColumn
+    federations: tuple[RunSpec, ...]
+    places: Places
+    printed: Sizes | None
+
+    @property
+    def title(self) -> str:
+        """Title of its line."""
+        instead = self.column.stands_in
+        return f"{instead} for {self.column.title}" if instead else self.column.title
+
+
 @dataclass(frozen=True)
-class Caption:
-    """Texts above and below a table. `paper` is "none" for a table of no paper; `spread` says what ± means."""
+class Expansion:
+    """A table without its numbers, and the runs that it needs.
+
+    Attributes:
+        paper: "none" for a table of no paper.
+        spread: Meaning of ±.
+        protocol: What its runs follow, in words.
+        stages: The stages that each column shows side by side, with their titles; empty: each row shows one.
+        layout: How the table is shown.
+        cells: In the order column, row, stage.
+        runs: Each once, in the order column, row, seed.
+        locations: By run id, paths of user-supplied code and data; no part of a run's identity.
+        extends: The suite file that this one, `path`, extends.
+        part: The selection that it expands.
+        layer: Notes, departures and the like, which cells look up.
+        counted: The columns of a suite of statistics, which has no cells.
+    """
 
     suite: str
     title: str
@@ -224,36 +261,6 @@ class Caption:
     shows_spread: bool
     notes: tuple[str, ...]
     shortfall: Shortfall
-
-    @property
-    def published(self) -> bool:
-        """True if the suite names a paper."""
-        return self.paper != "none"
-
-    @property
-    def heading(self) -> str:
-        """The title, with the profile and with what the table has less of than the whole protocol."""
-        profile = () if self.profile == "paper" else (f"profile: {self.profile}",)
-        less = "; ".join((*profile, *self.shortfall.counts))
-        return f"{self.title} [{less}]" if less else self.title
-
-
-@dataclass(frozen=True)
-class Expansion(Caption):
-    """A table without its numbers, and the runs that it needs.
-
-    Attributes:
-        protocol: What its runs follow, in words.
-        stages: The stages that each column shows side by side, with their titles; empty: each row shows one.
-        layout: How the table is shown.
-        cells: In the order column, row, stage.
-        runs: Each once, in the order column, row, seed.
-        locations: By run id, where the code is of what a run has of the user's own; no part of a run's identity.
-        extends: The suite file that this one, `path`, extends.
-        part: The selection that it expands.
-        layer: Notes, departures and the like, which cells look up.
-    """
-
     protocol: str
     seeds: tuple[int, ...]
     stages: Mapping[Shown, str]
@@ -268,11 +275,19 @@ class Expansion(Caption):
     extends: Path | None
     part: Selection
     layer: Layer = ALONE
+    counted: tuple[CountedColumn, ...] = ()
 
     @property
     def published(self) -> bool:
         """True if some paper has this table, or a number in it."""
-        return super().published or any(cell.reference for cell in self.cells)
+        return self.paper != "none" or any(cell.reference for cell in self.cells)
+
+    @property
+    def heading(self) -> str:
+        """The title, with the profile and with what the table has less of than the whole protocol."""
+        profile = () if self.profile == "paper" else (f"profile: {self.profile}",)
+        less = "; ".join((*profile, *self.shortfall.counts))
+        return f"{self.title} [{less}]" if less else self.title
 
     @cached_property
     def heads(self) -> tuple[ColumnHead, ...]:

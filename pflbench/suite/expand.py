@@ -9,12 +9,23 @@ from typing import Any, NamedTuple
 
 from typing_extensions import Unpack
 
-from pflbench.errors import UsageError
 from pflbench.selection import EVERYTHING, Choices, Selection
 from pflbench.spec import Link, MethodSpec, RunSpec, Scoring
 from pflbench.stages import Shown
-from pflbench.suite.cells import Cell, Choice, Derived, Expansion, Reading, Reference, TableColumn, TableRow, unread
+from pflbench.suite.cells import (
+    Cell,
+    Choice,
+    CountedColumn,
+    Derived,
+    Expansion,
+    Reading,
+    Reference,
+    TableColumn,
+    TableRow,
+    unread,
+)
 from pflbench.suite.document import Document, Suite
+from pflbench.suite.figure import Statistics
 from pflbench.suite.layers import (
     ColumnLayers,
     Override,
@@ -42,14 +53,11 @@ def expand(
         **choices: Fields in place of those of `part`.
 
     Raises:
-        UsageError: Something is unknown or does not fit, or the suite is one of statistics, which has no runs.
+        UsageError: Something is unknown or does not fit.
     """
     part = part.but(**choices)
     profile = part.profile or "paper"
     document = suite.document(profile)
-    if document.statistics is not None:
-        run = f"`pflbench run --suite {suite.called}`"
-        raise UsageError(f"{suite.name} trains nothing: {run} counts the images of its datasets.")
     suite = replace(suite, supplied=suite.supplied.anew(suite.name))
     of_suite = suite_rows(suite, document)
     check_method_keys(suite, document, of_suite)
@@ -68,7 +76,9 @@ def expand(
             if places := _places(column, row):
                 locations |= dict.fromkeys((spec.id for spec in found[0].needed), places)
     head, layout, rows = document.suite, document.layout, tuple(row.row for row in selected)
-    everywhere = [(one, column.id) for one in rows or (None,) for column in columns]
+    # What a suite of statistics inherits of single columns is about runs.
+    ids = (None,) if document.statistics else tuple(column.id for column in columns)
+    everywhere = [(one, column) for one in rows or (None,) for column in ids]
     defaults = [f"Defaults, as the suite sets no others: {', '.join(suite.defaults)}."] if suite.defaults else []
     return Expansion(
         suite=suite.name,
@@ -80,7 +90,7 @@ def expand(
         spread=head.spread,
         stages=dict(layout.stages),
         layout=layout,
-        shows_spread=layout.spread,
+        shows_spread=layout.spread or document.statistics is not None,
         notes=(*(one.text for one in document.layer.anywhere(Note, everywhere)), *suite.supplied.remarks, *defaults),
         rows=rows,
         columns=columns,
@@ -93,6 +103,20 @@ def expand(
         shortfall=shortfall(suite.document(), document, seeds, part.rounds),
         part=part.but(suites=[suite.called], profile=profile),
         layer=document.layer,
+        counted=_counted(document.statistics, chosen, columns, seeds) if document.statistics else (),
+    )
+
+
+def _counted(
+    statistics: Statistics,
+    chosen: Sequence[ColumnLayers],
+    columns: Sequence[TableColumn],
+    seeds: Mapping[int, Sequence[int]],
+) -> tuple[CountedColumn, ...]:
+    """The columns of a suite of statistics."""
+    return tuple(
+        CountedColumn(shown, column.federations(seeds[column.index]), column.places, statistics.reference.get(shown.id))
+        for column, shown in zip(chosen, columns, strict=True)
     )
 
 
@@ -276,8 +300,8 @@ class Part(NamedTuple):
 
 
 def parts(suites: Iterable[Suite], part: Selection) -> list[Part]:
-    """The selected part of each suite that has runs, as suites of statistics do not. Raises `UsageError`."""
-    return [labelled(suite, expand(suite, part)) for suite in suites if suite.document().statistics is None]
+    """The selected part of each suite. Raises `UsageError`."""
+    return [labelled(suite, expand(suite, part)) for suite in suites]
 
 
 def labelled(suite: Suite, table: Expansion) -> Part:

@@ -17,7 +17,7 @@ from pflbench.suite.defaults import filled, identified
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import Shape, extended_file, file_beside, inherited
-from pflbench.suite.layers import check_sources, every_column
+from pflbench.suite.layers import check_sources
 from pflbench.suite.scoped import ALONE
 from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
@@ -106,11 +106,7 @@ def load(name: str, supplied: UserSupplied | None = None) -> Suite:
     suite = read(name, supplied)
     checked = replace(suite, supplied=replace(suite.supplied, root=None))
     for profile in suite.profiles:
-        document = suite.document(profile)
-        if document.statistics is None:
-            expand(checked, profile=profile, seeds=document.suite.seeds[:1])
-        for column in every_column(checked, document) if document.statistics else ():
-            assert column.settings
+        expand(checked, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
     check_sources(checked)
     check_tuning(checked)
     return suite
