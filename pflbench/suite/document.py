@@ -43,23 +43,43 @@ class Document(TomlTable):
     """A suite file with one profile applied."""
 
     suite: SuiteTable
+    """Name, paper, seeds and notes."""
     federation: FederationTable
+    """Clients and their data, shared by every column."""
     evaluation: Evaluation
+    """Clients that are scored, and the rule."""
     column: Annotated[list[Column], Field(min_length=1)]
+    """Columns, in their order."""
     row: list[Row]
+    """Rows, in their order; `[]` for a figure or a count of datasets without runs."""
     derived: list[DerivedTable] = Field(default_factory=list)
+    """Further rows or columns that are differences."""
     hyper: dict[str, Hyper] = Field(default_factory=dict)
+    """Hyperparameters by method, for every column."""
     sources: Sources = Field(default_factory=dict)
+    """Sources of values that the file does not write out: by setting, or by method or row id and hyperparameter."""
     suspect: list[Suspicion] = Field(default_factory=list)
+    """Suspicions about the paper's numbers."""
     inferred: list[Inference] = Field(default_factory=list)
+    """Settings that were inferred from the paper's numbers."""
     follows: list[Follows] = Field(default_factory=list)
+    """Protocols of single rows and columns."""
     departure: list[Departure] = Field(default_factory=list)
+    """Differences from the paper's text."""
     reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
+    """Numbers as the paper printed them, by row and column: `[mean, spread]` or `[mean]`; by stage where a row shows
+    several.
+    """
     layout: LayoutTable = Field(default_factory=LayoutTable)
+    """Layout of the table."""
     figure: figures.Figure | None = None
+    """Figure that the suite draws, in place of a table."""
     statistics: figures.Statistics | None = None
+    """Count of the datasets' images, in place of a table of runs."""
     tune: Tune = Field(default_factory=Tune)
+    """Trials of `pflbench tune`."""
     profile: dict[str, Profile] = Field(default_factory=dict)
+    """Named overrides of this file."""
     _inherited: Layer = PrivateAttr(default=ALONE)
 
     @cached_property
