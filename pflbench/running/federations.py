@@ -98,8 +98,8 @@ def classes(suite: Suite, profile: str, figure: Classes, seed: int | None, data_
     document = suite.document(profile)
     chosen = document.suite.seeds[0] if seed is None else seed
     panels = []
-    for column in every_column(suite, document):
-        (spec,) = column.federations([chosen])
+    for column in every_column(suite, document, Selection(seeds=(chosen,))):
+        (spec,) = column.federations()
         made = build.federation(spec, data_root(data_dir), column.places)
         title = f"{column.entry.group} {column.entry.title}".strip()
         panels.append((title, _per_class(made, made.support) + _per_class(made, made.query)))

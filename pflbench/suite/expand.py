@@ -59,39 +59,29 @@ def expand(
     profile = part.profile or "paper"
     document = suite.document(profile)
     suite = replace(suite, supplied=suite.supplied.anew(suite.name))
-    of_suite = suite_rows(suite, document)
-    check_method_keys(suite, document, of_suite)
-    selected = select_rows(of_suite, part, document, suite.supplied)
-    overrides = [*parse_overrides(document, part.overrides, selected), *values]
-    every = every_column(suite, document, part, overrides)
-    selected = [staged(row, document, every) for row in selected]
+    selected, every = _selected(suite, document, part, values)
     chosen = select_columns(every, part)
-    seeds = {column.index: part.seeds or document.seeds(column.entry) for column in chosen}
-    columns = tuple(map(_table_column, chosen))
+    columns, rows = tuple(map(_table_column, chosen)), tuple(row.row for row in selected)
     cells, locations = list[Cell](), dict[str, Mapping[str, str]]()
     for column, shown in zip(chosen, columns, strict=True):
         for row in selected:
-            found = _cells(column, shown, row, seeds[column.index])
+            found = _cells(column, shown, row)
             cells += found
             if places := _places(column, row):
                 locations |= dict.fromkeys((spec.id for spec in found[0].needed), places)
-    head, layout, rows = document.suite, document.layout, tuple(row.row for row in selected)
-    # What a suite of statistics inherits of single columns is about runs.
-    ids = (None,) if document.statistics else tuple(column.id for column in columns)
-    everywhere = [(one, column) for one in rows or (None,) for column in ids]
-    defaults = [f"Defaults, as the suite sets no others: {', '.join(suite.defaults)}."] if suite.defaults else []
+    head, layout = document.suite, document.layout
     return Expansion(
         suite=suite.name,
         title=head.title,
         paper=head.paper,
         protocol=_protocol(document, rows, columns),
         profile=profile,
-        seeds=tuple(dict.fromkeys(chain.from_iterable(seeds.values()))),
+        seeds=tuple(dict.fromkeys(chain.from_iterable(column.seeds for column in chosen))),
         spread=head.spread,
         stages=dict(layout.stages),
         layout=layout,
         shows_spread=layout.spread or document.statistics is not None,
-        notes=(*(one.text for one in document.layer.anywhere(Note, everywhere)), *suite.supplied.remarks, *defaults),
+        notes=_notes(suite, document, rows, columns),
         rows=rows,
         columns=columns,
         derived=_derived(document, rows, columns),
@@ -100,22 +90,42 @@ def expand(
         locations=locations,
         path=suite.path,
         extends=suite.path.parent / head.extends if head.extends else None,
-        shortfall=shortfall(suite.document(), document, seeds, part.rounds),
+        shortfall=shortfall(suite.document(), document, {one.index: one.seeds for one in chosen}, part.rounds),
         part=part.but(suites=[suite.called], profile=profile),
         layer=document.layer,
-        counted=_counted(document.statistics, chosen, columns, seeds) if document.statistics else (),
+        counted=_counted(document.statistics, chosen, columns) if document.statistics else (),
     )
 
 
+def _selected(
+    suite: Suite, document: Document, part: Selection, values: Sequence[Override]
+) -> tuple[list[SelectedRow], list[ColumnLayers]]:
+    """The selected rows at their stages, and every column below the selection."""
+    rows = suite_rows(suite, document)
+    check_method_keys(suite, document, rows)
+    rows = select_rows(rows, part, document, suite.supplied)
+    overrides = [*parse_overrides(document, part.overrides, rows), *values]
+    columns = every_column(suite, document, part, overrides)
+    return [staged(row, document, columns) for row in rows], columns
+
+
+def _notes(
+    suite: Suite, document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]
+) -> tuple[str, ...]:
+    """Notes that hold in some cell, remarks on versions, and the defaults in force."""
+    # What a suite of statistics inherits of single columns is about runs.
+    ids = (None,) if document.statistics else tuple(column.id for column in columns)
+    notes = document.layer.anywhere(Note, [(one, id_) for one in rows or (None,) for id_ in ids])
+    defaults = [f"Defaults, as the suite sets no others: {', '.join(suite.defaults)}."] if suite.defaults else []
+    return (*(note.text for note in notes), *suite.supplied.remarks, *defaults)
+
+
 def _counted(
-    statistics: Statistics,
-    chosen: Sequence[ColumnLayers],
-    columns: Sequence[TableColumn],
-    seeds: Mapping[int, Sequence[int]],
+    statistics: Statistics, chosen: Sequence[ColumnLayers], columns: Sequence[TableColumn]
 ) -> tuple[CountedColumn, ...]:
     """The columns of a suite of statistics."""
     return tuple(
-        CountedColumn(shown, column.federations(seeds[column.index]), column.places, statistics.reference.get(shown.id))
+        CountedColumn(shown, column.federations(), column.places, statistics.reference.get(shown.id))
         for column, shown in zip(chosen, columns, strict=True)
     )
 
@@ -131,7 +141,7 @@ def _table_column(column: ColumnLayers) -> TableColumn:
     return TableColumn(entry.id, group, entry.title, *named, *numbers, instead)
 
 
-def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow, seeds: Sequence[int]) -> list[Cell]:
+def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow) -> list[Cell]:
     """One row in a column: a cell for each stage that the row shows."""
     document, rounds = column.document, column.rounds(row)
     points, of_values = column.hyperparameters(row)
@@ -142,7 +152,7 @@ def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow, seeds: Se
     plain = rule.model_dump(include={"clients", "first", "average", "global_on", "moment", "features"})
     last = max(1, min(rule.last, settings["rounds"]))
     settings["scoring"] = Scoring(stages=row.scored, finetune=finetune, last=last, **plain)
-    runs, choices = _runs(column, row, points, settings, seeds)
+    runs, choices = _runs(column, row, points, settings)
     of_settings = dict(column.sources)
     if rounds is not None:
         of_settings.pop("rounds", None)
@@ -187,15 +197,11 @@ def _links(column: ColumnLayers, row: SelectedRow) -> tuple[tuple[Link, ...], di
 
 
 def _runs(
-    column: ColumnLayers,
-    row: SelectedRow,
-    points: Sequence[Mapping[str, Any]],
-    settings: Mapping[str, Any],
-    seeds: Sequence[int],
+    column: ColumnLayers, row: SelectedRow, points: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
 ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
     """A cell's runs and choices; `settings`: the fields that its runs have in common."""
     supplied, places = column.suite.supplied, _places(column, row)
-    of_seeds = [{"seed": seed, **column.contents(settings, places, seed)} for seed in seeds]
+    of_seeds = [{"seed": seed, **column.contents(settings, places, seed)} for seed in column.seeds]
 
     def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
         method = MethodSpec(name=row.info.name, version=row.info.version, hyper=dict(hyper))
@@ -213,30 +219,31 @@ def _runs(
 
 
 def _printed(document: Document, row: str, column: str, stage: Shown) -> Reference | None:
-    """Number that the paper printed there. Without a stage it is that of the one stage that the row shows.
-
-    What is suspect or inferred in a cell of a derived row or column is so in either of its two.
-    """
+    """Number that the paper printed there. Without a stage it is that of the one stage that the row shows."""
     printed = document.reference.get(row, {}).get(column, [])
     numbers = printed.get(stage, []) if isinstance(printed, dict) else printed
     if not numbers:
         return None
+    suspect, inferred = _doubts(document, row, column)
+    mean, spread = (*numbers, None)[:2]
+    text = mean if isinstance(mean, str) else None
+    return Reference(float(mean or 0), None if spread is None else float(spread), suspect, text, inferred)
+
+
+def _doubts(document: Document, row: str, column: str) -> tuple[str | None, str | None]:
+    """Reasons why the paper's number in a cell may be wrong, and settings that were inferred from it.
+
+    What holds in either of the two cells of a derived row or column, holds there.
+    """
     both = {derived.id: derived.of for derived in document.derived}
     rows = [one for one in document.row if one.id in both.get(row, (row,))]
     columns = [one for one in document.column if one.id in both.get(column, (column,))]
     cells = [(one, other.id) for one in rows for other in columns]
-    why = [one for one in (*(one.suspect for one in rows), *(one.suspect for one in columns)) if one]
-    unsaid = [(one, id_) for one, id_ in cells if one.suspect is None]
-    why += [one.why for one in document.layer.anywhere(Suspicion, unsaid)]
-    inferred = [one.what for one in document.layer.anywhere(Inference, cells)]
-    mean, spread = (*numbers, None)[:2]
-    return Reference(
-        mean=float(mean or 0),
-        spread=None if spread is None else float(spread),
-        suspect="; ".join(dict.fromkeys(why)) or None,
-        text=mean if isinstance(mean, str) else None,
-        inferred="; ".join(dict.fromkeys(inferred)) or None,
-    )
+    why = [*(one.suspect for one in rows), *(one.suspect for one in columns)]
+    tables = document.layer.anywhere(Suspicion, [cell for cell in cells if cell[0].suspect is None])
+    why += [one.why for one in tables]
+    inferred = dict.fromkeys(one.what for one in document.layer.anywhere(Inference, cells))
+    return "; ".join(dict.fromkeys(filter(None, why))) or None, "; ".join(inferred) or None
 
 
 def _follows(document: Document, row: TableRow, column: TableColumn) -> str:

@@ -73,6 +73,11 @@ class ColumnLayers:
         return replace(self, document=self.suite.document())
 
     @property
+    def seeds(self) -> tuple[int, ...]:
+        """The selection's seeds, else its own, else the suite's."""
+        return self.selection.seeds or self.document.seeds(self.entry)
+
+    @property
     def place(self) -> str:
         """Where it stands, for errors."""
         return f"{self.suite.path}: column[{self.index}]"
@@ -152,6 +157,11 @@ class ColumnLayers:
         """Everything that `[sources]` tables say."""
         return self.document.sources | self.entry.sources
 
+    def _listed_for(self, row: Row) -> dict[str, Source]:
+        """What they say of a row's hyperparameters, by its method or, nearer, by its id."""
+        listed = [(path.rpartition("."), source) for path, source in self._listed.items()]
+        return {key: source for name in self._names(row) for (of, _, key), source in listed if of == name}
+
     @cached_property
     def places(self) -> names.Places:
         """Paths of user-supplied code, files and folders of its dataset, partition and network."""
@@ -171,10 +181,12 @@ class ColumnLayers:
         below = (self.suite.supplied.root or beside).absolute() / text
         return below if below.exists() and not beside.exists() else beside
 
-    def federations(self, seeds: Sequence[int]) -> tuple[RunSpec, ...]:
-        """For each seed the spec of a run that is never trained; its id identifies the federation."""
+    def federations(self) -> tuple[RunSpec, ...]:
+        """For each of its seeds the spec of a run that is never trained; its id identifies the federation."""
         settings = _UNTRAINED | {key: self.settings[key] for key in _DIVIDED}
-        return tuple(RunSpec(**settings | self.contents(self.settings, self.places, seed), seed=seed) for seed in seeds)
+        return tuple(
+            RunSpec(**settings | self.contents(self.settings, self.places, seed), seed=seed) for seed in self.seeds
+        )
 
     def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
         """A run's dataset and partition with the hash of what they read, see `UserSupplied.contents`."""
@@ -196,7 +208,7 @@ class ColumnLayers:
         single set without a grid. A column's values go by a method, or by the id of a row that is no method's name.
         """
         values: dict[str, Any] = {}
-        sources: dict[str, str | None] = {}
+        sources: dict[str, Source | None] = {}
         for place, table in self._tables(row.entry, row.place):
             for key, entry in table.items():
                 found = entry if entry.like is None else self._alike(entry, f"{place}.{key}.like")
@@ -205,12 +217,10 @@ class ColumnLayers:
         grid = candidates(row.info, row.entry.grid, f"{row.place}.grid")
         selected = self.overridden(row.aliases)
         sources |= {key: row.entry.grid[key].source for key in grid} | dict.fromkeys(selected)
-        listed = [(path.rpartition("."), source) for path, source in self._listed.items()]
-        named = {key: source for name in self._names(row.entry) for (of, _, key), source in listed if of == name}
-        sources |= {key: source for key, source in named.items() if key not in sources}
+        sources |= {key: source for key, source in self._listed_for(row.entry).items() if key not in sources}
         varied = {key: tried for key, tried in grid.items() if key not in selected}
         points = [dict(zip(varied, chosen, strict=True)) for chosen in product(*varied.values())]
-        known = {key: source for key, source in sources.items() if source}
+        known: dict[str, str] = {key: source for key, source in sources.items() if source}
         return [complete(row.info, values | selected | point) for point in points], known
 
     def _names(self, row: Row) -> list[str]:

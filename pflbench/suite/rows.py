@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -116,23 +116,38 @@ def select_rows(
         return rows
     if not document.row:
         raise UsageError("This suite has no rows: it trains nothing.")
-    # A method's former name may mean a row of the suite: that is asked back, not guessed.
-    elsewhere = {name for name in names.known("methods").keys() - there if not renames.hint(name, there)}
-    code = [name for name in selection.methods if names.is_reference(name) or name in elsewhere]
-    named = [name for name in selection.methods if name not in code]
-    for file in [name for name in named if name.endswith(".py")]:
-        names.locate("methods", file)  # which asks for its class
-    all_known("method", named, _names(rows))
-    runs = [_runs(one, document) for one in rows if one.row.id in named]
-    several = set(named) - {one.row.id for one in rows}
-    picked = [one for one in rows if _runs(one, document) in runs or one.info.name in several]
-    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in code):
-        info = supplied.method(reference)
-        found = [one for one in rows if one.location == reference] or [_guest(info, reference, document)]
-        picked += [one for one in found if one not in picked]
+    foreign = _foreign(selection.methods, there)
+    picked = _named(rows, [name for name in selection.methods if name not in foreign], document)
+    picked += [one for one in _of_code(rows, foreign, document, supplied) if one not in picked]
     if len({one.row.id for one in picked}) < len(picked):
         raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
     return picked
+
+
+def _foreign(methods: Iterable[str], there: set[str]) -> list[str]:
+    """The methods that mean no row: code, and built-in ones; `there`: names of the suite's rows."""
+    # A method's former name may mean a row of the suite: that is asked back, not guessed.
+    elsewhere = {name for name in names.known("methods").keys() - there if not renames.hint(name, there)}
+    return [name for name in methods if names.is_reference(name) or name in elsewhere]
+
+
+def _named(rows: list[SelectedRow], ids: list[str], document: Document) -> list[SelectedRow]:
+    """The rows with these ids, and those that show the same runs, or those of these methods."""
+    for file in [name for name in ids if name.endswith(".py")]:
+        names.locate("methods", file)  # which asks for its class
+    all_known("method", ids, _names(rows))
+    runs = [_runs(one, document) for one in rows if one.row.id in ids]
+    several = set(ids) - {one.row.id for one in rows}
+    return [one for one in rows if _runs(one, document) in runs or one.info.name in several]
+
+
+def _of_code(
+    rows: Sequence[SelectedRow], methods: Iterable[str], document: Document, supplied: UserSupplied
+) -> Iterator[SelectedRow]:
+    """The rows of methods that are named by where their code is, and a guest for each other method."""
+    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods):
+        info = supplied.method(reference)
+        yield from [one for one in rows if one.location == reference] or [_guest(info, reference, document)]
 
 
 def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:

@@ -153,7 +153,7 @@ def searches(
     tune = document.tune
     seeds = part.seeds or (tune.all_seeds if seed is None else (seed,))
     _check_seeds(seeds, (*document.all_seeds, *suite.document().all_seeds))
-    if not (part.columns or tune.columns):
+    if not (columns := part.columns or tune.columns):
         raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
     of_suite = suite_rows(suite, document)
     selected = _row(of_suite, method, document, suite.supplied)
@@ -161,39 +161,53 @@ def searches(
     fixed = _fixed(parse_overrides(document, part.overrides, [selected]), selected)
     name, points = suites_points(suite, document, selected)
     listed = not grid and name in tune.points
-    points = (
-        _typed(grid, selected, document, fixed) if grid else _varied(suite, tune, selected, name, points, fixed, full)
-    )
+    if grid:
+        points = _typed(grid, selected, document, fixed)
+    elif points:
+        keys = [key for key in _keys(suite, tune, selected, name, list(points[0]), full) if key not in fixed]
+        points = _kept(points, keys, full=name in tune.grid)
+    else:
+        raise UsageError(f"{suite.path} has no grid for {selected.info.name}. {_GIVE}.")
     rungs = _rungs(tune.halving if halving is None else halving, len(points))
     rows, methods = ((), (method,)) if guest else ((selected.row.id,), ())
-    part = part.but(rows=rows, methods=methods, columns=part.columns or tune.columns, seeds=seeds)
-    found = []
-    for column in expand(suite, part, values=_values(selected, points[0])).columns:
-        there = part.but(columns=[column.id])
-        capped = [there.but(rounds=min(rung.rounds, column.rounds)) for rung in rungs] or [there]
-        tables = [[expand(suite, one, values=_values(selected, point)) for one in capped] for point in points]
-        shown = tables[0][-1]
-        stage = judged_by([cell.stage for cell in shown.cells], selected.entry.stage)
-        cell = next(cell for cell in shown.cells if cell.stage == stage)
-        trials = [
-            Trial(point, tuple(_runs(table, stage, tune.validation) for table in several))
-            for point, several in zip(points, tables, strict=True)
-        ]
-        found.append(
-            Search(
-                column=shown.columns[0],
-                selected=selected,
-                guest=guest,
-                grid={key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]},
-                reading=replace(cell.reading, read_as=read_as),
-                trials=trials,
-                places=shown.locations.get(cell.runs[0].id, {}),
-                rungs=rungs,
-                listed=listed,
-                apart=tune.halving is not None,
-            )
+    part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
+    table = expand(suite, part, values=_values(selected, points[0]))
+    found = (_search(suite, part.but(columns=[one.id]), selected, points, rungs, one.rounds) for one in table.columns)
+    return [
+        replace(
+            one,
+            guest=guest,
+            reading=replace(one.reading, read_as=read_as),
+            listed=listed,
+            apart=tune.halving is not None,
         )
-    return found
+        for one in found
+    ]
+
+
+def _search(
+    suite: Suite, part: Selection, selected: SelectedRow, points: Points, rungs: tuple[Rung, ...], most: int
+) -> Search:
+    """The trials of a row in the one selected column; no rung has more than `most` rounds."""
+    capped = [part.but(rounds=min(rung.rounds, most)) for rung in rungs] or [part]
+    tables = [[expand(suite, one, values=_values(selected, point)) for one in capped] for point in points]
+    shown, validation = tables[0][-1], suite.document(part.profile or "paper").tune.validation
+    stage = judged_by([cell.stage for cell in shown.cells], selected.entry.stage)
+    cell = next(cell for cell in shown.cells if cell.stage == stage)
+    trials = [
+        Trial(point, tuple(_runs(table, stage, validation) for table in several))
+        for point, several in zip(points, tables, strict=True)
+    ]
+    return Search(
+        column=shown.columns[0],
+        selected=selected,
+        guest=False,
+        grid={key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]},
+        reading=cell.reading,
+        trials=trials,
+        places=shown.locations.get(cell.runs[0].id, {}),
+        rungs=rungs,
+    )
 
 
 def _rungs(halving: str | None, trials: int) -> tuple[Rung, ...]:
@@ -270,22 +284,21 @@ def _typed(texts: Sequence[str], selected: SelectedRow, document: Document, fixe
     return _product(grid)
 
 
-def _varied(
-    suite: Suite, tune: Tune, selected: SelectedRow, name: str, points: Points, fixed: set[str], full: bool
-) -> Points:
-    """The suite's points of a row, or those of its reduced grid, without what is fixed."""
-    method = selected.info.name
-    if not points:
-        raise UsageError(f"{suite.path} has no grid for {method}. {_GIVE}.")
-    keys = list(points[0])
-    if not (full or name in tune.points or (tune.halving and name not in tune.reduced)):
-        if name not in tune.reduced:
-            raise UsageError(f"{suite.path} has no reduced grid for {method}. {_GIVE}, or take all of it: --full.")
-        keys = tune.reduced[name]
-    keys = [key for key in keys if key not in fixed]
+def _keys(suite: Suite, tune: Tune, selected: SelectedRow, name: str, every: list[str], full: bool) -> list[str]:
+    """Keys that a search varies, of all that the suite has trials of; `name`: of the suite's grid or points."""
+    if full or name in tune.points or (tune.halving and name not in tune.reduced):
+        return every
+    if name not in tune.reduced:
+        method = selected.info.name
+        raise UsageError(f"{suite.path} has no reduced grid for {method}. {_GIVE}, or take all of it: --full.")
+    return tune.reduced[name]
+
+
+def _kept(points: Points, keys: Sequence[str], *, full: bool) -> Points:
+    """The points with these keys alone, each once; `full`: of a whole grid, in the order of the keys."""
     if not keys:
         raise UsageError("There is nothing to tune: --set fixes all of it.")
-    if name in tune.grid:
+    if full:
         return _product({key: list(dict.fromkeys(point[key] for point in points)) for key in keys})
     left = [{key: point[key] for key in keys} for point in points]
     return [point for i, point in enumerate(left) if point not in left[:i]]

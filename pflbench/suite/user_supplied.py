@@ -173,19 +173,10 @@ class UserSupplied:
     ) -> dict[str, str | None]:
         """Contents of dataset and partition in the stored runs that have these settings and read what is `there`."""
 
-        def bare(named: Named) -> Named:
-            return named.model_copy(update={"content": None})
-
         def read(run: RunSpec) -> tuple[str | None, str | None]:
             return run.dataset.content, run.partition.content
 
-        stored = self.stored()
-        every = {
-            run: stored[run].finished
-            for run in stored
-            if all(bare(getattr(run, name)) == bare(settings[name]) for name in _READING)
-            and run.clients == settings["clients"]
-        }
+        every = {run: one.finished for run, one in self.stored().items() if _has(run, settings)}
         runs = {run: done for run, done in every.items() if run.model_version == settings["model_version"]} or every
         for name, one in there.items():
             runs = {run: done for run, done in runs.items() if getattr(run, name).content == one} or runs
@@ -242,19 +233,18 @@ class UserSupplied:
         if here is not None and here in map(version, runs):
             self._chosen[kind, name] = here
         elif (kind, name) not in self._chosen:
-            # Of the runs that have what is chosen so far, if there are any.
             recorded = self._recorded(runs, "row" if kind == "methods" else "column", place)
-            agreeing = {
-                run: done
-                for run, done in recorded.items()
-                if all(self._chosen.get((k, look(run)[0]), look(run)[1]) == look(run)[1] for k, look in _SEEN.items())
-            }
+            agreeing = {run: done for run, done in recorded.items() if self._agrees(run)}
             self._chosen[kind, name] = str(majority(agreeing or recorded, version))
         chosen = self._chosen[kind, name]
         if chosen != here:
             where = "on this machine" if here is None else "imported here"
             self._remark(f"{name}, which is not {where}", chosen, runs, version)
         return Info(name, reference, _fields([seen(run)[2] for run in runs if version(run) == chosen]), "", chosen)
+
+    def _agrees(self, run: RunSpec) -> bool:
+        """True if a run has the versions that are chosen so far."""
+        return all(self._chosen.get((kind, look(run)[0]), look(run)[1]) == look(run)[1] for kind, look in _SEEN.items())
 
     def _remark(
         self, what: str, chosen: str, runs: Mapping[RunSpec, bool], version: Callable[[RunSpec], str | None]
@@ -282,6 +272,14 @@ def _digests(places: names.Places) -> dict[str, str]:
 
 # The two functions that follow depend on the runs they get, each with whether it is finished, and not on their order.
 _UNVERSIONED = {"version": None, "content": None}
+
+
+def _has(run: RunSpec, settings: Mapping[str, Any]) -> bool:
+    """True if a run's federation has these settings, whatever its dataset and partition read."""
+    return run.clients == settings["clients"] and all(
+        getattr(run, name).model_copy(update={"content": None}) == settings[name].model_copy(update={"content": None})
+        for name in _READING
+    )
 
 
 def majority(
