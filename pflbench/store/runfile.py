@@ -118,9 +118,8 @@ class RunFile:
         self._check(self.lies.stat())
         content = schema.opened(self.lies, self.footer.identity)
         groups = [entry.group for entry in entries if entry.group is not None]
-        schema.check_size(content, groups)
-        table = content.read_row_groups(groups, [*schema.SCORES.names, "run_id"], use_threads=False)
-        if "run_id" not in table.column_names or not schema.belong(table["run_id"], entries):
+        table = content.read(groups, [*schema.SCORES.names, "run_id"])
+        if not schema.belong(table["run_id"], entries):
             whose = f"run {entries[0].spec.id}" if len(entries) == 1 else f"{len(entries)} runs"
             raise Unfit(f"the rows of {whose} are not where they should be")
         return table

@@ -14,10 +14,10 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from pflbench.package import __version__
 from pflbench.result import RunResult, Score
-from pflbench.store import files
+from pflbench.store import files, pages
 from pflbench.store.columns import Metrics, Scores, Words, metrics_of, scores_of
 from pflbench.store.header import Stored, Unfit, encoded, metadata, sealed
 
@@ -115,8 +115,12 @@ _CODES = ["stage", "run_id"]
 """Columns that stay coded when they are read: a long text that a small file has once would be written out per row."""
 _LONGEST = 10_000
 """Characters in the name of a stage or metric, at most."""
+_PHYSICAL = dict.fromkeys(_CODES, "BYTE_ARRAY") | {
+    field.name: "DOUBLE" if field.type == _NUMBER else "INT64" for field in SCORES if field.name not in _CODES
+}
+"""Columns that are read, with their types in the file."""
 _MOST_BYTES, _BYTES_OF_A_ROW = 4 << 20, 1024
-"""Size of a row group, unpacked, at most: so many bytes, and so many for each row."""
+"""Unpacked size of the columns that are read at a time, at most: for all rows together, and more for each row."""
 
 
 def to_table(result: RunResult) -> pa.Table:
@@ -267,38 +271,58 @@ def read_footer(file: IO[bytes]) -> pq.FileMetaData:
         return pq.read_metadata(file)
 
 
+class Content(NamedTuple):
+    """A Parquet file that is open, and the positions of its columns of scores and run ids."""
+
+    file: IO[bytes]
+    parquet: pq.ParquetFile
+    columns: list[int]
+
+    @classmethod
+    def of(cls, file: IO[bytes]) -> Content:
+        """The content of a file. Raises `Unfit`, also if rows of its columns may take more memory than their pages."""
+        try:
+            parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True, read_dictionary=_CODES)
+        except KeyError as error:
+            raise Unfit(f"unexpected columns (no column {error})") from error
+        columns = dict(enumerate(map(parquet.schema.column, range(len(parquet.schema.names)))))
+        taken = {at: column for at, column in columns.items() if column.path.partition(".")[0] in _PHYSICAL}
+        found = {(column.path, column.physical_type, column.max_repetition_level) for column in taken.values()}
+        odd = {path for path, *_ in found ^ {(name, kind, 0) for name, kind in _PHYSICAL.items()}}
+        if odd or len(taken) != len(_PHYSICAL):
+            raise Unfit(f"unexpected columns ({', '.join(sorted(odd)) or 'some twice'})")
+        return cls(file, parquet, list(taken))
+
+    def read(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
+        """These columns of row groups, with checked pages. Raises as `read_rows`."""
+        rows = size = 0
+        for group in map(self.parquet.metadata.row_group, groups):
+            rows += group.num_rows
+            for chunk in map(group.column, self.columns):
+                if not 0 <= group.num_rows == chunk.num_values:
+                    raise Unfit(f"{group.num_rows:,} rows with {chunk.num_values:,} values in a column")
+                size += pages.unpacked(self.file, chunk)
+        if size > _MOST_BYTES + _BYTES_OF_A_ROW * rows:
+            raise Unfit(f"{rows:,} rows that unpack to {size:,} bytes")
+        return self.parquet.read_row_groups(groups, names, use_threads=False)
+
+
 def read_rows(file: IO[bytes]) -> pa.Table:
     """The scores of a file, with checked pages.
 
     Raises Arrow's exceptions if the file is damaged, `Unfit` if it unpacks to more than scores need, and `OSError`.
     """
-    content = _content(file)
-    check_size(content, range(content.num_row_groups))
-    return content.read(SCORES.names, use_threads=False)
-
-
-def check_size(content: pq.ParquetFile, groups: Iterable[int]) -> None:
-    """Raise `Unfit` for row groups that unpack to more than scores need, by the file's footer."""
-    for group in groups:
-        told = content.metadata.row_group(group)
-        if not 0 <= told.total_byte_size <= _MOST_BYTES + _BYTES_OF_A_ROW * told.num_rows:
-            raise Unfit(f"{told.num_rows:,} rows that unpack to {told.total_byte_size:,} bytes")
+    content = Content.of(file)
+    return content.read(range(content.parquet.num_row_groups), SCORES.names)
 
 
 @lru_cache(maxsize=OPEN)
-def opened(path: Path, identity: files.Identity) -> pq.ParquetFile:
+def opened(path: Path, identity: files.Identity) -> Content:
     """The file that is there now, held open for the next of its runs; `identity` tells it from others of its name.
 
-    Pages are checked when they are read. Raises as `read_rows`, and `FileNotFoundError` if another took its name.
+    Raises as `read_rows`, and `FileNotFoundError` if another took its name.
     """
-    content = _content(pa.OSFile(os.fspath(path)))  # which closes when nothing holds it any more
+    content = Content.of(pa.OSFile(os.fspath(path)))  # which closes when nothing holds it any more
     if files.identity(path.stat()) != identity:
         raise FileNotFoundError(path)
     return content
-
-
-def _content(file: IO[bytes] | pa.OSFile) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True, read_dictionary=_CODES)
-    except KeyError as error:
-        raise Unfit(f"unexpected columns (no column {error})") from error

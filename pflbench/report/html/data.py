@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,11 +21,14 @@ from pflbench.report.html.equal import COSTS, AtEqualCost, at_equal_cost
 from pflbench.report.html.escape import discreet
 from pflbench.report.html.grid import GridCell, grid_cells, keys
 from pflbench.report.layout import Filled
+from pflbench.report.looks import looks
 from pflbench.report.provenance import costs_in_words, round_costs
+from pflbench.report.reading import by_step
 from pflbench.report.rivals import side_by_side
-from pflbench.report.statistics import Interval
+from pflbench.report.statistics import Interval, mean_interval
 from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
 from pflbench.report.table_facts import over_rounds
+from pflbench.report.verdict import margin, paper_interval
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, Expansion, ReadAs
@@ -130,6 +133,13 @@ class Sheet:
         return f"{name}-{self.number}" if self.number else name
 
 
+def paper_name(sheets: Iterable[Sheet]) -> str:
+    """What the titles of a paper's tables call it: what stands before the first comma of most of them."""
+    found = list(sheets)
+    names = Counter(one.name.partition(",")[0] for one in [one for one in found if one.is_main] or found)
+    return discreet(names.most_common(1)[0][0])
+
+
 def with_numbers(sheets: Sequence[Sheet]) -> list[Sheet]:
     """The tables with a number behind the names of those that would be called as one before them."""
     seen, found = Counter[str](), list[Sheet]()
@@ -168,13 +178,20 @@ def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
         "options": discreet(sheet.options),
         "folder": sheet.folder,
         "run": discreet(command("run", sheet.part.but(columns=None, methods=None).options)),
-        "rows": [[row.id, row.title, _one(methods=[row.id])] for row in (*wide.rows, *wide.extra)],
+        "rows": _rows(wide),
         "columns": [
             [key, head.name, _one(columns=[head.column.id]), *_budgets(equal, head.id, pool)] for key, head in heads
         ],
         "equal": [name for name in COSTS if equal and equal.cells[name]],
         "readings": _readings(sheet, equal, pool),
     }
+
+
+def _rows(table: Table) -> list[list[str]]:
+    """Id, title, option, color and dashes of each row."""
+    rows = (*table.rows, *table.extra)
+    seen = looks(row.title for row in rows)
+    return [[row.id, row.title, _one(methods=[row.id]), seen[row.title].color, seen[row.title].dashes] for row in rows]
 
 
 def _budgets(equal: AtEqualCost | None, head: str, pool: Pool) -> list[dict[str, Any]]:
@@ -229,9 +246,10 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
     wide = side_by_side(table)
     rivals = sheet.versus.get(read_as, {})
     cells, versus = dict[str, Any](), dict[str, dict[str, Any]]()
-    for place, of, main in _located(table):
+    for place, of, main in located(table):
         cells[place.key] = {
             **_shown(place.value, wide.decimals, pool),
+            **(_forest(place.value, filled) if filled and main else {}),
             **(_known(known, sheet, filled, of, place, pool) if filled and main and place.value.there else {}),
         }
         for row, against in rivals.items():
@@ -248,7 +266,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
     }
 
 
-def _located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
+def located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
     """Each place of the page's table, its ids, and whether it holds a number of ours: not the paper's, nor a word."""
     wide = side_by_side(table)
     ids = [row.id for row in (*wide.rows, *wide.extra)]
@@ -259,7 +277,7 @@ def _located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
 
 def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, Any]], pool: Pool) -> None:
     """Add to the cells what they are at equal cost, their curves, and what a round costs each seed of these."""
-    for place, of, main in _located(sheet.table):
+    for place, of, main in located(sheet.table):
         if not main:
             continue
         cell = cells[place.key]
@@ -298,6 +316,18 @@ def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
     return {key: one for key, one in found.items() if one is not None}
 
 
+def _forest(value: CellValue, filled: Filled) -> dict[str, list[float | None]]:
+    """Our mean and the ends of its 95 % interval, the same of the paper's, and the margin; None: not known."""
+    if value.mean is None:
+        return {}
+    ours = mean_interval([*value.seeds.values()]) if value.seeds else None
+    drawn = [value.mean, *(ours or (None, None))]
+    if (printed := value.reference) is not None:
+        within = value.verdict.margin if value.verdict else margin(printed)
+        drawn += [printed.mean, *(paper_interval(printed, filled.table.spread) or (None, None)), within]
+    return {"forest": [short(one) for one in drawn]}
+
+
 def _known(
     known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Pool
 ) -> dict[str, Any]:
@@ -326,12 +356,25 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, 
     if found_costs := round_costs(runs):
         found["cost"] = costs_in_words([("", found_costs)])[""]
     found |= _of_clients(spread_over_clients(done, cell.reading), fairness(done, cell.reading), value, decimals)
+    if steps := _over_steps(done, cell):
+        found["steps"] = steps
     if cell.row.id.startswith(EXTRA):
         found["own"] = discreet(_own(cell))
     if (told := sheet.told.get(of)) is not None:
         found["given"] = pool.add(tuple(pool.add(tuple(map(discreet, one))) for one in told.given))
         found["departs"] = pool.add(tuple(pool.add((d.what, d.told, d.source)) for d in told.departures))
     return found
+
+
+def _over_steps(done: Sequence[SeedScores], cell: Cell) -> list[list[float]]:
+    """Fine-tuning steps and the mean over seeds after each; empty where the cell is not fine-tuned."""
+    if cell.reading.stage != "finetuned" or not done or any(len(one.runs) > 1 for one in done):
+        return []
+    walks = [by_step(one.result, cell.reading) for one in done]
+    shared = set.intersection(*map(set, walks))
+    means = {step: sum(walk[step] for walk in walks) / len(walks) for step in sorted(shared)}
+    kept = thinned({0: means}).get(0, [])
+    return [list(map(float, one)) for one in kept]
 
 
 def _of_clients(of: ClientSpread | None, even: Fairness | None, value: CellValue, decimals: int) -> dict[str, Any]:

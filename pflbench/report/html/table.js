@@ -105,6 +105,8 @@ function drawTable(section, sheet) {
     sort(table, sheet);
     hide(table, sheet);
   }
+  drawForest(section, sheet);
+  drawCurves(section, sheet);
 }
 
 // Marks the tables that are wider than the screen, which say so.
