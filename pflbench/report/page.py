@@ -73,7 +73,7 @@ def tables_page(
     )
 
 
-def _claims(sheets: Sequence[Sheet], shelf: Shelf, own: Own) -> dict[str, list[Judged]]:
+def _claims(sheets: Sequence[Sheet], shelf: Shelf, own: UserSupplied) -> dict[str, list[Judged]]:
     """Claims of the suites that are on the page, each decided from all stored runs."""
     suites = {sheet.table.suite for sheet in sheets}
     found: dict[str, list[Judged]] = {}
