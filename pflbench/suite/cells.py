@@ -16,7 +16,6 @@ from pflbench.stages import Shown, canonical
 from pflbench.suite.figure import Sizes
 from pflbench.suite.schema import LayoutTable, Mean, Spread
 from pflbench.suite.scoped import ALONE, Departure, Layer, Note
-from pflbench.suite.shortfall import Shortfall
 from pflbench.units import seed_text
 
 UNPRINTED = ("guess", "tuned")
@@ -213,6 +212,36 @@ class Derived:
     shows_spread: bool = True
 
 
+@dataclass(frozen=True)
+class Shortfall:
+    """Differences of a table from its suite's whole protocol, in words; empty if there are none.
+
+    `rounds`, `seeds` and `columns` read like "3 of 5 seeds"; `other` names all other differences of its runs.
+    """
+
+    rounds: str = ""
+    seeds: str = ""
+    columns: str = ""
+    other: tuple[str, ...] = ()
+    longer: bool = False
+    """True if runs have more rounds than the protocol's."""
+
+    @property
+    def kind(self) -> str:
+        """The relation of its runs to the protocol, in words."""
+        return "other rounds than the protocol's" if self.longer else "less than the whole protocol"
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The numbers of rounds, seeds and columns, for a title."""
+        return tuple(text for text in (self.rounds, self.seeds, self.columns) if text)
+
+    @property
+    def runs(self) -> str:
+        """The differences of its runs from the protocol's; empty if there are none."""
+        return "; ".join(text for text in (self.rounds, *self.other) if text)
+
+
 class CountedColumn(NamedTuple):
     """A column of a suite of statistics, whose images are counted.
 
@@ -351,7 +380,7 @@ class Expansion:
     @cached_property
     def settings(self) -> frozenset[str]:
         """The `RunSpec.setting` of every run."""
-        # Seeds and grid points of a cell share it, unless data of the user's own differ by seed.
+        # Seeds and grid points of a cell share it, unless user-supplied data differ by seed.
         first = [run for cell in self.cells for run in (cell.choices[0][0] if cell.choices else cell.runs[:1])]
         own = [run for run in self.runs if run.dataset.content or run.partition.content]
         return frozenset(run.setting() for run in (*first, *own))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from typing_extensions import Unpack
 
-from pflbench.selection import EVERYTHING, Choices, Selection
+from pflbench.selection import EVERYTHING, Choices, Selection, selection
 from pflbench.spec import Link, MethodSpec, RunSpec, Scoring
 from pflbench.stages import Shown
 from pflbench.suite.cells import (
@@ -37,7 +37,7 @@ from pflbench.suite.layers import (
 from pflbench.suite.row_stages import staged
 from pflbench.suite.rows import SelectedRow, select_rows, suite_rows
 from pflbench.suite.scoped import Follows, Inference, Note, Suspicion
-from pflbench.suite.shortfall import shortfall, stand_in
+from pflbench.suite.shortfall import shortfall
 from pflbench.suite.strict import at
 
 
@@ -58,8 +58,7 @@ def expand(
     part = part.but(**choices)
     profile = part.profile or "paper"
     document = suite.document(profile)
-    suite = replace(suite, supplied=suite.supplied.anew(suite.name))
-    selected, every = _selected(suite, document, part, values)
+    selected, every = _selected(suite, part, values)
     chosen = select_columns(every, part)
     columns, rows = tuple(map(_table_column, chosen)), tuple(row.row for row in selected)
     cells, locations = list[Cell](), dict[str, Mapping[str, str]]()
@@ -81,7 +80,7 @@ def expand(
         stages=dict(layout.stages),
         layout=layout,
         shows_spread=layout.spread or document.statistics is not None,
-        notes=_notes(suite, document, rows, columns),
+        notes=_notes(every[0].suite, document, rows, columns),
         rows=rows,
         columns=columns,
         derived=_derived(document, rows, columns),
@@ -90,7 +89,7 @@ def expand(
         locations=locations,
         path=suite.path,
         extends=suite.path.parent / head.extends if head.extends else None,
-        shortfall=shortfall(suite.document(), document, {one.index: one.seeds for one in chosen}, part.rounds),
+        shortfall=shortfall(chosen),
         part=part.but(suites=[suite.called], profile=profile),
         layer=document.layer,
         counted=_counted(document.statistics, chosen, columns) if document.statistics else (),
@@ -98,9 +97,11 @@ def expand(
 
 
 def _selected(
-    suite: Suite, document: Document, part: Selection, values: Sequence[Override]
+    suite: Suite, part: Selection, values: Sequence[Override] = ()
 ) -> tuple[list[SelectedRow], list[ColumnLayers]]:
     """The selected rows at their stages, and every column below the selection."""
+    document = suite.document(part.profile or "paper")
+    suite = replace(suite, supplied=suite.supplied.anew(suite.name))
     rows = suite_rows(suite, document)
     check_method_keys(suite, document, rows)
     rows = select_rows(rows, part, document, suite.supplied)
@@ -133,7 +134,7 @@ def _counted(
 def _table_column(column: ColumnLayers) -> TableColumn:
     """The column as the table has it."""
     entry, whole, settings = column.entry, column.whole.entry, column.settings
-    instead = stand_in(whole, entry)
+    instead = column.stand_in
     group = f"{instead} for {entry.group or whole.dataset.name}" if instead else entry.group
     smallest = entry.subset.smallest if entry.subset else None
     named = settings["dataset"].name, settings["partition"].name, settings["model"]
@@ -141,24 +142,43 @@ def _table_column(column: ColumnLayers) -> TableColumn:
     return TableColumn(entry.id, group, entry.title, *named, *numbers, instead)
 
 
-def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow) -> list[Cell]:
-    """One row in a column: a cell for each stage that the row shows."""
+class _Values(NamedTuple):
+    """Values of a row's runs in a column: all but the seed.
+
+    `points`: hyperparameters, one set for each point of the row's grid; `fields`: the other fields of a spec; `of_…`:
+    sources of the column's settings, of hyperparameters, and of fine-tuning.
+    """
+
+    points: list[dict[str, Any]]
+    fields: dict[str, Any]
+    of_settings: dict[str, str]
+    of_points: dict[str, str]
+    of_finetuning: dict[str, str]
+
+
+def _values(column: ColumnLayers, row: SelectedRow) -> _Values:
+    """The nearest definition of every value."""
     document, rounds = column.document, column.rounds(row)
-    points, of_values = column.hyperparameters(row)
+    points, of_points = column.hyperparameters(row)
     finetune, of_finetuning = column.finetuning(row) if "finetuned" in row.scored else (None, {})
-    settings = column.settings | ({} if rounds is None else {"rounds": rounds})
-    settings["after"], of_links = _links(column, row)
+    fields = column.settings | ({} if rounds is None else {"rounds": rounds})
+    fields["after"], of_links = _links(column, row)
     rule = document.evaluation
     plain = rule.model_dump(include={"clients", "first", "average", "global_on", "moment", "features"})
-    last = max(1, min(rule.last, settings["rounds"]))
-    settings["scoring"] = Scoring(stages=row.scored, finetune=finetune, last=last, **plain)
-    runs, choices = _runs(column, row, points, settings)
-    of_settings = dict(column.sources)
-    if rounds is not None:
-        of_settings.pop("rounds", None)
-    of_settings |= {k: source for k, source in row.entry.given.items() if k != "rounds" or rounds == row.entry.rounds}
+    last = max(1, min(rule.last, fields["rounds"]))
+    fields["scoring"] = Scoring(stages=row.scored, finetune=finetune, last=last, **plain)
+    sources = {key: source for key, source in column.sources.items() if key != "rounds" or rounds is None}
+    sources |= {k: source for k, source in row.entry.given.items() if k != "rounds" or rounds == row.entry.rounds}
+    return _Values(points, fields, sources, of_points | of_links, of_finetuning)
+
+
+def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow) -> list[Cell]:
+    """One row in a column: a cell for each stage that the row shows."""
+    document, values = column.document, _values(column, row)
+    finetune = values.fields["scoring"].finetune
+    runs, choices = _runs(column, row, values)
     left = unread(runs[0], row.info)
-    sources = {key: source for key, source in of_settings.items() if key not in left} | of_values | of_links
+    sources = {key: source for key, source in values.of_settings.items() if key not in left} | values.of_points
     read = document.tune.read
     by = read.get(row.row.id) or read.get(row.key, "last")
     cells = []
@@ -168,10 +188,10 @@ def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow) -> list[C
             Cell(
                 row=row.row,
                 column=shown,
-                reading=Reading(stage, steps, shown.smallest, rule.mean),
+                reading=Reading(stage, steps, shown.smallest, document.evaluation.mean),
                 runs=runs,
                 reference=_printed(document, row.row.id, shown.id, stage),
-                sources=sources | of_finetuning if stage == "finetuned" else sources,
+                sources=sources | values.of_finetuning if stage == "finetuned" else sources,
                 choices=choices,
                 follows=_follows(document, row.row, shown),
                 tuned_by=by,
@@ -197,23 +217,23 @@ def _links(column: ColumnLayers, row: SelectedRow) -> tuple[tuple[Link, ...], di
 
 
 def _runs(
-    column: ColumnLayers, row: SelectedRow, points: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
+    column: ColumnLayers, row: SelectedRow, values: _Values
 ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
-    """A cell's runs and choices; `settings`: the fields that its runs have in common."""
+    """A cell's runs and choices."""
     supplied, places = column.suite.supplied, _places(column, row)
-    of_seeds = [{"seed": seed, **column.contents(settings, places, seed)} for seed in column.seeds]
+    of_seeds = [{"seed": seed, **column.contents(values.fields, places, seed)} for seed in column.seeds]
 
     def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
         method = MethodSpec(name=row.info.name, version=row.info.version, hyper=dict(hyper))
         with at("run"):
-            first = RunSpec(method=method, validation=validation, **{**settings, **of_seeds[0]})
+            first = RunSpec(method=method, validation=validation, **{**values.fields, **of_seeds[0]})
         assert first.id  # copies with another seed share what it is hashed from
         every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
         return tuple(supplied.standing_for(run, places) for run in every) if places else every
 
     if row.entry.validation is None:
-        return runs(points[0]), ()
-    pairs = [zip(runs(point), runs(point, row.entry.validation), strict=True) for point in points]
+        return runs(values.points[0]), ()
+    pairs = [zip(runs(point), runs(point, row.entry.validation), strict=True) for point in values.points]
     choices = tuple(tuple(Choice(*pair) for pair in of_seed) for of_seed in zip(*pairs, strict=True))
     return tuple(first.run for first, *_ in choices), choices
 
@@ -325,13 +345,12 @@ def row_labels(suite: Suite, profile: str) -> dict[str, str]:
 
     It is their method, or the row's id where another row has other runs of the same method.
     """
-    table = expand(suite, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
-    runs: dict[str, set[str]] = {}
-    for cell in table.cells:
-        runs.setdefault(cell.row.id, set()).update(spec.id for spec in cell.needed)
-    several = {a.method for a in table.rows for b in table.rows if a.method == b.method and runs[a.id] != runs[b.id]}
-    several |= {cell.row.method for cell in table.cells if cell.runs[0].after}
-    return {row.id: row.id if row.method in several else row.method for row in table.rows}
+    rows, columns = _selected(suite, selection(profile=profile))
+    runs = {row.row.id: (row.entry.validation, [_values(column, row)[:2] for column in columns]) for row in rows}
+    shown = [row.row for row in rows]
+    several = {a.method for a in shown for b in shown if a.method == b.method and runs[a.id] != runs[b.id]}
+    several |= {row.row.method for row in rows if row.before}
+    return {row.id: row.id if row.method in several else row.method for row in shown}
 
 
 def with_columns(parts: Iterable[Part]) -> dict[str, str]:

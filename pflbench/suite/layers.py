@@ -24,7 +24,7 @@ from pflbench.suite.sources import PROFILE, SETTINGS, Source
 from pflbench.suite.strict import at
 from pflbench.suite.user_supplied import is_there
 
-FINETUNE = Info(
+FINETUNE_OPTIONS = Info(
     "finetune",
     "pflbench.spec:Finetune",
     {key: FieldInfo(kind) for key, kind in (("steps", "int"), ("lr", "float"), ("decay", "float"), ("every", "int"))},
@@ -81,6 +81,12 @@ class ColumnLayers:
     def place(self) -> str:
         """Where it stands, for errors."""
         return f"{self.suite.path}: column[{self.index}]"
+
+    @property
+    def stand_in(self) -> str:
+        """The dataset that the profile puts in the place of the paper's; empty if it is the paper's."""
+        here, whole = self.entry.dataset.name, self.whole.entry.dataset.name
+        return "" if here == whole else here
 
     def value(self, key: str) -> Any:
         """A setting: the column's, else the federation's."""
@@ -317,7 +323,7 @@ def parse_overrides(document: Document, texts: Sequence[str], rows: Sequence[Sel
     every = [one for selected in rows for one in (*selected.before, selected)]
     targets: dict[str, Info] = {alias: one.info for one in every for alias in one.aliases}
     if document.evaluation.finetune:
-        targets["finetune"] = FINETUNE
+        targets["finetune"] = FINETUNE_OPTIONS
     found = []
     for text in texts:
         with at(f"--set {text}"):
@@ -335,7 +341,7 @@ def _no_target(target: str, targets: Mapping[str, Info], methods: Collection[str
     """The error for a `--set` of what is not selected; `methods`: those that could be."""
     if target not in methods:
         return unknown("method", target, targets)
-    selected = ", ".join(dict.fromkeys(one.name for one in targets.values() if one is not FINETUNE))
+    selected = ", ".join(dict.fromkeys(one.name for one in targets.values() if one is not FINETUNE_OPTIONS))
     return UsageError(
         f"{target} is not selected: add --method {target}, or leave this --set out. Selected: {selected}."
         f"{renames.hint(target, targets)}"

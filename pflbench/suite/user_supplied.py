@@ -99,7 +99,7 @@ class UserSupplied:
     def standing_for(self, run: RunSpec, places: names.Places) -> RunSpec:
         """The finished run that was made with the same code but for comments and the like; without one, the run itself.
 
-        `places`: where the user's own code is.
+        `places`: paths of user-supplied code.
         """
         if not (known := self.equals()):
             return run
@@ -114,15 +114,14 @@ class UserSupplied:
         What cannot be read here is taken from stored runs, or has no hash, and then no stored run agrees. `settings`:
         the run's fields, as far as they are known; `places`: paths of user-supplied code; `column`: the run's.
         """
-        data, division = settings["dataset"], settings["partition"]
-        readers = [one for one in ("dataset", "partition") if reads(one, settings[one])]
-        if self.root is None or not readers:
+        reading = {name: settings[name] for name in _READING if reads(name, settings[name])}
+        if self.root is None or not reading:
             return {}
+        data, division = settings["dataset"], settings["partition"]
         used = sorted((kind, place) for kind, place in places.items() if kind.startswith(("datasets", "partitions")))
         key = f"{self.root.absolute()} {data!r} {division!r} {settings['clients']} {seed} {used}"
         if key not in self._known:
             self._known[key] = self._read(key, data, division, settings["clients"], places, seed)
-        reading = {name: settings[name] for name in readers}
         there = self._known[key]
         if reading.keys() != there.keys():
             there = self._recorded_contents(settings, there, seed, column) | there
@@ -135,7 +134,7 @@ class UserSupplied:
 
         A command that imports user-supplied code notes under `key` what that reads, for those that do not.
         """
-        from pflbench.data import content  # NumPy with it, which a suite without the user's own does not wait for
+        from pflbench.data import content  # NumPy with it, which a suite without user-supplied data does not wait for
 
         root = self.root
         assert root is not None
@@ -325,7 +324,7 @@ def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
     """Find missing files that a run's dataset and partition, if user-supplied, declare.
 
     A sentence for each, by its name. Raises `UsageError` if a user's code cannot be loaded, or has changed since.
-    `root`: the data root; `places`: where the user's own code is.
+    `root`: the data root; `places`: paths of user-supplied code.
     """
     from pflbench.data import content
 

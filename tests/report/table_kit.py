@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pflbench.selection import EVERYTHING
-from pflbench.suite.cells import Cell, Expansion, TableRow
+from pflbench.suite.cells import Cell, Expansion, Shortfall, TableRow
 from pflbench.suite.schema import LayoutTable, Spread
-from pflbench.suite.shortfall import Shortfall
 
 
 def row(id: str, title: str = "") -> TableRow:
