@@ -56,22 +56,30 @@ class Trial(NamedTuple):
 class Search:
     """The trials of a method in a column, of a grid with its first key changing slowest.
 
-    They are compared by their scores, read as `reading` says. `grid`: the values of each key that are tried; `listed`:
-    in points that the suite names one by one. `rungs`: of which the trials are halved, empty without. `apart`: the
-    suite tunes each row for itself. `selected` is the method's row; `guest`: it is none of the suite's. `places`: where
-    user-supplied code is.
+    They are compared by their scores, read as `reading` says. `listed`: the suite names its points one by one. `rungs`:
+    of which the trials are halved, empty without. `apart`: the suite tunes each row for itself. `selected`: the
+    method's row. `places`: paths of user-supplied code.
     """
 
     column: TableColumn
     selected: SelectedRow
-    guest: bool
-    grid: Mapping[str, Sequence[Any]]
     reading: Reading
     trials: list[Trial]
     places: Places
     rungs: tuple[Rung, ...] = ()
     listed: bool = False
     apart: bool = False
+
+    @property
+    def guest(self) -> bool:
+        """True if its row is none of the suite's."""
+        return not self.selected.place
+
+    @property
+    def grid(self) -> dict[str, list[Any]]:
+        """Values of each key that are tried."""
+        points = [trial.values for trial in self.trials]
+        return {key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]}
 
     @property
     def name(self) -> str:
@@ -154,12 +162,9 @@ def searches(
     _check_seeds(seeds, (*document.all_seeds, *suite.document().all_seeds))
     if not (columns := part.columns or tune.columns):
         raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
-    of_suite = suite_rows(suite, document)
-    selected = _row(of_suite, method, document, suite.supplied)
-    guest = selected not in of_suite
+    selected = _row(suite_rows(suite, document), method, document, suite.supplied)
     fixed = _fixed(parse_overrides(document, part.overrides, [selected]), selected)
     name, points = suites_points(suite, document, selected)
-    listed = not grid and name in tune.points
     if grid:
         points = _typed(grid, selected, document, fixed)
     elif points:
@@ -168,20 +173,12 @@ def searches(
     else:
         raise UsageError(f"{suite.path} has no grid for {selected.info.name}. {_GIVE}.")
     rungs = _rungs(tune.halving if halving is None else halving, len(points))
-    rows, methods = ((), (method,)) if guest else ((selected.row.id,), ())
+    rows, methods = ((selected.row.id,), ()) if selected.place else ((), (method,))
     part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
     table = expand(suite, part, values=_values(selected, points[0]))
     found = (_search(suite, part.but(columns=[one.id]), selected, points, rungs, one.rounds) for one in table.columns)
-    return [
-        replace(
-            one,
-            guest=guest,
-            reading=replace(one.reading, read_as=read_as),
-            listed=listed,
-            apart=tune.halving is not None,
-        )
-        for one in found
-    ]
+    listed, apart = not grid and name in tune.points, tune.halving is not None
+    return [replace(one, reading=replace(one.reading, read_as=read_as), listed=listed, apart=apart) for one in found]
 
 
 def _search(
@@ -200,8 +197,6 @@ def _search(
     return Search(
         column=shown.columns[0],
         selected=selected,
-        guest=False,
-        grid={key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]},
         reading=cell.reading,
         trials=trials,
         places=shown.locations.get(cell.runs[0].id, {}),
