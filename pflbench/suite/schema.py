@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from typing import Annotated, Any, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from pflbench.errors import UsageError
 from pflbench.spec import Positive
 from pflbench.stages import SHOWN, Shown
-from pflbench.suite.halving import parse_halving
 from pflbench.suite.scoped import Note
 from pflbench.suite.sources import Settled, Source, Sources
 from pflbench.suite.strict import TomlTable, check_keys, check_names, fault
@@ -452,6 +452,30 @@ def _with_finetuning(value: Any) -> Any:
         return value
     rest = {key: one for key, one in value.items() if key != "finetune"}
     return rest | {f"finetune.{key}": one for key, one in value["finetune"].items()}
+
+
+class Rung(NamedTuple):
+    """At most `trials` trials, each of `rounds` rounds from the start."""
+
+    trials: int
+    rounds: int
+
+
+def parse_halving(text: str) -> tuple[Rung, ...]:
+    """The rungs in `"12@3,4@10"`: all twelve trials after three rounds, the best four again after ten.
+
+    Raises `UsageError` where that is not what it says, or a rung does not have fewer trials and more rounds.
+    """
+    rungs = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([1-9][0-9]*)\s*@\s*([1-9][0-9]*)\s*", part)
+        if match is None:
+            raise UsageError(f"{text!r} is no list of rungs: write trials@rounds, as in 12@3,4@10.")
+        rungs.append(Rung(int(match[1]), int(match[2])))
+    for before, after in pairwise(rungs):
+        if not (after.trials < before.trials and after.rounds > before.rounds):
+            raise UsageError(f"{text!r}: each rung has fewer trials than the one before, and more rounds.")
+    return tuple(rungs)
 
 
 def _halving(text: str) -> str:

@@ -19,10 +19,9 @@ from pflbench.stages import Shown
 from pflbench.suite.cells import Expansion, ReadAs, Reading, TableColumn
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.halving import Rung, parse_halving
 from pflbench.suite.layers import FINETUNE_OPTIONS, Override, candidates, check_distinct, parse_overrides
 from pflbench.suite.rows import SelectedRow, all_known, select_rows, suite_rows
-from pflbench.suite.schema import Tune
+from pflbench.suite.schema import Rung, Tune, parse_halving
 from pflbench.suite.strict import at
 from pflbench.suite.user_supplied import UserSupplied
 

@@ -9,8 +9,8 @@ import pytest
 
 from pflbench.errors import UsageError
 from pflbench.suite.expand import expand
-from pflbench.suite.halving import parse_halving
 from pflbench.suite.load import load
+from pflbench.suite.schema import parse_halving
 from pflbench.suite.tuning import judged_by, searches, tuned_rows
 
 from .samples import raw, write
