@@ -137,6 +137,15 @@ def test_the_table_of_results_is_current() -> None:
     assert page == page_program("results_table").with_table(page), "run: python docs/results_table.py"
 
 
+@pytest.mark.slow
+def test_the_picture_of_the_readme_is_current() -> None:
+    program = page_program("picture")
+    assert program.words(program.page()) == program.WORDS.read_text(encoding="utf-8"), "run: python docs/picture.py"
+    assert (
+        program.PICTURE.read_bytes().startswith(b"\x89PNG") and program.PICTURE.name in (ROOT / "README.md").read_text()
+    )
+
+
 @pytest.mark.parametrize(
     ("link", "led"),
     [

@@ -36,7 +36,7 @@ class Command(TyperCommand):
         """Print the help."""
         from pflbench.suite.load import figures
 
-        self.epilog = f"Figures: {', '.join(figures())}."
+        self.epilog = f"Figures: {', '.join(figures())}. {common.VARIABLES}"
         super().format_help(ctx, formatter)
 
 

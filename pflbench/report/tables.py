@@ -22,7 +22,7 @@ from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import Asker, Askers, askers
 from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
-from pflbench.suite.document import ColumnKey, Suite
+from pflbench.suite.document import ColumnKey, Suite, column_key
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, figures, find, load, read, read_toml
 from pflbench.suite.user_supplied import UserSupplied
@@ -50,22 +50,27 @@ def reported(
     own: UserSupplied,
     *,
     spread: bool | None = None,
-    newest: bool = False,
+    few: bool = False,
     read_as: ReadAs = "last",
     versus: str | None = None,
     over_clients: bool = False,
 ) -> Reported:
     """Tables of a report; the methods asked for choose among the rows.
 
-    Where nothing is asked for and `newest`, it is only the table that was run last. `spread`: whether the spread over
-    seeds stands behind each number; None: as the suite says. `read_as`: in which of the scored rounds they are read.
-    `versus`: the row that all others are held against. `over_clients`: whether each table says how its cells are spread
-    over clients.
+    Args:
+        part: Selection of suites, profile, rows and columns.
+        store: Where the runs are.
+        own: Where user-supplied code and data are looked for.
+        spread: Whether the spread over seeds stands behind each number; None: as the suite says.
+        few: Only one profile of each suite, unless one is selected; without a selection only the table run last.
+        read_as: In which of the scored rounds tables are read.
+        versus: The row that all others are held against.
+        over_clients: Whether each table says how its cells are spread over clients.
 
     Raises:
         UsageError: Something is unknown, or nothing that is asked for has results.
     """
-    found = asked_for(part, store, own, spread=spread, newest=newest, read_as=read_as)
+    found = asked_for(part, store, own, spread=spread, few=few, read_as=read_as)
     shelf, asked = Shelf(store), askers(store)
     filled = [fill(one, shelf, asked, read_as, part.methods) for one in found.shown]
     check_known(part.methods, names_of_rows(found.counted.values(), filled))
@@ -98,7 +103,7 @@ def asked_for(
     own: UserSupplied,
     *,
     spread: bool | None = None,
-    newest: bool = False,
+    few: bool = False,
     read_as: ReadAs = "last",
 ) -> AskedFor:
     """Content of `reported`, before it is laid out. Raises as it does."""
@@ -107,15 +112,26 @@ def asked_for(
     counted = counted_tables(part, store, own, spread)
     trained = part.but(suites=[name for name in part.suites if name not in counted], methods=None)
     there = with_results(trained, store, own) if trained.suites or not counted else []
-    shown = there
-    if newest and part in (Selection(), Selection(precision="fp32")):
-        last = latest(store, own)
-        shown = [last] if last else there[:1]
+    shown = _few(there, part, store, own) if few else there
     if not shown and not counted:
         raise none_there(trained, store, own)
     seen = {(one.path.resolve(), one.profile) for one in shown}
     others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
     return AskedFor(counted, [one.with_spread(spread) for one in shown], others)
+
+
+def _few(there: Sequence[Expansion], part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
+    """Of these tables the first of each suite, unless a profile is selected; without a selection the one run last."""
+    if selects_nothing(part):
+        last = latest(store, own)
+        return [last] if last else [*there[:1]]
+    first = {one.path.resolve(): one for one in reversed(there)}
+    return [one for one in there if part.profile is not None or first[one.path.resolve()] is one]
+
+
+def selects_nothing(part: Selection) -> bool:
+    """True for a selection that leaves every choice open."""
+    return part in (Selection(), Selection(precision="fp32"))
 
 
 def counted_tables(part: Selection, store: Store, own: UserSupplied, spread: bool | None = None) -> dict[str, Table]:
@@ -185,8 +201,7 @@ def latest(store: Store, own: UserSupplied) -> Expansion | None:
 
 def _stored(store: Store) -> _Stored:
     specs = {run.spec.id: run.spec for run in store.list()}
-    keys = ((s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values())
-    return _Stored(specs, askers(store), frozenset(keys))
+    return _Stored(specs, askers(store), frozenset(map(column_key, specs.values())))
 
 
 def every_profile(part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
@@ -288,7 +303,7 @@ def one_table(part: Selection, store: Store, own: UserSupplied) -> Expansion:
     Raises:
         UsageError: Something is unknown, nothing that is asked for has results, or several tables have them.
     """
-    if part in (Selection(), Selection(precision="fp32")) and (last := latest(store, own)) is not None:
+    if selects_nothing(part) and (last := latest(store, own)) is not None:
         return _with_extra_rows(last, store, part.methods)
     found = [_with_extra_rows(one, store, part.methods) for one in with_results(part.but(methods=None), store, own)]
     _check_methods(found, part.methods)
