@@ -13,6 +13,7 @@ from pathlib import Path
 from pflbench.report.reading import readable
 from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.suite.document import column_key
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
 from pflbench.suite.own import Own
@@ -49,7 +50,7 @@ def _lines(specs: dict[str, RunSpec], own: Own) -> Iterator[tuple[str, str, str,
 
     `own`: where data are looked for; what a machine lacks is known from the stored runs.
     """
-    keys = {(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values()}
+    keys = set(map(column_key, specs.values()))
     for name in sorted(available()):
         suite = load(name, own)
         for profile in suite.profiles:

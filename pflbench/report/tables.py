@@ -23,7 +23,7 @@ from pflbench.store import Store
 from pflbench.store.asked import Asker, Askers, askers
 from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
 from pflbench.suite.counting import counting
-from pflbench.suite.document import ColumnKey, Suite
+from pflbench.suite.document import ColumnKey, Suite, column_key
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, figures, find, load, read, read_toml
 from pflbench.suite.own import Own
@@ -202,8 +202,7 @@ def latest(store: Store, own: Own) -> Expansion | None:
 
 def _stored(store: Store) -> _Stored:
     specs = {run.spec.id: run.spec for run in store.list()}
-    keys = ((s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values())
-    return _Stored(specs, askers(store), frozenset(keys))
+    return _Stored(specs, askers(store), frozenset(map(column_key, specs.values())))
 
 
 def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:

@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from pflbench.errors import UsageError, unknown
 from pflbench.names import without_folder
-from pflbench.spec import Stage
+from pflbench.spec import RunSpec, Stage
 from pflbench.stages import Shown, canonical, scores_held_out
 from pflbench.suite import figure as figures
 from pflbench.suite.inherit import merged
@@ -37,6 +37,11 @@ from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, f
 ColumnKey = tuple[str, str, str, int, int]
 """Dataset, partition, network, and numbers of clients and rounds of a column, as its table has them. Runs with others
 stand in no cell of it."""
+
+
+def column_key(run: RunSpec) -> ColumnKey:
+    """Key of a run's column."""
+    return run.dataset.name, run.partition.name, run.model, run.clients, run.rounds
 
 
 class Document(TomlTable):
