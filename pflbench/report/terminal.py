@@ -175,7 +175,9 @@ def _column(table: Table, view: View, index: int, color: bool) -> _Column:
         cells = _underlined(values, cells)
     glyphs = tuple(text.glyph(value) if table.compared else "" for value in values)
     beside = table.brief and table.compared
-    papers = tuple(text.printed(value, table.decimals) if beside and value and value.there else "" for value in values)
+    papers = tuple(
+        text.paper_number(value, table.decimals) if beside and value and value.there else "" for value in values
+    )
     return _Column(view.columns[index], tuple(cells), glyphs, papers, tuple(map(_style, values)))
 
 
