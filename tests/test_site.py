@@ -112,10 +112,12 @@ def test_the_reference_has_every_key() -> None:
     text = page_program("reference_pages").keys_page()
     keys = [key for table in (schema, *schema["$defs"].values()) for key in table.get("properties", {})]
     assert [key for key in keys if f"| `{key}` |" not in text] == []
+    lines = re.findall(r"^\| `.*", text, re.MULTILINE)
+    assert len(lines) == len(keys) and [line for line in lines if not line.endswith((". |", ".` |"))] == []
     sections = re.findall(r"^## (.+)", text, re.MULTILINE)
     assert len(sections) == len(set(sections)) == 1 + len(schema["$defs"])
     assert (
-        "| `arrival` | number > 0, ≤ 1 |" in text
+        "| `arrival` | number > 0, ≤ 1 |  | Chance that an upload reaches the server" in text
         and '| `global_on` | `"clients"`, `"test-set"` | `"clients"` |' in text
     )
 

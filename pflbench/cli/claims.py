@@ -14,7 +14,7 @@ from pflbench.data.root import data_root
 if TYPE_CHECKING:
     from pflbench.report.claims import Judged
     from pflbench.store import Store
-    from pflbench.suite.own import Own
+    from pflbench.suite.user_supplied import UserSupplied
 
 
 def claims(
@@ -61,7 +61,7 @@ def claims(
 
 
 def _measured(
-    found: dict[str, list[Judged]], store: Store, own: Own, profile: str, root: Path
+    found: dict[str, list[Judged]], store: Store, own: UserSupplied, profile: str, root: Path
 ) -> dict[str, list[Judged]]:
     """The claims with core-hours of their missing runs from stored, measured and newly measured times."""
     from pflbench.report.claims import needed_runs, with_times

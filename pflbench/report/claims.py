@@ -17,7 +17,7 @@ from pflbench.suite.claim import Claim, Comparison, comparisons, files, load, sl
 from pflbench.suite.expand import expand
 from pflbench.suite.load import find
 from pflbench.suite.load import read as read_suite
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 
 NOT_IN_THE_PAPER = "not in the paper"
 HALF = 0.5
@@ -108,7 +108,7 @@ class Judged:
         return NOT_IN_THE_PAPER if self.contrary else self.paper.word
 
 
-def judged(which: Sequence[str], store: Store, own: Own, profile: str = "paper") -> dict[str, list[Judged]]:
+def judged(which: Sequence[str], store: Store, own: UserSupplied, profile: str = "paper") -> dict[str, list[Judged]]:
     """Decide claims from stored runs, by the paper's name or the file.
 
     Args:
@@ -146,7 +146,7 @@ def asked(which: Sequence[str]) -> dict[str, list[Claim]]:
 class Tables(dict[str, Expansion]):
     """Expanded suites by name, each expanded once."""
 
-    def __init__(self, own: Own, profile: str) -> None:
+    def __init__(self, own: UserSupplied, profile: str) -> None:
         super().__init__()
         self.own, self.profile = own, profile
 

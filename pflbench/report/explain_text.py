@@ -16,7 +16,7 @@ from pflbench.report.text import ranges
 from pflbench.report.trials import doubts_of
 from pflbench.report.verdict import GLYPHS, SUSPECT
 from pflbench.store import Stored
-from pflbench.suite.origins import PROFILE
+from pflbench.suite.sources import PROFILE
 from pflbench.units import count
 
 SOURCES = {

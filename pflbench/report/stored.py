@@ -21,8 +21,8 @@ from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.document import Suite, column_key
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
-from pflbench.suite.own import Own
-from pflbench.suite.select import all_known
+from pflbench.suite.rows import all_known
+from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import count
 
 
@@ -205,7 +205,7 @@ def _has_names(spec: RunSpec, wanted: Wanted) -> bool:
     )
 
 
-def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Askers) -> list[LocatedRun]:
+def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: UserSupplied, asked: Askers) -> list[LocatedRun]:
     runs: dict[str, Stored] = {}
     places: dict[str, list[Location]] = {}
     for name in dict.fromkeys(wanted.suites):

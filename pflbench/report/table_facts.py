@@ -17,7 +17,7 @@ from pflbench.report.table import CellValue, Gap, Grid
 from pflbench.report.text import MARKS, SWINGS, difference_text, grouped, number, ranges
 from pflbench.report.verdict import COMPARED
 from pflbench.spec import RunSpec
-from pflbench.suite.cells import Caption, Cell, ColumnHead, Expansion, ReadAs, TableRow
+from pflbench.suite.cells import Cell, ColumnHead, Expansion, ReadAs, TableRow
 from pflbench.suite.schema import Spread
 from pflbench.units import count
 
@@ -75,7 +75,7 @@ def scored_models(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | N
     return f"Selection: {'; '.join(rules)}; {when}, no round or fine-tuning step is selected on test data."
 
 
-def shortfall_text(table: Caption) -> str:
+def shortfall_text(table: Expansion) -> str:
     """Parts of the paper's protocol that the runs leave out or change, so that no cell is compared."""
     if not table.shortfall.runs:
         return ""
@@ -83,7 +83,7 @@ def shortfall_text(table: Caption) -> str:
     return f"{table.shortfall.kind.capitalize()}{so}: {table.shortfall.runs}."
 
 
-def paper_line(table: Caption) -> str:
+def paper_line(table: Expansion) -> str:
     """Paper that has the table."""
     return f"Paper: {table.paper}." if table.published else NO_PAPER
 

@@ -22,11 +22,10 @@ from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.asked import Asker, Askers, askers
 from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
-from pflbench.suite.counting import counting
 from pflbench.suite.document import ColumnKey, Suite, column_key
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, figures, find, load, read, read_toml
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import parse_seeds
 
 
@@ -48,7 +47,7 @@ class Reported(NamedTuple):
 def reported(
     part: Selection,
     store: Store,
-    own: Own,
+    own: UserSupplied,
     *,
     spread: bool | None = None,
     few: bool = False,
@@ -101,7 +100,7 @@ class AskedFor(NamedTuple):
 def asked_for(
     part: Selection,
     store: Store,
-    own: Own,
+    own: UserSupplied,
     *,
     spread: bool | None = None,
     few: bool = False,
@@ -121,7 +120,7 @@ def asked_for(
     return AskedFor(counted, [one.with_spread(spread) for one in shown], others)
 
 
-def _few(there: Sequence[Expansion], part: Selection, store: Store, own: Own) -> list[Expansion]:
+def _few(there: Sequence[Expansion], part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
     """Of these tables the first of each suite, unless a profile is selected; without a selection the one run last."""
     if selects_nothing(part):
         last = latest(store, own)
@@ -135,17 +134,17 @@ def selects_nothing(part: Selection) -> bool:
     return part in (Selection(), Selection(precision="fp32"))
 
 
-def counted_tables(part: Selection, store: Store, own: Own, spread: bool | None = None) -> dict[str, Table]:
+def counted_tables(part: Selection, store: Store, own: UserSupplied, spread: bool | None = None) -> dict[str, Table]:
     """The tables of those of the suites asked for that are statistics, by what the suite is called."""
     found = {}
     for name in part.suites:
         if "statistics" in read_toml(find(name)):
-            table = counting(load(name, own), part)
-            found[name] = lay_out_counts(replace(table, shows_spread=spread is not False), store)
+            table = expand(load(name, own), part.but(rows=None, methods=None, overrides=None))
+            found[name] = lay_out_counts(table.with_spread(spread), store)
     return found
 
 
-def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
+def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
     """The suites and profiles that are asked for and have a stored run.
 
     Without suites, all that come with pflbench and have tables, and the user's own that stored runs were made for, as
@@ -162,7 +161,7 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
         return [table for suite in suites for table in _of_suite(suite, part, stored)]
     drawn = figures()
     shipped = (read(name, own) for name in available() if name not in drawn)
-    found = [t for suite in shipped if suite.document().statistics is None for t in _of_any(suite, part, stored)]
+    found = [t for suite in shipped if suite.document().row for t in _of_any(suite, part, stored)]
     for suite in _own_suites(store, own):
         with contextlib.suppress(UsageError):  # a file that is being written: asked for by name, it says what is wrong
             found += _of_any(suite, part, stored)
@@ -176,7 +175,7 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     return list(filter(is_shown, found))
 
 
-def latest(store: Store, own: Own) -> Expansion | None:
+def latest(store: Store, own: UserSupplied) -> Expansion | None:
     """The table that the run stands in which was finished last, as it was asked for; one's own before packaged ones.
 
     None where no run remembers who asked for it, or its suite is gone or has become another one. Trials of a search
@@ -205,7 +204,7 @@ def _stored(store: Store) -> _Stored:
     return _Stored(specs, askers(store), frozenset(map(column_key, specs.values())))
 
 
-def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:
+def every_profile(part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
     """The tables of the suites asked for by name under each of their profiles, with or without a stored run."""
     return [
         table
@@ -215,7 +214,7 @@ def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:
     ]
 
 
-def none_there(part: Selection, store: Store, own: Own) -> UsageError:
+def none_there(part: Selection, store: Store, own: UserSupplied) -> UsageError:
     """The error for a selection without results; it names what has results instead."""
     tables = every_profile(part, store, own)
     named = " and ".join(part.suites) or "any suite"
@@ -244,7 +243,7 @@ def _finished(store: Store) -> list[RunSpec]:
     return [run.spec for run in store.list() if run.failure is None]
 
 
-def _own_suites(store: Store, own: Own) -> Iterator[Suite]:
+def _own_suites(store: Store, own: UserSupplied) -> Iterator[Suite]:
     """The user's own suites that stored runs were made for, as far as their files are there and can be read."""
     asked = [run.provenance.get("asked") for run in store.list()]
     named = {(one["file"], one["suite"]) for one in asked if isinstance(one, dict) and one.get("file")}
@@ -296,7 +295,7 @@ def _has_results(table: Expansion, stored: _Stored) -> bool:
     )
 
 
-def one_table(part: Selection, store: Store, own: Own) -> Expansion:
+def one_table(part: Selection, store: Store, own: UserSupplied) -> Expansion:
     """The table that is asked for, with the rows that stored runs have of their own below the suite's.
 
     Where nothing is asked for, the one that was run last; of several profiles the first that has results.

@@ -82,7 +82,7 @@ def test_the_last_screen_of_the_readmes_first_command_shows_the_table(cli: Any, 
             for step in range(run.scoring.finetune.steps + 1 if stage == "finetuned" else 1)
             for client in range(run.training_clients, run.clients)
         )
-        provenance = {"data_hash": "d", "asked": table.asks(cell), "finished": "9999"}  # after the committed runs
+        provenance = {"data_hash": "d", "asked": table.provenance(cell), "finished": "9999"}  # after the committed runs
         store.write(RunResult(run, tuple(scores), provenance))
     screen = cli("report").out.splitlines()[-23:]  # the prompt is a line, too
     assert "more tables: pflbench report --all" in screen[-1]

@@ -28,7 +28,7 @@ from pflbench.store import ShownStore, Store
 from pflbench.suite.cells import Reference
 from pflbench.suite.expand import expand
 from pflbench.suite.load import read
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 
 if TYPE_CHECKING:
     from conftest import Build, Personal
@@ -255,7 +255,7 @@ def test_pdflatex_compiles_every_shipped_table(shipped: dict[str, str], table: T
 @pytest.mark.slow
 def test_pdflatex_prints_all_committed_results_and_nothing_runs_off_a_page(tmp_path: Path) -> None:
     store = ShownStore(Path(__file__).parents[2] / "results", remembered=False, packaged=False)
-    tables = reported(EVERYTHING, store, Own()).tables
+    tables = reported(EVERYTHING, store, UserSupplied()).tables
     assert len(tables) > 20
     assert off_the_page(compiled((render(one, "latex") for one in tables), tmp_path)) == []
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
-from table_kit import caption, with_cells
+from table_kit import expansion, with_cells
 
 from pflbench.report import text
 from pflbench.report.compact import compact
@@ -274,7 +274,7 @@ def test_marks_leave_numbers_aligned(marked: Table) -> None:
 def test_a_difference_rests_on_what_both_sides_rest_on(marked: Table) -> None:
     guessed, both = (row.cells[0] for row in marked.rows)
     assert guessed and both
-    assert difference(guessed, both, None, caption()).rests_on == {"lr": "guess", "epochs": "guess"}
+    assert difference(guessed, both, None, expansion()).rests_on == {"lr": "guess", "epochs": "guess"}
 
 
 def test_an_output_without_these_characters_gets_others(marked: Table) -> None:
