@@ -100,6 +100,20 @@ def test_a_card_counts_cells_verdicts_and_claims(build: Build, store: Store) -> 
     assert compared and Counter(square.verdict for square in card.squares) == compared
 
 
+def test_extra_rows_are_no_coverage_and_tables_that_decide_claims_are(build: Build, store: Store) -> None:
+    build.fill(store)
+    store.write(build.result(build.spec(0, lr=0.5), 0.3))
+    table = build.table(references=PRINTED, spread=FIVE)
+    made = sheet(table, store)
+    assert made.table.extra, "the run stands in a row of its own"
+    (card,) = cards([made], {})
+    assert card.coverage.cells == 4
+    other = sheet(replace(table, extends=Path("demo.toml")), store)
+    assert cards([other], {}) == []
+    (card,) = cards([other], {"demo": [claim("holds")]})
+    assert card.coverage.cells == 4 and card.squares
+
+
 def test_a_reduced_profile_is_no_coverage_of_a_paper(build: Build, store: Store) -> None:
     build.fill(store)
     quick = sheet(build.table(references=PRINTED, spread=FIVE, profile="quick"), store)
