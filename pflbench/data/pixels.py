@@ -170,10 +170,11 @@ def image_pixels(
 
 
 class Picture(NamedTuple):
-    """Image file, or its bytes; `where` names it in messages."""
+    """Image file, its bytes or its pixels, as `image_pixels` takes them; `where` names it in messages."""
 
     where: str
-    file: Path | bytes
+    file: Path | bytes | npt.NDArray[np.uint8]
+    box: Box | None = None
 
 
 class Headers(NamedTuple):
@@ -223,19 +224,23 @@ def common_shape(
     return channels, int(first[0]), int(first[1])
 
 
-def decode_all(pictures: Sequence[Picture], shape: Shape) -> Pixels:
+def decode_all(pictures: Sequence[Picture], shape: Shape, *, sharp: bool = False) -> Pixels:
     """All images with this shape, as `image_pixels` makes each. Raises `PflbenchError` for a damaged file."""
-    made = (image_pixels(one.file, shape[0], shape[1:], where=one.where) for one in pictures)
+    made = (image_pixels(one.file, shape[0], shape[1:], box=one.box, sharp=sharp, where=one.where) for one in pictures)
     return collected((len(pictures), *shape), made)
+
+
+def files_as_pictures(paths: Iterable[Path]) -> list[Picture]:
+    """Files as pictures whose names in messages are their paths."""
+    return [Picture(str(path), path) for path in paths]
 
 
 def resized(images: Pixels, size: int) -> Pixels:
     """Every image stretched or shrunk to `size` times `size` pixels, channel by channel (Pillow's bilinear filter)."""
     if images.shape[2:] == (size, size):
         return images
-    planes = images.reshape(-1, *images.shape[2:])
-    made = collected((len(planes), 1, size, size), (image_pixels(plane, 1, (size, size)) for plane in planes))
-    return made.reshape(*images.shape[:2], size, size)
+    planes = [Picture("", plane) for plane in images.reshape(-1, *images.shape[2:])]
+    return decode_all(planes, (1, size, size)).reshape(*images.shape[:2], size, size)
 
 
 def statistics(where: str, images: Pixels) -> Normalization:

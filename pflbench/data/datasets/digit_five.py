@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.mnist import MNIST, TEST, TRAIN
-from pflbench.data.pixels import collected, image_pixels, resized
+from pflbench.data.pixels import Picture, decode_all, resized
 from pflbench.data.prepared import prepared
 from pflbench.data.published import (
+    Download,
     Downloaded,
     Expected,
     Published,
     SeveralSources,
-    named_sources,
     reading,
     warn_unofficial,
 )
@@ -112,6 +112,7 @@ class SVHN(DigitSet):
     """
 
     name: ClassVar = "SVHN"
+    downloads: ClassVar = tuple(Download("SVHN", "SVHN", {"split": which}) for which in WHICH)
     command: ClassVar = "svhn"
     by_hand: ClassVar = (
         "get train_32x32.mat (182 MB) and test_32x32.mat (64 MB) from http://ufldl.stanford.edu/housenumbers and put "
@@ -125,13 +126,6 @@ class SVHN(DigitSet):
         """Two files."""
         sums = zip(self.md5.items(), self.published, strict=True)
         return {root / "SVHN" / f"{which}_32x32.mat": Expected(md5, images=images) for (which, md5), images in sums}
-
-    def download(self, root: Path) -> None:
-        """Have torchvision download both splits."""
-        from torchvision import datasets
-
-        for which in self.md5:
-            datasets.SVHN(root / "SVHN", split=which, download=True)
 
     def split(self, root: Path, which: Which) -> DigitSplit:
         """See `DigitSource`; color."""
@@ -159,6 +153,7 @@ class USPS(DigitSet):
     size: int | None = None
 
     name: ClassVar = "USPS"
+    downloads: ClassVar = tuple(Download("USPS", "USPS", {"train": train}) for train in (True, False))
     command: ClassVar = "usps"
     by_hand: ClassVar = (
         "get usps.bz2 (6.6 MB) and usps.t.bz2 (1.8 MB) from "
@@ -189,13 +184,6 @@ class USPS(DigitSet):
         texts = " and ".join(map(str, self.parts(root)))
         return [f"{texts} (or {root / 'USPS' / 'usps.h5'})"] if super().missing(root) else []
 
-    def download(self, root: Path) -> None:
-        """Have torchvision download both splits."""
-        from torchvision import datasets
-
-        for train in (True, False):
-            datasets.USPS(root / "USPS", train=train, download=True)
-
     def split(self, root: Path, which: Which) -> DigitSplit:
         """See `DigitSource`; gray, 16x16."""
         paths = list(self.parts(root))
@@ -223,9 +211,9 @@ class MNISTMSource(DigitSource):
 
     by_hand: ClassVar = "unpack mnist_m.tar.gz from http://yaroslav.ganin.net there"
 
-    def parts(self, root: Path) -> dict[Path, Expected]:
-        names = ["mnist_m_train_labels.txt", "mnist_m_test_labels.txt", "mnist_m_train", "mnist_m_test"]
-        return {root / "mnist_m" / name: Expected() for name in names}
+    needs: ClassVar = tuple(
+        f"mnist_m/mnist_m_{name}" for name in ("train_labels.txt", "test_labels.txt", "train", "test")
+    )
 
     def split(self, root: Path, which: Which) -> DigitSplit:
         path = root / "mnist_m" / f"mnist_m_{which}_labels.txt"
@@ -242,8 +230,7 @@ class SyntheticSource(DigitSource):
 
     by_hand: ClassVar = "unpack https://www.kaggle.com/datasets/prasunroy/synthetic-digits there"  # asks for an account
 
-    def parts(self, root: Path) -> dict[Path, Expected]:
-        return {root / "synthetic_digits" / name: Expected() for name in ("imgs_train", "imgs_valid")}
+    needs: ClassVar = ("synthetic_digits/imgs_train", "synthetic_digits/imgs_valid")
 
     def split(self, root: Path, which: Which) -> DigitSplit:
         folder = list(self.parts(root))[0 if which == "train" else 1]
@@ -268,7 +255,7 @@ SOURCES: dict[str, DigitSource] = {
 
 
 @dataclass(frozen=True)
-class DigitFive(SeveralSources):
+class DigitFive(SeveralSources[DigitSource]):
     """92,291 + 31,007 color digits from five sources, 32x32: MNIST, SVHN, USPS, MNIST-M, Synthetic Digits.
 
     Attributes:
@@ -280,14 +267,17 @@ class DigitFive(SeveralSources):
     seeded: ClassVar[bool] = False
     shape: ClassVar = (3, SIDE, SIDE)
     classes: ClassVar = 10
+    known: ClassVar = SOURCES
+    usual: ClassVar = tuple(SOURCES)
+    command: ClassVar = "digit-five"
 
     def __post_init__(self) -> None:
-        _ = self.used  # checks them
+        _ = self.chosen  # checks the option
 
     @property
     def examples(self) -> int:
         """Size of the training split if the files are those that were published."""
-        return sum(min(PUBLISHED[name], MOST["train"]) for name in self.used)
+        return sum(min(PUBLISHED[name], MOST["train"]) for name in self.chosen)
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed: the training rows of all sources, then their test rows.
@@ -304,26 +294,17 @@ class DigitFive(SeveralSources):
                 f"Digit-Five lacks {_listed(missing)}. Run `pflbench data fetch digit-five`, which says how to get "
                 "them, or choose among the others with the option sources."
             )
-        parts = [_part(root, name, source, which) for which in WHICH for name, source in self.used.items()]
-        warn_unofficial({path: known for source in self.used.values() for path, known in source.parts(root).items()})
+        parts = [_part(root, name, source, which) for which in WHICH for name, source in self.chosen.items()]
+        warn_unofficial({path: known for source in self.chosen.values() for path, known in source.parts(root).items()})
         images, kind = (np.concatenate(some) for some in zip(*parts, strict=True))
-        test = sum(len(kind) for _, kind in parts[len(self.used) :])
+        test = sum(len(kind) for _, kind in parts[len(self.chosen) :])
         return Source.of(images, kind % 10, self.classes, kind, hashed=kind, test=test, normalization=NORMALIZATION)
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files."""
         if missing := self.missing(root):
             return f"missing: {_listed(missing)}"
-        return f"ready: {', '.join(self.used)} in {root}"
-
-    @property
-    def used(self) -> dict[str, DigitSource]:
-        """See `SeveralSources`."""
-        if self.sources is None:
-            return SOURCES
-        problem = f"DigitFive: sources = {self.sources!r} names a source twice."
-        names = named_sources(self.sources, SOURCES, "source of digit-five", problem)
-        return {name: SOURCES[name] for name in names}
+        return f"ready: {', '.join(self.chosen)} in {root}"
 
     def lacking(self, root: Path, missing: Mapping[str, Sequence[str]], failed: Mapping[str, str]) -> DataMissing:
         """See `SeveralSources`."""
@@ -339,7 +320,7 @@ def _part(
     if not len(split.labels):
         raise PflbenchError(f"Digit-Five: the {which} split of {name} is empty.")
     rows = stream(0, "digit-five", name, which).permutation(len(split.labels))[: MOST[which]]
-    images = collected((len(rows), 3, SIDE, SIDE), (image_pixels(split.images[row], 3, (SIDE, SIDE)) for row in rows))
+    images = decode_all([Picture("", split.images[row]) for row in rows], (3, SIDE, SIDE))
     return images, 10 * list(SOURCES).index(name) + split.labels[rows]
 
 

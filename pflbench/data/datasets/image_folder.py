@@ -19,6 +19,7 @@ from pflbench.data.pixels import (
     Shape,
     common_shape,
     decode_all,
+    files_as_pictures,
     folders_in,
     images_in,
     picture_headers,
@@ -113,7 +114,7 @@ class ImageFolder(UserPictures):
 
     @property
     def _pictures(self) -> list[Picture]:
-        return [Picture(str(path), path) for path in self._found.paths]
+        return files_as_pictures(self._found.paths)
 
 
 @contextmanager
