@@ -104,7 +104,7 @@ def judged(which: Sequence[str], store: Store, own: Own, profile: str = "paper")
     Raises:
         UsageError: A name is unknown, or a file is wrong.
     """
-    shelf, tables = Shelf(store), _Tables(own, profile)
+    shelf, tables = Shelf(store), Tables(own, profile)
     return {paper: [judge(one, shelf, tables) for one in claims] for paper, claims in asked(which).items() if claims}
 
 
@@ -127,7 +127,7 @@ def asked(which: Sequence[str]) -> dict[str, list[Claim]]:
     return found
 
 
-class _Tables(dict[str, Expansion]):
+class Tables(dict[str, Expansion]):
     """Expanded suites by name, each expanded once."""
 
     def __init__(self, own: Own, profile: str) -> None:

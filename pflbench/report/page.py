@@ -8,6 +8,7 @@ from pathlib import Path
 from pflbench.commands import public_folder
 from pflbench.names import BUILT_IN
 from pflbench.report.citing import cited
+from pflbench.report.claims import Judged, Tables, asked, judge
 from pflbench.report.compact import check_known
 from pflbench.report.explain import hyperparameters, method_of, shared_settings
 from pflbench.report.html.copies import copies
@@ -44,7 +45,7 @@ def tables_page(
     The other arguments are those of `report.tables.reported`. Raises as it does.
     """
     found = asked_for(part, store, own, spread=spread, read_as=read_as)
-    shelf, asked = Shelf(store), askers(store)
+    shelf, requests = Shelf(store), askers(store)
     sheets = [
         Sheet(
             {"last": counted_rows(table, part.methods)},
@@ -54,7 +55,7 @@ def tables_page(
         )
         for name, table in found.counted.items()
     ]
-    sheets += [_sheet(one, part, shelf, asked) for one in found.shown]
+    sheets += [_sheet(one, part, shelf, requests) for one in found.shown]
     fills = [sheet.fills["last"] for sheet in sheets if sheet.fills]
     check_known(part.methods, names_of_rows(found.counted.values(), fills))
     kept = with_numbers([sheet for sheet in sheets if sheet.has_rows])
@@ -67,8 +68,21 @@ def tables_page(
         _methods(kept),
         read_as,
         rivals,
+        _claims(kept, shelf, own),
         elsewhere=public_folder(store.root) != store.root,
     )
+
+
+def _claims(sheets: Sequence[Sheet], shelf: Shelf, own: Own) -> dict[str, list[Judged]]:
+    """Claims of the suites that are on the page, each decided from all stored runs."""
+    suites = {sheet.table.suite for sheet in sheets}
+    found: dict[str, list[Judged]] = {}
+    tables = Tables(own, "paper")
+    for claims in asked([]).values():
+        for claim in claims:
+            if claim.suite in suites:
+                found.setdefault(claim.suite, []).append(judge(claim, shelf, tables))
+    return found
 
 
 def _methods(sheets: Sequence[Sheet]) -> dict[str, MethodDescription]:

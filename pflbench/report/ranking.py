@@ -35,16 +35,11 @@ class Ranking:
     @cached_property
     def whole(self) -> dict[str, CellValue]:
         """The values that have every seed and can be compared."""
-        return {row: value for row, value in self._comparable.items() if value.complete}
+        return {row: value for row, value in self.comparable.items() if value.complete}
 
     @cached_property
-    def leaders(self) -> frozenset[str]:
-        """The rows with the highest mean, whatever seeds are missing."""
-        means = {row: value.mean or 0.0 for row, value in self._comparable.items()}
-        return frozenset(row for row, mean in means.items() if mean == max(means.values()))
-
-    @cached_property
-    def _comparable(self) -> dict[str, CellValue]:
+    def comparable(self) -> dict[str, CellValue]:
+        """The values with a number that can be compared, whatever seeds are missing."""
         there = {row: value for row, value in self.values.items() if not value.mixed}
         return {row: value for row, value in there.items() if value.mean is not None and math.isfinite(value.mean)}
 
@@ -75,14 +70,12 @@ def rows_in_common(columns: Sequence[Ranking]) -> list[InCommon]:
     return found
 
 
-def choose_columns(columns: Sequence[C], fewest: int = 2, rows: int = 2, *, led: bool = False) -> list[C]:
+def choose_columns(columns: Sequence[C], fewest: int = 2, rows: int = 2) -> list[C]:
     """The independent columns to rank over: at least `fewest`, such that rows times columns are the most.
 
-    Empty where fewer columns share so many rows. `led`: each column's leading row must be one of them.
+    Empty where fewer columns share so many rows.
     """
-    fullest = independent([one for one in columns if not led or one.leaders <= one.whole.keys()])
+    fullest = independent(columns)
     fit = [one for one in rows_in_common(fullest) if one.columns >= fewest and len(one.rows) >= rows]
-    if led:
-        fit = [one for one in fit if all(column.leaders <= one.rows for column in fullest[: one.columns])]
     best = max(fit, key=lambda one: (one.columns * len(one.rows), one.columns), default=InCommon(0, frozenset()))
     return fullest[: best.columns]

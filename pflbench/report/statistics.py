@@ -79,8 +79,12 @@ def sample(values: npt.ArrayLike) -> Sample:
 
 def mean_interval(values: npt.ArrayLike, level: float = LEVEL) -> Interval | None:
     """Student's t-interval of the mean of independent values; None for fewer than two."""
-    mean, sd, n = sample(values)
-    return None if sd is None else _around(mean, sd / math.sqrt(n), n - 1, level)
+    return sample_interval(sample(values), level)
+
+
+def sample_interval(of: Sample, level: float = LEVEL) -> Interval | None:
+    """Student's t-interval of a sample's mean; None without a deviation or with fewer than two values."""
+    return None if of.sd is None or of.n < 2 else _around(of.mean, of.sd / math.sqrt(of.n), of.n - 1, level)
 
 
 def paired(differences: npt.ArrayLike, tested: bool = True) -> Paired:

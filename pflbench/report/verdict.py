@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pflbench.report.statistics import LEVEL, Interval, Sample, difference_interval
+from pflbench.report.statistics import LEVEL, Interval, Sample, difference_interval, sample_interval
 from pflbench.report.statistics import sample as sample_of
 from pflbench.suite.cells import Reference
 from pflbench.suite.schema import Spread
@@ -103,6 +103,11 @@ def verdict(
     within = margin(theirs) if within is None else within
     reason = f"the interval is {how}"
     return Verdict(label(interval, within), reason, interval, theirs.suspect, margin=within)
+
+
+def paper_interval(theirs: Reference, spread: Spread) -> Interval | None:
+    """95 % interval of a printed mean, in percent, by Student's t; None where its ± or number of runs is unknown."""
+    return sample_interval(_theirs(theirs, spread)[0])
 
 
 def label(interval: Interval, margin: float) -> Label:

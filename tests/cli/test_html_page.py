@@ -84,15 +84,49 @@ def column(page: Page, number: int) -> list[str]:
 
 
 def test_one_table_is_open_and_another_can_be_chosen(opened: Any) -> None:
-    page = opened()
+    page = opened(f"table={TABLE}")
     assert page.locator("main > section:visible").count() == 1
     page.locator("#picker").select_option("cafeme-table1.quick")
     assert sheet(page, "cafeme-table1.quick").is_visible() and not sheet(page).is_visible()
     assert page.url.endswith("#table=cafeme-table1.quick")
 
 
-def test_it_opens_on_the_first_papers_own_table_and_the_picker_goes_by_papers(opened: Any) -> None:
+def test_it_opens_on_what_holds_of_each_paper(opened: Any) -> None:
     page = opened()
+    cards = page.locator(".card:visible")
+    assert cards.locator("h3").all_inner_texts() == ["CAFeMe arXiv:2312.15191", "pFedVEM arXiv:2305.12557"]
+    assert all(re.match(r"\d+ claims: ", text) for text in cards.locator(".found").all_inner_texts())
+    assert cards.nth(0).locator(".strip span").count() >= 1 and cards.nth(0).locator(".claims li").count() >= 1
+    slope = page.locator("figure.slope:visible")
+    assert slope.locator("g.own").count() == 1 and "CAFeMe" in (slope.locator("g.own").text_content() or "")
+    cards.nth(1).get_by_role("link", name="pFedVEM, Table 1").click()
+    assert sheet(page).is_visible() and not cards.nth(0).is_visible()
+
+
+def test_a_forest_stands_beside_the_table(opened: Any) -> None:
+    page = opened(f"table={TABLE}")
+    forest = sheet(page).locator(".forest")
+    facet = forest.locator("figure", has_text="100 Clients PM").first
+    rows = facet.locator(".tree title").evaluate_all("all => all.map((one) => one.textContent)")
+    assert any(re.match(r"pFedBayes: ours 90\.\d.*, the paper 91\.3", row) for row in rows)
+    means = [float(re.search(r"ours ([\d.]+)", row)[1]) for row in rows]  # type: ignore[index]
+    assert means == sorted(means, reverse=True) and facet.locator(".diamond").count() == len(rows)
+    table = sheet(page).locator(".blocks").bounding_box()
+    assert table and forest.bounding_box()["x"] > table["x"] + table["width"], "it fills the right half"
+    forest.get_by_label("Order").select_option("paper")
+    assert facet.locator(".tree text").first.text_content() == "Local"
+    facet.locator(".tree").first.click()
+    assert "Local" in page.locator("#drawer-title").inner_text()
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": 400, "height": 900})
+    table = sheet(page).locator(".blocks").bounding_box()
+    assert forest.bounding_box()["y"] >= table["y"] + table["height"], "below the table on a narrow screen"
+    page.goto(f"{page.url.partition('#')[0]}#table={TABLE}&versus=fedavg")
+    assert not forest.is_visible(), "differences from a rival have no paper beside them"
+
+
+def test_it_opens_on_the_first_papers_own_table_and_the_picker_goes_by_papers(opened: Any) -> None:
+    page = opened("show=ours")
     assert page.evaluate("view.table") == "cafeme-table1.paper"
     groups = page.locator("#picker optgroup").evaluate_all("all => all.map((one) => [one.label, one.children.length])")
     assert [name for name, _ in groups] == ["CAFeMe (arXiv:2312.15191)", "pFedVEM (arXiv:2305.12557)"]
@@ -331,10 +365,10 @@ def test_another_reading_has_what_does_not_change_from_the_first(opened: Any, re
     assert ("verdict" in said) == (read == "last-10") or "not comparable" in said
 
 
-def test_the_leaderboard_and_the_methods_have_pages(opened: Any) -> None:
+def test_who_is_best_and_the_methods_have_pages(opened: Any) -> None:
     page = opened()
-    page.get_by_role("link", name="Leaderboard").click()
-    board = page.locator('section[data-page="leaderboard"]')
+    page.get_by_role("link", name="Who is best").click()
+    board = page.locator('section[data-page="best"]')
     assert board.is_visible() and page.locator("main > section:visible").count() == 1
     assert board.locator("table").first.locator("tbody tr").count() >= 2
     page.get_by_role("link", name="Methods").click()
@@ -354,7 +388,8 @@ AXE = (
     f"table={TABLE}&equal=gradients",
     f"table={TABLE}&equal=gradients&cell=6,2",
     f"table={TABLE}&cell=0,2",
-    "page=leaderboard",
+    f"table={TABLE}",
+    "page=best",
     "page=method-ifca",
 )
 

@@ -11,7 +11,6 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from hypothesis import strategies as st
 from table_kit import row
 
 from pflbench.output import plain
-from pflbench.report.html.board import boards
 from pflbench.report.html.copies import copies
 from pflbench.report.html.data import Sheet, with_numbers
 from pflbench.report.html.escape import discreet, embedded, web_link
@@ -31,7 +29,6 @@ from pflbench.report.reading import Shelf
 from pflbench.report.render import long_form, render
 from pflbench.report.verdict import COMPARED, RULE
 from pflbench.selection import selection
-from pflbench.spec import Named
 from pflbench.store import Store
 from pflbench.store.asked import askers
 from pflbench.suite.cells import Expansion, Reference
@@ -109,9 +106,9 @@ def test_a_users_text_stays_text_everywhere(build: Build, store: Store, title: s
     usual, made = (sheet(one, store) for one in (usual_table, table))
     text = render_page([made], copies([made], True), {})
     before, after = Elements(render_page([usual], "", {})), Elements(text)
-    linked = [tag for tag in after.tags if tag == "a"]  # a paper may be one, or none
+    linked = [tag for tag in after.tags if tag == "a"]  # a paper is one in its table and one in its card, or none
     assert [tag for tag in after.tags if tag != "a"] == [tag for tag in before.tags if tag != "a"]
-    assert len(linked) - before.tags.count("a") in (-1, 0)
+    assert len(linked) - before.tags.count("a") in (-2, 0)
     assert {key for key, _ in after.attributes} <= {key for key, _ in before.attributes}
     links = [value or "" for key, value in after.attributes if key in ("href", "src")]
     assert all(re.match(r"#|https?://", one) for one in links)
@@ -237,109 +234,3 @@ def test_a_table_against_each_row_is_what_the_report_says(build: Build, store: S
             held = of_table["last"][rival][format] if rival else []
             text = "\n".join(lines[n] for n in of_table["last"][""][format]) + "\n".join(lines[n] for n in held)
             assert text == render(table, format)  # type: ignore[arg-type]
-
-
-def two_datasets(build: Build, store: Store, **changes: Any) -> Expansion:
-    """A table whose columns are independent, and its runs: FedAvg 30 and 40 %, FedAvg-FT 75 and 75 %."""
-    build.fill(store)
-    table = build.table(**changes)
-    cells = []
-    for cell in table.cells:
-        other = cell.column.id == "digits-b"
-        runs = tuple(run.model_copy(update={"dataset": Named(name="mnist")}) if other else run for run in cell.runs)
-        for run in runs if other else ():
-            up = run.seed / 10 + 0.1
-            store.write(build.result(run, 0.2 + up, (0.5 + up, 0.6 + up)))
-        cells.append(replace(cell, runs=runs))
-    return replace(table, cells=tuple(cells))
-
-
-def test_ranks_are_among_rows_that_share_every_column(build: Build, store: Store) -> None:
-    made = sheet(two_datasets(build, store), store)
-    (board,) = boards([made])
-    assert [one.rank for one in board.ranked] == ["1.00", "2.00"]
-    assert board.ranked[0].title == "FedAvg-FT" and board.lacking == ()
-    assert len(board.columns) == 2 and board.ranked[0].interval == "" and "no interval" in " ".join(board.notes)
-
-
-def test_one_independent_column_is_no_leaderboard(build: Build, store: Store) -> None:
-    build.fill(store)
-    made = sheet(build.table(), store)
-    assert boards([made]) == [], "both columns are of one dataset, dealt in one way"
-    assert "No two independent columns share two rows" in render_page([made], "", {})
-
-
-def test_no_leaderboard_is_without_the_row_that_leads_a_column(build: Build, store: Store) -> None:
-    """Ditto has every seed of one column only: a leaderboard without it is made where it is not ahead there."""
-    table = two_datasets(build, store)
-    rows = (*table.rows, row("ditto", "Ditto"))
-    runs = tuple(build.spec(seed, "ditto") for seed in range(3))
-    ditto = replace(table.cells[0], row=rows[2], runs=runs)
-    for run in runs[:2]:  # two of three seeds lead as well
-        store.write(build.result(run, 0.8))
-    more = replace(table, rows=rows, cells=(*table.cells, ditto))
-    assert boards([sheet(more, store)]) == []
-    store.write(build.result(runs[2], 0.8))
-    assert boards([sheet(more, store)]) == []
-    for run in runs:
-        store.write(build.result(run, 0.5))
-    (board,) = boards([sheet(more, store)])
-    assert [one.title for one in board.lacking] == ["Ditto"] and len(board.columns) == 2
-
-
-def test_a_variant_in_a_table_of_readings_hides_no_leaderboard(build: Build, store: Store) -> None:
-    """It leads a column of the readings; the paper's own table has that column without it."""
-    table = two_datasets(build, store)
-    variant = replace(table.cells[0], row=row("ditto", "Variant"), runs=tuple(build.spec(s, "ditto") for s in range(3)))
-    for run in variant.runs:
-        store.write(build.result(run, 0.99))
-    rows, cells = (*table.rows, variant.row), (*table.cells, variant)
-    readings = replace(table, rows=rows, cells=cells, suite="readings", extends=Path("demo.toml"))
-    (board,) = boards([sheet(readings, store), sheet(table, store)])
-    assert len(board.columns) == 2 and board.lacking == ()
-    assert boards([sheet(readings, store)]) == []
-
-
-def test_a_row_without_every_seed_has_no_rank_but_a_command(build: Build, store: Store) -> None:
-    table = two_datasets(build, store)
-    assert boards([sheet(two_datasets(build, store, seeds=4), store)]) == [], "no cell of a column has its fourth seed"
-    rows = (*table.rows, row("ditto", "Ditto"))
-    other = [
-        replace(
-            cell,
-            row=rows[2],
-            runs=tuple(run.model_copy(update={"method": build.spec(run.seed, "ditto").method}) for run in cell.runs),
-        )
-        for cell in table.cells[::2]
-    ]
-    more = replace(table, rows=rows, cells=(*table.cells, *other))
-    (board,) = boards([sheet(more, store)])
-    assert [one.title for one in board.ranked] == ["FedAvg-FT", "FedAvg"]
-    (lacking,) = board.lacking
-    assert lacking.title == "Ditto" and lacking.commands[0].startswith(
-        "pflbench run --suite demo --method ditto --column digits-"
-    )
-    assert lacking.nowhere == "" and "--redo" not in lacking.commands[0]
-    store.write(build.failed(other[0].runs[0]))
-    store.write(build.failed(other[1].runs[0]))
-    (board,) = boards([replace(sheet(more, store), results=Path("mine"))])
-    assert board.lacking[0].commands[0].endswith(" --redo failed --results mine")
-    only = replace(more, cells=tuple(cell for cell in more.cells if cell is not other[1]))
-    assert {one.lacking[0].nowhere for one in boards([sheet(only, store)])} == {board.columns[1]}
-
-
-def test_the_leaderboard_marks_what_rests_on_guesses(build: Build, store: Store) -> None:
-    table = two_datasets(build, store)
-    guessed = tuple(replace(cell, sources={"lr": "guess", "batch": "tuned"}) for cell in table.cells[:1])
-    (board,) = boards([sheet(replace(table, cells=(*guessed, *table.cells[1:])), store)])
-    shown = {one.title: one.means[board.columns.index("Digits Dir 0.3")] for one in board.ranked}
-    assert shown == {"FedAvg": "30.00ᵍᵗ", "FedAvg-FT": "75.00"}
-
-
-def test_protocols_and_profiles_are_never_ranked_together(build: Build, store: Store) -> None:
-    one = sheet(two_datasets(build, store), store)
-    others = [
-        sheet(two_datasets(build, store, suite="other", **{key: "another"}), store) for key in ("protocol", "profile")
-    ]
-    assert len(boards([one, *others])) == 3
-    assert len(boards([one, sheet(two_datasets(build, store, suite="other"), store)])) == 1

@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +23,10 @@ from pflbench.report.html.grid import GridCell, grid_cells, keys
 from pflbench.report.layout import Filled
 from pflbench.report.provenance import costs_in_words, round_costs
 from pflbench.report.rivals import side_by_side
-from pflbench.report.statistics import Interval
+from pflbench.report.statistics import Interval, mean_interval
 from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
 from pflbench.report.table_facts import over_rounds
+from pflbench.report.verdict import margin, paper_interval
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
 from pflbench.suite.cells import Cell, Expansion, ReadAs
@@ -130,6 +131,13 @@ class Sheet:
         return f"{name}-{self.number}" if self.number else name
 
 
+def paper_name(sheets: Iterable[Sheet]) -> str:
+    """What the titles of a paper's tables call it: what stands before the first comma of most of them."""
+    found = list(sheets)
+    names = Counter(one.name.partition(",")[0] for one in [one for one in found if one.is_main] or found)
+    return discreet(names.most_common(1)[0][0])
+
+
 def with_numbers(sheets: Sequence[Sheet]) -> list[Sheet]:
     """The tables with a number behind the names of those that would be called as one before them."""
     seen, found = Counter[str](), list[Sheet]()
@@ -229,9 +237,10 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
     wide = side_by_side(table)
     rivals = sheet.versus.get(read_as, {})
     cells, versus = dict[str, Any](), dict[str, dict[str, Any]]()
-    for place, of, main in _located(table):
+    for place, of, main in located(table):
         cells[place.key] = {
             **_shown(place.value, wide.decimals, pool),
+            **(_forest(place.value, filled) if filled and main else {}),
             **(_known(known, sheet, filled, of, place, pool) if filled and main and place.value.there else {}),
         }
         for row, against in rivals.items():
@@ -248,7 +257,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[st
     }
 
 
-def _located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
+def located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
     """Each place of the page's table, its ids, and whether it holds a number of ours: not the paper's, nor a word."""
     wide = side_by_side(table)
     ids = [row.id for row in (*wide.rows, *wide.extra)]
@@ -259,7 +268,7 @@ def _located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
 
 def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, Any]], pool: Pool) -> None:
     """Add to the cells what they are at equal cost, their curves, and what a round costs each seed of these."""
-    for place, of, main in _located(sheet.table):
+    for place, of, main in located(sheet.table):
         if not main:
             continue
         cell = cells[place.key]
@@ -296,6 +305,18 @@ def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
         about = discreet(value.method), value.stage, tuple(value.rests_on.items())
         found |= {"done": [value.done, value.expected, value.failed], "about": pool.add(about)}
     return {key: one for key, one in found.items() if one is not None}
+
+
+def _forest(value: CellValue, filled: Filled) -> dict[str, list[float | None]]:
+    """Our mean and the ends of its 95 % interval, the same of the paper's, and the margin; None: not known."""
+    if value.mean is None:
+        return {}
+    ours = mean_interval([*value.seeds.values()]) if value.seeds else None
+    drawn = [value.mean, *(ours or (None, None))]
+    if (printed := value.reference) is not None:
+        within = value.verdict.margin if value.verdict else margin(printed)
+        drawn += [printed.mean, *(paper_interval(printed, filled.table.spread) or (None, None)), within]
+    return {"forest": [short(one) for one in drawn]}
 
 
 def _known(

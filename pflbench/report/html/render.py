@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,11 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pflbench.commands import command
 from pflbench.package import __version__
 from pflbench.report import text
+from pflbench.report.claims import Judged
 from pflbench.report.fairness import QUANTILES
-from pflbench.report.html.board import boards, sections
-from pflbench.report.html.data import Pool, Sheet, sheet_data
+from pflbench.report.html.data import Pool, Sheet, paper_name, sheet_data
 from pflbench.report.html.escape import discreet, embedded, web_link
 from pflbench.report.html.grid import Block, blocks
+from pflbench.report.html.heat import heat_maps
+from pflbench.report.html.holds import cards
+from pflbench.report.html.sections import sections
 from pflbench.report.methods import MethodDescription
 from pflbench.report.provenance import COUNTED
 from pflbench.report.rivals import side_by_side
@@ -28,7 +30,7 @@ from pflbench.suite.scoped import Departure
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SCRIPTS = ("view.js", "table.js", "copy.js", "drawer.js", "main.js")
+SCRIPTS = ("view.js", "table.js", "forest.js", "copy.js", "drawer.js", "main.js")
 """In the order in which they stand in the page."""
 
 
@@ -49,6 +51,7 @@ def render_page(
     described: Mapping[str, MethodDescription],
     read_as: ReadAs = "last",
     rivals: Mapping[str, str] | None = None,
+    judged: Mapping[str, Sequence[Judged]] | None = None,
     *,
     elsewhere: bool = False,
 ) -> str:
@@ -60,15 +63,20 @@ def render_page(
         described: What is known of their methods, by name.
         read_as: The reading that a table is opened in.
         rivals: The row that a table is held against when it is opened, by its key.
+        judged: Claims of the tables' suites. With any, the page opens on what holds unless a reading or rival is asked
+            for, or there is one table alone.
         elsewhere: Whether the runs are in a folder that the commands do not name.
     """
     pool = Pool()
     shown = [_section(sheet, sheets) for sheet in sheets]
+    holds = cards(sheets, judged or {})
+    turns = [("holds", "What holds")] if holds else []
     data = {
         "tables": [sheet_data(sheet, pool) for sheet in sheets],
         "first": _first(sheets).key if sheets else "",
         "counted": COUNTED.removeprefix("Beside each row what a round costs: "),
         "rule": RULE,
+        "opens": "holds" if holds and len(sheets) > 1 and read_as == "last" and not rivals else "",
         "read": read_as,
         "versus": dict(rivals or {}),
         "quantiles": list(QUANTILES.values()),
@@ -85,9 +93,10 @@ def render_page(
             sheets=shown,
             groups=_by_paper(sheets, shown),
             elsewhere=elsewhere,
-            boards=boards(sheets),
+            cards=holds,
+            maps=heat_maps(sheets),
             methods=sections(sheets, described),
-            turns=[("leaderboard", "Leaderboard"), ("methods", "Methods")],
+            turns=[*turns, ("best", "Who is best"), ("methods", "Methods")],
             css=_asset("page.css"),
             script=script,
             hash=base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),
@@ -105,9 +114,8 @@ def _by_paper(sheets: Sequence[Sheet], shown: Sequence[Mapping[str, Any]]) -> li
     groups = []
     for paper, some in found.items():
         some.sort(key=lambda i: (not sheets[i].is_main, sheets[i].table.profile != "paper"))
-        called = Counter(sheets[i].name.partition(",")[0] for i in some)
-        name = _NO_PAPER if paper == "none" else f"{called.most_common(1)[0][0]} ({paper})"
-        groups.append((discreet(name), [shown[i] for i in some]))
+        name = _NO_PAPER if paper == "none" else f"{paper_name(sheets[i] for i in some)} ({discreet(paper)})"
+        groups.append((name, [shown[i] for i in some]))
     return sorted(groups, key=lambda group: group[0] == _NO_PAPER)
 
 
@@ -158,7 +166,7 @@ def _section(sheet: Sheet, others: Sequence[Sheet]) -> Mapping[str, Any]:
         "profile": table.profile,
         "filled": f"{sum(1 for _ in sheet.table.shown)} of {sum(one is not None for row in rows for one in row.cells)}",
         "suite": table.suite,
-        "paper": sheet.paper,
+        "paper": discreet(sheet.paper),
         "link": web_link(sheet.paper),
         "options": discreet(sheet.options),
         "named": discreet(_named(sheet)),

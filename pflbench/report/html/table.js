@@ -105,6 +105,7 @@ function drawTable(section, sheet) {
     sort(table, sheet);
     hide(table, sheet);
   }
+  drawForest(section, sheet);
 }
 
 // Marks the tables that are wider than the screen, which say so.

@@ -8,8 +8,9 @@ const SHOWN = { ours: "our runs", paper: "paper", difference: "difference", cost
 const READINGS = { last: "as the suite says", "last-10": "last ten rounds", best: "best round (optimistic)" };
 const CLIENTS = { mean: "mean", worst: "worst 10 %", median: "median" };
 const COSTS = { rounds: "rounds, as run", gradients: "gradients", seconds: "seconds", bytes: "bytes" };
+const ORDERS = { mean: "highest first", paper: "as in the table" };
 const USUAL = { show: "ours", read: "last", clients: "mean", versus: "", equal: "rounds" };
-const DEFAULTS = { page: "", table: "", ...USUAL, sort: "", filter: "",
+const DEFAULTS = { page: "", table: "", ...USUAL, sort: "", filter: "", order: "mean",
   empty: "hidden", rows: [], columns: [], cell: "" };
 let view = { ...DEFAULTS };
 
@@ -23,6 +24,7 @@ function parsed(fragment) {
   const found = { ...DEFAULTS };
   const page = given.get("page");
   if (PAGES.includes(page)) return { ...found, page };
+  if (DATA.opens && ![...given.keys()].length) return { ...found, page: DATA.opens };
   const sheet = SHEETS.get(given.get("table")) || SHEETS.get(DATA.first);
   if (!sheet) return found;
   found.table = sheet.key;
@@ -37,6 +39,7 @@ function parsed(fragment) {
   among("versus", Object.keys(sheet.readings[found.read].rivals));
   if (sheet.equal.includes(given.get("equal"))) Object.assign(found, USUAL, { equal: given.get("equal") });
   among("empty", ["hidden", "shown"]);
+  among("order", Object.keys(ORDERS));
   const keys = sheet.columns.map((one) => one[0]);
   const sort = (given.get("sort") || "").match(/^(.*):(up|down)$/s);
   if (sort && (sort[1] === "" || keys.includes(sort[1]))) found.sort = sort[0];

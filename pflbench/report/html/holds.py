@@ -1,0 +1,268 @@
+"""The page's first screen: for each paper its claims as they are decided, how much was run, and how cells compare."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pflbench.report.claims import NOT_IN_THE_PAPER, Judged, Side
+from pflbench.report.html.data import Sheet, paper_name
+from pflbench.report.html.escape import discreet, web_link
+from pflbench.report.html.grid import grid_cells
+from pflbench.report.verdict import COMPARED
+from pflbench.units import count
+
+SIGNS = {
+    "holds": "✓",
+    "holds, smaller than printed": "✓",
+    "does not hold": "✗",
+    "undecided": "?",
+    "not run": "·",
+    NOT_IN_THE_PAPER: "–",
+}
+"""Sign before each word on a claim, in the order in which claims are listed."""
+_REST = ("not run", NOT_IN_THE_PAPER)
+_CELL_SIGNS = {"agrees": "✓", "close": "≈", "inconclusive": "?", "differs": "✗"}
+FEWEST = 3
+"""Rows with a number on both sides below which two tables are not drawn beside each other."""
+LEFT, RIGHT, WIDE, GAP = 150.0, 310.0, 460.0, 14.0
+"""Abscissae of the two sides of a slope chart, its width, and the least distance of two labels, in its own units."""
+
+
+class ClaimLine(NamedTuple):
+    """A claim: its word with a sign, its text and source, the word on equal terms, and the runs that it needs."""
+
+    sign: str
+    word: str
+    text: str
+    source: str
+    equal: str
+    needs: str
+
+
+class Square(NamedTuple):
+    """A compared cell in a strip: its sign, its verdict as a class name, and where it stands."""
+
+    sign: str
+    verdict: str
+    place: str
+
+
+class Coverage(NamedTuple):
+    """Cells of a paper's own tables: with all seeds, with some, and in all."""
+
+    whole: int
+    partly: int
+    cells: int
+
+    def share(self, cells: int) -> str:
+        """Width of so many cells, in percent."""
+        return f"{100 * cells / max(1, self.cells):.2f}"
+
+
+class Line(NamedTuple):
+    """A row of a slope chart: its ends on both sides, where its labels stand, and whether it is the paper's method."""
+
+    title: str
+    left: float
+    right: float
+    y: tuple[float, float]
+    labels: tuple[float, float]
+    own: bool
+
+
+class Slope(NamedTuple):
+    """Mean accuracies of the same rows under the paper's protocol and on equal terms, in one column."""
+
+    title: str
+    profile: str
+    tables: tuple[tuple[str, str], ...]
+    """Keys and titles of the two tables."""
+    height: float
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """A paper.
+
+    Attributes:
+        title: Its short name.
+        paper: Its name on arXiv; `link`: where it is.
+        found: A sentence on its claims and its cells.
+        begun: Claims that stored runs decide or begin to decide, the decided ones first.
+        rest: All others.
+        coverage: Of its own tables under its whole protocol.
+        squares: Their compared cells.
+        verdicts: How many cells have which verdict, in words.
+        slopes: Its tables beside those on equal terms.
+        tables: Keys and titles of its tables on the page.
+    """
+
+    title: str
+    paper: str
+    link: str | None
+    found: str
+    begun: tuple[ClaimLine, ...]
+    rest: tuple[ClaimLine, ...]
+    coverage: Coverage
+    squares: tuple[Square, ...]
+    verdicts: str
+    slopes: tuple[Slope, ...]
+    tables: tuple[tuple[str, str], ...]
+
+
+def cards(sheets: Sequence[Sheet], judged: Mapping[str, Sequence[Judged]]) -> list[Card]:
+    """A card for each paper that has a claim or a table of its own on the page; `judged`: claims by their suite."""
+    papers: dict[str, list[Sheet]] = {}
+    for sheet in sheets:
+        if sheet.paper != "none" and sheet.fills:
+            papers.setdefault(sheet.paper, []).append(sheet)
+    made = []
+    for paper, some in papers.items():
+        suites = dict.fromkeys(sheet.table.suite for sheet in some)
+        claims = [one for suite in suites for one in judged.get(suite, ())]
+        main = [sheet for sheet in some if sheet.is_main and sheet.table.profile == "paper"]
+        if claims or main:
+            made.append(_card(paper, some, main, claims))
+    return made
+
+
+def _card(paper: str, sheets: Sequence[Sheet], main: Sequence[Sheet], claims: Sequence[Judged]) -> Card:
+    coverage = _coverage(main)
+    squares = tuple(square for sheet in main for square in _squares(sheet))
+    words = Counter(square.verdict for square in squares)
+    verdicts = ", ".join(f"{words[one]} {one}" for one in COMPARED if words[one])
+    order = list(SIGNS)
+    listed = sorted(claims, key=lambda one: order.index(one.word))
+    return Card(
+        title=paper_name(sheets),
+        paper=paper,
+        link=web_link(paper),
+        found=_sentence(claims, coverage),
+        begun=tuple(_line(one) for one in listed if one.word not in _REST),
+        rest=tuple(_line(one) for one in listed if one.word in _REST),
+        coverage=coverage,
+        squares=squares,
+        verdicts=f"{count(len(squares), 'cell')} compared with the paper: {verdicts}" if squares else "",
+        slopes=tuple(_slopes(sheets, {one.claim.row for one in claims})),
+        tables=tuple((sheet.key, discreet(sheet.table.title)) for sheet in main),
+    )
+
+
+def _sentence(claims: Sequence[Judged], coverage: Coverage) -> str:
+    words = Counter(one.word for one in claims)
+    told = ", ".join(f"{words[word]} {word}" for word in SIGNS if words[word])
+    found = [f"{count(len(claims), 'claim')}: {told}."] if claims else []
+    if coverage.cells:
+        partly = f", {coverage.partly} have some" if coverage.partly else ""
+        found.append(f"Of {coverage.cells} cells, {coverage.whole} have all seeds{partly}.")
+    return " ".join(found)
+
+
+def _line(one: Judged) -> ClaimLine:
+    missing = sum(len(runs.seeds) for runs in one.paper.missing)
+    open_ = one.word in ("undecided", "not run")
+    hours = f", about {one.paper.hours:.1f} core-hours" if one.paper.hours is not None else ""
+    return ClaimLine(
+        SIGNS[one.word],
+        _said(one.word, one.paper),
+        one.claim.text,
+        one.claim.source,
+        f"{SIGNS[one.equal.word]} {_said(one.equal.word, one.equal)}"
+        if one.equal and one.equal.word != "not run"
+        else "",
+        f"{count(missing, 'run')}{hours}" if open_ and missing else "",
+    )
+
+
+def _said(word: str, side: Side) -> str:
+    if side.depends:
+        word += ", depends on the rounds read"
+    seeds = f" ({side.decision.seeds} seeds)" if side.decision.seeds and word != NOT_IN_THE_PAPER else ""
+    return word + seeds
+
+
+def _coverage(main: Iterable[Sheet]) -> Coverage:
+    cells = [value for sheet in main for value in sheet.fills["last"].grid.values() if value.expected]
+    whole = sum(value.complete for value in cells)
+    return Coverage(whole, sum(value.done > 0 and not value.complete for value in cells), len(cells))
+
+
+def _squares(sheet: Sheet) -> Iterator[Square]:
+    table = sheet.table
+    rows = (*table.rows, *table.extra)
+    for place in grid_cells(table):
+        verdict = place.value.verdict
+        if verdict and verdict.label in _CELL_SIGNS:
+            where = f"{table.title}: {rows[place.row].title}, {table.columns[place.column].name}"
+            yield Square(_CELL_SIGNS[verdict.label], verdict.label, discreet(f"{where}: {verdict.label}"))
+
+
+def _slopes(sheets: Sequence[Sheet], own: set[str]) -> Iterator[Slope]:
+    """Each column in which a table and the one on equal terms share enough rows, under the same profile."""
+    for sheet in sheets:
+        fair = next((s for s in sheets if s.beside == sheet.path and s.table.profile == sheet.table.profile), None)
+        if sheet.path is None or fair is None:
+            continue
+        left, right = sheet.fills["last"], fair.fills["last"]
+        titles = {row.id: row.title for row in sheet.table.rows}
+        for head in left.table.heads:
+            found = {
+                row: (here, there)
+                for row in titles
+                if (here := _mean(left.grid.get((row, head.id)))) is not None
+                and (there := _mean(right.grid.get((row, head.id)))) is not None
+            }
+            if len(found) >= FEWEST:
+                yield Slope(
+                    discreet(f"{sheet.name}, {head.name}"),
+                    sheet.table.profile,
+                    ((sheet.key, "the paper's protocol"), (fair.key, "equal terms")),
+                    *_drawn(found, titles, own),
+                )
+
+
+def _mean(value: object) -> float | None:
+    return getattr(value, "mean", None)
+
+
+def _drawn(
+    found: Mapping[str, tuple[float, float]], titles: Mapping[str, str], own: set[str]
+) -> tuple[float, tuple[Line, ...]]:
+    """Height of a slope chart, and its lines."""
+    height = GAP * (1.5 * len(found) + 3)
+    values = [value for pair in found.values() for value in pair]
+    low, high = min(values), max(values)
+
+    def y(value: float) -> float:
+        return round(height - GAP - (value - low) / ((high - low) or 1) * (height - 3 * GAP), 1)
+
+    sides = [spread_labels({row: y(pair[side]) for row, pair in found.items()}, height - 4) for side in (0, 1)]
+    return height, tuple(
+        Line(
+            titles[row],
+            left,
+            right,
+            (y(left), y(right)),
+            (round(sides[0][row], 1), round(sides[1][row], 1)),
+            row in own,
+        )
+        for row, (left, right) in found.items()
+    )
+
+
+def spread_labels(at: Mapping[str, float], last: float) -> dict[str, float]:
+    """Ordinates at least `GAP` apart, in the order of `at`'s values and near them, none beyond `last`."""
+    order = sorted(at, key=lambda row: at[row])
+    found: dict[str, float] = {}
+    before = float("-inf")
+    for row in order:
+        before = found[row] = max(at[row], before + GAP)
+    limit = last
+    for row in reversed(order):
+        found[row] = min(found[row], limit)
+        limit = found[row] - GAP
+    return found

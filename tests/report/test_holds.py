@@ -1,0 +1,155 @@
+"""The page's first screen and the forest: coverage, verdicts, claims and slopes are those of the tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from table_kit import row
+
+from pflbench.report.claims import Judged, Missing, Side
+from pflbench.report.decide import Decision, Word
+from pflbench.report.html.data import Sheet
+from pflbench.report.html.holds import GAP, cards, spread_labels
+from pflbench.report.html.render import render_page
+from pflbench.report.layout import fill, finished
+from pflbench.report.reading import Shelf
+from pflbench.selection import selection
+from pflbench.store import Store
+from pflbench.store.asked import askers
+from pflbench.suite.cells import Cell, Expansion, Reading, Reference
+from pflbench.suite.claim import Claim
+from pflbench.suite.schema import LayoutTable, Spread
+
+if TYPE_CHECKING:
+    from conftest import Build
+
+PRINTED = {("fedavg", "digits-a"): Reference(30.5, 1.0), ("fedavg", "digits-b"): Reference(80.0, 1.0)}
+FIVE = Spread.model_validate({"kind": "std", "ddof": 0, "n": {"value": 5, "source": "paper"}})
+
+
+def sheet(table: Expansion, store: Store) -> Sheet:
+    filled = fill(table, Shelf(store), askers(store))
+    part = selection(suites=[table.suite], profile=table.profile)
+    return Sheet({"last": finished(filled)}, part, paper=table.paper, fills={"last": filled})
+
+
+def claim(word: Word, text: str = "FedAvg is ahead.", missing: tuple[Missing, ...] = ()) -> Judged:
+    """A claim of the table `demo` with this word."""
+    entry = {
+        **{"id": "a", "text": text, "source": "Table 1", "suite": "demo", "columns": ["digits-a"]},
+        **{"row": "fedavg", "against": ["fedavg-ft"], "test": "better"},
+    }
+    side = Side("demo", "paper", Decision(word, 3), {}, (), (), (), (0, 1, 2), missing)
+    return Judged(Claim.model_validate(entry), side)
+
+
+def drawn(build: Build, store: Store, **table: Any) -> dict[str, list[float | None]]:
+    """What the forest of a page is drawn by, by row and column."""
+    text = render_page([sheet(build.table(**table), store)], "", {})
+    found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
+    assert found
+    (data,) = json.loads(found[1])["tables"]
+    return {key: cell["forest"] for key, cell in data["readings"]["last"]["cells"].items() if "forest" in cell}
+
+
+def test_the_forest_has_the_intervals_of_both_sides(build: Build, store: Store) -> None:
+    build.fill(store)
+    ours = scipy.stats.t.interval(0.95, 2, 30, np.std([20, 30, 40], ddof=1) / 3**0.5)
+    paper = scipy.stats.t.interval(0.95, 4, 30.5, 1.0 * (5 / 4) ** 0.5 / 5**0.5)
+    found = drawn(build, store, references=PRINTED, spread=FIVE)
+    assert found["0,0"] == pytest.approx([30, *ours, 30.5, *paper, 2.0], abs=1e-4)
+    assert found["1,0"][3:] == [], "the paper has no number there"
+
+
+def test_an_interval_that_is_not_known_is_not_drawn(build: Build, store: Store) -> None:
+    store.write(build.result(build.spec(0), 0.2))
+    found = drawn(build, store, references=PRINTED)
+    assert found["0,0"] == [20, None, None, 30.5, None, None, 2.0], "one seed, and nobody says over how many runs"
+
+
+def test_a_card_counts_cells_verdicts_and_claims(build: Build, store: Store) -> None:
+    for seed, alpha in ((0, 0.3), (1, 0.3), (2, 0.3), (0, 5.0), (1, 5.0)):
+        store.write(build.result(build.spec(seed, alpha=alpha), 0.2 + seed / 10, (0.6, 0.7)))
+    made = sheet(build.table(references=PRINTED, spread=FIVE), store)
+    missing = (Missing("fedavg", "digits-a", (3, 4), 2.0),)
+    judged = [claim("not run"), claim("undecided", missing=missing), claim("holds"), claim("does not hold")]
+    (card,) = cards([made], {"demo": judged})
+    assert (card.title, card.link) == ("Demo", "https://arxiv.org/abs/0000.00000")
+    assert card.coverage == (2, 2, 4)
+    assert card.found == (
+        "4 claims: 1 holds, 1 does not hold, 1 undecided, 1 not run. Of 4 cells, 2 have all seeds, 2 have some."
+    )
+    assert [(one.sign, one.word, one.needs) for one in (*card.begun, *card.rest)] == [
+        ("✓", "holds (3 seeds)", ""),
+        ("✗", "does not hold (3 seeds)", ""),
+        ("?", "undecided (3 seeds)", "2 runs, about 2.0 core-hours"),
+        ("·", "not run (3 seeds)", ""),
+    ]
+    labels = Counter(value.verdict.label for *_, value in made.table.shown if value.verdict)
+    compared = {label: n for label, n in labels.items() if label in ("agrees", "close", "inconclusive", "differs")}
+    assert compared and Counter(square.verdict for square in card.squares) == compared
+
+
+def test_a_reduced_profile_is_no_coverage_of_a_paper(build: Build, store: Store) -> None:
+    build.fill(store)
+    quick = sheet(build.table(references=PRINTED, spread=FIVE, profile="quick"), store)
+    assert cards([quick], {}) == []
+    (card,) = cards([quick], {"demo": [claim("holds")]})
+    assert card.coverage.cells == 0 and not card.squares
+
+
+def test_a_claims_text_stays_text(build: Build, store: Store) -> None:
+    build.fill(store)
+    text = render_page([sheet(build.table(), store)], "", {}, judged={"demo": [claim("holds", "<b>ahead</b>")]})
+    assert "<b>ahead" not in text and "&lt;b&gt;ahead" in text
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_two_tables_are_drawn_beside_each_other(build: Build, store: Store, rows: int, tmp_path: Path) -> None:
+    build.fill(store)
+    table = build.table(path=tmp_path / "demo.toml")
+    third = row("third", "Third")
+    cells = (*table.cells, *(Cell(third, one.column, Reading("global"), one.runs) for one in table.cells[::2]))
+    if rows == 3:
+        table = replace(table, rows=(*table.rows, third), cells=cells)
+    paper = sheet(table, store)
+    beside = replace(
+        table, path=tmp_path / "fair.toml", layout=LayoutTable(beside=str((tmp_path / "demo.toml").resolve()))
+    )
+    fair = replace(paper, fills={"last": replace(paper.fills["last"], table=beside)})
+    (card,) = cards([paper, fair], {"demo": [claim("holds")]})
+    if rows == 2:
+        assert card.slopes == (), "two rows are no picture"
+        return
+    first, second = card.slopes
+    assert [(line.title, line.left, line.right, line.own) for line in first.lines] == [
+        ("FedAvg", pytest.approx(30), pytest.approx(30), True),
+        ("FedAvg-FT", pytest.approx(75), pytest.approx(75), False),
+        ("Third", pytest.approx(30), pytest.approx(30), False),
+    ]
+    low, high = first.lines[0], first.lines[1]
+    assert high.y[0] < low.y[0] == first.lines[2].y[0], "higher accuracies stand higher"
+    assert abs(low.labels[0] - first.lines[2].labels[0]) >= GAP, "labels of equal rows stand apart"
+    assert second.lines[0].left == pytest.approx(40)
+
+
+@given(st.lists(st.floats(0, 300), min_size=1, max_size=12))
+def test_labels_stand_apart_in_their_order(heights: list[float]) -> None:
+    at = {str(i): height for i, height in enumerate(heights)}
+    found = spread_labels(at, 300)
+    order = sorted(at, key=lambda row: found[row])
+    gaps = np.diff([found[row] for row in order])
+    assert (gaps >= GAP - 1e-9).all() and max(found.values()) <= 300
+    assert [at[row] for row in order] == sorted(heights)
+    if len(heights) > 1 and np.diff(sorted(heights)).min() >= GAP:
+        assert found == at, "labels that stand apart stay"
