@@ -84,7 +84,7 @@ def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
         _named_files(declared, root.absolute())
     except PflbenchError as error:
         raise DataMissing(str(error)) from error
-    except (Exception, SystemExit) as error:  # a user's own code
+    except (Exception, SystemExit) as error:  # user-supplied code
         raise DataMissing(f"Its `files` fails: {type(error).__name__}: {error}") from error
 
 

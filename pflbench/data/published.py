@@ -35,8 +35,8 @@ class Published:
 
     by_hand: ClassVar[str] = ""
     """Way to get it where there is no download."""
-    needs: ClassVar[Sequence[str]] = ()
-    """Files and folders below the data root."""
+    needs: ClassVar[Mapping[str, Expected]] = {}
+    """Files and folders by their path below the data root."""
 
     @property
     def downloads(self) -> Sequence[Download]:
@@ -45,7 +45,7 @@ class Published:
 
     def parts(self, root: Path) -> Mapping[Path, Expected]:
         """The files and folders that are needed, in the order in which they are read."""
-        return {root / name: Expected() for name in self.needs}
+        return {root / name: known for name, known in self.needs.items()}
 
     def folders(self, root: Path) -> list[Path]:
         """Folders whose place is no part of a run's identity: names of their files are relative to them."""
@@ -147,7 +147,7 @@ class SeveralSources(Generic[S]):
         for name in self.missing(root):
             try:
                 self.chosen[name].download(root)
-            except Exception as error:  # torchvision lets through what urllib and its own readers raise
+            except Exception as error:  # torchvision lets through what urllib and its readers raise
                 failed[name] = f"downloading failed: {error}"
         if missing := self.missing(root):
             raise self.lacking(root, missing, failed)
@@ -173,7 +173,7 @@ def _md5(path: Path) -> str:
 
 
 @contextmanager
-def reading(problem: str) -> Iterator[None]:
+def file_errors(problem: str) -> Iterator[None]:
     """Let whatever reading a damaged file raises become a `PflbenchError` of one line: "PROBLEM (why)."."""
     try:
         yield

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pflbench.data.numpy_files import read_arrays
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Download, Downloaded, Expected, reading, warn_unofficial
+from pflbench.data.published import Download, Downloaded, Expected, file_errors, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, UsageError, unknown
 
@@ -46,7 +46,7 @@ class Archives(Downloaded):
 
     @property
     def records(self) -> Sequence[int]:
-        """Number of images in each file of a form that are used."""
+        """Number of images in each file of a form that is read."""
         raise NotImplementedError
 
     @property
@@ -225,7 +225,7 @@ def read_pickle(path: Path, records: int, keys: Sequence[str]) -> Batch:
     Raises:
         PflbenchError: The file is unreadable, no such pickle, or holds another number of images.
     """
-    with reading(f"{path} is not a CIFAR batch"):
+    with file_errors(f"{path} is not a CIFAR batch"):
         batch = read_arrays(path)
         images = np.asarray(batch["data"])
         labels = np.stack([np.asarray(batch[key], dtype=np.int64) for key in keys], axis=-1)

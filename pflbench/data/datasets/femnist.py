@@ -17,7 +17,7 @@ from pflbench.data.datasets.mnist import EMNIST
 from pflbench.data.partitions.fedec import MOST
 from pflbench.data.pixels import decode_all, files_as_pictures, image_pixels
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Download, Expected, Published, reading
+from pflbench.data.published import Download, Expected, Published, file_errors
 from pflbench.data.source import Normalization, Source, check_labels
 from pflbench.errors import DataMissing, PflbenchError, unknown
 from pflbench.rng import stream
@@ -112,7 +112,7 @@ def _joined(pieces: Sequence[Piece], training: int) -> Samples:
 
 
 def _read_json(path: Path) -> Iterator[Piece]:
-    with reading(f"{path} is not a file of LEAF's FEMNIST"):
+    with file_errors(f"{path} is not a file of LEAF's FEMNIST"):
         held = json.loads(path.read_bytes())
         users, data = held["users"], held["user_data"]
         if twice := [user for user, times in Counter(users).items() if times > 1]:
@@ -138,7 +138,7 @@ def _read_json(path: Path) -> Iterator[Piece]:
 def _read_parquet(path: Path) -> Iterator[Piece]:
     from pyarrow.parquet import ParquetFile
 
-    with reading(f"{path} is not a Parquet file of flwrlabs/femnist"):
+    with file_errors(f"{path} is not a Parquet file of flwrlabs/femnist"):
         with ParquetFile(path) as file:
             for batch in file.iter_batches(_BATCH, columns=["image", "writer_id", "character"]):
                 rows = batch.to_pydict()
@@ -200,7 +200,7 @@ class FEMNIST(Published):
     Attributes:
         source: "leaf": the files `femnist/data/train/*.json` that LEAF's scripts write, which may be a sample of the
             writers only. "hugging-face": the Parquet files of flwrlabs/femnist, in `flwrlabs-femnist` or in Hugging
-            Face's own cache; 90 % of each writer's images, the same for every seed, are its training part.
+            Face's cache; 90 % of each writer's images, the same for every seed, are its training part.
         test: Whether the pool ends with the rest of each writer's images: LEAF's `femnist/data/test/*.json`, or the
             other 10 %.
     """
@@ -377,7 +377,7 @@ LETTER_SOURCES: dict[str, LetterSource] = {"nist": NISTLetters(), "emnist": EMNI
 class FEMNISTLetters(Published):
     """Gray handwritten letters a to j, 28x28, dark on white: the part of FEMNIST that FedEC uses, no test split.
 
-    Who holds what, and that at most 4000 images of a letter are used, is the partition's: letter-users.
+    Who holds what, and that at most 4000 images of a letter are dealt, is the partition's: letter-users.
 
     Attributes:
         source: "nist": NIST Special Database 19, 2nd edition, as FedEC's script takes it: of each letter the folder

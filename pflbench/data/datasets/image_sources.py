@@ -17,7 +17,7 @@ from pflbench.data.datasets.cifar import CIFAR100
 from pflbench.data.numpy_files import read_arrays
 from pflbench.data.pixels import Box, Picture, decode_all, files_as_pictures, folders_in, images_in
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Download, Expected, Published, reading, warn_unofficial
+from pflbench.data.published import Download, Expected, Published, file_errors, warn_unofficial
 from pflbench.data.source import Source, check_labels, content_hash
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 
@@ -156,13 +156,15 @@ class Aircraft(FileSource):
     classes: ClassVar = 100
     least: ClassVar = 100
 
-    needs: ClassVar = tuple(
-        f"fgvc-aircraft-2013b/data/{name}"
-        for name in (
-            "images",
-            *(f"images_variant_{split}.txt" for split in ("train", "val", "test")),
-            "images_box.txt",
-        )
+    needs: ClassVar = dict.fromkeys(
+        (
+            "fgvc-aircraft-2013b/data/images",
+            "fgvc-aircraft-2013b/data/images_variant_train.txt",
+            "fgvc-aircraft-2013b/data/images_variant_val.txt",
+            "fgvc-aircraft-2013b/data/images_variant_test.txt",
+            "fgvc-aircraft-2013b/data/images_box.txt",
+        ),
+        Expected(),
     )
     downloads: ClassVar = (Download("FGVCAircraft"),)
 
@@ -182,7 +184,7 @@ class Aircraft(FileSource):
         """The box of each image in a list. Raises `PflbenchError`."""
         found: dict[str, Box] = {}
         for image, *edges in _lines(path, 5):
-            with reading(f"{path} is no list of images and boxes"):
+            with file_errors(f"{path} is no list of images and boxes"):
                 left, upper, right, lower = map(int, edges)
             if not (0 <= left < right and 0 <= upper < lower):
                 raise PflbenchError(f"{path} has no box for {image}, but {' '.join(edges)}.")
@@ -246,14 +248,14 @@ class Flowers(FileSource):
     classes: ClassVar = 102
     least: ClassVar = 40
 
-    needs: ClassVar = ("flowers-102/jpg", "flowers-102/imagelabels.mat")
+    needs: ClassVar = dict.fromkeys(("flowers-102/jpg", "flowers-102/imagelabels.mat"), Expected())
     downloads: ClassVar = (Download("Flowers102"),)
 
     def listed(self, root: Path) -> dict[str, list[Picture]]:
         from scipy.io import loadmat
 
         folder, path = self.parts(root)
-        with reading(f"Cannot read {path}"):
+        with file_errors(f"Cannot read {path}"):
             labels = np.asarray(loadmat(path)["labels"]).reshape(-1).astype(np.int64) - 1
         check_labels(path, labels, self.classes)
         found: dict[str, list[Picture]] = {}
@@ -280,7 +282,7 @@ class Characters(FileSource):
     least: ClassVar = 20
     mode: ClassVar = "L"
 
-    needs: ClassVar = ("omniglot-py/images_background", "omniglot-py/images_evaluation")
+    needs: ClassVar = dict.fromkeys(("omniglot-py/images_background", "omniglot-py/images_evaluation"), Expected())
     downloads: ClassVar = tuple(Download("Omniglot", options={"background": part}) for part in (True, False))
 
     def listed(self, root: Path) -> dict[str, list[Picture]]:
@@ -395,7 +397,7 @@ class FromCIFAR100(ImageSource):
     where: ClassVar = "unpack it in {root}"
     least: ClassVar = 600
     chosen: ClassVar[tuple[str, ...]]
-    """The names of the classes, or of superclasses all of whose classes are used."""
+    """The names of the classes, or of superclasses, which stand for all their classes."""
     level: ClassVar[Literal["fine", "coarse"]]
 
     def parts(self, root: Path) -> dict[Path, Expected]:
@@ -481,7 +483,7 @@ class MiniImageNet(Folders):
 
     def _unpickled(self, path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Images, uint8 ["images", "height", "width", 3], which ones to use, by class, and how many of each class."""
-        with reading(f"{path} is no pickle of mini-ImageNet"):
+        with file_errors(f"{path} is no pickle of mini-ImageNet"):
             held = read_arrays(path)
             pixels, classes = np.asarray(held["image_data"]), dict(held["class_dict"])
             rows = {str(name): np.asarray(classes[name]) for name in sorted(classes)}
@@ -511,7 +513,7 @@ SOURCES: Mapping[str, ImageSource] = {
 
 def _lines(path: Path, columns: int) -> list[list[str]]:
     """The lines of a text file, cut at their first blanks; in the first column stands an image's number."""
-    with reading(f"{path} is no list of images"):
+    with file_errors(f"{path} is no list of images"):
         text = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     lines = [line.split(None, columns - 1) for line in text if line]
     for line in lines:

@@ -29,7 +29,7 @@ PAPER = ("aircraft", "birds", "dtd", "gtsrb", "flowers", "omniglot", "mini-image
 
 @dataclass(frozen=True)
 class MetaDataset(SeveralSources[ImageSource]):
-    """Tasks of ten classes of one of eight collections of color images, 32x32, each with labels of its own.
+    """Tasks of ten classes of one of eight collections of color images, 32x32, each with other meanings of labels.
 
     A task is a source, drawn uniformly, ten of its classes, drawn without replacement, and equally many images of each,
     as far as there are so many. Its classes are numbered at random, so tasks disagree on what a label means.
@@ -85,7 +85,7 @@ class MetaDataset(SeveralSources[ImageSource]):
 
         The source of a task is the one in use with the largest number from the streams
         `(seed, "meta-dataset", task, "source", name)`; further draws are those of `draw_task` with the names
-        "meta-dataset", task, source. So whichever sources are used, a task of a source is the same. The pool is
+        "meta-dataset", task, source. So a task of a source is the same whatever the other sources are. The pool is
         `prepared`, so the processes of a machine share it.
 
         Raises:

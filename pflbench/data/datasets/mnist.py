@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.groups import rotated
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Download, Downloaded, Expected, reading, warn_unofficial
+from pflbench.data.published import Download, Downloaded, Expected, file_errors, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, unknown
 
@@ -228,7 +228,7 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     header = b"\x00\x00\x08" + bytes([len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape)
     size = len(header) + int(np.prod(shape))
     if path.suffix == ".gz":
-        with reading(f"Cannot read {path}"), gzip.open(path) as file:
+        with file_errors(f"Cannot read {path}"), gzip.open(path) as file:
             data = np.frombuffer(bytearray(file.read(size + 1)), dtype=np.uint8)
         if len(data) != size:
             held = f"more than {size:,} bytes" if len(data) > size else f"{len(data):,} bytes instead of {size:,}"
